@@ -5,11 +5,11 @@ import ArgumentParser
 import Clients
 import Foundation
 
-/// How a dispatcher of its own works off what gathered while none ran.
+/// Measures how fast a dispatcher drains a backlog, and its memory.
 struct BacklogCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "backlog",
-        abstract: "Drain rate and memory of a long backlog."
+        abstract: "Measures the drain rate and memory of a long backlog."
     )
 
     private static let stream = "carillon:jobs"
@@ -20,7 +20,7 @@ struct BacklogCommand: AsyncParsableCommand {
 
     func run() async throws {
         try await ScratchStack.use(self.programs) { stack in
-            // A dispatcher that has come and gone has left its tables, groups and scripts.
+            // A first run of a dispatcher creates the tables, groups and scripts.
             try await Self.warmUp(stack)
             let emptyMemory = try await stack.redis.usedMemory()
             let load = JobLoad(redis: stack.redis.connection, stream: Self.stream, type: "invoice_created")
@@ -33,7 +33,7 @@ struct BacklogCommand: AsyncParsableCommand {
             let endMemory = try await stack.redis.usedMemory()
             let stored = try await stack.stored()
             guard stored == self.jobs + 1_000 else {
-                throw ValidationError("\(stored) notifications were stored, not \(self.jobs + 1_000)")
+                throw ValidationError("stored \(stored) notifications instead of \(self.jobs + 1_000)")
             }
 
             let tenth = Double(self.jobs) / 10
@@ -60,14 +60,14 @@ struct BacklogCommand: AsyncParsableCommand {
         let load = JobLoad(redis: stack.redis.connection, stream: Self.stream, type: "invoice_created")
         try await load.append(1_000, to: (0..<1_000).map { "backlog-\($0)" })
         while try await stack.waiting(Self.stream) > 0 {
-            guard dispatcher.exit == nil else { throw ValidationError("the dispatcher has ended: \(dispatcher.log)") }
-            // How often the stream is looked at; it tells nobody that it is empty.
+            guard dispatcher.exit == nil else { throw ValidationError("the dispatcher ended: \(dispatcher.log)") }
+            // Poll, because Redis does not signal an empty stream.
             try await Task.sleep(for: .milliseconds(20))
         }
         try await dispatcher.end(by: SIGTERM)
     }
 
-    /// When each tenth was done, in seconds, and what the dispatcher had in memory by then; the start is the first.
+    /// Returns the time in seconds and the dispatcher's memory at the start and after each tenth.
     private func drain(
         _ stack: ScratchStack,
         _ dispatcher: ChildProgram
@@ -79,17 +79,17 @@ struct BacklogCommand: AsyncParsableCommand {
             let done = self.jobs - (try await stack.waiting(Self.stream))
             let time = (ContinuousClock.now - start).inSeconds
             let memory = Environment.residentMemory(pid: dispatcher.pid)
-            // The start-up is no part of the first tenth.
+            // Start-up does not count towards the first tenth.
             if progress.isEmpty, done > 0 { progress.append((last.time, memory)) }
             while !progress.isEmpty, progress.count <= 10, done >= self.jobs / 10 * progress.count {
-                // Between two looks, the work is taken to have gone on evenly.
+                // Interpolate between two samples.
                 let share = Double(self.jobs / 10 * progress.count - last.done) / Double(done - last.done)
                 progress.append((last.time + (time - last.time) * share, memory))
             }
             last = (time, done)
-            guard dispatcher.exit == nil else { throw ValidationError("the dispatcher has ended: \(dispatcher.log)") }
-            guard time < 600 else { throw ValidationError("only \(done) of \(self.jobs) jobs were done in 600 s") }
-            // How often progress and memory are read off.
+            guard dispatcher.exit == nil else { throw ValidationError("the dispatcher ended: \(dispatcher.log)") }
+            guard time < 600 else { throw ValidationError("only \(done) of \(self.jobs) jobs done in 600 s") }
+            // The interval of the samples.
             try await Task.sleep(for: .milliseconds(20))
         }
         return progress
@@ -97,12 +97,12 @@ struct BacklogCommand: AsyncParsableCommand {
 }
 
 extension ScratchStack {
-    /// How many jobs are in a stream.
+    /// Returns the number of jobs in a stream.
     fileprivate func waiting(_ stream: String) async throws -> Int {
         Int(try await self.redis.connection.send("XLEN", .text(stream)).integer())
     }
 
-    /// How many notifications are stored.
+    /// Returns the number of stored notifications.
     fileprivate func stored() async throws -> Int {
         let result = try await self.database.pool.query("SELECT count(*) FROM carillon.notifications")
         return Int(try result.first?.int8(0) ?? 0)

@@ -3,14 +3,14 @@
 
 import ArgumentParser
 
-/// The program `benchmarks`: each command measures one figure and prints it as one line of JSON.
+/// The program `benchmarks`; each command measures and prints lines of JSON.
 ///
-/// `deploy/bench` starts what they need and runs them beside their yardsticks.
+/// `deploy/bench` starts the services and yardsticks that the commands need.
 @main
 struct BenchmarksCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "benchmarks",
-        abstract: "Measures Carillon; run by deploy/bench.",
+        abstract: "Measures Carillon; started by deploy/bench.",
         subcommands: [
             RedisCommand.self, PersistCommand.self, TransferCommand.self, SocketsCommand.self, PushCommand.self,
             DeliveriesCommand.self, HangingCommand.self, WebPushCommand.self, MailCommand.self, IdleCommand.self,

@@ -8,18 +8,19 @@ import NIOPosix
 import Storage
 import Synchronization
 
-/// A broadcast to everyone while critical jobs come every second, beside a plain insert of the same rows.
+/// Measures a broadcast to all users while a critical job arrives every second; the yardstick is a
+/// plain insert of the same rows.
 struct BroadcastCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "broadcast",
-        abstract: "Notifications stored a second for everyone, and what urgent ones take meanwhile."
+        abstract: "Measures notifications stored a second for all users, and the latency of critical jobs."
     )
 
-    /// A critical job is sent this often.
+    /// The interval of the critical jobs.
     private static let interval: Duration = .seconds(1)
 
     @Option var users = 1_000_000
-    @Option(help: "Sockets, each of another user.")
+    @Option(help: "Sockets, one per user.")
     var online = 10_000
     @Option(help: "Rows of the plain insert.")
     var plainRows = 200_000
@@ -28,7 +29,7 @@ struct BroadcastCommand: AsyncParsableCommand {
     private struct Course {
         var stored = 0
         var elapsed = 0.0
-        /// Bytes of the dispatcher at each look.
+        /// The dispatcher's memory at each sample, in bytes.
         var memory: [Int] = []
         var urgent = 0
     }
@@ -106,10 +107,10 @@ struct BroadcastCommand: AsyncParsableCommand {
         while true {
             try await critical.append(1, to: ["urgent"], batch: 1)
             course.urgent += 1
-            // The pace of the critical jobs.
+            // The interval of the critical jobs.
             try await Task.sleep(for: Self.interval)
             course.memory.append(Environment.residentMemory(pid: dispatcher.pid))
-            guard dispatcher.exit == nil else { throw ValidationError("the dispatcher has ended: \(dispatcher.log)") }
+            guard dispatcher.exit == nil else { throw ValidationError("the dispatcher ended: \(dispatcher.log)") }
             let result = try await stack.database.pool.query(
                 """
                 SELECT b.state, (SELECT coalesce(sum(stored), 0)::int8 FROM carillon.broadcast_pages),
@@ -122,11 +123,12 @@ struct BroadcastCommand: AsyncParsableCommand {
                 course.elapsed = try row.float8(2)
                 return course
             }
-            guard ContinuousClock.now - start < .seconds(600) else { throw ValidationError("not done in 600 s") }
+            guard ContinuousClock.now - start < .seconds(600) else { throw ValidationError("took over 600 s") }
         }
     }
 
-    /// Rows a second of a plain insert, a thousand at a time as a page has, on one connection.
+    /// Returns the rows a second of a plain insert on one connection, in batches of a page (1,000
+    /// rows).
     private func plainInsert(in stack: ScratchStack) async throws -> Double {
         let work = PersistWork(rows: self.plainRows, users: self.users, batchSize: 1_000)
         let pool = stack.database.pool

@@ -5,25 +5,27 @@ import ArgumentParser
 import Clients
 import Foundation
 
-/// How long it takes until all has left that is due in the same second, among a million that wait.
+/// Measures how long it takes to send everything that is due in the same second, among a million
+/// waiting rows.
 struct DueCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "due",
-        abstract: "Seconds until what is due in one second has been fired, of what is scheduled and what is deferred."
+        abstract: "Measures the seconds until all scheduled or deferred rows of one second are sent."
     )
 
-    /// Between the tables' being filled and the second in which it is due.
+    /// The time between filling the tables and the due second.
     private static let lead: Duration = .seconds(5)
 
-    @Option(help: "Rows that wait, of each kind.")
+    @Option(help: "Waiting rows of each kind.")
     var rows = 1_000_000
-    @Option(help: "Rows that are due in the same second, of each kind.")
+    @Option(help: "Rows of each kind that are due in the same second.")
     var due = 10_000
     @Option var dispatchers = 1
     @OptionGroup var programs: ProgramOptions
 
     private struct Course {
-        /// From the second in which all was due to the last that was fired, and stored as sent.
+        /// Seconds from the due second until the last row fired, and until the last notification is
+        /// stored as sent.
         var fired = 0.0
         var sent = 0.0
     }
@@ -38,7 +40,7 @@ struct DueCommand: AsyncParsableCommand {
                 let waiting = kind == "scheduled" ? Self.waitingSchedules : Self.waitingFollowUps
                 try await pool.query(waiting, .int4(Int32(clamping: self.rows - self.due)), timeout: .seconds(300))
                 try await pool.withScriptConnection { try $0.execute("VACUUM ANALYZE carillon.\(table)") }
-                // A plain insert of as many rows is what storing them costs at least.
+                // The yardstick: the least cost of storing as many rows.
                 let plain = try await seconds {
                     try await pool.query(Self.plainInsert, .int4(Int32(clamping: self.due)))
                 }
@@ -58,7 +60,7 @@ struct DueCommand: AsyncParsableCommand {
         }
     }
 
-    /// Makes what is due, and waits until it has gone.
+    /// Inserts the due rows and waits until all are sent.
     private func fire(
         _ kind: String,
         _ table: String,
@@ -75,7 +77,7 @@ struct DueCommand: AsyncParsableCommand {
         let start = ContinuousClock.now + Self.lead
         var course = Course()
         while true {
-            // By index, so that looking takes no time from the firing.
+            // Uses an index, so that polling does not slow down the firing.
             let moment = kind == "scheduled" ? "lane = 1 AND wake_at" : "due_at"
             let result = try await pool.query(
                 """
@@ -83,7 +85,7 @@ struct DueCommand: AsyncParsableCommand {
                     (SELECT count(*) FROM carillon.notifications WHERE org_id = 'due-\(kind)' AND status = 'sent')
                 """
             )
-            guard let row = result.first else { throw ValidationError("PostgreSQL counts nothing") }
+            guard let row = result.first else { throw ValidationError("PostgreSQL returned no counts") }
             let elapsed = (ContinuousClock.now - start).inSeconds
             if try row.int8(0) == 0, course.fired == 0 { course.fired = elapsed }
             if course.fired > 0, try row.int8(1) >= Int64(self.due) {
@@ -91,10 +93,10 @@ struct DueCommand: AsyncParsableCommand {
                 return course
             }
             for program in programs where program.exit != nil {
-                throw ValidationError("a dispatcher has ended: \(program.log.suffix(500))")
+                throw ValidationError("a dispatcher ended: \(program.log.suffix(500))")
             }
-            guard elapsed < 120 else { throw ValidationError("not all was fired in 120 s") }
-            // The rows tell nobody that they have gone.
+            guard elapsed < 120 else { throw ValidationError("firing took longer than 120 s") }
+            // Poll, because nothing signals that the rows are gone.
             try await Task.sleep(for: .milliseconds(50))
         }
     }
@@ -104,7 +106,7 @@ struct DueCommand: AsyncParsableCommand {
             jsonb_build_array('org', 'due-scheduled'), jsonb_build_array('title', 'due'))
         """
 
-    /// Schedules of the coming year.
+    /// Schedules spread over the coming year.
     private static let waitingSchedules = """
         INSERT INTO carillon.schedules (id, org_id, part, user_id, source, lane, fields, content, due_at, wake_at, created_at)
         SELECT gen_random_uuid(), 'later', '', 'later-' || n, 'x', 1, \(Self.fields), n, t, t, now()
@@ -125,7 +127,7 @@ struct DueCommand: AsyncParsableCommand {
         FROM generate_series(1, $1::int4) n
         """
 
-    /// Notifications of users without a device, which rest in the inbox when their quiet hours end.
+    /// Notifications of users without a device, which stay in the inbox when quiet hours end.
     private static let deferred = """
         INSERT INTO carillon.notifications (user_id, id, version, job_entry, org_id, type, severity, delivery, lane,
             channels, title, body, status, status_reason, created_at)

@@ -5,9 +5,12 @@ import ArgumentParser
 import Clients
 import Foundation
 
-/// The Redis client beside `redis-benchmark -P 64 -c 1` for the same commands.
+/// Measures the Redis client; the yardstick is `redis-benchmark -P 64 -c 1` with the same commands.
 struct RedisCommand: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(commandName: "redis")
+    static let configuration = CommandConfiguration(
+        commandName: "redis",
+        abstract: "Measures commands a second of the Redis client; yardstick: redis-benchmark."
+    )
 
     @Option var operations = 300_000
 
@@ -82,7 +85,7 @@ struct RedisCommand: AsyncParsableCommand {
             })
     }
 
-    /// What Redis' own load program gets for the same command on one connection, 64 in flight.
+    /// Returns the rate of `redis-benchmark` for the same command on one connection, 64 in flight.
     private func yardstick(_ item: Case) throws -> Double {
         guard let url = URL(string: try Environment.require("REDIS_URL")) else { return .nan }
         let process = Process()
@@ -102,7 +105,7 @@ struct RedisCommand: AsyncParsableCommand {
         // "COMMAND","requests per second",…
         let fields = line.components(separatedBy: "\",\"")
         guard fields.count > 1, let rate = Double(fields[1]) else {
-            throw ValidationError("redis-benchmark gave no figure")
+            throw ValidationError("redis-benchmark printed no figure")
         }
         return rate
     }

@@ -1,8 +1,8 @@
 -- Carillon · rest.lua
 -- SPDX-License-Identifier: Apache-2.0
 --
--- The load of `benchmarks rest`, for wrk: GET of one path for random users. Arguments: a file with a token a line, the
--- path. Prints one line of JSON at the end.
+-- The load of `benchmarks rest` for wrk: GET requests to one path as random users.
+-- Arguments: a file with one token per line, and the path. Prints one line of JSON at the end.
 
 local requests = {}
 
@@ -10,7 +10,7 @@ function init(arguments)
     for token in io.lines(arguments[1]) do
         requests[#requests + 1] = wrk.format("GET", arguments[2], { ["Authorization"] = "Bearer " .. token })
     end
-    -- From here on a request costs the load one random number.
+    -- A request then costs only one random number.
     math.randomseed(1)
 end
 

@@ -6,8 +6,8 @@ import NIOCore
 import NIOPosix
 import Synchronization
 
-/// One user's client: keeps a socket to any gateway that runs, comes back with the version that it has, and notes every
-/// notification that it gets.
+/// A user's client: keeps a socket to any running gateway, resumes with its version, and records
+/// every notification.
 final class SoakClient: Sendable {
     private let user: Int
     private let name: String
@@ -17,7 +17,7 @@ final class SoakClient: Sendable {
     private let version = Mutex<Int64?>(nil)
     let connects = Atomic<Int>(0)
 
-    /// - Parameter ports: those of the gateways that run now.
+    /// - Parameter ports: returns the ports of the running gateways.
     init(
         user: Int,
         name: String,
@@ -32,7 +32,7 @@ final class SoakClient: Sendable {
         self.ports = ports
     }
 
-    /// Whether the first sync has come.
+    /// Whether the first sync has arrived.
     var isReady: Bool { self.version.withLock { $0 != nil } }
 
     /// Stays connected until the task is cancelled.
@@ -59,7 +59,7 @@ final class SoakClient: Sendable {
                 } catch is NIOConnectionError {
                 }
             }
-            // A client reconnects after a moment, each after its own.
+            // Reconnect after a random delay.
             try? await Task.sleep(for: .milliseconds(Int.random(in: 50...500)))
         }
     }

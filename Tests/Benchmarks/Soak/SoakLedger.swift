@@ -3,30 +3,32 @@
 
 import Synchronization
 
-/// What was appended and where it arrived, counted by what clients and the sandbox saw alone.
+/// Records appended jobs and their arrivals, as seen by clients and the sandbox only.
 final class SoakLedger: Sendable {
-    /// One job to one user.
+    /// A job for one user.
     private struct Entry {
         let isOnline: Bool
-        /// How often each notification id came, by socket and by push; more than one id means that it was stored twice.
+        /// Arrivals by notification id, on sockets and as pushes; several ids mean that the job was
+        /// stored twice.
         var bySocket: [String: Int] = [:]
         var byPush: [String: Int] = [:]
     }
 
-    /// The end of the account.
+    /// The final counts.
     struct Summary {
         var jobs = 0
-        /// Jobs of users with a socket that never came by it, and of users without one that were never pushed.
+        /// Jobs that never reached the socket of an online user, or were never pushed to an offline
+        /// one.
         var lost: [Int] = []
         var bySocket = 0
         var byPush = 0
         var repeatedBySocket = 0
         var repeatedByPush = 0
-        /// Jobs that came under more than one id.
+        /// Jobs that arrived with more than one id.
         var storedTwice = 0
-        /// Pushes to users who have a socket.
+        /// Jobs pushed to users who have a socket.
         var fellBack = 0
-        /// Arrivals at another user's, or of jobs that were never appended.
+        /// Arrivals at the wrong user, or of unknown jobs.
         var strange = 0
     }
 
@@ -37,13 +39,13 @@ final class SoakLedger: Sendable {
     }
 
     private let state = Mutex(State())
-    /// Users below are offline.
+    /// The number of offline users, who come first.
     private let offline: Int
     private let users: Int
 
     /// - Parameters:
-    ///   - users: how many; job n goes to user n modulo that.
-    ///   - offline: how many of them, the first ones, have no socket.
+    ///   - users: the number of users; job n goes to user n modulo this.
+    ///   - offline: the number of users without a socket; they come first.
     init(users: Int, offline: Int) {
         self.users = users
         self.offline = offline
@@ -51,7 +53,7 @@ final class SoakLedger: Sendable {
 
     func user(ofJob job: Int) -> Int { job % self.users }
 
-    /// Notes that the next `count` jobs are about to be appended.
+    /// Records the next `count` jobs, just before they are appended.
     func append(_ count: Int) {
         self.state.withLock { state in
             for _ in 0..<count {
@@ -61,7 +63,7 @@ final class SoakLedger: Sendable {
         }
     }
 
-    /// A notification came to a client of `user`.
+    /// Records an arrival at a client of `user`.
     func noteSocket(job: Int, user: Int, id: String) {
         self.note(job, user) { entry in
             entry.bySocket[id, default: 0] += 1
@@ -69,7 +71,7 @@ final class SoakLedger: Sendable {
         }
     }
 
-    /// The sandbox got a push for `user`.
+    /// Records a push for `user`.
     func notePush(job: Int, user: Int, id: String) {
         self.note(job, user) { entry in
             entry.byPush[id, default: 0] += 1
@@ -87,7 +89,7 @@ final class SoakLedger: Sendable {
         }
     }
 
-    /// How many jobs have not reached their user.
+    /// The number of jobs that have not reached their user.
     var missing: Int { self.state.withLock { $0.missing } }
 
     var summary: Summary {

@@ -4,7 +4,7 @@
 import Foundation
 import Synchronization
 
-/// Gateways and dispatchers that are killed and started again.
+/// Gateways and dispatchers that are killed and restarted.
 actor SoakServices {
     private enum Kind: String {
         case gateway, dispatcher
@@ -19,10 +19,10 @@ actor SoakServices {
 
     private let stack: ScratchStack
     private var slots: [Slot] = []
-    /// The gateways that run now.
+    /// The ports of the running gateways.
     nonisolated let ports = Mutex<[Int]>([])
     private(set) var kills = ["gateway": 0, "dispatcher": 0]
-    /// Services that ended though nobody killed them, with their last words.
+    /// Services that ended without a kill, with their last log lines.
     private(set) var deaths: [String] = []
 
     init(stack: ScratchStack, gateways: Int, dispatchers: Int) {
@@ -31,7 +31,7 @@ actor SoakServices {
         for number in 1...dispatchers { self.slots.append(Slot(kind: .dispatcher, name: "dispatcher-\(number)")) }
     }
 
-    /// The process and the port of the first gateway, if it runs.
+    /// Process id and port of the first gateway, if it runs.
     var firstGateway: (pid: pid_t, port: Int)? {
         guard let slot = self.slots.first(where: { $0.kind == .gateway }), let program = slot.program,
             let port = slot.port
@@ -56,7 +56,7 @@ actor SoakServices {
         }
     }
 
-    /// Kills one that runs, any of them, and starts it again after at most two seconds.
+    /// Kills a random running service and restarts it within two seconds.
     func killOne() async throws {
         let running = self.slots.indices.filter { self.slots[$0].program != nil }
         guard let index = running.randomElement(), let program = self.slots[index].program else { return }
@@ -65,7 +65,7 @@ actor SoakServices {
         self.kills[self.slots[index].kind.rawValue, default: 0] += 1
         self.forgetPort(index)
         try await program.end()
-        // As long as a supervisor may take to start it again.
+        // A supervisor may take this long to restart it.
         try await Task.sleep(for: .milliseconds(Int.random(in: 0...2_000)))
         try await self.start(index)
     }
@@ -76,7 +76,7 @@ actor SoakServices {
         self.ports.withLock { ports in ports.removeAll { $0 == port } }
     }
 
-    /// Notes those that ended by themselves and starts them again.
+    /// Records services that ended unexpectedly, and restarts them.
     func look() async throws {
         for index in self.slots.indices {
             guard let program = self.slots[index].program, let exit = program.exit else { continue }

@@ -5,9 +5,9 @@ import Foundation
 import Support
 import Synchronization
 
-/// A program that a benchmark runs beside itself, with what it prints in a file.
+/// A child process of a benchmark, with its output in a file.
 ///
-/// The kernel kills it if the benchmark dies.
+/// The kernel kills it when the benchmark dies.
 final class ChildProgram: Sendable {
     struct Failure: Error, CustomStringConvertible {
         let description: String
@@ -15,7 +15,7 @@ final class ChildProgram: Sendable {
 
     private struct State {
         var pid: pid_t?
-        /// What it exited with; the signal's number, negative, if one ended it.
+        /// The exit code, or the negative number of the signal that ended the process.
         var exit: Int?
         var startFailure: String?
     }
@@ -25,12 +25,12 @@ final class ChildProgram: Sendable {
     private let logStart: UInt64
     private let state: Mutex<State>
 
-    /// Starts `program`, a path.
+    /// Starts the program at the path `program`.
     ///
     /// - Parameters:
-    ///   - core: where all of its threads run; anywhere if nil.
-    ///   - environment: added to this process's own.
-    ///   - logFile: gets the standard output and error at its end.
+    ///   - core: the core for all its threads; any if nil.
+    ///   - environment: added to this process's environment.
+    ///   - logFile: the file to which its output and errors are appended.
     init(
         _ program: String,
         _ arguments: [String] = [],
@@ -46,14 +46,15 @@ final class ChildProgram: Sendable {
         let placement = core.map { ["/usr/bin/taskset", "-c", "\($0)"] } ?? []
         let words = ["--pdeathsig", "KILL", "--"] + placement + [program] + arguments
         let variables = ProcessInfo.processInfo.environment.merging(environment) { $1 }
-        // The kernel's death signal is tied to the thread that starts the program, so that thread stays to wait for it.
+        // The parent-death signal is tied to the thread that forked, so this thread stays until the
+        // exit.
         Thread.detachNewThread { [weak self] in
             do {
                 let pid = try Spawn.start(
                     "setpriv", words, environment: variables, output: logFile, errors: logFile)
                 self?.state.withLock { $0.pid = pid }
                 Spawn.wait(for: pid)
-                // Until it is collected, which happens under the lock, its id cannot be another's.
+                // The process is reaped under the lock, so its id cannot be reused before that.
                 guard let self else {
                     _ = Spawn.collect(pid)
                     return
@@ -69,10 +70,10 @@ final class ChildProgram: Sendable {
             }
         }
         while try self.state.withLock({ state in
-            if let reason = state.startFailure { throw Failure(description: "\(program) does not start: \(reason)") }
+            if let reason = state.startFailure { throw Failure(description: "cannot start \(program): \(reason)") }
             return state.pid == nil
         }) {
-            // The thread that starts the program leaves its id here, within moments.
+            // Wait for the thread to store the process id.
             try await Task.sleep(for: .milliseconds(2))
         }
     }
@@ -83,7 +84,7 @@ final class ChildProgram: Sendable {
 
     var pid: Int { self.state.withLock { Int($0.pid ?? 0) } }
 
-    /// What it exited with, a signal's number negative; nil while it runs.
+    /// The exit code, or the negative number of a signal; nil while it runs.
     var exit: Int? { self.state.withLock { $0.exit } }
 
     func send(_ signal: Int32) {
@@ -92,20 +93,20 @@ final class ChildProgram: Sendable {
         }
     }
 
-    /// Ends it and waits until it is gone; kills it after a minute.
+    /// Sends a signal and waits for the exit; kills the process after a minute.
     func end(by signal: Int32 = SIGKILL) async throws {
         self.send(signal)
         let deadline = ContinuousClock.now + .seconds(60)
         while self.exit == nil {
             if ContinuousClock.now > deadline { self.send(SIGKILL) }
-            // The thread that waits for the program leaves its end here.
+            // Poll, because the waiting thread only stores the exit.
             try await Task.sleep(for: .milliseconds(5))
         }
     }
 
-    /// The first line of its output that begins with `prefix`; waits for it.
+    /// Waits for a line of output that begins with `prefix`, and returns it.
     ///
-    /// - Throws: ``Failure`` if it ends before, or says nothing for 30 s.
+    /// - Throws: ``Failure`` if the process ends first or after 30 s.
     func line(_ prefix: String) async throws -> String {
         let deadline = ContinuousClock.now + .seconds(30)
         while true {
@@ -114,14 +115,14 @@ final class ChildProgram: Sendable {
             if let line = lines.first(where: { $0.hasPrefix(prefix) }) { return String(line) }
             if exit != nil || ContinuousClock.now > deadline {
                 let tail = lines.suffix(5).joined(separator: "\n")
-                throw Failure(description: "\(self.name) did not say \"\(prefix)\": \(tail)")
+                throw Failure(description: "\(self.name) did not print \"\(prefix)\": \(tail)")
             }
-            // The program writes to a file, which is read until the line is there.
+            // Poll the file that the process writes to.
             try await Task.sleep(for: .milliseconds(10))
         }
     }
 
-    /// What it has printed.
+    /// The output so far.
     var log: String {
         guard let file = FileHandle(forReadingAtPath: self.logFile) else { return "" }
         defer { try? file.close() }

@@ -5,26 +5,26 @@ import ArgumentParser
 import Clients
 import Foundation
 
-/// What the provider sandbox has got, by its control calls.
+/// A client for the control calls of the provider sandbox.
 final class SandboxControl: Sendable {
-    /// A push that it accepted.
+    /// A push that the sandbox accepted.
     struct Push {
         let token: String
         let notification: String
-        /// The notification's data, as FCM carries it: texts.
+        /// The notification's data; FCM carries only strings.
         let data: [String: String]
     }
 
     private let client: TransferClient
     private let url: String
 
-    /// Of the sandbox that `deploy/up` started.
+    /// Connects to the sandbox that `deploy/up` started.
     convenience init() throws {
         try self.init(
             url: try Environment.require("SANDBOX_URL"), authority: ProcessInfo.processInfo.environment["PROVIDER_CA"])
     }
 
-    /// - Parameter authority: the file with the certificate that is trusted.
+    /// - Parameter authority: the file with the trusted certificate.
     init(url: String, authority: String?) throws {
         var configuration = TransferConfiguration()
         configuration.allowPlainHTTP = true
@@ -33,7 +33,7 @@ final class SandboxControl: Sendable {
         self.url = url
     }
 
-    /// Waits until FCM's face has accepted so many pushes.
+    /// Waits until FCM has accepted `count` pushes.
     func await(_ count: Int) async throws {
         let deadline = ContinuousClock.now + .seconds(180)
         while true {
@@ -42,33 +42,33 @@ final class SandboxControl: Sendable {
             guard ContinuousClock.now < deadline else {
                 throw ValidationError("\(count - seen) pushes are missing")
             }
-            // The sandbox counts and tells nobody, so it is asked.
+            // Poll, because the sandbox does not signal arrivals.
             try await Task.sleep(for: .milliseconds(20))
         }
     }
 
-    /// How many pushes a provider's face accepted, and the sequence that the next one gets.
+    /// Returns the number of pushes that a provider accepted, and the next sequence.
     func count(_ provider: String) async throws -> (accepted: Int, next: Int) {
         let answer = try JSONSerialization.jsonObject(with: try await self.get("/received/count")) as? [String: Any]
         guard let answer, let next = answer["next"] as? Int,
             let accepted = (answer["accepted"] as? [String: Int])?[provider]
-        else { throw ValidationError("the sandbox told no counts") }
+        else { throw ValidationError("the sandbox returned no counts") }
         return (accepted, next)
     }
 
-    /// The subscription of a browser at the sandbox.
+    /// Returns a browser's subscription at the sandbox.
     ///
-    /// - Parameter key: the VAPID key that it is made with, in base64url.
+    /// - Parameter key: the VAPID public key, in base64url.
     func subscription(_ id: String, key: String) async throws -> String {
         String(decoding: try await self.get("/subscriptions?id=\(id)&key=\(key)"), as: UTF8.self)
     }
 
-    /// Pushes from sequence `since` on, and the sequence to go on with.
+    /// Returns the pushes from sequence `since` on, and the sequence to continue with.
     func pushes(since: Int) async throws -> (pushes: [Push], next: Int) {
         let answer = try JSONSerialization.jsonObject(
             with: try await self.get("/received?since=\(since)&limit=1000")
         )
-        guard let items = answer as? [[String: Any]] else { throw ValidationError("the sandbox told no list") }
+        guard let items = answer as? [[String: Any]] else { throw ValidationError("the sandbox returned no list") }
         var next = since
         var pushes: [Push] = []
         for item in items {

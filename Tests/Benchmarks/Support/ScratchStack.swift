@@ -2,11 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
+import Clients
 import Foundation
+import Storage
 
-/// Services of a benchmark's own on databases of its own, so that it may kill and measure them alone.
+/// Separate services on temporary databases, which a benchmark may kill and measure.
 ///
-/// They take all other settings from the environment, as `deploy/up` wrote them.
+/// Other settings come from the environment, as `deploy/up` wrote them.
 final class ScratchStack: Sendable {
     let database: ScratchDatabase
     let redis: ScratchRedis
@@ -20,7 +22,7 @@ final class ScratchStack: Sendable {
         self.programs = programs
     }
 
-    /// Runs `body` with fresh databases, which go when it ends, as the programs do that it started.
+    /// Runs `body` with new databases; afterwards drops them and stops the programs.
     static func use(
         _ programs: ProgramOptions,
         _ body: (ScratchStack) async throws -> Void
@@ -44,12 +46,12 @@ final class ScratchStack: Sendable {
         if let failure { throw failure }
     }
 
-    /// Starts a gateway; gives it with its port.
+    /// Starts a gateway and returns it with its port.
     ///
     /// - Parameters:
-    ///   - core: where all of its threads run; anywhere if nil.
-    ///   - port: 0 takes any.
-    ///   - settings: more of its variables.
+    ///   - core: the core for all its threads; any if nil.
+    ///   - port: 0 for any free port.
+    ///   - settings: additional settings.
     func gateway(
         log: String = "gateway",
         core: Int? = nil,
@@ -67,7 +69,7 @@ final class ScratchStack: Sendable {
         return (program, try await Self.port(of: program))
     }
 
-    /// Starts one of this program's own servers, which a gateway is compared with; gives it with its port.
+    /// Starts a yardstick server of this program and returns it with its port.
     func bareServer(_ arguments: [String], core: Int? = nil) async throws -> (program: ChildProgram, port: Int) {
         let program = try await ChildProgram(
             ProgramOptions.ownPath,
@@ -82,14 +84,14 @@ final class ScratchStack: Sendable {
     private static func port(of program: ChildProgram) async throws -> Int {
         let line = try await program.line("ready ")
         guard let port = URL(string: String(line.dropFirst("ready ".count)))?.port else {
-            throw ValidationError("\(program.name) told no port")
+            throw ValidationError("\(program.name) printed no port")
         }
         return port
     }
 
     /// Starts a dispatcher.
     ///
-    /// - Parameter settings: more of its variables.
+    /// - Parameter settings: additional settings.
     func dispatcher(log: String = "dispatcher", settings: [String: String] = [:]) async throws -> ChildProgram {
         try await ChildProgram(
             self.programs.dispatcherPath,
@@ -104,22 +106,22 @@ final class ScratchStack: Sendable {
     private var variables: [String: String] { ["REDIS_URL": self.redis.url, "DATABASE_URL": self.database.url] }
 }
 
-/// Which programs a benchmark starts.
+/// The programs that a benchmark starts.
 struct ProgramOptions: ParsableArguments {
-    @Option(help: "The gateway's program; the one beside this program if not given.")
+    @Option(help: "Path of the gateway; by default next to this program.")
     var gateway: String?
 
-    @Option(help: "The dispatcher's program; the one beside this program if not given.")
+    @Option(help: "Path of the dispatcher; by default next to this program.")
     var dispatcher: String?
 
-    @Option(help: "The provider sandbox's program; the one beside this program if not given.")
+    @Option(help: "Path of the provider sandbox; by default next to this program.")
     var sandbox: String?
 
     private static func beside(_ name: String) -> String {
         URL(fileURLWithPath: self.ownPath).deletingLastPathComponent().appendingPathComponent(name).path
     }
 
-    /// This program's file.
+    /// The path of this program.
     static var ownPath: String {
         (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")) ?? ""
     }
@@ -127,4 +129,189 @@ struct ProgramOptions: ParsableArguments {
     var gatewayPath: String { self.gateway ?? Self.beside("gateway") }
     var sandboxPath: String { self.sandbox ?? Self.beside("provider-sandbox") }
     var dispatcherPath: String { self.dispatcher ?? Self.beside("dispatcher") }
+}
+
+/// Redis state of a stack's services.
+extension ScratchStack {
+    /// Returns the number of present users whose names begin with `prefix`.
+    func presences(of prefix: String) async throws -> Int {
+        try await self.keys("carillon:presence:{\(prefix)*").count
+    }
+
+    /// Returns the gateways that hold a lease.
+    func nodes() async throws -> Set<String> {
+        let prefix = "carillon:node:"
+        return Set(try await self.keys(prefix + "*").map { String($0.dropFirst(prefix.count)) })
+    }
+
+    /// Waits for a gateway other than `others` that holds a lease, and returns it.
+    func node(besides others: Set<String> = []) async throws -> String {
+        let deadline = ContinuousClock.now + .seconds(30)
+        while ContinuousClock.now < deadline {
+            if let node = try await self.nodes().subtracting(others).first { return node }
+            // Poll, because nothing signals a new lease.
+            try await Task.sleep(for: .milliseconds(5))
+        }
+        throw ValidationError("no gateway acquired a lease in 30 s")
+    }
+
+    /// Waits until `channel` has a subscriber.
+    func awaitSubscriber(of channel: String) async throws {
+        let deadline = ContinuousClock.now + .seconds(30)
+        while ContinuousClock.now < deadline {
+            let reply = try await self.redis.connection.send("PUBSUB", "NUMSUB", .text(channel))
+            if var answer = try reply.cursor(), try answer.array() == 2 {
+                _ = try answer.string()
+                if try answer.integer() > 0 { return }
+            }
+            // Poll, because Redis does not signal subscriptions.
+            try await Task.sleep(for: .milliseconds(5))
+        }
+        throw ValidationError("no subscriber of \(channel) in 30 s")
+    }
+
+    private func keys(_ pattern: String) async throws -> Set<String> {
+        var cursor = "0"
+        var keys: Set<String> = []
+        repeat {
+            let reply = try await self.redis.connection.send(
+                "SCAN", .text(cursor), "MATCH", .text(pattern), "COUNT", "1000"
+            )
+            guard var answer = try reply.cursor(), try answer.array() == 2 else { break }
+            cursor = try answer.string() ?? "0"
+            for _ in 0..<(try answer.array() ?? 0) {
+                if let key = try answer.string() { keys.insert(key) }
+            }
+        } while cursor != "0"
+        return keys
+    }
+}
+
+/// A temporary, migrated database on the server of `DATABASE_URL`.
+struct ScratchDatabase {
+    /// The connection string.
+    let url: String
+    let pool: PostgresPool
+    private let name: String
+    private let server: PostgresPool
+
+    static func make() async throws -> ScratchDatabase {
+        let server = try Environment.database()
+        let name = "carillon_bench_\(UInt32.random(in: .min ... .max))"
+        try await server.withScriptConnection { try $0.execute("CREATE DATABASE \(name)") }
+        // In both of libpq's formats, the last value wins.
+        let whole = try Environment.require("DATABASE_URL")
+        let url: String
+        if whole.contains("://") {
+            url = whole + (whole.contains("?") ? "&" : "?") + "dbname=\(name)"
+        } else {
+            url = "\(whole) dbname=\(name)"
+        }
+        var configuration = PostgresConfiguration(connectionString: url, applicationName: "benchmarks")
+        configuration.sessionSettings = StoreSession.settings
+        configuration.connections = 1
+        configuration.timeout = .seconds(300)
+        let pool = try PostgresPool(configuration, logger: Environment.logger)
+        try await Migrations.apply(to: pool, logger: Environment.quiet)
+        return ScratchDatabase(url: url, pool: pool, name: name, server: server)
+    }
+
+    /// Drops the database.
+    func drop() async throws {
+        self.pool.close()
+        let name = self.name
+        try await self.server.withScriptConnection { try $0.execute("DROP DATABASE \(name) WITH (FORCE)") }
+        self.server.close()
+    }
+}
+
+/// An empty database on the server of `REDIS_URL`.
+struct ScratchRedis {
+    let url: String
+    let connection: RedisConnection
+
+    /// Takes the first empty database from number 1 on.
+    static func make() async throws -> ScratchRedis {
+        for number in 1...15 {
+            guard var components = URLComponents(string: try Environment.require("REDIS_URL")) else { break }
+            if components.scheme == "unix" {
+                components.queryItems = [URLQueryItem(name: "db", value: "\(number)")]
+            } else {
+                components.path = "/\(number)"
+            }
+            guard let url = components.string else { break }
+            let connection = try Environment.redis(url: url)
+            if try await connection.send("DBSIZE").integer() == 0 {
+                return ScratchRedis(url: url, connection: connection)
+            }
+            await connection.close()
+        }
+        throw ValidationError("REDIS_URL: no empty database; flush one of 1 to 15")
+    }
+
+    /// Returns the server's `used_memory` in bytes.
+    func usedMemory() async throws -> Int {
+        let text = try await self.connection.send("INFO", "memory").string() ?? ""
+        let line = text.split(whereSeparator: \.isNewline).first { $0.hasPrefix("used_memory:") }
+        guard let value = line.flatMap({ Int($0.dropFirst("used_memory:".count)) }) else {
+            throw ValidationError("INFO memory has no used_memory")
+        }
+        return value
+    }
+
+    /// Empties the database.
+    func drop() async throws {
+        try await self.connection.send("FLUSHDB", timeout: .seconds(60))
+        await self.connection.close()
+    }
+}
+
+/// A separate provider sandbox for a benchmark.
+struct ScratchSandbox {
+    let program: ChildProgram
+    let control: SandboxControl
+    /// The settings that make a dispatcher use this sandbox.
+    let settings: [String: String]
+}
+
+extension ScratchStack {
+    /// Starts a sandbox that records nothing and answers `slow` tokens late.
+    func sandbox(slow milliseconds: Int, threads: Int = 1) async throws -> ScratchSandbox {
+        let folder = "\(self.folder)/sandbox"
+        let program = try await ChildProgram(
+            self.sandboxPath,
+            [
+                "--directory", folder, "--no-record", "--slow-milliseconds", "\(milliseconds)", "--threads",
+                "\(threads)",
+            ],
+            logFile: "\(self.folder)/sandbox.log"
+        )
+        let urls = try await program.line("ready ").split(separator: " ").map(String.init)
+        guard urls.count >= 3 else { throw ValidationError("the sandbox printed no addresses") }
+        let authority = "\(folder)/ca.pem"
+        let key = try APNSKeyFacts(file: "\(folder)/apns.json")
+        return ScratchSandbox(
+            program: program,
+            control: try SandboxControl(url: urls[2], authority: authority),
+            settings: [
+                "FCM_CREDENTIALS": "\(folder)/service-account.json", "FCM_ENDPOINT": urls[1], "PROVIDER_CA": authority,
+                "APNS_KEY": "\(folder)/apns.p8", "APNS_KEY_ID": key.id, "APNS_TEAM_ID": key.team,
+                "APNS_ENDPOINT": urls[1],
+            ]
+        )
+    }
+}
+
+/// The sandbox's APNs key id and team id.
+private struct APNSKeyFacts {
+    let id: String
+    let team: String
+
+    init(file: String) throws {
+        let facts = try JSONSerialization.jsonObject(with: try Data(contentsOf: URL(filePath: file))) as? [String: Any]
+        guard let facts, let id = facts["key_id"] as? String, let team = facts["team_id"] as? String else {
+            throw ValidationError("the sandbox wrote no APNs key")
+        }
+        (self.id, self.team) = (id, team)
+    }
 }

@@ -1,8 +1,8 @@
 // Carillon · mail.c
 // SPDX-License-Identifier: Apache-2.0
 
-// What libcurl gives without anything of ours around it: mails to a relay over kept connections, each driven by a thread of
-// its own, as libcurl's SMTP blocks while it waits for the answer to a mail.
+// The rate of libcurl alone: e-mails to a relay over kept connections, each with its own thread,
+// because libcurl's SMTP blocks until an e-mail is answered.
 //
 //   cc -O2 -pthread -o mail mail.c -lcurl
 //   ./mail -n 20000 -c 16 -C ca.pem smtp://user:password@127.0.0.1:587
@@ -23,7 +23,7 @@ enum { text_size = 2400, maximum_connections = 256 };
 static const char *url, *ca_file;
 static atomic_long left, failed;
 
-// A mail as large as ours: a header, a plain part's worth of lines and a page's.
+// An e-mail as large as Carillon's: a header, a plain text part and an HTML part.
 struct mail {
     char bytes[4096];
     size_t length, position;

@@ -1,15 +1,15 @@
 // Carillon · persist.c
 // SPDX-License-Identifier: Apache-2.0
 
-// What libpq gives without anything of ours around it: batches of prepared statements with binary parameters, in
-// pipeline mode on one connection, one transaction and one round trip a batch.
+// The rate of libpq alone: batches of prepared statements with binary parameters, in pipeline mode
+// on one connection, with one transaction and one round trip per batch.
 //
 //   cc -O2 -I$(pg_config --includedir) -o persist persist.c -lpq
 //   ./persist postgresql://… statements
 //
-// The file holds, in words of four bytes, the most significant first: the number of statements; of each its text's
-// length, its text, the number of its parameters and their types; then, for each batch, its number of rows, and of each
-// parameter of each statement its length (-1 for a null) and its value.
+// The file holds big-endian words of four bytes: the number of statements; for each statement the
+// length of its text, the text, the number of its parameters and their types; then for each batch
+// the number of rows, and for each parameter of each statement its length (-1: null) and value.
 //
 // Prints one JSON line: rows, batches, seconds, rows_per_second.
 
@@ -30,7 +30,7 @@ static size_t position;
 static int32_t word(void) {
     uint32_t value;
     if (position + sizeof value > size) {
-        fprintf(stderr, "persist: the file ends too early\n");
+        fprintf(stderr, "persist: the file is truncated\n");
         exit(65);
     }
     memcpy(&value, bytes + position, sizeof value);
@@ -75,7 +75,7 @@ static void fail(PGconn *connection) {
     exit(1);
 }
 
-// Takes the results up to the sync point.
+// Reads the results up to the sync point.
 static void take_results(PGconn *connection, int statements) {
     for (int index = 0; index < statements; index++) {
         PGresult *result;
@@ -134,7 +134,7 @@ int main(int argc, char **argv) {
             int formats[maximum_parameters];
             for (int parameter = 0; parameter < parameters[index]; parameter++) {
                 int32_t length = word();
-                // A null pointer is a null; an empty value needs an address.
+                // A null pointer means NULL; an empty value needs an address.
                 values[parameter] = length < 0 ? NULL : block(length);
                 lengths[parameter] = length < 0 ? 0 : length;
                 formats[parameter] = 1;

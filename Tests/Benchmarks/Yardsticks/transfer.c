@@ -1,8 +1,8 @@
 // Carillon · transfer.c
 // SPDX-License-Identifier: Apache-2.0
 
-// What libcurl's multi interface gives without anything of ours around it: a closed loop of POSTs over one HTTP/2
-// connection, driven by one thread.
+// The rate of libcurl's multi interface alone: a closed loop of POSTs over one HTTP/2 connection,
+// driven by one thread.
 //
 //   cc -O2 -o transfer transfer.c -lcurl
 //   ./transfer -n 100000 -c 100 -C ca.pem https://localhost:8443/

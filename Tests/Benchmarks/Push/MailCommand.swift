@@ -5,22 +5,24 @@ import ArgumentParser
 import Clients
 import Foundation
 
-/// Jobs a second from XADD until their mails are on record, beside `Yardsticks/mail.c`, which hands mails of about that size
-/// to the same relay over as many connections, and does nothing else.
+/// Measures jobs a second from XADD until their e-mails are recorded.
+///
+/// The yardstick `Yardsticks/mail.c` sends e-mails of about the same size to the same relay over as
+/// many connections.
 struct MailCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "mail",
-        abstract: "Jobs a second to mails, beside a plain libcurl program."
+        abstract: "Measures jobs a second to recorded e-mails; yardstick: plain C on libcurl."
     )
 
-    @Option(help: "The program made of Yardsticks/mail.c.")
+    @Option(help: "Path of the compiled Yardsticks/mail.c.")
     var yardstick: String
 
     @Option var users = 5_000
     @Option var jobs = 20_000
-    @Option(help: "Connections of the yardstick; the dispatcher has as many.")
+    @Option(help: "Connections of the yardstick; must equal the dispatcher's.")
     var connections = 16
-    @Option(help: "Jobs before the measurement.")
+    @Option(help: "Warm-up jobs.")
     var warmUp = 500
 
     func run() async throws {
@@ -47,7 +49,7 @@ struct MailCommand: AsyncParsableCommand {
         try report.print()
     }
 
-    /// Gives the users an address each, and e-mail as their only channel for the type.
+    /// Gives each user an address, and makes e-mail the only channel for the type.
     private static func register(_ users: [String], in pool: PostgresPool) async throws {
         let names = PostgresValue.array(PostgresArray(texts: users))
         try await pool.run([
@@ -70,13 +72,13 @@ struct MailCommand: AsyncParsableCommand {
         let jobs = JobLoad(redis: try Environment.redis(), stream: "carillon:jobs", type: "BalanceAlert")
         let first = try await sandbox.count("email").accepted
         try await jobs.append(self.warmUp, to: users, rate: 1_000, batch: 8)
-        try await Self.await("mails in the relay", first + self.warmUp) { try await sandbox.count("email").accepted }
+        try await Self.await("e-mails in the relay", first + self.warmUp) { try await sandbox.count("email").accepted }
         let start = ContinuousClock.now
         try await jobs.append(self.jobs, to: users)
-        try await Self.await("mails in the relay", first + self.warmUp + self.jobs) {
+        try await Self.await("e-mails in the relay", first + self.warmUp + self.jobs) {
             try await sandbox.count("email").accepted
         }
-        try await Self.await("mails on record", self.warmUp + self.jobs) {
+        try await Self.await("recorded e-mails", self.warmUp + self.jobs) {
             let rows = try await database.query(
                 """
                 SELECT count(*) FROM carillon.notifications
@@ -94,7 +96,7 @@ struct MailCommand: AsyncParsableCommand {
             let seen = try await count()
             if seen >= wanted { return }
             guard ContinuousClock.now < deadline else { throw ValidationError("\(what): \(wanted - seen) are missing") }
-            // Neither tells when it is done, so it is asked.
+            // Poll, because neither the sandbox nor the table signals completion.
             try await Task.sleep(for: .milliseconds(20))
         }
     }

@@ -5,24 +5,24 @@ import ArgumentParser
 import Clients
 import Foundation
 
-/// Requests a second for a page of an inbox and for the unread count, beside a bare Hummingbird route that answers with
-/// the same bytes.
+/// Measures requests a second for a page of an inbox and for the unread count; the yardstick is a
+/// Hummingbird route that returns the same bytes.
 struct RestCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "rest",
-        abstract: "Requests a second for random users' inboxes."
+        abstract: "Measures requests a second for random users' inboxes."
     )
 
     @Option var users = 10_000
-    @Option(help: "Stored notifications of each user.")
+    @Option(help: "Stored notifications per user.")
     var notifications = 100
     @Option(help: "Seconds of each measurement.")
     var duration = 10
-    @Option(help: "Seconds of the load before each measurement.")
+    @Option(help: "Warm-up in seconds before each measurement.")
     var warmUp = 2
-    @Option(help: "Keep-alive connections of the load.")
+    @Option(help: "Keep-alive connections.")
     var connections = 64
-    @Option(help: "The load's script for wrk.")
+    @Option(help: "Path of the script for wrk.")
     var script: String
     @OptionGroup var programs: ProgramOptions
 
@@ -94,7 +94,7 @@ struct RestCommand: AsyncParsableCommand {
         )
     }
 
-    /// What the load prints in the end, after words of its own.
+    /// Returns the script's JSON line from wrk's output.
     private func wrk(_ port: Int, _ path: String, _ tokens: String, for duration: Int) throws -> String {
         let output = try Tool.run(
             "wrk",
@@ -117,4 +117,54 @@ struct RestCommand: AsyncParsableCommand {
         case .unanswered(let failure): throw ValidationError("the gateway did not answer: \(failure)")
         }
     }
+}
+
+/// Inboxes filled by SQL: notifications of several types over some months, half of them read.
+struct StoredInboxes {
+    let users: Int
+    let notificationsPerUser: Int
+
+    static func name(_ index: Int) -> String { "reader-\(index)" }
+
+    /// Inserts the rows, then vacuums and analyses the tables.
+    func fill(_ pool: PostgresPool) async throws {
+        let step = max(1, 100_000 / self.notificationsPerUser)
+        for first in stride(from: 0, to: self.users, by: step) {
+            try await pool.query(
+                Self.notifications,
+                .int8(Int64(first)),
+                .int8(Int64(min(first + step, self.users) - 1)),
+                .int8(Int64(self.notificationsPerUser))
+            )
+        }
+        try await pool.query(
+            """
+            INSERT INTO carillon.inboxes (user_id, version, unread, total)
+            SELECT user_id, max(version), count(*) FILTER (WHERE read_at IS NULL), count(*)
+            FROM carillon.notifications GROUP BY user_id
+            """
+        )
+        try await pool.withScriptConnection { try $0.execute("VACUUM (ANALYZE) carillon.notifications") }
+        try await pool.withScriptConnection { try $0.execute("VACUUM (ANALYZE) carillon.inboxes") }
+        let count = try await pool.query("SELECT count(*) FROM carillon.notifications").first?.int8(0) ?? 0
+        guard count == Int64(self.users * self.notificationsPerUser) else {
+            throw ValidationError("stored \(count) notifications instead of \(self.users * self.notificationsPerUser)")
+        }
+    }
+
+    // The id contains the milliseconds, the UUID version and a hash, as the dispatcher creates it.
+    private static let notifications = """
+        INSERT INTO carillon.notifications (user_id, id, version, job_entry, org_id, type, severity, delivery, lane,
+            channels, title, body, data, status, sent_via, created_at, stored_at, delivered_at, read_at)
+        SELECT 'reader-' || u,
+            (lpad(to_hex(ms), 12, '0') || '8' || substr(hash, 1, 3) || '8' || substr(hash, 4, 15))::uuid,
+            n, 'carillon:jobs/' || ms || '-' || u, '',
+            (ARRAY['payment_received', 'invoice_created', 'security_alert'])[1 + n % 3], 'info', 'push', 'normal', 7,
+            'Payment received', 'EUR ' || n || ' from Ada', jsonb_build_object('invoice', 'i' || n, 'user', u),
+            'delivered', 'socket', to_timestamp(ms / 1000.0), to_timestamp(ms / 1000.0), to_timestamp(ms / 1000.0),
+            CASE WHEN n % 2 = 0 THEN to_timestamp(ms / 1000.0) END
+        FROM generate_series($1::bigint, $2::bigint) AS u, generate_series(1, $3::bigint) AS n,
+            LATERAL (SELECT 1760000000000 + n * 86400000 + u AS ms, md5(u || '/' || n) AS hash) AS made
+        ORDER BY u, n
+        """
 }

@@ -4,17 +4,17 @@
 import Clients
 import Foundation
 
-/// Appends jobs as an upstream app would.
+/// Appends jobs like an upstream app.
 struct JobLoad: Sendable {
     let redis: RedisConnection
     let stream: String
     let type: String
-    /// The variables of the type's template; a plain title and body if nil.
+    /// The variables of the type's template; nil for a plain title and body.
     var variables: String?
 
-    /// Appends `count` jobs, to each of `users` in turn, in batches.
+    /// Appends `count` jobs in batches, to each of `users` in turn.
     ///
-    /// - Parameter rate: how many a second; as fast as Redis takes them if nil.
+    /// - Parameter rate: jobs a second; as fast as possible if nil.
     func append(_ count: Int, to users: [String], rate: Double? = nil, batch size: Int = 256) async throws {
         let start = ContinuousClock.now
         let text: [RedisArgument] =
@@ -23,7 +23,7 @@ struct JobLoad: Sendable {
         while index < count {
             if let rate {
                 let due = start + .seconds(Double(index) / rate)
-                // The asked rate, job by job.
+                // Paces each job to the requested rate.
                 if due > .now { try await Task.sleep(until: due, tolerance: .zero) }
             }
             var batch = RedisBatch()

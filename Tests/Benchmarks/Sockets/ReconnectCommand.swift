@@ -9,25 +9,25 @@ import NIOPosix
 import Storage
 import Synchronization
 
-/// How long all sockets of a gateway take to come back when it is killed and started again, beside those of plain NIO
-/// channels.
+/// Measures how long all sockets of a gateway take to reconnect after a kill and restart; the
+/// yardstick is plain NIO channels.
 struct ReconnectCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "reconnect",
-        abstract: "Seconds until all sockets of a killed gateway are back, beside plain NIO channels."
+        abstract: "Measures the seconds until all sockets of a killed gateway are back; yardstick: plain NIO channels."
     )
 
     @Option var sockets = 19_000
-    @Option(help: "At most how long a client waits before each attempt, in milliseconds.")
+    @Option(help: "Longest wait of a client before each attempt, in milliseconds.")
     var jitter = 1_000
     @OptionGroup var programs: ProgramOptions
 
-    /// From the kill on.
+    /// The times after the kill.
     private struct Course {
-        /// Seconds until the server was there again, and until all sockets were.
+        /// Seconds until the server was ready again, and until all sockets were connected.
         var ready = 0.0
         var back = 0.0
-        /// Connections that were lost meanwhile, beside those that the kill ended.
+        /// Further connections that were lost after those of the kill.
         var lost = 0
     }
 
@@ -51,7 +51,7 @@ struct ReconnectCommand: AsyncParsableCommand {
 
     private func measure(_ kind: SocketServer.Kind, _ stack: ScratchStack) async throws -> Course {
         let first = try await SocketServer.start(kind, in: stack)
-        // The gateway that comes back is another node; the bare server is none.
+        // The restarted gateway is another node; the bare server is not a node.
         var nodes: Set<String> = []
         if kind == .gateway { nodes = [try await stack.node()] }
         let names = (0..<self.sockets).map { "return-\($0)" }
@@ -60,13 +60,13 @@ struct ReconnectCommand: AsyncParsableCommand {
             returningWithin: .milliseconds(self.jitter)
         )
         try await load.connect(port: first.port, users: try first.users(names))
-        guard load.seen.withLock({ $0.closed }) == 0 else { throw ValidationError("sockets were closed early") }
+        guard load.seen.withLock({ $0.closed }) == 0 else { throw ValidationError("sockets closed too early") }
 
         let start = ContinuousClock.now
         try await first.program.end(by: SIGKILL)
         let second = try await SocketServer.start(kind, in: stack, port: first.port)
         let ready = ContinuousClock.now
-        // Each socket was up once before.
+        // Each socket had already opened once.
         let back = try await load.opened.reach(2 * self.sockets, within: .seconds(120))
         let closed = load.seen.withLock { $0.closed }
         if kind == .gateway { try await self.check(names, stack, node: try await stack.node(besides: nodes)) }
@@ -78,7 +78,7 @@ struct ReconnectCommand: AsyncParsableCommand {
         )
     }
 
-    /// All users are present on the gateway that came back.
+    /// Checks that all users are present on the restarted gateway.
     private func check(_ names: [String], _ stack: ScratchStack, node: String) async throws {
         let registry = PresenceRegistry(connection: stack.redis.connection, keys: Keyspace())
         var rest = names[...]

@@ -10,15 +10,13 @@ enum OfflineUsers {
         let token: String
     }
 
-    /// Registers Android devices of FCM; each user's token is the user's name.
+    /// Registers Android devices for FCM; the token is the user's name.
     static func register(_ users: [String], in pool: PostgresPool) async throws {
         let devices = users.map { Device(user: $0, token: $0) }
         _ = try await self.register(devices, platform: "android", provider: "fcm", in: pool)
     }
 
-    /// Registers the devices.
-    ///
-    /// - Returns: their ids.
+    /// Registers the devices and returns their ids.
     static func register(
         _ devices: [Device],
         platform: String,

@@ -8,43 +8,44 @@ import NIOPosix
 import Support
 import Synchronization
 
-/// Load while dispatchers and gateways are killed at random moments: counts what was lost and what came twice.
+/// Runs a load while dispatchers and gateways are killed at random moments; counts losses and
+/// duplicates.
 struct SoakCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "soak",
-        abstract: "What is lost or repeated under random kills.",
+        abstract: "Counts losses and duplicates under random kills.",
         discussion: """
-            Starts gateways and dispatchers of its own. Half of the users are offline and have a device; of the jobs every
-            other one has an id, and of those every tenth is enqueued twice. Ends with 1 if anything was lost. With
-            --attack clients flood the first gateway all the time, and it also ends with 1 if that gateway grows by more
+            Starts its own gateways and dispatchers. Half of the users are offline and have a device. Every other job
+            has an id, and every tenth of those is enqueued twice. The exit code is 1 if anything was lost. With
+            --attack, clients flood the first gateway, and the exit code is also 1 if that gateway grows by more
             than 64 MB.
             """
     )
 
-    @Argument(help: "How long jobs are appended.")
+    @Argument(help: "Duration of the load in seconds.")
     var seconds = 60.0
-    @Option(help: "How many jobs; by the rate if not given.")
+    @Option(help: "Number of jobs; by default the rate times the duration.")
     var jobs: Int?
-    @Option(help: "Jobs a second, if their number is not given.")
+    @Option(help: "Jobs a second, unless --jobs is given.")
     var rate = 400.0
-    @Option(help: "How many kills; one in six seconds if not given.")
+    @Option(help: "Number of kills; by default one every six seconds.")
     var kills: Int?
     @Option var users = 1_000
     @Option var gateways = 2
     @Option var dispatchers = 2
-    @Option(help: "How long to wait for what is missing, in seconds.")
+    @Option(help: "Longest wait for missing jobs, in seconds.")
     var patience = 240
-    @Option(help: "How long to wait for late repeats, in seconds.")
+    @Option(help: "Wait for late duplicates, in seconds.")
     var aftermath = 45
-    @Flag(help: "Attacks the first gateway; with `--kills 0`, as its memory is measured.")
+    @Flag(help: "Attack the first gateway; requires `--kills 0`, because its memory is measured.")
     var attack = false
     @OptionGroup var programs: ProgramOptions
 
-    /// Bytes by which a gateway may grow under attack.
+    /// The largest allowed growth of a gateway under attack, in bytes.
     private static let largestGrowth = 64 * 1024 * 1024
 
     func validate() throws {
-        guard !self.attack || self.kills == 0 else { throw ValidationError("--attack goes with --kills 0") }
+        guard !self.attack || self.kills == 0 else { throw ValidationError("--attack: requires --kills 0") }
     }
 
     func run() async throws {
@@ -57,7 +58,7 @@ struct SoakCommand: AsyncParsableCommand {
         }
     }
 
-    /// - Returns: The fate of the jobs, and the bytes by which an attacked gateway grew.
+    /// - Returns: the counts of the jobs, and the growth of an attacked gateway in bytes.
     private func soak(_ stack: ScratchStack, _ services: SoakServices) async throws -> (SoakLedger.Summary, Int?) {
         let tag = String(UInt32.random(in: .min ... .max), radix: 36)
         let names = (0..<self.users).map { "soak-\(tag)-\($0)" }
@@ -78,8 +79,8 @@ struct SoakCommand: AsyncParsableCommand {
             tasks.addTask { try await Self.collect(sandbox, since: firstPush, prefix: "soak-\(tag)-", into: ledger) }
             let deadline = ContinuousClock.now + .seconds(60)
             while !clients.allSatisfy(\.isReady) {
-                guard ContinuousClock.now < deadline else { throw ValidationError("the clients do not connect") }
-                // Clients note their sync where nobody waits for it, so they are asked.
+                guard ContinuousClock.now < deadline else { throw ValidationError("clients did not connect") }
+                // Poll, because clients do not signal their first sync.
                 try await Task.sleep(for: .milliseconds(50))
             }
             let growth = try await withThrowingTaskGroup(of: Void.self, returning: Int?.self) { load in
@@ -88,7 +89,7 @@ struct SoakCommand: AsyncParsableCommand {
                 for _ in 0..<(self.kills ?? max(1, Int(self.seconds / 6))) {
                     let moment = Double.random(in: 0.02...0.98) * self.seconds
                     load.addTask {
-                        // The moment of the kill, anywhere in the time of the load.
+                        // A random moment during the load.
                         try await Task.sleep(for: .seconds(moment))
                         try await services.killOne()
                     }
@@ -106,16 +107,16 @@ struct SoakCommand: AsyncParsableCommand {
         return (ledger.summary, growth)
     }
 
-    /// Attacks the first gateway as long as jobs are appended.
+    /// Attacks the first gateway while jobs are appended.
     ///
-    /// - Returns: The bytes by which it grew at the most.
+    /// - Returns: its largest growth in bytes.
     private func attackFirstGateway(of services: SoakServices) async throws -> Int {
-        guard let (pid, port) = await services.firstGateway else { throw ValidationError("there is no gateway") }
+        guard let (pid, port) = await services.firstGateway else { throw ValidationError("no first gateway") }
         let attack = DoorAttack(port: port, token: try Environment.token(user: "attacker"))
         let before = ProcessTable.memory(of: pid)
         let summary = await attack.run(for: .seconds(self.seconds))
         let after = ProcessTable.memory(of: pid)
-        let words = "attack: \(summary.connects) connects, \(summary.bytes) bytes; \(after.resident) bytes stayed\n"
+        let words = "attack: \(summary.connects) connects, \(summary.bytes) bytes; \(after.resident) bytes resident\n"
         FileHandle.standardError.write(Data(words.utf8))
         return max(0, after.peak - before.resident)
     }
@@ -125,7 +126,7 @@ struct SoakCommand: AsyncParsableCommand {
         let start = ContinuousClock.now
         for job in 0..<jobs {
             let due = start + .seconds(self.seconds * Double(job) / Double(jobs))
-            // The load is spread evenly over its time.
+            // Spread the jobs evenly over the time.
             if due > .now { try await Task.sleep(until: due, tolerance: .zero) }
             ledger.append(1)
             var fields: [RedisArgument] = [
@@ -133,7 +134,7 @@ struct SoakCommand: AsyncParsableCommand {
                 "payment_received", "title", "Payment received", "body", "EUR 40 from Ada", "data",
                 .text(#"{"n":\#(job)}"#),
             ]
-            // Users take turns, so that both kinds go to each.
+            // Alternate per user, so that each user gets jobs with and without an id.
             let hasID = (job / self.users + job) % 2 == 0
             if hasID { fields += ["id", .text("job-\(job)")] }
             try await redis.send(fields, timeout: .seconds(30))
@@ -141,21 +142,21 @@ struct SoakCommand: AsyncParsableCommand {
         }
     }
 
-    /// Waits until nothing is missing, and then for late repeats: the work of the dead is taken over within 30 s.
+    /// Waits until no job is missing, then for late duplicates; takeovers happen within 30 s.
     private func settle(_ ledger: SoakLedger) async throws {
         let deadline = ContinuousClock.now + .seconds(self.patience)
         while ledger.missing > 0, ContinuousClock.now < deadline {
-            // The ledger is filled by many and tells nobody when it is complete.
+            // Poll, because the ledger does not signal completion.
             try await Task.sleep(for: .milliseconds(200))
         }
-        // That nothing comes twice shows only in time.
+        // Late duplicates show only with time.
         try await Task.sleep(for: .seconds(self.aftermath))
     }
 
     private static func watch(_ services: SoakServices) async throws {
         while true {
             try await services.look()
-            // How often memory and life are looked at.
+            // The interval of the checks.
             try await Task.sleep(for: .milliseconds(500))
         }
     }
@@ -174,7 +175,7 @@ struct SoakCommand: AsyncParsableCommand {
                 else { continue }
                 ledger.notePush(job: job, user: user, id: push.notification)
             }
-            // The sandbox is asked again when it had nothing new.
+            // Poll again after a delay when there was nothing new.
             if following == next { try await Task.sleep(for: .milliseconds(500)) }
             next = following
         }

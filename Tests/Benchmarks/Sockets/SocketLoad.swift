@@ -7,16 +7,16 @@ import NIOCore
 import NIOPosix
 import Synchronization
 
-/// Many sockets from one process, which count what they get and answer pings.
+/// Many client sockets in one process, which count frames and answer pings.
 final class SocketLoad: Sendable {
-    /// What all sockets saw.
+    /// The observations of all sockets.
     struct Seen: Sendable {
         var closed = 0
-        /// Seconds from the `sent_us` of a notification's or event's data to its arrival.
+        /// Seconds from `sent_us` in the data of a notification or event until its arrival.
         var latencies: [Double] = []
     }
 
-    /// One of the sockets, whatever connection it has at the moment.
+    /// The identity of a socket across its connections.
     struct Place: Sendable {
         let user: LoadUser
         let source: String
@@ -25,29 +25,29 @@ final class SocketLoad: Sendable {
     }
 
     let seen = Mutex(Seen())
-    /// Sockets that came to be up.
+    /// Sockets that have completed their connection.
     let opened = FrameTally(of: "sockets")
-    /// Notifications, syncs after the first, and events on native sockets.
+    /// Notifications, events, and syncs after the first, on native sockets.
     let frames = FrameTally(of: "frames")
-    /// Whether latencies are noted, which costs the load some time for each frame.
+    /// Whether to record latencies, which costs time for each frame.
     let isTimed = Atomic(true)
     private let channels = Mutex<[ObjectIdentifier: any Channel]>([:])
     private let group: any EventLoopGroup
     private let dialect: LoadDialect
     private let jitter: Duration?
-    /// Whether sockets that are gone stay so.
+    /// Whether lost sockets stay closed.
     private let isClosed = Atomic(false)
 
-    /// - Parameter jitter: at most how long a socket waits before each attempt to come back; never comes back if nil.
+    /// - Parameter jitter: the longest wait before each reconnect; sockets do not reconnect if nil.
     init(group: any EventLoopGroup, dialect: LoadDialect = .native, returningWithin jitter: Duration? = nil) {
         self.group = group
         self.dialect = dialect
         self.jitter = jitter
     }
 
-    /// Opens a socket for each user, `width` at a time, and waits until all are up.
+    /// Opens a socket for each user, `width` at a time, and waits until all are connected.
     func connect(host: String = "127.0.0.1", port: Int, users: [LoadUser], width: Int = 200) async throws {
-        // Whoever is not up by then never will be; its closing fails its promise below.
+        // Close the stragglers, which fails their promises below.
         let watchdog = self.group.next().scheduleTask(in: .seconds(180)) {
             for channel in self.channels.withLock({ Array($0.values) }) { channel.close(promise: nil) }
         }
@@ -56,7 +56,8 @@ final class SocketLoad: Sendable {
             for first in 0..<min(width, users.count) {
                 tasks.addTask {
                     for index in stride(from: first, to: users.count, by: width) {
-                        // An address pair has 28,000 ports, and a search through those just given up takes long: so few an address.
+                        // An address pair has 28,000 ports and searching recently used ones is
+                        // slow, so use 1,000 per address.
                         let source = "127.0.0.\(1 + index / 1_000)"
                         try await self.open(Place(user: users[index], source: source, host: host, port: port))
                     }
@@ -93,7 +94,7 @@ final class SocketLoad: Sendable {
         }
     }
 
-    /// A connection is gone, or did not come about.
+    /// Reconnects after a lost or failed connection.
     fileprivate func comeBack(_ place: Place) {
         guard let jitter, !self.isClosed.load(ordering: .relaxed) else { return }
         let delay = TimeAmount(jitter * Double.random(in: 0...1))
@@ -105,7 +106,7 @@ final class SocketLoad: Sendable {
         self.connect(place, isUp: nil).whenFailure { _ in self.comeBack(place) }
     }
 
-    /// Closes all sockets, of which none comes back any more.
+    /// Closes all sockets for good.
     func close() async {
         self.isClosed.store(true, ordering: .relaxed)
         for channel in self.channels.withLock({ Array($0.values) }) { try? await channel.close().get() }
@@ -157,7 +158,85 @@ private struct SocketLoadReader: LoadSocketReader {
 
     mutating func end() {
         self.load.seen.withLock { $0.closed += 1 }
-        if !self.isOpen { self.isUp?.fail(ValidationError("a socket was closed before it was up")) }
+        if !self.isOpen { self.isUp?.fail(ValidationError("a socket was closed while connecting")) }
         self.load.comeBack(self.place)
+    }
+}
+
+/// A user of a load.
+///
+/// Its token is created in advance, because signing costs as much as verifying.
+struct LoadUser: Sendable {
+    let name: String
+    let token: String
+
+    /// Returns users with tokens that the gateway accepts.
+    static func named(_ names: [String]) throws -> [LoadUser] {
+        try names.map { LoadUser(name: $0, token: try Environment.token(user: $0)) }
+    }
+
+    /// Returns users for the bare server, which uses the token as the name.
+    static func bare(_ names: [String]) -> [LoadUser] {
+        names.map { LoadUser(name: $0, token: $0) }
+    }
+}
+
+/// Counts arrivals on event loops and signals when a target is reached.
+final class FrameTally: Sendable {
+    private struct State {
+        var count = 0
+        var target = Int.max
+        var waiter: CheckedContinuation<ContinuousClock.Instant?, Never>?
+    }
+
+    private let state = Mutex(State())
+    private let name: String
+
+    /// - Parameter name: the counted things, for the error when some are missing.
+    init(of name: String) {
+        self.name = name
+    }
+
+    var count: Int { self.state.withLock { $0.count } }
+
+    func add() {
+        let waiter = self.state.withLock { state in
+            state.count += 1
+            return state.count >= state.target ? Self.release(&state) : nil
+        }
+        waiter?.resume(returning: .now)
+    }
+
+    /// Waits until the count reaches `target`; only one caller may wait at a time.
+    ///
+    /// - Returns: the time of the last arrival.
+    /// - Throws: `ValidationError` after `limit`.
+    @discardableResult
+    func reach(_ target: Int, within limit: Duration = .seconds(120)) async throws -> ContinuousClock.Instant {
+        if self.count >= target { return .now }
+        let eventLoop = Environment.eventLoops.next()
+        let timeout = eventLoop.scheduleTask(in: TimeAmount(limit)) {
+            self.state.withLock { Self.release(&$0) }?.resume(returning: nil)
+        }
+        let moment = await withCheckedContinuation { continuation in
+            let isThere = self.state.withLock { state in
+                if state.count >= target { return true }
+                state.target = target
+                state.waiter = continuation
+                return false
+            }
+            if isThere { continuation.resume(returning: ContinuousClock.Instant?.some(.now)) }
+        }
+        timeout.cancel()
+        guard let moment else { throw ValidationError("only \(self.count) of \(target) \(self.name) arrived") }
+        return moment
+    }
+
+    private static func release(_ state: inout State) -> CheckedContinuation<ContinuousClock.Instant?, Never>? {
+        defer {
+            state.waiter = nil
+            state.target = .max
+        }
+        return state.waiter
     }
 }

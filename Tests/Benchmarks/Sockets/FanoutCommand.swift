@@ -4,20 +4,21 @@
 import ArgumentParser
 import Storage
 
-/// Frames a second from one published event to many sockets of a node, beside plain NIO channels.
+/// Measures frames a second from one event to many sockets of a node; the yardstick is plain NIO
+/// channels.
 struct FanoutCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "fanout",
-        abstract: "Frames a second of one event to all sockets of a node."
+        abstract: "Measures frames a second of one event to all sockets of a node."
     )
 
     @Option var sockets = 10_000
     @Option var rounds = 200
-    @Option(help: "Rounds before the measurement.")
+    @Option(help: "Warm-up rounds.")
     var warmUp = 10
-    @Option(help: "Frames that wait for each socket in a round, to leave in one write; several are measured in turn.")
+    @Option(help: "Frames per socket and round, sent in one write; repeat to measure several.")
     var waiting = [1, 5]
-    @Option(help: "Bytes of an event's text.")
+    @Option(help: "Size of an event's text in bytes.")
     var size = 150
     @OptionGroup var cores: CoreOptions
     @OptionGroup var programs: ProgramOptions
@@ -53,7 +54,7 @@ struct FanoutCommand: AsyncParsableCommand {
         }
     }
 
-    /// What each number of waiting frames gives.
+    /// Returns a figure for each number of waiting frames.
     private func measure(_ kind: SocketServer.Kind, _ stack: ScratchStack) async throws -> [Figure] {
         let target = try await FrameTarget.start(
             kind,
@@ -84,7 +85,7 @@ struct FanoutCommand: AsyncParsableCommand {
         )
     }
 
-    /// The seconds from the publication to the last socket's receipt.
+    /// Returns the seconds from the publication until the last socket has received.
     private func round(_ target: FrameTarget, _ frames: [NodeFrame]) async throws -> Double {
         let count = target.load.frames.count + self.sockets * frames.count
         let start = ContinuousClock.now

@@ -5,23 +5,23 @@ import ArgumentParser
 import Clients
 import Foundation
 
-/// What a second dispatcher is worth where the provider takes its time.
+/// Measures the gain of a second dispatcher when the provider answers late.
 struct ScaleCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "scale",
-        abstract: "Pushes a second of two dispatchers beside one, to a provider that answers late."
+        abstract: "Measures pushes a second of two dispatchers and of one, to a provider that answers late."
     )
 
     @Option var users = 5_000
-    @Option(help: "Calls to the provider that each dispatcher has under way at most.")
+    @Option(help: "Provider calls in flight per dispatcher.")
     var calls = 100
-    @Option(help: "Jobs of each measurement.")
+    @Option(help: "Jobs per measurement.")
     var jobs = 40_000
-    @Option(help: "After how many milliseconds the provider answers.")
+    @Option(help: "The provider's response time in milliseconds.")
     var milliseconds = 100
-    @Option(help: "How often both are measured, in turns.")
+    @Option(help: "Rounds of both, in turns.")
     var rounds = 2
-    @Option(help: "Jobs before each measurement.")
+    @Option(help: "Warm-up jobs before each measurement.")
     var warmUp = 500
     @OptionGroup var programs: ProgramOptions
 
@@ -48,7 +48,7 @@ struct ScaleCommand: AsyncParsableCommand {
         }
     }
 
-    /// Pushes a second with so many dispatchers.
+    /// Returns pushes a second with `count` dispatchers.
     private func measure(
         _ count: Int,
         _ users: [String],
@@ -68,7 +68,8 @@ struct ScaleCommand: AsyncParsableCommand {
         try await jobs.append(self.warmUp, to: users)
         try await sandbox.control.await(first + self.warmUp)
         try await jobs.append(self.jobs, to: users)
-        // What is measured are sends, once nothing but them is left to do. Redis tells nobody that a stream is empty.
+        // Measure only sending, so wait until all jobs are routed. Redis does not signal an empty
+        // stream.
         while try await stack.redis.connection.send("XLEN", .text(stream)).integer() > 0 {
             try await Task.sleep(for: .milliseconds(20))
         }

@@ -8,22 +8,22 @@ import Hummingbird
 import Logging
 import NIOCore
 
-/// The yardstick of REST: Hummingbird with routes that answer with fixed JSON.
+/// The yardstick for REST: Hummingbird routes that return fixed JSON.
 struct BareRestCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "bare-rest",
-        abstract: "An HTTP server without Carillon, for comparison.",
+        abstract: "Runs an HTTP server without Carillon as a yardstick.",
         shouldDisplay: false
     )
 
-    @Option(help: "A path and the file with its answer, as PATH=FILE.")
+    @Option(help: "A path and a file with its response, as PATH=FILE.")
     var route: [String]
 
     func run() async throws {
         let router = Router()
         for route in self.route {
             let parts = route.split(separator: "=", maxSplits: 1)
-            guard parts.count == 2 else { throw ValidationError("--route takes PATH=FILE") }
+            guard parts.count == 2 else { throw ValidationError("--route: not PATH=FILE") }
             let body = ByteBuffer(bytes: try Data(contentsOf: URL(fileURLWithPath: String(parts[1]))))
             router.get(RouterPath(String(parts[0]))) { _, _ in
                 Response(

@@ -8,11 +8,11 @@ import Foundation
 import Logging
 import NIOPosix
 
-/// What `deploy/up` wrote into its `env` file.
+/// The settings that `deploy/up` wrote into its `env` file.
 enum Environment {
     static func require(_ name: String) throws -> String {
         guard let value = ProcessInfo.processInfo.environment[name], !value.isEmpty else {
-            throw ValidationError("\(name) is not set; run this by deploy/bench")
+            throw ValidationError("\(name): not set; run this through deploy/bench")
         }
         return value
     }
@@ -20,7 +20,7 @@ enum Environment {
     static let eventLoops = MultiThreadedEventLoopGroup(numberOfThreads: 1)
     static let logger = Logger(label: "benchmarks")
 
-    /// For what is told without being asked for.
+    /// Drops log messages that a benchmark does not need.
     static let quiet = Logger(label: "benchmarks") { _ in SwiftLogNoOpLogHandler() }
 
     static func redis() throws -> RedisConnection {
@@ -45,7 +45,7 @@ enum Environment {
         return try PostgresPool(configuration, logger: self.logger)
     }
 
-    /// A token of HS256 for `user`, good for a day.
+    /// Returns an HS256 token for `user` that is valid for a day.
     static func token(user: String) throws -> String {
         let secret = try self.require("AUTH_JWT_SECRET")
         func part(_ bytes: some Sequence<UInt8>) -> String {
@@ -62,10 +62,61 @@ enum Environment {
         return "\(head).\(claims).\(part(code))"
     }
 
-    /// The resident memory of a process in bytes.
+    /// Returns the resident memory of a process in bytes.
     static func residentMemory(pid: Int) -> Int {
         let status = (try? String(contentsOfFile: "/proc/\(pid)/status", encoding: .utf8)) ?? ""
         let line = status.split(separator: "\n").first { $0.hasPrefix("VmRSS:") } ?? ""
         return (line.split(separator: " ").dropFirst().first.flatMap { Int($0) } ?? 0) * 1_024
+    }
+}
+
+/// Programs that run to completion, such as yardsticks.
+enum Tool {
+    /// Runs `program`, a path or a name in PATH, and returns its output.
+    ///
+    /// - Throws: `ValidationError` if it fails.
+    static func run(
+        _ program: String,
+        _ arguments: [String],
+        environment: [String: String] = [:],
+        isQuiet: Bool = false
+    ) throws -> String {
+        let process = Process()
+        process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
+        process.arguments = [program] + arguments
+        process.environment = ProcessInfo.processInfo.environment.merging(environment) { $1 }
+        let pipe = Pipe()
+        process.standardOutput = pipe
+        if isQuiet { process.standardError = FileHandle.nullDevice }
+        try process.run()
+        let output = String(decoding: pipe.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+        process.waitUntilExit()
+        guard process.terminationStatus == 0 else {
+            throw ValidationError("\(program) failed with status \(process.terminationStatus)")
+        }
+        return output
+    }
+
+    /// Returns a member of the JSON line that a yardstick prints.
+    static func figure(_ name: String, in output: String) throws -> Double {
+        let line = try JSONSerialization.jsonObject(with: Data(output.utf8)) as? [String: Any]
+        guard let value = line?[name] as? Double else { throw ValidationError("the yardstick printed no \(name)") }
+        return value
+    }
+}
+
+/// A folder that is removed with this object.
+final class TemporaryFolder: Sendable {
+    let path: String
+
+    init() throws {
+        let base = FileManager.default.temporaryDirectory
+        let url = base.appendingPathComponent("carillon-bench-\(UUID().uuidString.lowercased())")
+        try FileManager.default.createDirectory(at: url, withIntermediateDirectories: true)
+        self.path = url.path
+    }
+
+    deinit {
+        try? FileManager.default.removeItem(atPath: self.path)
     }
 }

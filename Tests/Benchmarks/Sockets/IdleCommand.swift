@@ -4,24 +4,25 @@
 import ArgumentParser
 import NIOPosix
 
-/// What an idle socket of each dialect costs a gateway of its own: memory, and the time to open it; beside the memory of
+/// Measures the memory of an idle socket in each dialect and the time to open it; the yardstick is
 /// plain NIO channels.
 struct IdleCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "idle",
-        abstract: "Memory of idle sockets that are authenticated and present, beside plain NIO channels."
+        abstract: "Measures the memory of idle, authenticated sockets; yardstick: plain NIO channels."
     )
 
     @Option var sockets = 19_000
-    @Option(help: "What the sockets speak; each dialect is measured in turn, with a gateway of its own, if not given.")
+    @Option(help: "Dialect of the sockets; all of them by default, each with a new gateway.")
     var dialect: LoadDialect?
-    @Option(help: "How long they stay idle, in seconds.")
+    @Option(help: "Idle time in seconds.")
     var idle = 30
     @OptionGroup var programs: ProgramOptions
 
     private struct Figure {
         var connectsPerSecond = 0.0
-        /// Bytes of the server before the sockets were opened, right after that, and when they had been idle.
+        /// The server's memory in bytes before the sockets, right after opening them, and after the
+        /// idle time.
         var before = 0
         var opened = 0
         var after = 0
@@ -45,14 +46,14 @@ struct IdleCommand: AsyncParsableCommand {
         }
     }
 
-    /// Measures a server of its own on databases of its own, so that nothing is left there of another's users.
+    /// Measures a fresh server on fresh databases, so that no other users affect it.
     private func measure(_ kind: SocketServer.Kind, _ dialect: LoadDialect) async throws -> Figure {
         var figure = Figure()
         try await ScratchStack.use(self.programs) { stack in
             let server = try await SocketServer.start(kind, in: stack)
             let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
             try await server.warmUp(SocketLoad(group: group, dialect: dialect), sockets: 100)
-            // What the first sockets leave is cleared by and by, and nothing tells when that is done.
+            // Wait for the cleanup after the warm-up; nothing signals its end.
             try await Task.sleep(for: .seconds(2))
 
             let load = SocketLoad(group: group, dialect: dialect)
@@ -61,7 +62,7 @@ struct IdleCommand: AsyncParsableCommand {
             let elapsed = try await seconds { try await load.connect(port: server.port, users: users) }
             figure.connectsPerSecond = Double(self.sockets) / elapsed
             figure.opened = Environment.residentMemory(pid: server.program.pid)
-            // The time of idleness is what is measured.
+            // The idle time to measure.
             try await Task.sleep(for: .seconds(self.idle))
             figure.after = Environment.residentMemory(pid: server.program.pid)
             try await server.check(load, of: "idle-", count: self.sockets, in: stack)
@@ -79,14 +80,14 @@ struct IdleCommand: AsyncParsableCommand {
         report.add("kb_per_socket", self.kilobytes(figure.after - figure.before))
     }
 
-    /// Each socket's share of `bytes`, in thousands of bytes.
+    /// Returns the share of each socket in `bytes`, in kB (1,000 bytes).
     private func kilobytes(_ bytes: Int) -> Double {
         Double(bytes) / Double(self.sockets) / 1_000
     }
 }
 
 extension LoadDialect {
-    /// Thousands of bytes that an idle socket may take.
+    /// The memory limit for an idle socket, in kB.
     fileprivate var limit: Int {
         switch self {
         case .native: 5

@@ -1,17 +1,18 @@
 // Carillon · LoadSocketHandler.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import ArgumentParser
 import NIOCore
 import NIOPosix
 
-/// What takes the text messages of one socket, or the pieces of one event stream, on its event loop.
+/// Reads the text messages of one socket, or the chunks of one event stream, on its event loop.
 protocol LoadSocketReader {
     mutating func read(_ text: ByteBuffer)
-    /// The connection is gone.
+    /// Called when the connection has closed.
     mutating func end()
 }
 
-/// One client connection: begins it as its dialect does, reads a server's frames, which are final and unmasked, and
+/// A client connection: opens it in its dialect, parses the server's frames (final, unmasked) and
 /// answers pings.
 final class LoadSocketHandler<Reader: LoadSocketReader>: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
@@ -34,8 +35,8 @@ final class LoadSocketHandler<Reader: LoadSocketReader>: ChannelInboundHandler {
     /// Connects from the loopback address `source`.
     ///
     /// - Parameters:
-    ///   - token: the user's.
-    ///   - resume: the inbox version that a native client has.
+    ///   - token: the user's token.
+    ///   - resume: the inbox version of a native client.
     static func connect(
         group: any EventLoopGroup,
         host: String,
@@ -48,8 +49,8 @@ final class LoadSocketHandler<Reader: LoadSocketReader>: ChannelInboundHandler {
     ) -> EventLoopFuture<any Channel> {
         let request = dialect.request(host: host, port: port, token: token, resume: resume)
         let bootstrap = ClientBootstrap(group: group)
-            // IP_BIND_ADDRESS_NO_PORT (ip(7)): else a port is looked for that is free whatever the peer, through all that have
-            // just been given up.
+            // IP_BIND_ADDRESS_NO_PORT (ip(7)). Without it `bind` searches for a port that is free
+            // for every peer, which is slow after many disconnects.
             .channelOption(.ipOption(NIOBSDSocket.Option(rawValue: 24)), value: 1)
             .channelOption(
                 .recvAllocator,
@@ -135,7 +136,7 @@ final class LoadSocketHandler<Reader: LoadSocketReader>: ChannelInboundHandler {
         }
     }
 
-    /// Writes a frame; a mask of zeros leaves the payload as it is.
+    /// Writes a frame with a mask of zeros, which leaves the payload unchanged.
     private func write(_ opcode: UInt8, _ payload: ByteBuffer, _ context: ChannelHandlerContext) {
         var frame = context.channel.allocator.buffer(capacity: 8 + payload.readableBytes)
         frame.writeInteger(0x80 | opcode)
@@ -148,5 +149,78 @@ final class LoadSocketHandler<Reader: LoadSocketReader>: ChannelInboundHandler {
         frame.writeInteger(UInt32(0))
         frame.writeImmutableBuffer(payload)
         context.writeAndFlush(self.wrapOutboundOut(frame), promise: nil)
+    }
+}
+
+/// The client's side of a dialect, as far as an idle or listening socket needs it.
+enum LoadDialect: String, CaseIterable, ExpressibleByArgument {
+    case native, socketio, signalr, sse
+
+    /// Returns the HTTP request that opens the connection.
+    ///
+    /// - Parameter resume: the inbox version of a native client.
+    func request(host: String, port: Int, token: String, resume: Int64?) -> String {
+        let path =
+            switch self {
+            case .native: "/v1/socket" + (resume.map { "?resume=\($0)" } ?? "")
+            case .socketio: "/socket.io/?EIO=4&transport=websocket"
+            case .signalr: "/hubs/notifications"
+            case .sse: "/v1/stream"
+            }
+        var lines = ["GET \(path) HTTP/1.1", "host: \(host):\(port)"]
+        if self.isWebSocket {
+            lines += [
+                "upgrade: websocket", "connection: Upgrade", "sec-websocket-version: 13",
+                "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==",
+            ]
+        } else {
+            lines.append("accept: text/event-stream")
+        }
+        // Socket.IO sends the token in the CONNECT packet.
+        if self != .socketio { lines.append("authorization: Bearer \(token)") }
+        return lines.joined(separator: "\r\n") + "\r\n\r\n"
+    }
+
+    var isWebSocket: Bool { self != .sse }
+
+    /// The beginning of a successful response.
+    var agreement: StaticString { self.isWebSocket ? "HTTP/1.1 101" : "HTTP/1.1 200" }
+
+    /// The first message, in dialects where the client speaks first.
+    var greeting: String? { self == .signalr ? "{\"protocol\":\"json\",\"version\":1}\u{1E}" : nil }
+
+    /// Returns the required reply to a message, if any.
+    ///
+    /// SignalR's pings are answered with the client's own, which are due as often.
+    func reply(to message: ByteBuffer, token: String) -> String? {
+        switch self {
+        case .native, .sse: nil
+        case .socketio:
+            if message.begins(with: "0{") {
+                #"40{"token":"\#(token)"}"#
+            } else {
+                message.readableBytes == 1 && message.begins(with: "2") ? "3" : nil
+            }
+        case .signalr: message.begins(with: "{\"type\":6}") ? "{\"type\":6}\u{1E}" : nil
+        }
+    }
+
+    /// Whether a message completes the connection; for native sockets and streams, that is the
+    /// first sync.
+    func isOpening(_ message: ByteBuffer) -> Bool {
+        switch self {
+        case .native: message.begins(with: #"{"type":"sync""#)
+        case .socketio: message.begins(with: "40")
+        case .signalr: message.begins(with: "{}")
+        case .sse: message.readableBytesView.firstRange(of: Array("event: sync".utf8)) != nil
+        }
+    }
+}
+
+extension ByteBuffer {
+    func begins(with text: StaticString) -> Bool {
+        // The bytes of a static string are never freed.
+        let bytes = UnsafeBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount)
+        return self.readableBytesView.starts(with: bytes)
     }
 }

@@ -4,18 +4,18 @@
 import ArgumentParser
 import NIOPosix
 
-/// Connects a second of a gateway of its own, each with a JWT, presence and the sync of an empty inbox, beside plain NIO
-/// channels that check and read nothing.
+/// Measures connects a second to a gateway, with a JWT, presence and the sync of an empty inbox;
+/// the yardstick is plain NIO channels.
 struct ConnectsCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "connects",
-        abstract: "Connects a second with a token, presence and the first sync, beside plain NIO channels."
+        abstract: "Measures connects a second with a token, presence and the first sync; yardstick: plain NIO channels."
     )
 
     @Option var sockets = 19_000
-    @Option(help: "Connects that may be on their way.")
+    @Option(help: "Connects in flight.")
     var width = 200
-    @Option(help: "Connects before the measurement.")
+    @Option(help: "Warm-up connects.")
     var warmUp = 500
     @OptionGroup var programs: ProgramOptions
 

@@ -6,9 +6,12 @@ import Foundation
 import NIOPosix
 import Synchronization
 
-/// Jobs a second from XADD to proof on sockets, and how long one takes at a moderate rate.
+/// Measures jobs a second from XADD to sockets, and the latency at a moderate rate.
 struct SocketsCommand: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(commandName: "sockets")
+    static let configuration = CommandConfiguration(
+        commandName: "sockets",
+        abstract: "Measures jobs a second to sockets, and the latency from XADD to the client."
+    )
 
     @Option var users = 1_000
     @Option var jobs = 120_000
