@@ -12,27 +12,27 @@ import ServiceLifecycle
 import Sockets
 import UnixSignals
 
-/// Serves the gateway's protocols with methods of the usual conformance tests in place of a product.
+/// Serves the gateway's protocols with the methods that common conformance tests expect.
 @main
 struct Conformance: AsyncParsableCommand {
     static let configuration = CommandConfiguration(commandName: "conformance")
 
-    @Option(help: "The port; 0 for any that is free.")
+    @Option(help: "Port to listen on; 0 for any free port.")
     var port = 0
 
-    @Option(help: "Milliseconds of silence before a ping.")
+    @Option(help: "Interval of pings in milliseconds.")
     var pingInterval = 15_000
 
-    @Option(help: "Milliseconds that the answer may take.")
+    @Option(help: "Time for the answer to a ping in milliseconds.")
     var pingTimeout = 15_000
 
-    @Option(help: "Bytes of a client's message.")
+    @Option(help: "Largest message of a client in bytes.")
     var maxPayload = 32 * 1024
 
-    @Flag(help: "Let clients come back to their connection.")
+    @Flag(help: "Let clients recover their connection.")
     var recovery = false
 
-    @Option(help: "Event loops: with one, requests on several connections are served in the order of their arrival.")
+    @Option(help: "Number of event loops; one serves requests of several connections in order.")
     var eventLoops = System.coreCount
 
     mutating func run() async throws {
@@ -75,7 +75,7 @@ struct Conformance: AsyncParsableCommand {
         try await ServiceGroup(configuration: configuration).run()
     }
 
-    /// Suites run in pages of any origin.
+    /// Test suites may run in pages of any origin.
     private static var policy: DoorPolicy {
         var policy = DoorPolicy()
         policy.origins = .anyWithCredentials

@@ -6,7 +6,7 @@ import NIOCore
 import Protocols
 import Sockets
 
-/// `/hub`: a SignalR hub with methods for tests; everyone may come in.
+/// `/hub`: a SignalR hub with test methods, open to everyone.
 struct ConformanceHub: SignalRHub {
     static func endpoint(_ options: ConformanceOptions) -> SignalREndpoint {
         var configuration = SignalREndpointConfiguration(
@@ -34,7 +34,7 @@ struct ConformanceHub: SignalRHub {
 }
 
 private final class ConformanceHubApplication: SignalRApplication {
-    /// Nil once the connection is gone.
+    /// Nil once the connection has closed.
     private var session: SignalRSession?
     private var cancelled: Set<UInt64> = []
 
@@ -68,7 +68,7 @@ private final class ConformanceHubApplication: SignalRApplication {
             self.session?.complete(call.number, .result(arguments[0]))
         case ("Add", 2):
             guard let first = arguments[0].integer, let second = arguments[1].integer else {
-                return self.fail(call, SignalRErrorText.failed(invocation.target, "two whole numbers are added"))
+                return self.fail(call, SignalRErrorText.failed(invocation.target, "Add takes whole numbers"))
             }
             let (sum, isTooLarge) = first.addingReportingOverflow(second)
             guard !isTooLarge else {
@@ -77,7 +77,7 @@ private final class ConformanceHubApplication: SignalRApplication {
             self.session?.complete(call.number, .result(.number(String(sum))))
         case ("Stream", 1):
             guard let count = arguments[0].integer, count >= 0 else {
-                return self.fail(call, SignalRErrorText.failed(invocation.target, "a number of items is needed"))
+                return self.fail(call, SignalRErrorText.failed(invocation.target, "Stream takes a count from 0"))
             }
             self.stream(call.number, from: 0, to: count)
         case ("Kick", 1):
@@ -94,7 +94,7 @@ private final class ConformanceHubApplication: SignalRApplication {
         self.session?.complete(call.number, .error(error))
     }
 
-    /// Sends items in turns of their own, so that a client can cancel in between.
+    /// Sends items in small turns, so that a client can cancel between them.
     private func stream(_ call: UInt64, from first: Int64, to count: Int64) {
         guard let session else { return }
         let end = min(count, first + 100)

@@ -7,11 +7,12 @@ import Protocols
 import Sockets
 import Synchronization
 
-/// `/socket.io/`: the namespaces `/` and `/custom`, which tell the `auth` payload and send messages back.
+/// `/socket.io/`: the namespaces `/` and `/custom`, which return the `auth` payload and echo
+/// messages.
 ///
-/// With recovery every event has an offset, and the last hundred that a client missed are kept.
+/// With recovery, every event has an offset, and each client's last hundred events are kept.
 final class ConformanceSocketIO: SocketIOApplication {
-    /// What clients were sent, by their `pid`, so that they can come back.
+    /// Events sent to each client by its `pid`, for recovery.
     private final class Memory: Sendable {
         struct Client {
             let sid: String
@@ -33,7 +34,7 @@ final class ConformanceSocketIO: SocketIOApplication {
 
     static func endpoint(_ options: ConformanceOptions) -> EngineIOEndpoint {
         let configuration = SocketIOConfiguration(
-            // A client that only answers pings is there for three of them before.
+            // Long enough for a client that only answers three pings.
             connectTimeout: 2 * Int64(options.pingInterval + options.pingTimeout),
             offersRecovery: options.allowsRecovery
         )
@@ -79,7 +80,7 @@ final class ConformanceSocketIO: SocketIOApplication {
     ) {
         switch name {
         case "message": self.emit("message-back", arguments, to: namespace)
-        // Sends an event and loses the connection before it can arrive.
+        // Records an event and drops the connection before it can arrive.
         case "lose":
             self.keep("message-back", arguments, namespace)
             self.peer?.drop()

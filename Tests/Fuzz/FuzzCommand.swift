@@ -4,15 +4,15 @@
 import ArgumentParser
 import Foundation
 
-/// The program `fuzz`: feeds what reads bytes from outside with mutated inputs.
+/// The program `fuzz`: feeds parsers of untrusted bytes with mutated inputs.
 @main
 struct FuzzCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "fuzz",
         abstract: "Feeds a parser with mutated inputs.",
         discussion: """
-            Ends with 1 where a check failed, an input took too long, or memory grew. The input that is under way lies in a
-            file all the time, so that it is there after a crash, and `--input` runs it again.
+            The exit code is 1 if a check failed, an input took too long, or memory grew. The current input is always
+            in a file, so that it survives a crash; `--input` runs it again.
 
             Targets: \(FuzzTargets.names.joined(separator: ", "))
 
@@ -23,33 +23,33 @@ struct FuzzCommand: AsyncParsableCommand {
             """
     )
 
-    @Argument(help: ArgumentHelp("What is fed.", valueName: "target"))
+    @Argument(help: ArgumentHelp("Parser to test.", valueName: "target"))
     var target: String
 
-    @Option(help: "How long.")
+    @Option(help: "Duration in seconds.")
     var seconds = 60
 
-    @Option(help: "The same seed makes the same inputs.")
+    @Option(help: "Seed; the same seed produces the same inputs.")
     var seed: UInt64 = 1
 
-    @Option(help: ArgumentHelp("The folder with a folder of first inputs for each target.", valueName: "folder"))
+    @Option(help: ArgumentHelp("Folder with a folder of initial inputs for each target.", valueName: "folder"))
     var corpus = "Tests/Fuzz/Corpus"
 
-    @Option(help: ArgumentHelp("Runs this input alone.", valueName: "file"))
+    @Option(help: ArgumentHelp("Run only this input.", valueName: "file"))
     var input: String?
 
     func validate() throws {
         guard FuzzTargets.names.contains(self.target) else {
-            throw ValidationError("the target must be one of " + FuzzTargets.names.joined(separator: ", "))
+            throw ValidationError("target: not one of " + FuzzTargets.names.joined(separator: ", "))
         }
-        guard (1...86_400).contains(self.seconds) else { throw ValidationError("--seconds must be from 1 to 86400") }
+        guard (1...86_400).contains(self.seconds) else { throw ValidationError("--seconds: outside 1 to 86400") }
     }
 
     func run() async throws {
         guard let target = FuzzTargets.make(self.target) else { return }
         if let input {
             guard let data = FileManager.default.contents(atPath: input) else {
-                throw ValidationError("\(input) cannot be read")
+                throw ValidationError("--input: cannot read \(input)")
             }
             let outcome = await target.run(Array(data))
             print("\(outcome.kind)\(outcome.fault.map { ", FAULT: \($0)" } ?? "")")
@@ -64,9 +64,26 @@ struct FuzzCommand: AsyncParsableCommand {
         let report = await fuzzer.run(for: .seconds(self.seconds))
         print("\(self.target) seed \(self.seed): \(report)")
         if let fault = report.fault {
-            print("FAULT: \(fault); the input is in \(record.path)")
+            print("FAULT: \(fault); see \(record.path)")
             throw ExitCode(1)
         }
         record.remove()
+    }
+}
+
+/// All targets by name; a target's corpus is in the folder with its name.
+enum FuzzTargets {
+    static let names = ["query", "resp", "signalr", "socketio", "token", "websocket"]
+
+    static func make(_ name: String) -> (any FuzzTarget)? {
+        switch name {
+        case "query": QueryTarget()
+        case "resp": RESPTarget()
+        case "signalr": SignalRTarget()
+        case "socketio": SocketIOTarget()
+        case "token": TokenTarget()
+        case "websocket": WebSocketTarget()
+        default: nil
+        }
     }
 }

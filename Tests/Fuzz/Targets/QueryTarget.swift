@@ -3,7 +3,7 @@
 
 import Protocols
 
-/// Queries of requests' targets, which native sockets, REST, Socket.IO and SignalR read alike.
+/// Query strings, as native sockets, REST, Socket.IO and SignalR read them.
 struct QueryTarget: FuzzTarget {
     let dictionary = [
         "?", "&", "=", "%", "%00", "%C3%A9", "+", "resume", "access_token", "%2", "%zz", "&&", "==", "EIO=4", "sid=",
@@ -15,7 +15,7 @@ struct QueryTarget: FuzzTarget {
         return FuzzOutcome(Self.kind(text), fault: Self.fault(text))
     }
 
-    /// What each finds in a text.
+    /// Summarises the values that each reader finds.
     private static func kind(_ text: String) -> String {
         func length(_ text: String?) -> Int { text.map { min($0.utf8.count, 8) } ?? -1 }
         _ = SignalRConnectRequest.scrubbed(target: text)
@@ -35,7 +35,7 @@ struct QueryTarget: FuzzTarget {
         return "\(found) \(polling) \(hub ?? "twice") \(min(strict.fields.count, 8))"
     }
 
-    /// Whatever a text is, written as a value it is read as itself.
+    /// A text that is encoded as a value must decode to itself.
     private static func fault(_ text: String) -> String? {
         let encoded = text.utf8.map { "%" + ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
         let query = "x=1&value=\(encoded)&y"
@@ -45,6 +45,6 @@ struct QueryTarget: FuzzTarget {
         ]
         let expected = Array(text.utf8)
         let wrong = readings.first { reading in reading.value.map { Array($0.utf8) } != expected }
-        return wrong.map { "\($0.parser) reads an encoded value as another" }
+        return wrong.map { "\($0.parser) decodes a value wrongly" }
     }
 }

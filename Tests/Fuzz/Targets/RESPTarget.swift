@@ -12,11 +12,11 @@ struct RESPTarget: FuzzTarget {
 
     func run(_ input: [UInt8]) async -> FuzzOutcome {
         let whole = Self.read([input])
-        // However the bytes are cut, the replies are the same.
+        // The replies must not depend on how the bytes are split.
         let cut = Self.read(input.map { [$0] })
         return FuzzOutcome(
             whole.kinds.joined(separator: " "),
-            fault: whole.kinds == cut.kinds && whole.texts == cut.texts ? nil : "cuts change the replies"
+            fault: whole.kinds == cut.kinds && whole.texts == cut.texts ? nil : "the split changes the replies"
         )
     }
 

@@ -20,12 +20,12 @@ struct SignalRTarget: FuzzTarget {
             }
             do throws(SignalRFault) {
                 guard let message = try SignalRDecoder.message(record) else {
-                    kinds.append("passed over")
+                    kinds.append("ignored")
                     continue
                 }
                 kinds.append(String("\(message)".prefix { $0 != "(" }))
                 let again = try SignalRDecoder.message(Array(SignalRRecord(message).bytes.dropLast()))
-                if again != message { return FuzzOutcome("faulty", fault: "a message is written as another") }
+                if again != message { return FuzzOutcome("faulty", fault: "a message changes when written and read") }
             } catch {
                 kinds.append("\(error.code) \(error.place == nil)")
             }
@@ -34,14 +34,14 @@ struct SignalRTarget: FuzzTarget {
         return FuzzOutcome(Set(kinds).sorted().joined(separator: " "), fault: self.converse(input))
     }
 
-    /// A connection that gets the input after a handshake, whole and byte by byte.
+    /// Feeds a connection with a handshake and the input, whole and byte by byte.
     private func converse(_ input: [UInt8]) -> String? {
         let handshake = Array(#"{"protocol":"json","version":1}"#.utf8) + [SignalRRecordSplitter.separator]
         var whole = SignalRConnection(now: 0)
         var cut = SignalRConnection(now: 0)
         let first = whole.receive(handshake + input, now: 0)
         let second = (handshake + input).flatMap { cut.receive([$0], now: 0) }
-        guard whole.isClosed == cut.isClosed else { return "cuts change the end" }
-        return first == second || whole.isClosed ? nil : "cuts change what is done"
+        guard whole.isClosed == cut.isClosed else { return "the close depends on how the bytes are split" }
+        return first == second || whole.isClosed ? nil : "the actions depend on how the bytes are split"
     }
 }

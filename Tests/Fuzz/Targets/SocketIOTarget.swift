@@ -3,7 +3,7 @@
 
 import Protocols
 
-/// Engine.IO payloads and packets, Socket.IO packets, and whole sessions over both.
+/// Engine.IO payloads and packets, Socket.IO packets, and whole sessions of both.
 struct SocketIOTarget: FuzzTarget {
     let dictionary = [
         "\u{1E}", "0", "1", "2probe", "3probe", "4", "40", "41", "42[\"e\"]", "42/a,7[\"e\"]", "430[]", "44{}", "5",
@@ -18,7 +18,7 @@ struct SocketIOTarget: FuzzTarget {
             kinds += packets.map { String("\($0)".prefix { $0 != "(" }) }
             let again = try EngineIOPayload.decode(
                 EngineIOPayload.encode(packets), maximumPackets: 16, maximumBytes: 16_384)
-            if again != packets { return FuzzOutcome("faulty", fault: "a payload is written as another") }
+            if again != packets { return FuzzOutcome("faulty", fault: "a payload changes when written and read") }
         } catch {
             kinds.append("\(error)")
         }
