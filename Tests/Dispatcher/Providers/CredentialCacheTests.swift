@@ -133,7 +133,9 @@ struct CredentialCacheTests {
             try await eventually("it has failed \(failures) times at \(second)") { mint.log.count == failures }
         }
         #expect(mint.asks == 5)
-        #expect(mint.log == Array(repeating: "warning could not obtain a credential; retrying token_endpoint_503", count: 4))
+        #expect(
+            mint.log == Array(repeating: "warning could not obtain a credential; retrying token_endpoint_503", count: 4)
+        )
         mint.pass(600)
         await #expect(throws: CredentialOutage("503")) { try await cache.get() }
         mint.fail(nil)
