@@ -17,8 +17,6 @@ struct CommandHelpTests {
         let options: [String]
     }
 
-    private static let page = URL(filePath: #filePath).appending(path: "../../../docs/command-line.md").standardized
-
     private static func output(_ program: String, _ arguments: [String]) async throws -> String {
         let directory = try TemporaryDirectory("help")
         let process = try await ChildProcess.spawn(
@@ -65,7 +63,7 @@ struct CommandHelpTests {
 
     @Test("docs/command-line.md lists every command with its options, and no others")
     func page() async throws {
-        let text = try String(contentsOf: Self.page, encoding: .utf8)
+        let text = try Stack.text("docs/command-line.md")
         var sections: [String: String] = [:]
         for section in text.split(separator: "\n### ").dropFirst() {
             let title = section.prefix { !$0.isNewline }
@@ -160,8 +158,7 @@ struct CommandHelpTests {
     func version(program: String) async throws {
         let version = try await Self.output(program, ["--version"]).trimmingCharacters(in: .newlines)
         let number = try #require(version.wholeMatch(of: #/(\d+\.\d+\.\d+)(-dev)?/#))
-        let page = Self.page.deletingLastPathComponent().appending(path: "../CHANGELOG.md").standardized
-        let changes = try String(contentsOf: page, encoding: .utf8)
+        let changes = try Stack.text("CHANGELOG.md")
         let newest = try #require(changes.firstMatch(of: #/\n## (\S+)/#)).output.1
         #expect(newest == (number.output.2 == nil ? number.output.1 : "Unreleased"))
     }

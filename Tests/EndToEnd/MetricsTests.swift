@@ -241,18 +241,18 @@ struct MetricsTests {
     func asked(file: String) throws {
         let names = try MetricsTable().names
         let asked = Set(
-            try MetricsTable.text(file).matches(of: #/\b(?:carillon|process)_[a-z_]+/#).map { String($0.output) })
+            try Stack.text(file).matches(of: #/\b(?:carillon|process)_[a-z_]+/#).map { String($0.output) })
         #expect(asked.count > 15)
         #expect(asked.subtracting(names).isEmpty)
     }
 
     @Test("each alert has a runbook, and each runbook an alert")
     func runbooks() throws {
-        let rules = try MetricsTable.text("deploy/prometheus/carillon.rules.yaml")
+        let rules = try Stack.text("deploy/prometheus/carillon.rules.yaml")
         let alerts = Set(rules.matches(of: #/- alert: (\w+)/#).map { String($0.output.1) })
         let links = rules.matches(of: #/runbook_url: '.+\/operating\.md#(\w+)'/#).map { String($0.output.1) }
         let headings = Set(
-            try MetricsTable.text("docs/operating.md").matches(of: #/\n### (Carillon\w+)\n/#).map {
+            try Stack.text("docs/operating.md").matches(of: #/\n### (Carillon\w+)\n/#).map {
                 String($0.output.1)
             })
         #expect(alerts.count > 15)

@@ -36,9 +36,7 @@ struct SignalRClientTests {
     private static func start(_ client: [String], _ mode: String, _ rest: [String], url: String, in directory: String)
         async throws -> ChildProcess
     {
-        // This file is in Tests/EndToEnd; the clients are in Tests/Programs.
-        let folder = URL(fileURLWithPath: #filePath).appendingPathComponent("../../Programs").standardized
-        let program = folder.appendingPathComponent(client[0]).path
+        let program = Stack.checkout.appending(path: "Tests/Programs/\(client[0])").path
         return try await ChildProcess.spawn(
             Self.python,
             [program, mode, url] + client.dropFirst() + rest,

@@ -102,8 +102,7 @@ struct WebhookTests {
 
     /// Runs the snippets of `docs/events.md` whose interpreters are installed.
     private static func verify(_ request: HTTPStub.Request, secret: String, in stack: Stack) async throws {
-        let page = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../docs/events.md").standardized
-        let text = try String(contentsOf: page, encoding: .utf8)
+        let text = try Stack.text("docs/events.md")
         let header = try #require(request.header("carillon-signature"))
         let body = stack.directory.file("webhook-body")
         try Data(request.body).write(to: URL(fileURLWithPath: body))

@@ -52,7 +52,7 @@ struct ReverseProxy {
             case .haproxy: "haproxy.cfg"
             case .caddy: "Caddyfile"
             }
-        var text = try MetricsTable.text("deploy/proxy/\(file)")
+        var text = try Stack.text("deploy/proxy/\(file)")
         for (number, gateway) in zip([8080, 8081], gateways) {
             text = text.replacing("127.0.0.1:\(number)", with: "127.0.0.1:\(gateway.port)")
         }

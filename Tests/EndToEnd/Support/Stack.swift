@@ -15,6 +15,8 @@ import Synchronization
 final class Stack: Sendable {
     static let secret = "end-to-end-secret-of-forty-characters-00"
     static let topic = "com.example.app"
+    /// The checkout that the tests were built from, four levels above this file.
+    static let checkout = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../..").standardized
 
     let redis: RedisServer
     let database: TestDatabase?
@@ -41,9 +43,7 @@ final class Stack: Sendable {
         var configuration = TransferConfiguration()
         configuration.allowPlainHTTP = true
         self.http = try TransferClient(configuration: configuration, logger: TestLog.logger)
-        // This file is in Tests/EndToEnd/Support, four levels below the checkout.
-        let checkout = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../..").standardized
-        let catalog = checkout.appendingPathComponent("examples/catalog.d").path
+        let catalog = Self.checkout.appending(path: "examples/catalog.d").path
         self.environment = [
             "REDIS_URL": redis.url, "DATABASE_URL": databaseURL, "CATALOG": catalog,
             "AUTH_JWT_SECRET": Self.secret, "GATEWAY_PORT": "0", "METRICS_PORT": "0",
@@ -319,5 +319,50 @@ struct Gateway: Sendable {
             throw FixtureError("device not registered: \(answer.status)")
         }
         return id
+    }
+}
+
+extension Stack {
+    /// The text of a file of the checkout.
+    static func text(_ path: String) throws -> String {
+        try String(contentsOf: Self.checkout.appending(path: path), encoding: .utf8)
+    }
+
+    /// Writes or replaces the stack's own catalog and returns the setting that names it.
+    @discardableResult
+    func catalog(_ text: String) throws -> [String: String] {
+        let path = self.directory.file("catalog.yaml")
+        try Data(text.utf8).write(to: URL(filePath: path), options: .atomic)
+        return ["CATALOG": path]
+    }
+
+    /// A user's titles and bodies, oldest first.
+    func texts(user: String) async throws -> [[String]] {
+        let rows = try await self.query(
+            "SELECT title, body FROM carillon.notifications WHERE user_id = $1 ORDER BY id", .text(user))
+        return try rows.map { [try $0.text(0), try $0.text(1)] }
+    }
+
+    /// All entries of the events stream, in order, as their non-empty fields.
+    func events() async throws -> [[String: String]] {
+        let reply = try await self.connection.send("XRANGE", "carillon:events", "-", "+")
+        guard var cursor = try reply.cursor(), let count = try cursor.array() else { return [] }
+        var events: [[String: String]] = []
+        for _ in 0..<count {
+            _ = try cursor.array()
+            var event = ["id": try cursor.string() ?? ""]
+            for _ in 0..<(try cursor.array() ?? 0) / 2 {
+                let name = try cursor.string() ?? ""
+                let value = try cursor.string() ?? ""
+                if !value.isEmpty { event[name] = value }
+            }
+            events.append(event)
+        }
+        return events
+    }
+
+    /// The kinds of a user's events, in order.
+    func kinds(user: String) async throws -> [String] {
+        try await self.events().filter { $0["user"] == user }.compactMap { $0["event"] }
     }
 }

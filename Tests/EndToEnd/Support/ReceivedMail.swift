@@ -1,4 +1,4 @@
-// Carillon · Stack+Mail.swift
+// Carillon · ReceivedMail.swift
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients

@@ -1,7 +1,54 @@
-// Carillon · MetricsText.swift
+// Carillon · Metrics.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Foundation
+import Support
 import Testing
+
+/// The table of metrics in `docs/monitoring.md`.
+struct MetricsTable {
+    /// A documented or exposed metric.
+    struct Row: Equatable {
+        let kind: String
+        let labels: Set<String>
+        let help: String
+    }
+
+    /// Rows by service, then by metric name; a metric of both services is in both.
+    let rows: [String: [String: Row]]
+
+    init() throws {
+        let lines = try Stack.text("docs/monitoring.md").split(separator: "\n")
+        let section = lines.drop { $0 != "## Metrics" }.dropFirst().prefix { !$0.hasPrefix("## ") }
+        let pattern = #/^\| `(\w+)(?:\{([\w,]+)\})?` \| (gateway|dispatcher|both) \| (\w+) \| (.+) \|$/#
+        var rows: [String: [String: Row]] = ["gateway": [:], "dispatcher": [:]]
+        for line in section {
+            guard let (_, name, labels, service, kind, meaning) = line.wholeMatch(of: pattern)?.output else { continue }
+            let row = Row(
+                kind: String(kind),
+                labels: Set((labels ?? "").split(separator: ",").map { String($0) }),
+                help: String(meaning.filter { $0 != "`" })
+            )
+            for one in service == "both" ? ["gateway", "dispatcher"] : [String(service)] {
+                guard rows[one]?.updateValue(row, forKey: String(name)) == nil else {
+                    throw FixtureError("\(name) is listed twice")
+                }
+            }
+        }
+        self.rows = rows
+    }
+
+    /// All metric names, with the series of histograms.
+    var names: Set<String> {
+        var names: Set<String> = []
+        for (name, row) in self.rows.values.joined() {
+            names.insert(name)
+            guard row.kind == "histogram" else { continue }
+            for part in ["_bucket", "_sum", "_count"] { names.insert(name + part) }
+        }
+        return names
+    }
+}
 
 /// A parsed page of the Prometheus text format.
 struct MetricsText {

@@ -1,10 +1,30 @@
-// Carillon · PythonClient.swift
+// Carillon · Programs.swift
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
 import Foundation
 import Support
 import Synchronization
+
+/// Programs of this machine that some tests need.
+enum Commands {
+    /// The path of a program in `PATH`, or nil.
+    static func find(_ name: String) -> String? {
+        let folders = (ProcessInfo.processInfo.environment["PATH"] ?? "").split(separator: ":")
+        return folders.map { "\($0)/\(name)" }.first { FileManager.default.isExecutableFile(atPath: $0) }
+    }
+
+    /// Whether all programs are installed; reports each missing one on standard error, so no test
+    /// is skipped silently.
+    static func have(_ names: String...) -> Bool {
+        let missing = names.filter { self.find($0) == nil }
+        for name in missing {
+            let hint = "SKIPPED: \(name) is not installed; tests that need it are skipped\n"
+            FileHandle.standardError.write(Data(hint.utf8))
+        }
+        return missing.isEmpty
+    }
+}
 
 /// A Python client from `Tests/Programs`, read by its output.
 ///
@@ -68,9 +88,7 @@ final class PythonClient: Sendable {
 
     /// Starts a script of `Tests/Programs`.
     static func start(_ script: String, _ arguments: [String], in directory: String) async throws -> PythonClient {
-        // This file is in Tests/EndToEnd/Support, three levels below Tests.
-        let path = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../Programs/\(script)").standardized
-            .path
+        let path = Stack.checkout.appending(path: "Tests/Programs/\(script)").path
         return PythonClient(
             try await ChildProcess.spawn(
                 Self.interpreter, [path] + arguments,
