@@ -3,9 +3,9 @@
 #
 # usage: apns_aioapns.py PORT AUTHORITY KEY-FILE KEY-ID TEAM-ID TOPIC TOKEN…
 #
-# Sends an alert to each token with aioapns. Only Apple's address is changed, and whom to trust: its provider token, its HTTP/2
-# and its reading of answers are the library's. Prints "sent TOKEN STATUS ID" or "failed TOKEN STATUS REASON TIMESTAMP" for
-# each, and "done".
+# Sends an alert to each token with the library aioapns, of which only the server's address and the
+# trusted certificate are changed. Prints "sent TOKEN STATUS ID" or "failed TOKEN STATUS REASON
+# TIMESTAMP" for each token, then "done".
 
 import asyncio
 import ssl
@@ -22,7 +22,7 @@ context.set_alpn_protocols(["h2"])
 
 
 async def note(request, response):
-    """In place of the library's own line of log."""
+    """Replaces the library's log line."""
 
 
 async def main():

@@ -1,11 +1,11 @@
 // Carillon · browser_after.mjs
 // SPDX-License-Identifier: Apache-2.0
 //
-// What happens to the inbox of docs/clients/browser.md: a notification comes and is read, and the socket is lost in between.
+// Runs after the inbox of docs/clients/browser.md: receives and reads a notification, then reconnects.
 
 async function until(what, condition) {
   for (let tries = 0; !condition(); tries++) {
-    if (tries > 400) throw new Error(`waited in vain until ${what}`);
+    if (tries > 400) throw new Error(`timed out: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
 }
@@ -22,7 +22,7 @@ async function send(title) {
 await until("it is online", () => inbox.state === "online");
 inbox.focus(true);
 await send("Payment received");
-await until("it came", () => inbox.unread === 1 && inbox.list()[0]?.title === "Payment received");
+await until("it arrived", () => inbox.unread === 1 && inbox.list()[0]?.title === "Payment received");
 await inbox.read([inbox.list()[0].id]);
 await until("it is read", () => inbox.unread === 0 && inbox.list()[0].read_at);
 
@@ -31,7 +31,7 @@ await send("While it was away");
 const missed = new Promise((resolve) => inbox.addEventListener("change", resolve, { once: true }));
 inbox.open();
 await missed;
-await until("what it missed is there, and what it had", () => inbox.list().length === 2 && inbox.unread === 1);
+await until("old and missed notifications are listed", () => inbox.list().length === 2 && inbox.unread === 1);
 await inbox.call("DELETE", `/v1/notifications/${inbox.list()[0].id}`);
-await until("it is deleted here too", () => inbox.list().length === 1);
+await until("it is deleted locally too", () => inbox.list().length === 1);
 inbox.close();

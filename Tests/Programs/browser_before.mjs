@@ -1,7 +1,7 @@
 // Carillon · browser_before.mjs
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the page docs/clients/browser.md takes for granted, before its blocks: where the gateway is, and who asks.
+// Runs before the blocks of docs/clients/browser.md: defines the gateway's URL and the user's token.
 
 const url = process.env.GATEWAY_URL;
 const fetchToken = async () => process.env.USER_TOKEN;

@@ -3,17 +3,17 @@
 #
 # usage: fcm_firebase_admin.py URL SERVICE-ACCOUNT AUTHORITY TOKEN…
 #
-# Sends a message to each token with Google's own library. Only the address of FCM is changed: credentials, requests and the
-# reading of answers are the library's. Prints "sent TOKEN NAME" or "failed TOKEN CLASS CODE" for each, and "done".
+# Sends a message to each token with Google's library, of which only the address of FCM is changed.
+# Prints "sent TOKEN NAME" or "failed TOKEN CLASS CODE" for each token, then "done".
 
 import os
 import sys
 import warnings
 
-# Tokens are what phones of today register with; the library would rather have installation ids.
+# The library deprecates tokens in favour of installation ids, but phones still use tokens.
 warnings.simplefilter("ignore", DeprecationWarning)
 url, account, authority, *tokens = sys.argv[1:]
-# requests' and httpx' ways to name an authority.
+# The trusted certificate, for requests and for httpx.
 os.environ["REQUESTS_CA_BUNDLE"] = os.environ["SSL_CERT_FILE"] = authority
 
 import firebase_admin
@@ -22,7 +22,7 @@ from firebase_admin import credentials, exceptions, messaging
 
 messaging._MessagingService.FCM_URL = url + "/v1/projects/{0}/messages:send"
 app = firebase_admin.initialize_app(credentials.Certificate(account), {"httpTimeout": 10})
-# It would try again by itself for eight seconds; what is asked for is its reading of the first answer.
+# Without retries, because the test checks how the library reads the first response.
 messaging._get_messaging_service(app)._client.session.mount(url, requests.adapters.HTTPAdapter(max_retries=0))
 
 for token in tokens:

@@ -5,10 +5,10 @@
 #        signalr_pysignalr.py gateway URL TOKEN TITLE
 #        signalr_pysignalr.py stay URL TOKEN [FRESH]
 #
-# Drives the conformance program's /hub, or waits on a gateway for a notification with that title and marks it read.
-# Prints "ok" and exits 0, or tells what is wrong and exits 1. With stay it prints "received TITLE" for each notification
-# and "unread COUNT" for each count until it is killed, whatever becomes of the gateway meanwhile. With FRESH it comes back
-# with that token after the first connection.
+# conformance: tests the hub of the conformance program. gateway: waits for a notification with TITLE
+# and marks it read. Both print "ok" and exit with 0, or print an error and exit with 1.
+# stay: prints "received TITLE" for each notification and "unread COUNT" for each count until it is
+# killed, across restarts of the gateway. Reconnects use the token FRESH, if given.
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ async def until(condition, what):
         if condition():
             return
         await asyncio.sleep(0.05)
-    raise SystemExit(f"waited in vain for {what}")
+    raise SystemExit(f"timed out: {what}")
 
 
 async def conformance(client):
@@ -47,7 +47,6 @@ async def conformance(client):
     await client.send("Add", [40, 2], on_result)
     await until(lambda: results == ["päckchen", 42], "results")
     await until(lambda: received == [["päckchen"]], "Receive")
-
 
     await client.stream("Stream", [250], on_item, on_done, on_done)
     await until(lambda: items == [*range(250), "done"], "the stream")
@@ -105,14 +104,14 @@ async def main():
     mode, url = sys.argv[1:3]
     path = "/hub" if mode == "conformance" else "/hubs/notifications"
     token = "anyone" if mode == "conformance" else sys.argv[3]
-    # It asks access_token_factory only once it is connected, too late for its negotiation.
+    # The client calls access_token_factory only after the negotiation, which is too late.
     headers = {"Authorization": f"Bearer {token}"}
     client = SignalRClient(url + path, headers=headers)
     opened = asyncio.Event()
 
     async def on_open():
         opened.set()
-        # It reads its headers again for each connection.
+        # The client reads the headers again for each connection.
         if mode == "stay" and len(sys.argv) > 4:
             headers["Authorization"] = f"Bearer {sys.argv[4]}"
 
@@ -123,7 +122,7 @@ async def main():
         await stay(client)
     await (conformance(client) if mode == "conformance" else gateway(client, sys.argv[4]))
     print("ok", flush=True)
-    # The client has no end of its own.
+    # The client cannot be stopped.
     os._exit(0)
 
 

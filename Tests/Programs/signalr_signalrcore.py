@@ -4,9 +4,9 @@
 # usage: signalr_signalrcore.py conformance URL TRANSPORT
 #        signalr_signalrcore.py gateway URL TRANSPORT TOKEN TITLE
 #
-# TRANSPORT is websockets, skip (a WebSocket without negotiation), sse or polling. Drives the conformance program's
-# /hub, or waits on a gateway for a notification with that title and marks it read. Prints "ok" and exits 0, or tells
-# what is wrong and exits 1.
+# TRANSPORT is websockets, skip (a WebSocket without negotiation), sse or polling.
+# conformance: tests the hub of the conformance program. gateway: waits for a notification with TITLE
+# and marks it read. Both print "ok" and exit with 0, or print an error and exit with 1.
 
 import os
 import sys
@@ -22,7 +22,7 @@ def until(condition, what):
         if condition():
             return
         time.sleep(0.05)
-    print(f"waited in vain for {what}", flush=True)
+    print(f"timed out: {what}", flush=True)
     os._exit(1)
 
 
@@ -50,13 +50,13 @@ def connect(url, transport, token, handlers):
 
 def conformance(url, transport):
     received, results, errors = [], [], []
-    # Its polls carry no token.
+    # The client's polls carry no token.
     token = None if transport == "polling" else "anyone"
     hub = connect(url + "/hub", transport, token, {"Receive": received.append})
     hub.on_error(lambda message: errors.append(message.error))
     hub.send("Add", [40, 2], lambda message: results.append(message.result))
     until(lambda: results == [42], "the sum")
-    # Of an answer to a poll it reads one message only, until the next one comes.
+    # The client reads only one message from each poll's response.
     if transport != "polling":
         hub.send("Echo", ["päckchen"], lambda message: results.append(message.result))
         until(lambda: results[1:] == ["päckchen"], "the echo")

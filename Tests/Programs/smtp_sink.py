@@ -1,7 +1,12 @@
-"""A mail server made of aiosmtpd that says what it got, as Python's email package reads it.
+# Carillon · smtp_sink.py
+# SPDX-License-Identifier: Apache-2.0
+"""A mail server (aiosmtpd) that prints each e-mail as Python's email package parses it.
 
-smtp_sink.py CERTIFICATE KEY: wants STARTTLS and the login ada with the password p@ss/word. Prints "ready PORT", then for each
-message "mail JSON" with the envelope's addresses, the header's fields, the texts by type and the defects that were found.
+    smtp_sink.py CERTIFICATE KEY
+
+Requires STARTTLS and the login ada with the password p@ss/word. Prints "ready PORT", then for each
+e-mail "mail JSON" with the envelope's addresses, the header fields, the texts by type and the
+defects.
 """
 
 import asyncio

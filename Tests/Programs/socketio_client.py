@@ -1,13 +1,13 @@
 # Carillon · socketio_client.py
 # SPDX-License-Identifier: Apache-2.0
-"""A client of python-socketio that tells on its output what it sees, a line each.
+"""A python-socketio client that prints one line for each thing that happens.
 
-    event <name> <argument>         an event of the server
-    ack <name> <answer>             the answer to an event given with --emit
+    event <name> <argument>         an event from the server
+    ack <name> <answer>             the acknowledgement of an event from --emit
     connected <transport> | refused <data> | disconnected
 
-Events given as --emit name=json are emitted one after the other once the first sync is here; in the JSON, $0, $1 … stand
-for the ids of that sync's notifications. It stays until it is killed.
+Each --emit name=json emits an event, one after the other, after the first sync. In the JSON, $0, $1
+and so on stand for the ids of that sync's notifications. Runs until it is killed.
 """
 import argparse
 import json
@@ -19,7 +19,7 @@ import socketio
 parser = argparse.ArgumentParser()
 parser.add_argument("url")
 parser.add_argument("--token", default="")
-parser.add_argument("--fresh-token", default="", help="what it joins with after the first time")
+parser.add_argument("--fresh-token", default="", help="token for reconnects")
 parser.add_argument("--transports", default="polling,websocket")
 parser.add_argument("--emit", action="append", default=[])
 parser.add_argument("--handshake-token", default="")

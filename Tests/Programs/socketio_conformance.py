@@ -1,11 +1,11 @@
 # Carillon · socketio_conformance.py
 # SPDX-License-Identifier: Apache-2.0
-"""The cases of the test suites of Engine.IO 4 and Socket.IO 5, against the program `conformance`.
+"""The official test suites of Engine.IO 4 and Socket.IO 5, ported, for the program `conformance`.
 
     socketio_conformance.py PORT [CASE…]
 
-The program runs with --ping-interval 300 --ping-timeout 200 --max-payload 1000000. Prints `ok` or `FAIL` and the case,
-a line each; ends with 1 if one failed.
+Requires --ping-interval 300 --ping-timeout 200 --max-payload 1000000 there. Prints a line with `ok` or
+`FAIL` for each case; the exit code is 1 if any failed.
 """
 import base64
 import json
@@ -56,12 +56,12 @@ class Polling:
         return requests.post(url(self.path, self.query), data=body, headers=headers, timeout=60, **options)
 
     def half_post(self):
-        """A POST whose last three bytes are missing."""
+        """Returns a POST without its last three bytes."""
         lines = [f"POST {self.path}?{self.query} HTTP/1.1", "Host: x", "Content-Type: text/plain", "Content-Length: 6"]
         return ("\r\n".join(lines) + "\r\n\r\n4he").encode()
 
     def take(self, count):
-        """The next packets but pings, which are answered."""
+        """Returns the next packets; answers and skips pings."""
         packets = []
         while len(packets) < count:
             response = self.get()
@@ -80,7 +80,7 @@ def connect(path="/engine.io/", sid=None):
 
 
 def take(socket):
-    """The next message but pings, which are answered."""
+    """Returns the next message; answers and skips pings."""
     while True:
         message = socket.recv()
         if message != "2":
@@ -114,7 +114,7 @@ def background(function):
     def run():
         try:
             box["value"] = function()
-        except Exception as error:  # handed to whoever waits
+        except Exception as error:  # raised again in result()
             box["error"] = error
 
     thread = threading.Thread(target=run, daemon=True)
@@ -255,7 +255,7 @@ def polling_too_large():
 @case
 def polling_largest():
     text = "4" + "x" * 999999
-    # Half a second of heartbeat may end the session of a megabyte on a busy machine; another one is begun then.
+    # On a busy machine the heartbeat of 0.5 s may end the session of a megabyte; then try again.
     for _ in range(5):
         client = Polling()
         if client.post(text).status_code == 200:
@@ -265,7 +265,7 @@ def polling_largest():
             if response.status_code == 200 and text in response.text.split(RS):
                 return
         assert client.get().json()["code"] == 1
-    raise AssertionError("five sessions ended before their megabyte was back")
+    raise AssertionError("five sessions ended before the megabyte was echoed")
 
 
 @case
@@ -320,7 +320,7 @@ def websocket_ping_timeout():
     socket = connect()
     begun = time.time()
     expect_close(socket)
-    # How soon it is noticed is up to the machine.
+    # There is no upper bound, because a busy machine notices later.
     assert INTERVAL + TIMEOUT - 0.05 <= time.time() - begun
 
 
@@ -504,7 +504,7 @@ def connect_never():
             take(socket)
     except (websocket.WebSocketConnectionClosedException, BrokenPipeError, ConnectionResetError):
         return
-    raise AssertionError("the connection stays")
+    raise AssertionError("the connection was not closed")
 
 
 @case
@@ -598,7 +598,7 @@ def acknowledgement_of_the_client():
     assert take(socket) == '42["ack-back","answer",{"3":null}]'
     socket.send('42["emit-with-ack-back"]')
     assert take(socket) == '421["request-ack"]'
-    # Answers to what nobody asked, or asked before, are ignored.
+    # Repeated and unknown acknowledgements are ignored.
     socket.send('430["again"]')
     socket.send('437["nobody"]')
     socket.send('461-1[{"_placeholder":true,"num":0}]')
@@ -636,7 +636,7 @@ def many_messages_over_polling():
 
 @case
 def recovery():
-    """Needs --recovery, with which the other cases of Socket.IO have an argument more."""
+    """Requires --recovery, which adds an argument to the events of the other Socket.IO cases."""
     socket = connect("/socket.io/")
     socket.recv()
     socket.send("40")

@@ -1,7 +1,7 @@
 // Carillon · stream_after.mjs
 // SPDX-License-Identifier: Apache-2.0
 //
-// What happens to the stream of docs/clients/browser.md, after what happened to its inbox: it is lost, and the token ends.
+// Runs after the stream of docs/clients/browser.md: the stream is lost, then the token is revoked.
 
 const messages = [];
 const asked = [];
@@ -25,13 +25,13 @@ const afterwards = () => [
   ...all("sync").slice(1).flatMap(({ notifications }) => notifications),
   ...all("notification").map(({ notification }) => notification),
 ];
-await until("it has what it missed", () => afterwards().some(({ title }) => title === "While the stream was lost"));
+await until("the missed notification arrived", () => afterwards().some(({ title }) => title === "While the stream was lost"));
 const later = all("sync").slice(1);
 if (later.some(({ reset, notifications }) => reset || notifications.some(({ title }) => title === "Over the stream"))) {
-  throw new Error(`it does not go on from where it was: ${JSON.stringify(later)}`);
+  throw new Error(`the stream did not resume: ${JSON.stringify(later)}`);
 }
-// A ticket is good once: it takes a new one, and so a new EventSource.
-if (EventSource.opened.length !== 2) throw new Error(`${EventSource.opened.length} were opened`);
+// A ticket is valid once, so a reconnect needs a new ticket and a new EventSource.
+if (EventSource.opened.length !== 2) throw new Error(`opened ${EventSource.opened.length} streams instead of 2`);
 
 const revoked = await fetch(`${url}/v1/users/ada/revoke-tokens`, {
   method: "POST",

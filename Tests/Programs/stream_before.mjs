@@ -1,7 +1,7 @@
 // Carillon · stream_before.mjs
 // SPDX-License-Identifier: Apache-2.0
 //
-// What browsers have and node 20 has not: an EventSource as the HTML standard has it (section 9.2), whose connection can be lost.
+// An EventSource for node 20 (HTML standard, section 9.2), whose connection a test can cut.
 
 class EventSource extends EventTarget {
   static CLOSED = 2;
@@ -26,7 +26,7 @@ class EventSource extends EventTarget {
     this.#connection?.abort();
   }
 
-  /** Loses the connection, as networks do. */
+  /** Cuts the connection, like a network failure. */
   cut() {
     this.#connection.abort();
   }
@@ -40,7 +40,7 @@ class EventSource extends EventTarget {
       isRefused = !answer.ok;
       if (answer.ok) await this.#read(answer.body);
     } catch {
-      // The network's; it is tried again.
+      // A network error; retried below.
     }
     if (this.readyState === EventSource.CLOSED) return;
     this.readyState = isRefused ? EventSource.CLOSED : 0;

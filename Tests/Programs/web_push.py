@@ -3,8 +3,8 @@
 #
 # usage: web_push.py PRIVATE-KEY AUTH BODY
 #
-# Decrypts a message of Web Push with http_ece, the library of pywebpush. The arguments are base64: the 32 bytes of a
-# browser's private key, its secret, and the body of the request. Prints "message " and what was in it.
+# Decrypts a Web Push message with http_ece, the library of pywebpush, and prints "message TEXT".
+# The arguments are base64: the browser's private key (32 bytes), its secret, and the request's body.
 
 import base64
 import sys

@@ -1,7 +1,7 @@
 // Carillon · webhook_after.mjs
 // SPDX-License-Identifier: Apache-2.0
 //
-// What happens to `verify` of docs/events.md: a webhook's request is ours, and no longer when a byte of it has changed.
+// Runs after the blocks of docs/events.md: `verify` accepts a webhook request and refuses a changed one.
 
 import assert from "node:assert";
 import { createServer } from "node:http";
@@ -26,7 +26,7 @@ const request = new Promise((resolve) => {
 });
 await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
 const { secret } = await call("/v1/webhooks", { url: `http://127.0.0.1:${server.address().port}/javascript` });
-// Dispatchers hear of a new webhook within some seconds.
+// Dispatchers learn of a new webhook within seconds.
 const jobs = setInterval(() => call("/v1/jobs", { user: "ada", type: "payment_received", title: "Told by webhook" }), 500);
 const { body, header } = await request;
 clearInterval(jobs);

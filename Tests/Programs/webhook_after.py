@@ -1,7 +1,7 @@
 # Carillon · webhook_after.py
 # SPDX-License-Identifier: Apache-2.0
 #
-# What happens to `verify` of docs/events.md: a webhook's request is ours, and no longer when a byte of it has changed.
+# Runs after the blocks of docs/events.md: `verify` accepts a webhook request and refuses a changed one.
 
 import json
 import os
@@ -34,7 +34,7 @@ server = HTTPServer(("127.0.0.1", 0), Receiver)
 threading.Thread(target=server.serve_forever, daemon=True).start()
 secret = call("/v1/webhooks", {"url": f"http://127.0.0.1:{server.server_port}/python"})["secret"]
 for _ in range(120):
-    # Dispatchers hear of a new webhook within some seconds.
+    # Dispatchers learn of a new webhook within seconds.
     call("/v1/jobs", {"user": "ada", "type": "payment_received", "title": "Told by webhook"})
     try:
         body, header = requests.get(timeout=0.5)
