@@ -5,7 +5,7 @@ import Core
 import Foundation
 import Testing
 
-@Suite("Catalogs at fault", .timeLimit(.minutes(10)))
+@Suite("Catalog faults", .timeLimit(.minutes(10)))
 struct CatalogFaultTests {
     private static func parse(_ text: String) throws(CatalogFaults) -> Catalog {
         try CatalogLoader.parse([("c.yaml", text)])
@@ -21,7 +21,7 @@ struct CatalogFaultTests {
     }
 
     @Test(
-        "Each fault names file, line, type, setting and what is expected",
+        "each fault names file, line, type, setting and the rule",
         arguments: [
             ("colour: red", "unknown setting colour"),
             ("severity: fatal", "severity must be one of alert, warning, info"),
@@ -89,7 +89,7 @@ struct CatalogFaultTests {
         #expect(Self.fault(text) == "c.yaml:5: type bad: \(reason)")
     }
 
-    @Test("What is no catalog is refused", arguments: ["", "[]", "just text"])
+    @Test("refuses texts that are not a catalog", arguments: ["", "[]", "just text"])
     func noCatalog(text: String) {
         #expect(
             Self.fault(text)
@@ -98,7 +98,7 @@ struct CatalogFaultTests {
     }
 
     @Test(
-        "What is at the top and does not belong there is refused",
+        "refuses unknown top-level keys",
         arguments: [
             ("types:", "expected `types:` with an entry for each type"),
             ("types: []", "expected `types:` with an entry for each type"),
@@ -113,7 +113,7 @@ struct CatalogFaultTests {
         #expect(Self.fault(text) == "c.yaml:1: \(reason)")
     }
 
-    @Test("Settings must be settings, names must be names")
+    @Test("settings must be settings and names must be names")
     func shapes() {
         #expect(Self.fault("types:\n  a: {}\n  t: loud\n") == "c.yaml:3: type t: expected settings")
         let long = String(repeating: "n", count: 129)
@@ -123,7 +123,7 @@ struct CatalogFaultTests {
     }
 
     @Test(
-        "Text that is no YAML is refused with its line",
+        "refuses malformed YAML with its line",
         arguments: [
             ("types: {", 2), ("types:\n\t- x", 2), ("a: b: c", 1), ("types: &x *y", 1), ("types:\n  a: *y\n", 2),
             ("types:\n  a: {}\n  b: c: d\n", 3), ("types:\n  a: {}\n  b: [1\n", 4),
@@ -135,7 +135,7 @@ struct CatalogFaultTests {
     }
 
     @Test(
-        "A type that comes twice in a file is refused with its first line, and so is a setting",
+        "refuses a type or setting that occurs twice in a file, with its first line",
         arguments: [
             ("types:\n  a: {}\n  t: {}\n  t: {}\n", "t", 3), ("types:\n  t:\n    code: 1\n    code: 2\n", "code", 3),
         ]
@@ -147,7 +147,7 @@ struct CatalogFaultTests {
         #expect(fault.contains("in line \(line), "))
     }
 
-    @Test("A type or a code that is defined twice is refused")
+    @Test("refuses a type or a code that is defined twice")
     func duplicates() {
         let type = NotificationType(name: "t")
         #expect(throws: CatalogFaults([CatalogFault("type t is defined twice")])) { try Catalog([type, type]) }
@@ -158,7 +158,7 @@ struct CatalogFaultTests {
         #expect(throws: CatalogFaults([CatalogFault("code 7 belongs to two types")])) { try Catalog([one, other]) }
     }
 
-    @Test("All faults of all files are named at once, collisions with both places")
+    @Test("reports all faults of all files at once, collisions with both places")
     func all() {
         let one = """
             types:
@@ -201,7 +201,7 @@ struct CatalogFaultTests {
         }
     }
 
-    @Test("What is wrong with a file's defaults is said once")
+    @Test("reports a fault of a file's defaults once")
     func fileDefaults() {
         #expect(
             Self.fault("defaults:\n  lane: slow\ntypes: {a: {}, b: {}}")
@@ -209,7 +209,7 @@ struct CatalogFaultTests {
         #expect(Self.fault("defaults: {}") == "c.yaml:1: defaults need types in the same file")
     }
 
-    @Test("A fault within a block of text is named with its own line")
+    @Test("reports a fault in a block of text with its own line")
     func blocks() {
         let text = """
             types:

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
-import Foundation
 import Testing
 
 @Suite("Catalog", .timeLimit(.minutes(10)))
@@ -11,7 +10,7 @@ struct CatalogTests {
         try CatalogLoader.parse([("c.yaml", text)])
     }
 
-    @Test("Every setting is read, in any order of types")
+    @Test("reads every setting, with types in any order")
     func reads() throws {
         let text = """
             # A comment.
@@ -67,7 +66,7 @@ struct CatalogTests {
         #expect(catalog.all.map(\.name) == ["full", "plain"])
     }
 
-    @Test("What is left out has the defaults that the documents name")
+    @Test("omitted settings have the documented defaults")
     func defaults() throws {
         let type = try #require(try Self.parse("types: {t: {}}")["t"])
         #expect(type.code == nil)
@@ -84,21 +83,21 @@ struct CatalogTests {
     }
 
     @Test(
-        "A badge is the count, nothing, or always the same number",
+        "a badge is the count, none, or a fixed number",
         arguments: [("true", BadgeRule.unseen), ("false", .absent), ("0", .number(0)), ("99999", .number(99_999))])
     func badges(text: String, expected: BadgeRule) throws {
         #expect(try Self.parse("types: {t: {badge: \(text)}}")["t"]?.badge == expected)
     }
 
     @Test(
-        "Times to live have a unit",
+        "times to live need a unit",
         arguments: [("1s", 1), ("90s", 90), ("15m", 900), ("24h", 86_400), ("30d", 2_592_000)]
     )
     func durations(text: String, seconds: Int) throws {
         #expect(try Self.parse("types: {t: {time_to_live: \(text)}}")["t"]?.timeToLive == .seconds(seconds))
     }
 
-    @Test("A file's defaults hold for its types unless they say otherwise")
+    @Test("a file's defaults apply to its types unless overridden")
     func fileDefaults() throws {
         let one = """
             defaults: {lane: bulk, time_to_live: 30d, templates: {en: {title: Hello}}}
@@ -112,7 +111,7 @@ struct CatalogTests {
         #expect(catalog.templates(of: "a") != nil && catalog.templates(of: "c") == nil)
     }
 
-    @Test("Caps over all types are read, by user and by category")
+    @Test("reads caps across types, by user and by category")
     func caps() throws {
         let text = """
             caps:
@@ -127,7 +126,7 @@ struct CatalogTests {
         #expect(try Self.parse("types: {}").userCap == nil)
     }
 
-    @Test("The same texts have the same digest, others another")
+    @Test("equal texts have equal digests, others do not")
     func digest() throws {
         let digest = try Self.parse("types: {a: {}}").digest
         #expect(digest.count == 16)
@@ -135,7 +134,7 @@ struct CatalogTests {
         #expect(try Self.parse("types: {b: {}}").digest != digest)
     }
 
-    @Test("Caps have their names once each, those of categories that no type has left out")
+    @Test("cap names are unique; categories without a type are left out")
     func capNames() throws {
         let text = """
             types:
@@ -152,5 +151,143 @@ struct CatalogTests {
         #expect(catalog.capNames == ["category:news", "type:a", "type:c", "user"])
         #expect(catalog.caps(ofType: "a").map(\.name) == ["type:a", "category:news", "user"])
         #expect(try Self.parse("types: {a: {}}").capNames == [])
+    }
+}
+
+@Suite("Actions of the catalog", .timeLimit(.minutes(10)))
+struct ActionTests {
+    private static let text = """
+        types:
+          task: {actions: tasks}
+          plain: {}
+        actions:
+          tasks:
+            buttons:
+              edit: {title: {en: Edit, de: Bearbeiten}, foreground: true}
+              cancel: {title: {en: Cancel}, destructive: true, authentication: true}
+              bare: {}
+            rules:
+              - {states: [overdue, due_soon], category: TASK_ACTIONABLE, buttons: [edit, cancel]}
+              - {states: [done], category: TASK_COMPLETED, buttons: []}
+            default: {buttons: [bare]}
+        """
+
+    @Test("the state selects category and buttons; other states get the default")
+    func picks() throws {
+        let catalog = try CatalogLoader.parse([("c.yaml", Self.text)])
+        let actions = try #require(catalog.actions(of: "task"))
+        #expect(actions.rule(for: "overdue")?.category == "TASK_ACTIONABLE")
+        #expect(actions.rule(for: "due_soon")?.buttons.map(\.id) == ["edit", "cancel"])
+        #expect(actions.rule(for: "done")?.buttons == [])
+        for state in ["Overdue", "elsewhere", nil] {
+            #expect(actions.rule(for: state)?.buttons.map(\.id) == ["bare"])
+            #expect(actions.rule(for: state)?.category == nil)
+        }
+        #expect(catalog.actions(of: "plain") == nil)
+        let buttons = try #require(actions.rule(for: "overdue")?.buttons)
+        #expect(buttons[0].isForeground && !buttons[0].isDestructive)
+        #expect(buttons[1].isDestructive && buttons[1].needsAuthentication)
+        #expect(buttons[0].title(for: "de-CH", default: .english) == "Bearbeiten")
+        #expect(buttons[0].title(for: "fr", default: .english) == "Edit")
+        #expect(actions.rule(for: nil)?.buttons.first?.title(for: "de", default: .english) == "bare")
+    }
+
+    @Test("buttons are registered for the job's category or the rule's; the type's needs a rule that names none")
+    func buttonCategories() throws {
+        let text = """
+            types:
+              task: {actions: tasks, category: chores}
+              news: {actions: news, category: world}
+              plain: {category: chores}
+            actions:
+              tasks:
+                buttons: {edit: {}}
+                rules: [{states: [overdue], category: TASK_ACTIONABLE, buttons: [edit]}]
+              news: {buttons: {save: {}}, default: {buttons: [save]}}
+            """
+        let catalog = try CatalogLoader.parse([("c.yaml", text)])
+        func category(_ type: String, state: String? = nil, own: String? = nil) -> String? {
+            let moment = Timestamp(seconds: 1_795_168_800)
+            var notification = Notification(
+                id: NotificationID(high: 1, low: 2), user: "u", type: type, createdAt: moment)
+            notification.category = own ?? catalog[type]?.category
+            notification.extras.state = state
+            return catalog.buttonCategory(of: notification)
+        }
+        #expect(category("task", state: "overdue") == "TASK_ACTIONABLE")
+        #expect(category("task", state: "overdue", own: "MINE") == "MINE")
+        #expect(category("task") == nil)
+        #expect(category("task", state: "elsewhere") == nil)
+        #expect(category("news") == "world")
+        #expect(category("plain") == nil)
+        #expect(category("plain", own: "MINE") == "MINE")
+        #expect(category("removed from the catalog", own: "MINE") == "MINE")
+    }
+
+    @Test(
+        "faults name file and line",
+        arguments: [
+            ("buttons: 5", "expected buttons with an entry for each"),
+            ("buttons: {a: {colour: red}}", "unknown setting button a.colour"),
+            ("buttons: {a: {title: Edit}}", "expected button a.title with an entry for each locale"),
+            ("buttons: {a: {foreground: 1}}", "button a.foreground must be true or false"),
+            ("rules: {}", "rules must be a list of {states: …, category: …, buttons: …}"),
+            ("rules: [{buttons: []}]", "a rule needs states"),
+            ("rules: [{states: s}]", "states must be a list of texts"),
+            ("rules: [{states: [s]}, {states: [s]}]", "state s has two rules"),
+            ("rules: [{states: [s], buttons: [none]}]", "button none is not among the buttons"),
+            ("default: {states: [s]}", "unknown setting states of a rule"),
+            ("other: {}", "unknown setting other"),
+        ]
+    )
+    func faults(setting: String, reason: String) {
+        let fault = CatalogFaults([CatalogFault("c.yaml:3: actions t: \(reason)")])
+        #expect(throws: fault) { try CatalogLoader.parse([("c.yaml", "actions:\n  t:\n    \(setting)\n")]) }
+    }
+}
+
+@Suite("Catalog topics", .timeLimit(.minutes(10)))
+struct TopicTests {
+    private static let text = """
+        topics:
+          news: {open: true}
+          "team/*": {open: true}
+          "team/*/secret": {}
+          team/board: {open: false}
+          "*x*y": {open: true}
+        """
+
+    @Test(
+        "an exact name wins, then the longest pattern; unknown topics are closed",
+        arguments: [
+            ("news", true), ("news2", false), ("new", false), ("", false), ("team/", true), ("team/blue", true),
+            ("team/blue/green", true), ("team/blue/secret", false), ("team/board", false), ("team", false),
+            ("xy", true), ("axxbyy", true), ("axbyc", false), ("yx", false),
+        ]
+    )
+    func open(topic: String, isOpen: Bool) throws {
+        let catalog = try CatalogLoader.parse([("c.yaml", Self.text)])
+        #expect(catalog.isOpen(topic: topic) == isOpen)
+    }
+
+    @Test(
+        "topic faults name file and line",
+        arguments: [
+            ("topics: 5", "c.yaml:1: expected `topics:` with an entry for each topic"),
+            ("topics:\n  a: 5", "c.yaml:2: topic a: expected settings"),
+            ("topics:\n  a: {open: maybe}", "c.yaml:2: topic a: open must be true or false"),
+            ("topics:\n  a: {colour: red}", "c.yaml:2: topic a: unknown setting colour"),
+        ]
+    )
+    func faults(text: String, fault: String) {
+        #expect(throws: CatalogFaults([CatalogFault(fault)])) { try CatalogLoader.parse([("c.yaml", text)]) }
+    }
+
+    @Test("a topic in two files is a fault; a file may hold only topics")
+    func files() throws {
+        #expect(throws: CatalogFaults([CatalogFault("topic a is defined twice")])) {
+            try Catalog([], topics: [TopicRule(pattern: "a"), TopicRule(pattern: "a")])
+        }
+        #expect(try CatalogLoader.parse([("c.yaml", "topics: {}")]).all.isEmpty)
     }
 }

@@ -5,9 +5,8 @@ import Core
 import Foundation
 import Testing
 
-/// The catalogs of the five example systems (`examples/catalog.d`) and of the demo
-/// (`deploy/catalog.d`).
-@Suite("Catalogs of other systems", .timeLimit(.minutes(10)))
+/// The example catalogs (`examples/catalog.d`) and the demo's (`deploy/catalog.d`).
+@Suite("Example catalogs", .timeLimit(.minutes(10)))
 struct SystemCatalogTests {
     private static func catalog(_ folder: String = "examples/catalog.d") throws -> Catalog {
         let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
@@ -15,7 +14,7 @@ struct SystemCatalogTests {
         return try CatalogLoader.load(path: root.appending(path: folder).path)
     }
 
-    @Test("the demo's catalog has the types that the docs send, with the settings of the accounting example")
+    @Test("the demo catalog has the documented types with the settings of the accounting example")
     func demo() throws {
         let demo = try Self.catalog("deploy/catalog.d")
         let examples = try Self.catalog()
@@ -28,7 +27,7 @@ struct SystemCatalogTests {
         }
     }
 
-    @Test("The family-finance app's types have the codes and categories that its clients know")
+    @Test("the family-finance types have the codes and categories of its clients")
     func codes() throws {
         let expected: [(String, [String: Int])] = [
             ("Balance & Transactions", ["BalanceAlert": 1, "LowBalanceWarning": 2, "TransactionCreated": 3]),
@@ -66,7 +65,7 @@ struct SystemCatalogTests {
         #expect(catalog.all.filter { $0.code != nil }.count == count)
     }
 
-    @Test("The accounting app's types: severity, delivery, and who gets them without asking")
+    @Test("the accounting types have the expected severity, delivery and defaults")
     func accounting() throws {
         let catalog = try Self.catalog()
         let expected: [(String, Severity, DeliveryClass, Bool)] = [
@@ -83,7 +82,7 @@ struct SystemCatalogTests {
     }
 
     @Test(
-        "The family-finance app's texts read as its clients know them",
+        "the family-finance texts match those of its clients",
         arguments: [
             ("BalanceAlert", "Balance Alert", "Your balance changed to $5"),
             ("LowBalanceWarning", "Low Balance Warning", "Your balance is down to $5"),
@@ -131,7 +130,7 @@ struct SystemCatalogTests {
         #expect(message.body == body)
     }
 
-    @Test("An allowance is paused without a reason; a deposit without its amount is a fault")
+    @Test("an allowance may be paused without a reason; a deposit without an amount is a fault")
     func reasons() throws {
         var content = JobContent(type: "AllowancePaused")
         content.variables = []
@@ -142,7 +141,7 @@ struct SystemCatalogTests {
         #expect(faults == [JobFault("vars.amount", "is missing, in type AllowanceDeposit, locale en")])
     }
 
-    @Test("The household-task app's types, and the buttons of each state of a task")
+    @Test("the household-task types have the buttons of each task state")
     func tasks() throws {
         let catalog = try Self.catalog()
         for name in ["task_assigned", "task_due_soon", "task_overdue", "task_completed", "task_digest", "push_test"] {
@@ -171,7 +170,7 @@ struct SystemCatalogTests {
         #expect(actions.rule(for: nil) == nil)
     }
 
-    @Test("The news app's types: who gets them, when, and its buttons")
+    @Test("the news types have the expected defaults, times and buttons")
     func news() throws {
         let catalog = try Self.catalog()
         let types = ["breaking_news", "developing_stories", "daily_digest"].compactMap { catalog[$0] }
@@ -190,7 +189,7 @@ struct SystemCatalogTests {
         #expect(try renderer.message(locale: nil).body == "It rains")
     }
 
-    @Test("The reminders of users' own times wait for the end of their quiet hours")
+    @Test("reminders at users' own times wait for the end of their quiet hours")
     func reminders() throws {
         let type = try #require(try Self.catalog()["scheduled_reminder"])
         #expect(type.delivery == .push && type.quietHours == .defer && type.timeToLive == .seconds(86_400))

@@ -4,7 +4,7 @@
 import Core
 import Testing
 
-@Suite("Decision: what is said of each channel is what is decided", .timeLimit(.minutes(10)))
+@Suite("Decision: channel fates", .timeLimit(.minutes(10)))
 struct ChannelFateTests {
     private static let sets: [Channels] = (0..<8).map { Channels(rawValue: $0) }
     private static let wishes: [Bool?] = [nil, false, true]
@@ -14,7 +14,7 @@ struct ChannelFateTests {
         return simulation.fates(simulation.run()).map { "\($0.channel.rawValue) \($0.isUsed) \($0.reason)" }
     }
 
-    @Test("A channel is excluded exactly where the rules leave it out, for every mix of job, type and wishes")
+    @Test("a channel is excluded exactly where the rules leave it out, for every mix of job, type and preference")
     func exclusions() {
         for job in Self.sets {
             for type in Self.sets {
@@ -42,7 +42,7 @@ struct ChannelFateTests {
         }
     }
 
-    @Test("Each channel says when it is used, or why it is not")
+    @Test("each channel reports when it is used, or why not")
     func reasons() {
         #expect(
             Self.fates { $0.type.channels = .all } == [
@@ -67,7 +67,7 @@ struct ChannelFateTests {
             ])
     }
 
-    @Test("What is put off says until when, and why")
+    @Test("a postponed channel reports until when, and why")
     func postponed() throws {
         let facts = Facts.make(.arrived) {
             $0.type.channels = .all

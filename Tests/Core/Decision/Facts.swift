@@ -3,13 +3,13 @@
 
 import Core
 
-/// Facts about one notification, as a test changes them.
+/// Facts about one notification, for tests to change.
 enum Facts {
     static let now = Timestamp(seconds: 1_795_168_800)
     static let connection = ConnectionPresence(
         connection: "c1", node: "n1", dialect: .native, state: .active, since: Self.now)
 
-    /// A push notification to a user with one device, of a type with the defaults.
+    /// A push notification to a user with one device, of a type with default settings.
     static func make(
         _ progress: DecisionFacts.Progress,
         _ change: (inout DecisionFacts) -> Void = { _ in }

@@ -27,7 +27,7 @@ struct GateTests {
     }
 
     @Test(
-        "The status opens or shuts it",
+        "the status opens or closes the gate",
         arguments: [
             (NotificationStatus.pending, nil), (.sent, nil), (.failed, nil), (.suppressed, nil), (.deferred, nil),
             (.delivered, .alreadyDelivered), (.cancelled, .cancelled), (.expired, .expired),
@@ -37,7 +37,7 @@ struct GateTests {
         #expect(Self.refusal { $0.status = status } == refusal)
     }
 
-    @Test("Each fact alone shuts it")
+    @Test("each fact alone closes the gate")
     func alone() {
         #expect(Self.refusal { _ in } == nil)
         #expect(Self.refusal { $0.isRead = true } == .read)
@@ -48,7 +48,7 @@ struct GateTests {
         #expect(Self.refusal { $0.isOptedOut = true } == .optedOut)
     }
 
-    @Test("What calls for attention, or writes, goes out though a socket has it; not once it was read")
+    @Test("attention pushes and e-mail go out although a socket has the notification, unless it was read")
     func purposes() {
         for purpose in [GateFacts.Purpose.attention, .email] {
             #expect(
@@ -67,7 +67,7 @@ struct GateTests {
         }
     }
 
-    @Test("What was read or deleted is taken off a device in use, unless a newer one has taken its place there")
+    @Test("a read or deleted notification is retracted from an active device, unless a newer one replaced it there")
     func retraction() {
         func refusal(_ change: (inout GateFacts) -> Void) -> GateRefusal? {
             Self.refusal {
@@ -85,7 +85,7 @@ struct GateTests {
                 $0.isDeviceActive = false
             } == .deviceInactive
         )
-        // Which counts as deleted, too.
+        // A replaced notification counts as deleted.
         #expect(
             refusal {
                 $0.isRead = true
@@ -95,7 +95,7 @@ struct GateTests {
         )
     }
 
-    @Test("Quiet hours shut it, unless another reason ends it for good")
+    @Test("quiet hours close the gate, unless another reason is final")
     func quiet() {
         #expect(Self.refusal { $0.releaseAt = Facts.now + .seconds(60) } == .quietHours)
         #expect(
@@ -106,7 +106,7 @@ struct GateTests {
         )
     }
 
-    @Test("Who opted out still gets what is required, on a device that lives")
+    @Test("a user who opted out still gets required notifications on an active device")
     func required() {
         #expect(
             Self.refusal {
@@ -122,14 +122,14 @@ struct GateTests {
         )
     }
 
-    @Test("It shuts at the moment of expiry")
+    @Test("the gate closes at the moment of expiry")
     func expiry() {
         #expect(Self.refusal { $0.expiresAt = Facts.now + .microseconds(1) } == nil)
         #expect(Self.refusal { $0.expiresAt = Facts.now } == .expired)
         #expect(Self.refusal { $0.expiresAt = Facts.now + .seconds(-1) } == .expired)
     }
 
-    @Test("Of several reasons the one that ends it for good is named")
+    @Test("of several reasons, the final one is reported")
     func order() {
         #expect(
             Self.refusal {
@@ -147,7 +147,7 @@ struct GateTests {
         )
     }
 
-    @Test("Words on record do not change")
+    @Test("recorded words are stable")
     func words() {
         #expect(
             GateRefusal.allCases.map(\.rawValue) == [

@@ -6,7 +6,7 @@ import Support
 import Testing
 
 /// Quiet hours, caps, idle users and e-mail.
-@Suite("Decision: what interrupts is held back or put off", .timeLimit(.minutes(10)))
+@Suite("Decision: holding back", .timeLimit(.minutes(10)))
 struct HoldingBackTests {
     private static let active = Presence.online([Facts.connection])
     private static let idle = Presence.online([Self.away(for: .seconds(90))])
@@ -33,7 +33,7 @@ struct HoldingBackTests {
     }
 
     @Test(
-        "In quiet hours the type's policy says what becomes of the push",
+        "in quiet hours the type's policy decides on the push",
         arguments: [
             (QuietPolicy.defer, Severity.info, [Step.postpone(.release, until: quietEnd, reason: .quietHours)]),
             (.defer, .alert, [.postpone(.release, until: quietEnd, reason: .quietHours)]),
@@ -57,7 +57,7 @@ struct HoldingBackTests {
         #expect(steps == expected)
     }
 
-    @Test("What is over its cap at the end of quiet hours is done with, also where only its mail went out")
+    @Test("a notification over its cap at the end of quiet hours is settled, even if only its e-mail went out")
     func cappedRelease() {
         func release(_ channels: Channels) -> [Step] {
             Self.steps(.due(.release)) {
@@ -77,7 +77,7 @@ struct HoldingBackTests {
         #expect(release([.push]) == [.note(.cappedByType), .settle(status: .failed, reason: .cappedByType, via: nil)])
     }
 
-    @Test("What is dropped in quiet hours is not kept, but what would not ring is")
+    @Test("a notification dropped in quiet hours is not stored, unless it would not interrupt")
     func drop() {
         func stored(_ change: (inout DecisionFacts) -> Void) -> [Step] {
             Self.steps(.arrived) {
@@ -94,7 +94,7 @@ struct HoldingBackTests {
                 == [.store(status: .pending, reason: nil, channels: [.inApp, .push])])
     }
 
-    @Test("A socket that is open gets it in quiet hours too, silently, and its proof is awaited")
+    @Test("an open socket gets it silently in quiet hours, and its proof is awaited")
     func silent() {
         let steps = Self.steps {
             $0.settings.quietHours = Self.quiet
@@ -105,7 +105,7 @@ struct HoldingBackTests {
         #expect(unproven == [.postpone(.release, until: Self.quietEnd, reason: .quietHours)])
     }
 
-    @Test("A simulation pushes once to an idle user: for want of a proof, or else when it is unread")
+    @Test("a simulation pushes once to an idle user: without a proof, or when it stays unread")
     func idleOnce() {
         let facts = Facts.make(.arrived) {
             $0.presence = Self.idle
@@ -118,7 +118,7 @@ struct HoldingBackTests {
         #expect(pushes(isProven: true) == [Facts.now + facts.type.attentionDelay])
     }
 
-    @Test("A type's own quiet hours stand in for the user's")
+    @Test("a type's quiet hours replace the user's")
     func override() {
         let own = Self.steps {
             $0.preference.quietHours = .hours(Self.quiet)
@@ -136,7 +136,7 @@ struct HoldingBackTests {
         #expect(inherited == own)
     }
 
-    @Test("A release pushes, or waits again where it is quiet still")
+    @Test("a release pushes, or waits again if it is still quiet")
     func release() {
         #expect(Self.steps(.due(.release)) { _ in } == [.push])
         #expect(
@@ -155,7 +155,7 @@ struct HoldingBackTests {
         }.releaseAt
     }
 
-    @Test("A zone's releases are spread over minutes, what is critical comes first, and a user's come at once")
+    @Test("a zone's releases are spread over minutes, critical ones first, and a user's arrive together")
     func spread() {
         for (lane, most) in [(Lane.critical, 0), (.normal, 300), (.bulk, 900)] {
             let moments = (0..<200).map { number in
@@ -168,7 +168,7 @@ struct HoldingBackTests {
             }
             let delays = moments.map { ($0?.microseconds ?? 0) - Self.quietEnd.microseconds }
             #expect(delays.allSatisfy { (0...Int64(most) * 1_000_000).contains($0) })
-            // Each tenth of the time gets some.
+            // Every tenth of the time gets some.
             let tenths = Set(delays.map { most == 0 ? 0 : $0 / (Int64(most) * 100_000) })
             #expect(tenths.count == (most == 0 ? 1 : 10), "\(lane)")
         }
@@ -183,13 +183,13 @@ struct HoldingBackTests {
         #expect(first == second)
     }
 
-    @Test("What would expire meanwhile, or come into other quiet hours, comes at the very end")
+    @Test("a notification that would expire or meet other quiet hours is released at the very end")
     func spreadEnds() {
         let late = Self.moment { _ in }
         #expect(late.map { $0 > Self.quietEnd } == true)
         #expect(Self.moment { $0.notification.expiresAt = late } == Self.quietEnd)
         #expect(Self.moment { $0.notification.expiresAt = late.map { $0 + .milliseconds(1) } } == late)
-        // Quiet but for a minute a day: few would find it.
+        // Quiet except for one minute a day, which a search would rarely hit.
         for number in 0..<20 {
             let moment = Self.moment {
                 $0.notification = Notification(
@@ -202,7 +202,7 @@ struct HoldingBackTests {
         }
     }
 
-    @Test("Over a cap it stays in the inbox and says so; alerts are exempt", arguments: CapScope.allCases)
+    @Test("over a cap it stays in the inbox with the reason; alerts are exempt", arguments: CapScope.allCases)
     func caps(scope: CapScope) {
         let words: [CapScope: Reason] = [
             .user: .cappedByUser, .type: .cappedByType, .category: .cappedByCategory,
@@ -223,7 +223,7 @@ struct HoldingBackTests {
         #expect(alert == [.push])
     }
 
-    @Test("An idle user gets both, the push after the type's delay; one active connection is enough to be active")
+    @Test("an idle user gets a push after the type's delay; one active connection makes the user active")
     func attention() {
         let idle = Self.steps {
             $0.presence = Self.idle
@@ -247,7 +247,7 @@ struct HoldingBackTests {
                 == [.postpone(.attention, until: Self.quietEnd, reason: .quietHours)])
     }
 
-    @Test("E-mail goes at once, or after the type's delay if it is still unread")
+    @Test("e-mail goes out at once, or after the type's delay if still unread")
     func email() {
         let delayed = Self.steps {
             $0.notification.channels = [.inApp, .email]
@@ -262,7 +262,7 @@ struct HoldingBackTests {
         #expect(Self.steps(.due(.email)) { $0.notification.expiresAt = Facts.now } == [])
     }
 
-    @Test("Channels only shrink, what is put off is later and outside of quiet hours, and two runs agree")
+    @Test("channels only shrink, postponed steps are later and outside quiet hours, and runs are repeatable")
     func property() throws {
         let zones = ZoneDatabase()
         let names = ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia", "Asia/Kathmandu"]
@@ -285,7 +285,7 @@ struct HoldingBackTests {
                     let end = try #require(facts.quietEnd)
                     #expect(until >= end)
                     #expect(until <= end + ReleaseSpread.longest(facts.notification.lane))
-                    // The same, looked at any other time in these quiet hours.
+                    // The same result at any other time in these quiet hours.
                     later.now = facts.now + .microseconds((end.microseconds - facts.now.microseconds) / 2)
                     #expect(later.releaseAt == until)
                 case .postpone(_, let until, _):

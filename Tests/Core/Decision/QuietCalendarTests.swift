@@ -5,7 +5,7 @@ import Core
 import Support
 import Testing
 
-@Suite("Decision: quiet hours as instants", .timeLimit(.minutes(10)))
+@Suite("Decision: quiet hours", .timeLimit(.minutes(10)))
 struct QuietCalendarTests {
     private static let zones = ZoneDatabase()
 
@@ -18,7 +18,7 @@ struct QuietCalendarTests {
     }
 
     @Test(
-        "The end of the window that a moment is in",
+        "finds the end of the window around a moment",
         arguments: [
             // Berlin is an hour east in winter; the window crosses midnight.
             ("Europe/Berlin", "22:00", "07:00", "2026-11-20T20:59:59Z", nil),
@@ -29,17 +29,18 @@ struct QuietCalendarTests {
             // Within a day.
             ("Europe/Berlin", "13:00", "15:00", "2026-11-21T12:30:00Z", "2026-11-21T14:00:00Z"),
             ("Europe/Berlin", "13:00", "15:00", "2026-11-21T14:30:00Z", nil),
-            // The same start and end are no window.
+            // Equal start and end mean no window.
             ("Europe/Berlin", "08:00", "08:00", "2026-11-21T07:00:00Z", nil),
-            // Clocks go forward at 2:00 on 2026-03-29: an end in the gap is the first instant after it.
+            // Clocks go forward at 2:00 on 2026-03-29: an end in the gap is the first moment after
+            // it.
             ("Europe/Berlin", "22:00", "02:30", "2026-03-29T00:30:00Z", "2026-03-29T01:00:00Z"),
-            // A start in the gap is that instant too.
+            // A start in the gap is that moment too.
             ("Europe/Berlin", "02:30", "04:00", "2026-03-29T00:59:59Z", nil),
             ("Europe/Berlin", "02:30", "04:00", "2026-03-29T01:00:00Z", "2026-03-29T02:00:00Z"),
-            // Clocks go back at 3:00 on 2026-10-25: of a time that occurs twice the first counts.
+            // Clocks go back at 3:00 on 2026-10-25: of a time that occurs twice, the first counts.
             ("Europe/Berlin", "22:00", "02:30", "2026-10-25T00:29:59Z", "2026-10-25T00:30:00Z"),
             ("Europe/Berlin", "22:00", "02:30", "2026-10-25T00:30:00Z", nil),
-            // Half an hour of daylight saving.
+            // Daylight saving of half an hour.
             ("Australia/Lord_Howe", "23:00", "06:00", "2026-10-03T18:00:00Z", "2026-10-03T19:00:00Z"),
             ("Asia/Kathmandu", "22:00", "06:00", "2026-11-20T16:15:00Z", "2026-11-21T00:15:00Z"),
         ] as [(String, String, String, String, String?)]
@@ -56,9 +57,9 @@ struct QuietCalendarTests {
         }
     }
 
-    @Test("A weekday is that of the window's start")
+    @Test("a weekday is the day on which the window starts")
     func weekdays() throws {
-        // Friday, 2026-11-20, alone.
+        // Only Friday, 2026-11-20.
         let calendar = QuietCalendar(try Self.hours("22:00", "07:00", weekdays: 1 << 4), zone: .utc)
         #expect(calendar.end(at: try Self.moment("2026-11-20T23:00:00Z")) != nil)
         #expect(calendar.end(at: try Self.moment("2026-11-21T06:00:00Z")) != nil)
@@ -66,7 +67,7 @@ struct QuietCalendarTests {
         #expect(calendar.end(at: try Self.moment("2026-11-20T06:00:00Z")) == nil)
     }
 
-    @Test("The end is later than the moment and outside of every window, whatever zone, times and moment")
+    @Test("the end is after the moment and outside every window, for any zone, times and moment")
     func property() throws {
         let names = [
             "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "Pacific/Apia",
@@ -81,7 +82,7 @@ struct QuietCalendarTests {
                 weekdays: .random(in: 0...0x7F, using: &generator)
             )
             let calendar = QuietCalendar(hours, zone: rules)
-            // From 2000 to 2060, near changes of the clocks too.
+            // From 2000 to 2060, also near clock changes.
             let now = Timestamp(seconds: .random(in: 946_684_800...2_840_140_800, using: &generator))
             guard let end = calendar.end(at: now) else { continue }
             #expect(end > now)

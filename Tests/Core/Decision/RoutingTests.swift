@@ -4,7 +4,7 @@
 import Core
 import Testing
 
-@Suite("Decision: what is stored goes its way", .timeLimit(.minutes(10)))
+@Suite("Decision: routing", .timeLimit(.minutes(10)))
 struct RoutingTests {
     private static let online = Presence.online([Facts.connection])
     private static let expired = [Step.settle(status: .expired, reason: .expired, via: nil)]
@@ -12,11 +12,11 @@ struct RoutingTests {
 
     private typealias Row = (channels: Channels, presence: Presence, devices: Int, steps: [Step])
 
-    /// The way after nothing else is possible.
+    /// The last resort.
     private static func inbox(_ reason: Reason) -> [Step] { [.settle(status: .sent, reason: reason, via: "inbox")] }
     private static func failed(_ reason: Reason) -> [Step] { [.settle(status: .failed, reason: reason, via: nil)] }
 
-    @Test("Stored: sockets first, push where there is no socket, the inbox where there is no device")
+    @Test("stored notifications go to sockets, else to push, else to the inbox")
     func stored() {
         let table: [Row] = [
             ([.inApp, .push], Self.online, 1, Self.proof),
@@ -51,7 +51,7 @@ struct RoutingTests {
         }
     }
 
-    @Test("Unproven: push falls back, whatever presence says now")
+    @Test("an unproven notification falls back to push, whatever the presence is now")
     func unproven() {
         for presence in [Presence.unknown, .offline, Self.online] {
             let table: [(channels: Channels, devices: Int, steps: [Step])] = [
@@ -76,7 +76,7 @@ struct RoutingTests {
         .settle(status: .sent, reason: reason, via: socketWay)
     }
 
-    @Test("What sockets get without push is settled where no proof can come, or none came; a proof is waited for else")
+    @Test("socket-only notifications settle when no proof can come or none came; otherwise they wait")
     func unprovable() {
         let stream = ConnectionPresence(
             connection: "c2", node: "n1", dialect: .sse, state: .active, since: Facts.now)
@@ -98,7 +98,7 @@ struct RoutingTests {
                 #expect(decide(facts) == [.publish(isSilent: false)] + settled + mail, "\(row) \(channels)")
             }
         }
-        // What is to interrupt waits for its proof, and falls back to push without one.
+        // An interrupting notification waits for its proof, and falls back to push without one.
         for presence in [Presence.online([stream]), Self.online] {
             let facts = Facts.make(.stored) {
                 $0.presence = presence
@@ -108,7 +108,7 @@ struct RoutingTests {
         }
     }
 
-    @Test("What has expired goes nowhere", arguments: [DecisionFacts.Progress.stored, .unproven])
+    @Test("an expired notification goes nowhere", arguments: [DecisionFacts.Progress.stored, .unproven])
     func expiry(progress: DecisionFacts.Progress) {
         for presence in [Presence.unknown, .offline, Self.online] {
             let facts = Facts.make(progress) {
@@ -121,7 +121,7 @@ struct RoutingTests {
         #expect(decide(facts) == [.push])
     }
 
-    @Test("Reasons on record do not change their words")
+    @Test("recorded reasons are stable")
     func reasons() {
         #expect(
             Reason.allCases.map(\.rawValue) == [

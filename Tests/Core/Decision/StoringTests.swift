@@ -4,7 +4,7 @@
 import Core
 import Testing
 
-@Suite("Decision: what arrives is stored as it should be", .timeLimit(.minutes(10)))
+@Suite("Decision: storing", .timeLimit(.minutes(10)))
 struct StoringTests {
     private static func refused(_ reason: Reason) -> [Step] {
         [.store(status: .suppressed, reason: reason, channels: [])]
@@ -20,7 +20,7 @@ struct StoringTests {
         decide(Facts.make(.arrived, change))
     }
 
-    @Test("Channels are those that the job, the type and the delivery allow")
+    @Test("the job, the type and the delivery limit the channels")
     func channels() {
         let table: [(job: Channels, type: Channels, delivery: DeliveryClass, steps: [Step])] = [
             (.all, [.inApp, .push], .push, Self.pending([.inApp, .push])),
@@ -44,7 +44,7 @@ struct StoringTests {
         }
     }
 
-    @Test("What expires now has expired, whatever else holds; what never expires has not")
+    @Test("expiry wins over every other rule; without expiry it never applies")
     func expiry() {
         for (offset, isExpired) in [(-1, true), (0, true), (1, false)] {
             let steps = Self.steps { $0.notification.expiresAt = Facts.now + .microseconds(offset) }
@@ -60,7 +60,7 @@ struct StoringTests {
         #expect(steps == Self.expired)
     }
 
-    @Test("A disabled type goes to nobody, required or not")
+    @Test("a disabled type reaches no user, required or not")
     func disabled() {
         for isRequired in [false, true] {
             let steps = Self.steps {
@@ -71,7 +71,7 @@ struct StoringTests {
         }
     }
 
-    @Test("Who opted out of all gets what is required alone")
+    @Test("a user who opted out gets only required notifications")
     func optedOut() {
         #expect(Self.steps { $0.settings.isOptedOut = true } == Self.refused(.optedOut))
         let steps = Self.steps {
@@ -83,7 +83,7 @@ struct StoringTests {
         #expect(steps == Self.pending([.inApp, .push]))
     }
 
-    @Test("Users' wishes narrow the channels; what is off by default needs a wish")
+    @Test("preferences narrow the channels; types that are off by default need one")
     func wishes() {
         typealias Row = (isOnByDefault: Bool, inApp: Bool?, push: Bool?, email: Bool?, steps: [Step])
         let table: [Row] = [
@@ -114,7 +114,7 @@ struct StoringTests {
         }
     }
 
-    @Test("E-mail goes unasked where the type insists, or asks for it when it is unread")
+    @Test("e-mail needs no preference if the type insists or sends it when unread")
     func unasked() {
         let insists = Self.steps {
             $0.type.channels = .all
@@ -128,7 +128,7 @@ struct StoringTests {
         #expect(escalates == Self.pending([.inApp, .email]))
     }
 
-    @Test("A wish does not open what the type or the job closes")
+    @Test("a preference cannot open a channel that the type or the job closes")
     func wishesNeverWiden() {
         let steps = Self.steps {
             $0.type.channels = [.inApp]
@@ -137,7 +137,7 @@ struct StoringTests {
         #expect(steps == Self.refused(.optedOutOfType))
     }
 
-    @Test("Presence and devices do not matter yet")
+    @Test("presence and devices do not matter yet")
     func ignoresPresence() {
         for presence in [Presence.unknown, .offline, .online([Facts.connection])] {
             let steps = Self.steps {

@@ -24,7 +24,7 @@ struct JSONParserTests {
     }
 
     @Test(
-        "What RFC 8259 calls JSON is read",
+        "parses all JSON of RFC 8259",
         arguments: [
             ("null", .null), ("true", .bool(true)), ("false", .bool(false)), ("\"\"", .string("")), ("[]", .array([])),
             ("{}", .object([])), (" \t\r\n1\t\r\n ", .number("1")), ("[ ]", .array([])), ("{ }", .object([])),
@@ -43,7 +43,7 @@ struct JSONParserTests {
     }
 
     @Test(
-        "What is not JSON is refused",
+        "refuses texts that are not JSON",
         arguments: [
             "", " ", "nul", "nulll", "True", "tru", "truefalse", "'a'", "a", "[", "]", "{", "}", "[1,]", "[,1]",
             "[1 2]",
@@ -59,7 +59,7 @@ struct JSONParserTests {
     }
 
     @Test(
-        "Numbers keep their text",
+        "numbers keep their text",
         arguments: [
             "0", "-0", "1", "-1", "10", "1.0", "0.5", "-0.0", "1e5", "1E5", "1e+5", "1e-5", "0e0", "1.5E-10",
             "123456789012345678901234567890", "0.1000000000000000000001", "1e999",
@@ -71,7 +71,7 @@ struct JSONParserTests {
     }
 
     @Test(
-        "Other forms of numbers are refused",
+        "refuses other notations of numbers",
         arguments: [
             "-", "+1", "01", "-01", "00", ".5", "1.", "1.e5", "1e", "1e+", "1E-", "0x10", "1_000", "1,5", "--1",
             "1.2.3",
@@ -84,7 +84,7 @@ struct JSONParserTests {
     }
 
     @Test(
-        "Escapes become their characters",
+        "decodes escapes",
         arguments: [
             (#""\"\\\/\b\f\n\r\t""#, "\"\\/\u{8}\u{C}\n\r\t"), (#""\u0041\u00e9\u00E9\u20AC""#, "Aéé€"),
             (#""a\ud83d\ude00b""#, "a😀b"), (#""\uD834\uDD1E""#, "\u{1D11E}"), (#""\udbff\udfff""#, "\u{10FFFF}"),
@@ -100,7 +100,7 @@ struct JSONParserTests {
     }
 
     @Test(
-        "Half a pair of surrogates is refused wherever it stands",
+        "refuses a lone surrogate anywhere",
         arguments: [
             #""\ud800""#, #""\udfff""#, #""\udc00\ud800""#, #""\ud800\ud800""#, #""\ud800\u0041""#, #""\ud800x""#,
             #""\ud83d \ude00""#, #""\ud83d\n""#, #"["\udead"]"#, #"{"\ud800":1}"#, #""\ud83d\ude00\ude00""#,
@@ -110,18 +110,18 @@ struct JSONParserTests {
         #expect(Self.fault(Array(surrogates.utf8))?.kind == .loneSurrogate)
     }
 
-    @Test("U+0000 is refused as escape in strings and in names", arguments: [#""\u0000""#, #"{"a\u0000":1}"#])
+    @Test("refuses an escaped U+0000 in strings and names", arguments: [#""\u0000""#, #"{"a\u0000":1}"#])
     func refuses(nul: String) {
         #expect(Self.fault(Array(nul.utf8))?.kind == .nul)
     }
 
-    @Test("A raw NUL is no JSON")
+    @Test("refuses a raw NUL")
     func refusesRawNul() {
         #expect(Self.fault([0x22, 0x00, 0x22])?.kind == .invalid)
     }
 
     @Test(
-        "Bytes that are not UTF-8 are refused",
+        "refuses invalid UTF-8",
         arguments: [
             [0x80], [0xC3], [0xC0, 0x80], [0xC1, 0xBF], [0xE0, 0x80, 0x80], [0xED, 0xA0, 0x80], [0xED, 0xBF, 0xBF],
             [0xF0, 0x80, 0x80, 0x80], [0xF4, 0x90, 0x80, 0x80], [0xF5, 0x80, 0x80, 0x80], [0xFE], [0xFF],
@@ -131,7 +131,7 @@ struct JSONParserTests {
         #expect(Self.fault([0x22] + bytes + [0x22])?.kind == .invalidUTF8)
     }
 
-    @Test("A name that occurs twice in one object is refused, however it is written")
+    @Test("refuses a duplicate name in any notation")
     func refusesDuplicates() throws {
         for text in [#"{"a":1,"a":2}"#, #"{"a":1,"b":2,"\u0061":3}"#, #"[{"x":{"":1,"":1}}]"#] {
             #expect(Self.fault(Array(text.utf8))?.kind == .duplicateKey)
@@ -139,7 +139,7 @@ struct JSONParserTests {
         #expect(try Self.parse(#"{"a":{"a":1},"b":{"a":1}}"#)["a"]?["a"]?.integer == 1)
     }
 
-    @Test("So is one among many", arguments: [2, 15, 16, 17, 18, 100])
+    @Test("refuses a duplicate among many names", arguments: [2, 15, 16, 17, 18, 100])
     func refusesDuplicatesAmongMany(count: Int) throws {
         func text(_ names: [String]) -> String { "{" + names.map { "\"\($0)\":1" }.joined(separator: ",") + "}" }
         let names = (0..<count).map { "n\($0)" }
@@ -149,13 +149,13 @@ struct JSONParserTests {
         }
     }
 
-    @Test("Names that only look the same are two names")
+    @Test("canonically equivalent names are distinct")
     func tellsNormalFormsApart() throws {
         let object = try #require(try Self.parse("{\"\u{E9}\":1,\"e\u{301}\":2}").object)
         #expect(object.count == 2)
     }
 
-    @Test("Nesting is bounded at 64")
+    @Test("limits nesting to 64")
     func boundsDepth() throws {
         #expect(throws: Never.self) { try Self.parse(Self.nested(64)) }
         #expect(Self.fault(Array(Self.nested(65).utf8))?.kind == .tooDeep)
@@ -165,7 +165,7 @@ struct JSONParserTests {
         #expect(Self.fault(Array(endless.utf8))?.kind == .tooDeep)
     }
 
-    @Test("A fault names its place and what it is")
+    @Test("a fault names its kind and offset")
     func describes() {
         let fault = Self.fault(Array(#"{"a":1,"a":2}"#.utf8))
         #expect(fault == JSONFault(.duplicateKey, at: 7))
@@ -173,7 +173,7 @@ struct JSONParserTests {
         #expect(Self.fault(Array("[1,x]".utf8)) == JSONFault(.invalid, at: 3))
     }
 
-    @Test("Every beginning of a text that is not the whole is refused")
+    @Test("refuses every proper prefix of a text")
     func refusesBeginnings() {
         let text = Array(#"{"a":[1.5e3,true,null,"\u00e9\ud83d\ude00é"],"b":{"c":false}}"#.utf8)
         #expect(Self.fault(text) == nil)

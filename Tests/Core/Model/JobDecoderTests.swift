@@ -4,9 +4,9 @@
 import Core
 import Testing
 
-@Suite("Jobs that are understood", .timeLimit(.minutes(10)))
+@Suite("Valid jobs", .timeLimit(.minutes(10)))
 struct JobDecoderTests {
-    @Test("The least that is a job")
+    @Test("a user and a type make a job")
     func least() throws {
         let job = try JobEntry().decode()
         #expect(job == Job(audience: .users(["u1"]), payload: .notification(JobContent(type: "greeting"))))
@@ -14,7 +14,7 @@ struct JobDecoderTests {
         #expect(job.org.isEmpty)
     }
 
-    @Test("Every field finds its place")
+    @Test("decodes every field")
     func all() throws {
         let entry = JobEntry([
             "id": "j-1", "org": "acme", "users": #"["a","b"]"#, "except": #"["b"]"#,
@@ -56,7 +56,7 @@ struct JobDecoderTests {
         #expect(try entry.decode() == job)
     }
 
-    @Test("Users are named once each, in their order; what only looks the same is someone else")
+    @Test("users are distinct and keep their order; canonically equivalent names are distinct")
     func users() throws {
         #expect(try JobEntry(["users": #"["b","a","b","\u0062"]"#]).decode().audience == .users(["b", "a"]))
         let alike = try JobEntry(["users": #"["\u00e9","e\u0301"]"#]).decode().audience
@@ -64,28 +64,28 @@ struct JobDecoderTests {
         #expect(users.count == 2)
     }
 
-    @Test("A thousand users are taken")
+    @Test("accepts a thousand users")
     func thousandUsers() throws {
         let users = (0..<1_000).map { "user-\($0)" }
         let job = try JobEntry(["users": "[\(users.map { "\"\($0)\"" }.joined(separator: ","))]"]).decode()
         #expect(job.audience == .users(users))
     }
 
-    @Test("Text may be empty, and may be of any script")
+    @Test("text may be empty and in any script")
     func text() throws {
         let content = try JobEntry(["title": "", "body": "é€😀\n\t\u{FEFF}"]).content()
         #expect(content?.title.isEmpty == true)
         #expect(content?.body == "é€😀\n\t\u{FEFF}")
     }
 
-    @Test("Data is kept byte for byte")
+    @Test("data is kept byte for byte")
     func data() throws {
         let text = #"{ "b" : 1.50, "a":"\u00e9" }"#
         #expect(try JobEntry(["data": text]).content()?.data == Array(text.utf8))
     }
 
     @Test(
-        "Lengths count Unicode scalars, and the longest that is allowed is taken",
+        "lengths count Unicode scalars up to the limit",
         arguments: [
             ("user", 128), ("id", 128), ("org", 128), ("type", 128), ("title", 255), ("body", 4_096), ("url", 2_048),
             ("sound", 128), ("state", 128), ("category", 128), ("entity_type", 128),
@@ -100,12 +100,12 @@ struct JobDecoderTests {
             let fault = "\(field): is longer than \(limit) characters"
             #expect(JobEntry(field, bytes: Array((longest + character).utf8)).faults == [fault])
         }
-        // Four scalars that a reader sees as one character.
+        // Four scalars in one grapheme cluster.
         let clusters = String(repeating: "👩🏽‍🚒", count: limit / 4 + 1)
         #expect(JobEntry(field, bytes: Array(clusters.utf8)).faults.count == 1)
     }
 
-    @Test("An event has a name and arguments")
+    @Test("an event has a name and arguments")
     func events() throws {
         let job = try JobEntry(["event": "typing", "args": #"[1,{"a":2}]"#]).decode()
         #expect(job.payload == .event(name: "typing", arguments: Array(#"[1,{"a":2}]"#.utf8)))
@@ -113,9 +113,59 @@ struct JobDecoderTests {
         #expect(bare.payload == .event(name: "typing", arguments: Array("[]".utf8)))
     }
 
-    @Test("The order of fields does not matter")
+    @Test("the order of fields does not matter")
     func order() throws {
         let one = try JobEntry(["type": "t", "user": "u", "title": "x"]).decode()
         #expect(try JobEntry(["title": "x", "user": "u", "type": "t"]).decode() == one)
+    }
+}
+
+/// The fields of a stream entry, as a test writes them.
+struct JobEntry {
+    private var fields: [(name: String, value: ArraySlice<UInt8>)]
+
+    /// The smallest job, with fields replaced or added; nil removes a field.
+    init(_ changes: KeyValuePairs<String, String?> = [:]) {
+        self.fields = []
+        for (name, value) in changes {
+            if let value { self.append(name, Array(value.utf8)) }
+        }
+        let named = Set(changes.map(\.key))
+        if named.isDisjoint(with: ["user", "users", "topic", "all"]) { self.append("user", Array("u1".utf8)) }
+        if named.isDisjoint(with: ["type", "event"]) { self.append("type", Array("greeting".utf8)) }
+    }
+
+    /// The smallest job with one more field in bytes.
+    init(_ name: String, bytes: [UInt8]) {
+        switch name {
+        case "user", "users": self.init(["user": nil])
+        case "type": self.init(["type": nil])
+        default: self.init()
+        }
+        self.append(name, bytes)
+    }
+
+    mutating func append(_ name: String, _ value: [UInt8]) {
+        self.fields.append((name, value[...]))
+    }
+
+    func decode() throws(JobFaults) -> Job {
+        try JobDecoder.decode(self.fields)
+    }
+
+    /// The faults, one per line.
+    var faults: [String] {
+        do throws(JobFaults) {
+            _ = try self.decode()
+            return []
+        } catch {
+            return error.faults.map(\.description)
+        }
+    }
+
+    /// The content of the notification job.
+    func content() throws -> JobContent? {
+        guard case .notification(let content) = try self.decode().payload else { return nil }
+        return content
     }
 }

@@ -4,13 +4,13 @@
 import Core
 import Testing
 
-@Suite("Jobs that are not understood", .timeLimit(.minutes(10)))
+@Suite("Invalid jobs", .timeLimit(.minutes(10)))
 struct JobFaultTests {
     private static let time = "must be an RFC 3339 time such as 2026-11-20T10:00:00Z"
     private static let usersRule = "must be a JSON array of 1 to 1000 strings"
 
     @Test(
-        "Each fault is named with its field and what would be right",
+        "each fault names its field and the rule",
         arguments: [
             (["colour": "red"], ["colour: is not a field of a job"]),
             (["type": nil], ["type: is missing"]),
@@ -80,7 +80,7 @@ struct JobFaultTests {
         + "target_content_id, thread_id, title_loc_args, title_loc_key"
 
     @Test(
-        "A member of platform that no provider reads is refused by name",
+        "refuses a member of platform that no provider reads",
         arguments: [
             (#"{"ios":{"sound":"x"}}"#, "ios: is not a provider; give one of fcm, apns, webpush, email, webhook"),
             (#"{"apns":"x"}"#, "apns: must be a JSON object"),
@@ -104,7 +104,7 @@ struct JobFaultTests {
         #expect(JobEntry(["platform": text]).faults == ["platform.\(fault)"])
     }
 
-    @Test("Platform names every fault up to sixteen, and null takes away what any member sets")
+    @Test("platform reports up to sixteen faults, and null is always allowed")
     func platformFaults() {
         let many = (0..<100).map { #""x\#($0)":1"# }.joined(separator: ",")
         #expect(JobEntry(["platform": #"{"apns":{\#(many)}}"#]).faults.count == 16)
@@ -112,7 +112,7 @@ struct JobFaultTests {
         #expect(JobEntry(["platform": nulls]).faults.isEmpty)
     }
 
-    @Test("A provider that a dispatcher has built in reads what it likes")
+    @Test("a custom provider may have any members")
     func otherProvider() throws {
         let fields = [("user", "u"), ("type", "t"), ("platform", #"{"pigeon":{"loft":7}}"#)].map {
             (name: $0.0, value: Array($0.1.utf8)[...])
@@ -123,7 +123,7 @@ struct JobFaultTests {
     }
 
     @Test(
-        "A link leads somewhere: what runs or shows what it holds itself is refused",
+        "refuses links that run or show their own content",
         arguments: ["javascript", "JavaScript", "vbscript", "data", "blob", "file"])
     func scheme(scheme: String) {
         let fault =
@@ -132,7 +132,7 @@ struct JobFaultTests {
     }
 
     @Test(
-        "A link is a path or a URL of any scheme that leads somewhere",
+        "accepts a path or a URL of any scheme that leads somewhere",
         arguments: [
             ("/invoices/i9?x=javascript:1", true), ("https://example.org/a", true), ("app://i9", true),
             ("mailto:a@b.c", true), ("stories/9", true), ("#part", true), (" javascript:alert(1)", false),
@@ -150,7 +150,7 @@ struct JobFaultTests {
     }
 
     @Test(
-        "An image has an address that a device can fetch",
+        "an image needs an address that a device can fetch",
         arguments: [
             ("https://example.org/i.png", true), ("HTTP://example.org", true), ("https://example.org:8443/é.png", true),
             ("i.png", false), ("/i.png", false), ("https://", false), ("https:///i.png", false), ("https://?x", false),
@@ -163,7 +163,7 @@ struct JobFaultTests {
         #expect(JobEntry(["image": long]).faults == ["image: is longer than 2048 characters"])
     }
 
-    @Test("All faults are named at once")
+    @Test("reports all faults at once")
     func allAtOnce() {
         let entry = JobEntry([
             "user": "a", "users": "[]", "type": nil, "data": "x", "severity": "y", "badge": "z", "unknown": "",
@@ -176,14 +176,14 @@ struct JobFaultTests {
         )
     }
 
-    @Test("A field that comes twice is a fault, even with the same value")
+    @Test("a duplicate field is a fault, even with the same value")
     func twice() {
         var entry = JobEntry(["title": "x"])
         entry.append("title", Array("x".utf8))
         #expect(entry.faults == ["title: occurs twice"])
     }
 
-    @Test("More fields than there are names for is one fault, however many they are")
+    @Test("too many fields are one fault")
     func many() {
         func entry(_ count: Int) -> JobEntry {
             var entry = JobEntry()
@@ -195,7 +195,7 @@ struct JobFaultTests {
     }
 
     @Test(
-        "NUL and bytes that are not UTF-8 are faults of every text",
+        "NUL and invalid UTF-8 are faults in every text",
         arguments: [
             "user", "id", "org", "type", "title", "body", "category", "collapse_key", "entity_type", "entity_id", "url",
             "image", "sound", "state", "severity", "delivery", "lane", "expires_at", "keep_until", "badge", "template",
@@ -210,7 +210,7 @@ struct JobFaultTests {
     }
 
     @Test(
-        "Bytes that are not UTF-8 are faults of every JSON",
+        "invalid UTF-8 is a fault in every JSON field",
         arguments: ["data", "platform", "channels", "except", "vars"]
     )
     func jsonBytes(field: String) {
@@ -218,7 +218,7 @@ struct JobFaultTests {
         #expect(JobEntry(field, bytes: [0x22, 0x00, 0x22]).faults == ["\(field): is not valid JSON at byte 1"])
     }
 
-    @Test("A user named in JSON keeps the rules of a user")
+    @Test("users in JSON follow the rules of a user")
     func usersInJSON() {
         let long = String(repeating: "u", count: 129)
         #expect(JobEntry(["users": "[\"\(long)\"]"]).faults == ["users: is longer than 128 characters"])
@@ -228,7 +228,7 @@ struct JobFaultTests {
     }
 
     @Test(
-        "A megabyte is refused in every field, and its content is not repeated",
+        "refuses a megabyte in every field without repeating it",
         arguments: [
             "user", "title", "body", "data", "channels", "id", "type", "severity", "expires_at", "strange", "template",
             "digest", "vars", "platform",
@@ -241,7 +241,7 @@ struct JobFaultTests {
     }
 
     @Test(
-        "Each text may be as long as its limit, and no longer; characters count, not bytes",
+        "each text may have exactly as many characters as its limit",
         arguments: [
             ("user", 128), ("topic", 128), ("id", 128), ("org", 128), ("type", 128), ("title", 255), ("body", 4_096),
             ("template", 128), ("digest", 128), ("event", 128), ("entity_type", 128), ("entity_id", 128),
@@ -254,13 +254,13 @@ struct JobFaultTests {
         #expect(faults(limit + 1) == ["\(field): is longer than \(limit) characters"])
     }
 
-    @Test("Users as a list may take a megabyte, and no more")
+    @Test("a list of users may have a megabyte and no more")
     func megabyteOfUsers() {
         let bytes = [UInt8](repeating: UInt8(ascii: " "), count: (1 << 20) + 1)
         #expect(JobEntry("users", bytes: bytes).faults.contains("users: is longer than 1048576 bytes"))
     }
 
-    @Test("JSON may take 16 KiB, and no more", arguments: ["data", "platform", "vars", "args"])
+    @Test("JSON may have 16 KiB and no more", arguments: ["data", "platform", "vars", "args"])
     func jsonLimit(field: String) {
         let isList = field == "args"
         func faults(_ size: Int) -> [String] {
@@ -276,14 +276,14 @@ struct JobFaultTests {
         #expect(faults(16_385) == ["\(field): is longer than 16384 bytes"])
     }
 
-    @Test("A stranger's field name is cut")
+    @Test("truncates an unknown field name")
     func longName() {
         let name = String(repeating: "n", count: 1 << 20)
         let expected = String(repeating: "n", count: 64) + ": is not a field of a job"
         #expect(JobEntry([name: "x"]).faults == [expected])
     }
 
-    @Test("All faults make one line")
+    @Test("all faults form one line")
     func describes() {
         let faults = JobFaults([JobFault("a", "is empty"), JobFault("b", "is missing")])
         #expect(faults.description == "a: is empty; b: is missing")

@@ -19,14 +19,14 @@ struct NotificationIDTests {
         NotificationID(origin: EntryDigest(stream: stream, entry: entry, fields: fields), user: user)
     }
 
-    @Test("The same entry and user give the same id, in every process")
+    @Test("an entry and a user give the same id in every process")
     func isStable() {
         #expect(Self.id() == Self.id())
-        // Fixed by SHA-256 alone; a change here would make repeats of stored entries unknown.
+        // A change here would break the detection of repeated entries.
         #expect(Self.id().description == "01a1f866-0d7b-8004-a05c-a0a4299fe41c")
     }
 
-    @Test("Whatever made it counts: stream, entry, every field and the user")
+    @Test("stream, entry, every field and the user change the id")
     func differs() {
         let ids = [
             Self.id(),
@@ -45,7 +45,7 @@ struct NotificationIDTests {
         #expect(Set(ids).count == ids.count)
     }
 
-    @Test("It is a UUID of version 8 that begins with the entry's milliseconds")
+    @Test("an id is a UUID of version 8 that starts with the entry's milliseconds")
     func hasVersion() {
         for index in 0..<200 {
             let id = Self.id(entry: "1795168800123-\(index)")
@@ -56,7 +56,7 @@ struct NotificationIDTests {
         }
     }
 
-    @Test("Ids order by the time of their entries, as numbers and as text")
+    @Test("ids sort by the time of their entries, as numbers and as text")
     func isOrdered() {
         let ids = [0, 1, 999, 1_000, 65_535, 65_536, 1_795_168_800_123, 281_474_976_710_655].map {
             Self.id(entry: "\($0)-0")
@@ -65,7 +65,7 @@ struct NotificationIDTests {
         #expect(ids.map(\.description) == ids.map(\.description).sorted())
     }
 
-    @Test("Within a millisecond they order by the entry's number, as far as twelve bits count")
+    @Test("within a millisecond ids sort by the entry's number, up to twelve bits")
     func isOrderedWithin() {
         let ids = [0, 1, 2, 9, 10, 255, 256, 4_094, 4_095].map { Self.id(entry: "1795168800123-\($0)") }
         #expect(ids == ids.sorted())
@@ -75,13 +75,13 @@ struct NotificationIDTests {
         #expect(beyond.allSatisfy { $0 > ids[7] && $0 < Self.id(entry: "1795168800124-0") })
     }
 
-    @Test("An entry id that is none still gives an id", arguments: ["", "-", "x-1", "99999999999999999999-0"])
+    @Test("a malformed entry id still gives an id", arguments: ["", "-", "x-1", "99999999999999999999-0"])
     func survives(entry: String) {
         #expect(Self.id(entry: entry).milliseconds == 0)
     }
 
     @Test(
-        "The usual form is written in lower case and read in either",
+        "writes the hyphenated form in lower case and parses either case",
         arguments: [
             ("00000000-0000-0000-0000-000000000000", 0, 0), ("ffffffff-ffff-ffff-ffff-ffffffffffff", .max, .max),
             ("01234567-89ab-cdef-0123-456789abcdef", 0x0123_4567_89AB_CDEF, 0x0123_4567_89AB_CDEF),
@@ -98,7 +98,7 @@ struct NotificationIDTests {
     }
 
     @Test(
-        "Other forms are refused",
+        "refuses other forms",
         arguments: [
             "", "f81d4fae7dec11d0a76500a0c91e6bf6", "f81d4fae-7dec-11d0-a765-00a0c91e6bf",
             "{f81d4fae-7dec-11d0-a765-0}",
@@ -111,7 +111,7 @@ struct NotificationIDTests {
         #expect(NotificationID(text) == nil)
     }
 
-    @Test("Random bits become a UUID of version 4")
+    @Test("random bits become a UUID of version 4")
     func isRandomUUID() {
         #expect(
             NotificationID(high: .max, low: .max).asRandomUUID.description == "ffffffff-ffff-4fff-bfff-ffffffffffff")

@@ -7,7 +7,7 @@ import Testing
 @Suite("Timestamps", .timeLimit(.minutes(10)))
 struct TimestampTests {
     @Test(
-        "RFC 3339 is read to the microsecond",
+        "parses RFC 3339 to the microsecond",
         arguments: [
             ("1970-01-01T00:00:00Z", 0), ("1970-01-01T00:00:00.000001Z", 1), ("1969-12-31T23:59:59.999999Z", -1),
             ("1969-12-31T23:59:59Z", -1_000_000), ("2026-11-20T10:00:00Z", 1_795_168_800_000_000),
@@ -28,7 +28,7 @@ struct TimestampTests {
         #expect(Timestamp(rfc3339: text[...])?.microseconds == microseconds)
     }
 
-    @Test("What is beyond the first and the last moment is these, and traps nowhere")
+    @Test("clamps to the first and last moment without trapping")
     func extremes() {
         let (first, last) = (Timestamp(microseconds: .min), Timestamp(microseconds: .max))
         #expect(Timestamp(milliseconds: .max) == last && Timestamp(milliseconds: .min) == first)
@@ -42,7 +42,7 @@ struct TimestampTests {
     }
 
     @Test(
-        "What is no RFC 3339 time is refused",
+        "refuses texts that are not RFC 3339",
         arguments: [
             "", "2026", "2026-11-20", "10:00:00Z", "2026-11-20T10:00:00", "2026-11-20T10:00Z", "2026-11-20T10:00:00z+",
             "2026-11-20T10:00:00 Z", "2026-11-20T10:00:00Z ", " 2026-11-20T10:00:00Z", "2026-11-20X10:00:00Z",
@@ -60,7 +60,7 @@ struct TimestampTests {
         #expect(Timestamp(rfc3339: text) == nil)
     }
 
-    @Test("What an offset moves out of the years 0 to 9999 cannot be written, so it is refused")
+    @Test("refuses a time that its offset moves out of the years 0 to 9999")
     func refusesOutOfRange() {
         #expect(Timestamp(rfc3339: "0000-01-01T00:00:00+00:01") == nil)
         #expect(Timestamp(rfc3339: "9999-12-31T23:59:59-00:01") == nil)
@@ -68,14 +68,14 @@ struct TimestampTests {
         #expect(Timestamp(rfc3339: "9999-12-31T23:59:59.999Z")?.rfc3339 == "9999-12-31T23:59:59.999Z")
     }
 
-    @Test("Moments that no year of four digits holds are written as the nearest that one does", arguments: [-1, 1])
+    @Test("clamps output to the years 0 to 9999", arguments: [-1, 1])
     func writesOutOfRange(sign: Int64) {
         let expected = sign < 0 ? "0000-01-01T00:00:00.000Z" : "9999-12-31T23:59:59.999Z"
         #expect(Timestamp(microseconds: sign * Int64.max).rfc3339 == expected)
     }
 
     @Test(
-        "RFC 3339 is written in UTC with milliseconds",
+        "writes RFC 3339 in UTC with milliseconds",
         arguments: [
             (0, "1970-01-01T00:00:00.000Z"), (-1, "1969-12-31T23:59:59.999Z"),
             (-86_400_000, "1969-12-31T00:00:00.000Z"),
@@ -90,7 +90,7 @@ struct TimestampTests {
         #expect(Timestamp(milliseconds: milliseconds).rfc3339 == text)
     }
 
-    @Test("What is written is read again, across eight centuries")
+    @Test("parses its own output across eight centuries")
     func roundTrips() {
         for step in Int64(-4_000)...4_000 {
             let moment = Timestamp(milliseconds: step * 3_155_760_123 + 17)
@@ -98,7 +98,7 @@ struct TimestampTests {
         }
     }
 
-    @Test("Units and arithmetic")
+    @Test("converts units and calculates")
     func arithmetic() {
         let moment = Timestamp(seconds: 10)
         #expect(moment == Timestamp(milliseconds: 10_000))

@@ -8,7 +8,7 @@ struct TraceContextTests {
     private static let trace = "0af7651916cd43dd8448eb211c80319c"
     private static let span = "b7ad6b7169203331"
 
-    @Test("A header is read and written as it came")
+    @Test("a parsed header is written unchanged")
     func roundTrip() throws {
         for flags in ["00", "01"] {
             let header = "00-\(Self.trace)-\(Self.span)-\(flags)"
@@ -20,7 +20,7 @@ struct TraceContextTests {
         }
     }
 
-    @Test("What a newer version says beyond ours is left out")
+    @Test("ignores what a newer version appends")
     func newer() throws {
         let context = try #require(TraceContext("cc-\(Self.trace)-\(Self.span)-03-what-comes-next"))
         #expect(context.traceParent == "00-\(Self.trace)-\(Self.span)-01")
@@ -28,7 +28,7 @@ struct TraceContextTests {
     }
 
     @Test(
-        "What the recommendation calls invalid is none",
+        "refuses headers that the recommendation calls invalid",
         arguments: [
             "", "00", "00-1-2-01", "00-\(trace)-\(span)", "00-\(trace)-\(span)-1", "00-\(trace)-\(span)-01-", "é",
             "00-\(trace)-\(span)-01-more", "ff-\(trace)-\(span)-01", "00-00000000000000000000000000000000-\(span)-01",
@@ -40,7 +40,7 @@ struct TraceContextTests {
         #expect(TraceContext(header) == nil)
     }
 
-    @Test("Another span is of the same trace")
+    @Test("another span belongs to the same trace")
     func child() throws {
         let context = try #require(TraceContext("00-\(Self.trace)-\(Self.span)-01")).with(span: 0xAB)
         #expect(context.traceParent == "00-\(Self.trace)-00000000000000ab-01")

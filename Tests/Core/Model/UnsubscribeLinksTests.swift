@@ -4,12 +4,12 @@
 import Core
 import Testing
 
-@Suite("Links that stop e-mail", .timeLimit(.minutes(10)))
+@Suite("Unsubscribe links", .timeLimit(.minutes(10)))
 struct UnsubscribeLinksTests {
     private static let links = UnsubscribeLinks(secret: "a-secret-of-thirty-two-characters")
 
     @Test(
-        "a token says whom and what it is for, and goes into a URL as it is",
+        "a token names user and type and is URL-safe",
         arguments: [("u1", nil), ("u1", "news"), ("é/ü ?&", "a b"), (String(repeating: "𝄞", count: 128), "x")]
             as [(String, String?)]
     )
@@ -25,13 +25,13 @@ struct UnsubscribeLinksTests {
         #expect(rotated.target(of: token) == Self.links.target(of: token))
     }
 
-    @Test("whatever byte is changed, the token is void")
+    @Test("a token with a changed byte is invalid")
     func forgery() {
         let token = Self.links.token(for: .init(user: "ada", type: "news"))
         for index in token.indices {
             var forged = token
             forged.replaceSubrange(index...index, with: token[index] == "A" ? "B" : "A")
-            // The last character's unused bits may differ without changing a byte.
+            // The unused bits of the last character may differ without changing a byte.
             guard forged != token, token.index(after: index) != token.endIndex else { continue }
             #expect(Self.links.target(of: forged) == nil)
         }

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Vocabulary", .timeLimit(.minutes(10)))
 struct VocabularyTests {
-    @Test("Words on the wire and in the database do not change")
+    @Test("words on the wire and in the database are stable")
     func rawValues() {
         #expect(Lane.allCases.map(\.rawValue) == ["critical", "normal", "bulk"])
         #expect(Severity.allCases.map(\.rawValue) == ["alert", "warning", "info"])
@@ -24,7 +24,7 @@ struct VocabularyTests {
     }
 
     @Test(
-        "A provider's word is short, plain, and begins with a letter",
+        "a provider name is short, plain, and starts with a letter",
         arguments: ["a", "fcm", "webpush", "pigeon2", String(repeating: "x", count: 15)])
     func providers(word: String) throws {
         let provider = try #require(Provider(rawValue: word))
@@ -33,7 +33,7 @@ struct VocabularyTests {
     }
 
     @Test(
-        "What would break a key, a metric or a line is no provider's word",
+        "refuses provider names that would break a key, a metric or a line",
         arguments: [
             "", "2fast", "Pigeon", "pi geon", "pi-geon", "pi_geon", "pi:geon", "pi}geon", "pi\"geon", "pigeon\n",
             "pigéon", "ｆｃｍ", String(repeating: "x", count: 16),
@@ -42,7 +42,7 @@ struct VocabularyTests {
         #expect(Provider(rawValue: word) == nil)
     }
 
-    @Test("A word that is built in is the same as one that was read, and devices have any but e-mail")
+    @Test("a built-in provider equals a parsed one, and all but e-mail have devices")
     func builtIn() {
         #expect(Provider(rawValue: "fcm") == .fcm)
         #expect(Provider(word: "pigeon") == Provider(rawValue: "pigeon"))
@@ -50,7 +50,7 @@ struct VocabularyTests {
         #expect(Provider.wellKnown.filter(\.isOfDevices) == [.fcm, .apns, .webpush, .webhook])
     }
 
-    @Test("The more urgent lane comes first")
+    @Test("the more urgent lane sorts first")
     func lanes() {
         #expect(Lane.allCases == Lane.allCases.sorted())
         #expect(Lane.allCases.map(\.weight) == [16, 4, 1])
@@ -60,7 +60,7 @@ struct VocabularyTests {
     }
 
     @Test(
-        "What is suppressed or has no in-app channel is not listed",
+        "suppressed notifications and those without the in-app channel are not listed",
         arguments: [
             (Channels.all, NotificationStatus.pending, true), ([.inApp], .delivered, true),
             ([.push, .email], .sent, false),
@@ -75,7 +75,7 @@ struct VocabularyTests {
         #expect(notification.isListed == expected)
     }
 
-    @Test("Names are long enough never to meet, and plain")
+    @Test("random names are long enough to be unique, and plain")
     func names() {
         let names = (0..<1_000).map { _ in RandomName.make() }
         #expect(Set(names).count == names.count)

@@ -6,7 +6,7 @@ import Crypto
 import Foundation
 import Testing
 
-@Suite("Web Push's words")
+@Suite("Web Push")
 struct WebPushTests {
     private static let point =
         "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4"
@@ -18,7 +18,7 @@ struct WebPushTests {
         #"{"endpoint":"\#(endpoint)","expirationTime":null,"keys":{"p256dh":"\#(point)","auth":"\#(secret)"}}"#
     }
 
-    @Test("A browser's subscription is read, and written in one form")
+    @Test("parses a browser's subscription and writes it in canonical form")
     func subscription() throws {
         let subscription = try WebPushSubscription(token: Self.json())
         #expect(subscription.endpoint == "https://push.example/s/1")
@@ -37,7 +37,7 @@ struct WebPushTests {
     }
 
     @Test(
-        "The origin is that of RFC 6454",
+        "the origin follows RFC 6454",
         arguments: [
             ("https://Push.Example/s", "https://push.example"), ("https://push.example:443/s", "https://push.example"),
             ("https://push.example:8443/s", "https://push.example:8443"), ("https://a.b?x", "https://a.b"),
@@ -48,7 +48,7 @@ struct WebPushTests {
         #expect(try WebPushSubscription(token: Self.json(endpoint: endpoint)).origin == origin)
     }
 
-    @Test("What is none says what is wrong, and holds nothing of it")
+    @Test("a fault names the rule and nothing of the subscription")
     func noSubscription() {
         let noPoint = "must have keys.p256dh, an uncompressed point of P-256 in base64url"
         let table = [
@@ -73,7 +73,7 @@ struct WebPushTests {
     }
 
     @Test(
-        "Which services are allowed",
+        "checks whether a service is allowed",
         arguments: [
             ("*", "https://anything.example", true),
             ("https://fcm.googleapis.com", "https://fcm.googleapis.com", true),
@@ -92,7 +92,7 @@ struct WebPushTests {
     }
 
     @Test(
-        "What is no list of services",
+        "refuses malformed lists of services",
         arguments: [
             "http://a.example", "a.example", "https://", "https://*", "https://a/b", "https://a.*", "*,https://a",
         ]
@@ -101,7 +101,7 @@ struct WebPushTests {
         #expect(throws: WebPushOrigins.Fault.self) { try WebPushOrigins(list) }
     }
 
-    @Test("A key is read in each form that tools write")
+    @Test("parses a key in each form that tools write")
     func key() throws {
         let key = P256.Signing.PrivateKey()
         let parameters = "-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n"
@@ -124,7 +124,7 @@ struct WebPushTests {
     }
 
     @Test(
-        "Whom services may turn to",
+        "accepts a mailto or https contact only",
         arguments: [
             ("mailto:push@example.com", true), ("https://example.com/contact", true), ("mailto:", false),
             ("mailto:push", false), ("push@example.com", false), ("http://example.com", false), ("mailto:a b@c", false),

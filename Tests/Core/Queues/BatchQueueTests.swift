@@ -2,11 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
+import Synchronization
 import Testing
 
 @Suite("Batch queue", .timeLimit(.minutes(10)))
 struct BatchQueueTests {
-    @Test("What gathered is taken together, in order and up to the limit")
+    @Test("collected elements are taken together, in order and up to the limit")
     func gathers() async {
         let queue = BatchQueue<Int>(capacity: 10)
         for number in 0..<5 { #expect(queue.offer(number)) }
@@ -16,7 +17,7 @@ struct BatchQueueTests {
         #expect(queue.count == 0)
     }
 
-    @Test("The consumer waits for the first element")
+    @Test("the consumer waits for the first element")
     func waits() async {
         let queue = BatchQueue<Int>(capacity: 10)
         let consumer = Waiter { #expect(await queue.next(limit: 3) == [1]) }
@@ -25,7 +26,7 @@ struct BatchQueueTests {
         await consumer.finish()
     }
 
-    @Test("An offer to a full queue is refused, a sender waits for room")
+    @Test("a full queue refuses an offer and blocks a sender")
     func bounds() async {
         let queue = BatchQueue<Int>(capacity: 2)
         #expect(queue.offer(1))
@@ -46,7 +47,7 @@ struct BatchQueueTests {
         for sender in senders { await sender.finish() }
     }
 
-    @Test("After the finish nothing is taken, and what is held is handed out")
+    @Test("a finished queue takes no more and hands out the rest")
     func finishes() async {
         let queue = BatchQueue<Int>(capacity: 1)
         #expect(queue.offer(1))
@@ -62,7 +63,7 @@ struct BatchQueueTests {
         #expect(await queue.next(limit: 9) == nil)
     }
 
-    @Test("The finish wakes every consumer")
+    @Test("finish wakes every consumer")
     func finishWakes() async {
         let queue = BatchQueue<Int>(capacity: 1)
         let consumers = (0..<3).map { _ in Waiter { #expect(await queue.next(limit: 1) == nil) } }
@@ -71,7 +72,7 @@ struct BatchQueueTests {
         for consumer in consumers { await consumer.finish() }
     }
 
-    @Test("Several consumers share it: each element goes to one of them, and none sleeps while there is work")
+    @Test("each element goes to one of several consumers, and none sleeps while elements wait")
     func sharedByConsumers() async {
         let queue = BatchQueue<Int>(capacity: 5)
         let taken = await withTaskGroup(of: [Int].self) { group in
@@ -89,7 +90,7 @@ struct BatchQueueTests {
         #expect(taken.sorted() == Array(0..<2_000))
     }
 
-    @Test("Many senders' elements come out once each, every sender's in order")
+    @Test("the elements of many senders arrive once, in each sender's order")
     func many() async {
         let queue = BatchQueue<Int>(capacity: 7)
         let senders = Waiter {
@@ -108,4 +109,39 @@ struct BatchQueueTests {
         await senders.finish()
         for sender in 0..<5 { #expect(taken.filter { $0 / 400 == sender } == Array(sender * 400..<(sender + 1) * 400)) }
     }
+}
+
+/// A task that runs concurrently with a test and may block.
+final class Waiter: Sendable {
+    private enum Progress: Sendable {
+        case unborn, running, done
+    }
+
+    private let progress = Mutex(Progress.unborn)
+
+    init(_ body: @escaping @Sendable () async -> Void) {
+        Task {
+            self.progress.withLock { $0 = .running }
+            await body()
+            self.progress.withLock { $0 = .done }
+        }
+    }
+
+    /// Whether it still waits after other tasks had many turns.
+    func staysWaiting() async -> Bool {
+        await eventually { self.progress.withLock { $0 } != .unborn }
+        for _ in 0..<200 { await Task.yield() }
+        return self.progress.withLock { $0 } == .running
+    }
+
+    /// Waits until it ends.
+    func finish() async {
+        await eventually { self.progress.withLock { $0 } == .done }
+        #expect(self.progress.withLock { $0 } == .done)
+    }
+}
+
+/// Waits until a condition holds, up to the suite's time limit.
+func eventually(_ condition: () -> Bool) async {
+    while !condition(), !Task.isCancelled { await Task.yield() }
 }

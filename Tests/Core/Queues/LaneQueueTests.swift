@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Lane queue", .timeLimit(.minutes(10)))
 struct LaneQueueTests {
-    @Test("Lanes that have something are served sixteen to four to one")
+    @Test("filled lanes are served sixteen to four to one")
     func weights() async {
         let queue = LaneQueue<Lane>(capacity: 1_000)
         for lane in Lane.allCases.reversed() {
@@ -22,14 +22,14 @@ struct LaneQueueTests {
         }
     }
 
-    @Test("A lane alone gets everything, in order")
+    @Test("a lane alone gets everything, in order")
     func alone() async {
         let queue = LaneQueue<Int>(capacity: 100)
         for number in 0..<100 { await queue.send(number, lane: .bulk) }
         for number in 0..<100 { #expect(await queue.receive() == number) }
     }
 
-    @Test("What is urgent overtakes what waits, and what waits is not starved by it")
+    @Test("urgent elements overtake waiting ones without starving them")
     func overtakes() async {
         let queue = LaneQueue<Lane>(capacity: 100)
         for _ in 0..<50 { await queue.send(.bulk, lane: .bulk) }
@@ -42,7 +42,7 @@ struct LaneQueueTests {
         #expect((8...12).contains(bulk))
     }
 
-    @Test("Whoever sends to a full lane waits; other lanes are free")
+    @Test("a sender to a full lane waits; other lanes are free")
     func bounds() async {
         let queue = LaneQueue<Int>(capacity: 2)
         await queue.send(1, lane: .normal)
@@ -59,7 +59,7 @@ struct LaneQueueTests {
         #expect(await queue.receive() == 3)
     }
 
-    @Test("Receivers wait and are served in their order")
+    @Test("receivers wait and are served in order")
     func receivers() async {
         let queue = LaneQueue<Int>(capacity: 1)
         let receiver = Waiter { #expect(await queue.receive() == 7) }
@@ -69,7 +69,7 @@ struct LaneQueueTests {
         #expect(queue.count == 0)
     }
 
-    @Test("After the finish what is held is handed out, and then nothing")
+    @Test("a finished queue hands out the rest, then nothing")
     func finishes() async {
         let queue = LaneQueue<Int>(capacity: 1)
         await queue.send(1, lane: .normal)
@@ -83,7 +83,7 @@ struct LaneQueueTests {
         #expect(await queue.receive() == nil)
     }
 
-    @Test("The finish wakes every receiver")
+    @Test("finish wakes every receiver")
     func finishWakes() async {
         let queue = LaneQueue<Int>(capacity: 1)
         let receivers = (0..<3).map { _ in Waiter { #expect(await queue.receive() == nil) } }
@@ -92,7 +92,7 @@ struct LaneQueueTests {
         for receiver in receivers { await receiver.finish() }
     }
 
-    @Test("Nothing is lost or doubled between many senders and receivers")
+    @Test("nothing is lost or duplicated between many senders and receivers")
     func many() async {
         let queue = LaneQueue<Int>(capacity: 3)
         let received = await withTaskGroup(of: [Int].self) { group in

@@ -22,7 +22,7 @@ struct PermitsTests {
         func leave() { self.counts.withLock { $0.now -= 1 } }
     }
 
-    @Test("No more than the number are taken; a permit given back goes to who waited longest")
+    @Test("the number of permits is a limit; a returned one goes to the caller that waited longest")
     func bounds() async {
         let permits = Permits(2)
         await permits.acquire()
@@ -43,7 +43,7 @@ struct PermitsTests {
         #expect(permits.inUse == 0)
     }
 
-    @Test("Under load there are never more holders than permits")
+    @Test("under load there are never more holders than permits")
     func load() async {
         let permits = Permits(3)
         let holders = Holders()
@@ -61,6 +61,85 @@ struct PermitsTests {
             }
         }
         #expect(holders.most <= 3)
+        #expect(permits.inUse == 0)
+    }
+}
+
+@Suite("Lane permits", .timeLimit(.minutes(10)))
+struct LanePermitsTests {
+    private final class Holders: Sendable {
+        private let now = Mutex<[Lane: Int]>([:])
+        private let record = Mutex<[Lane: Int]>([:])
+
+        func most(_ lane: Lane) -> Int { self.record.withLock { $0[lane, default: 0] } }
+
+        func enter(_ lane: Lane) {
+            let count = self.now.withLock { now in
+                now[lane, default: 0] += 1
+                return now[lane, default: 0]
+            }
+            self.record.withLock { $0[lane] = max($0[lane, default: 0], count) }
+        }
+
+        func leave(_ lane: Lane) { self.now.withLock { $0[lane, default: 0] -= 1 } }
+    }
+
+    @Test(
+        "a lane alone gets everything that is not reserved",
+        arguments: [(Lane.bulk, 28), (.normal, 30), (.critical, 32)]
+    )
+    func alone(lane: Lane, share: Int) async {
+        let permits = LanePermits(32)
+        for _ in 0..<share { await permits.acquire(lane) }
+        let next = Waiter { await permits.acquire(lane) }
+        #expect(await next.staysWaiting())
+        #expect(permits.inUse == share)
+        permits.release(lane)
+        await next.finish()
+        #expect(permits.inUse == share)
+    }
+
+    @Test("an urgent lane finds a permit while the others have all of theirs")
+    func urgent() async {
+        let permits = LanePermits(8)
+        for _ in 0..<6 { await permits.acquire(.bulk) }
+        let bulk = Waiter { await permits.acquire(.bulk) }
+        #expect(await bulk.staysWaiting())
+        await permits.acquire(.normal)
+        let normal = Waiter { await permits.acquire(.normal) }
+        #expect(await normal.staysWaiting())
+        await permits.acquire(.critical)
+        #expect(permits.inUse == 8)
+        let critical = Waiter { await permits.acquire(.critical) }
+        #expect(await critical.staysWaiting())
+        // Both lanes may take a bulk permit; the more urgent one gets it.
+        permits.release(.bulk)
+        await critical.finish()
+        #expect(await bulk.staysWaiting())
+        #expect(await normal.staysWaiting())
+    }
+
+    @Test("under load no lane exceeds its share, and every caller is served")
+    func load() async {
+        let permits = LanePermits(8)
+        let holders = Holders()
+        await withTaskGroup { group in
+            for number in 0..<150 {
+                let lane = Lane.allCases[number % 3]
+                group.addTask {
+                    for _ in 0..<20 {
+                        await permits.acquire(lane)
+                        holders.enter(lane)
+                        await Task.yield()
+                        holders.leave(lane)
+                        permits.release(lane)
+                    }
+                }
+            }
+        }
+        #expect(holders.most(.bulk) <= 6)
+        #expect(holders.most(.normal) <= 7)
+        #expect(holders.most(.critical) <= 8)
         #expect(permits.inUse == 0)
     }
 }

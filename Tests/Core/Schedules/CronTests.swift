@@ -10,9 +10,9 @@ struct CronTests {
 
     private static func moment(_ text: String) throws -> Timestamp { try #require(Timestamp(rfc3339: text)) }
 
-    /// Expression, zone, a moment, and when it fires next.
+    /// Expression, zone, moment, next firing time.
     @Test(
-        "the next moment",
+        "finds the next moment",
         arguments: [
             ("0 9 * * *", "UTC", "2026-11-20T08:59:59Z", "2026-11-20T09:00:00Z"),
             ("0 9 * * *", "UTC", "2026-11-20T09:00:00Z", "2026-11-21T09:00:00Z"),
@@ -28,10 +28,10 @@ struct CronTests {
             ("0 12 * * 0", "UTC", "2026-11-20T00:00:00Z", "2026-11-22T12:00:00Z"),
             ("0 12 * * 7", "UTC", "2026-11-20T00:00:00Z", "2026-11-22T12:00:00Z"),
             ("0 12 * * 5-7", "UTC", "2026-11-20T13:00:00Z", "2026-11-21T12:00:00Z"),
-            // Both days are restricted: either may name it.
+            // Both day fields are restricted: either may match.
             ("0 0 13 * FRI", "UTC", "2026-11-20T00:00:00Z", "2026-11-27T00:00:00Z"),
             ("0 0 13 * FRI", "UTC", "2026-12-11T00:00:00Z", "2026-12-13T00:00:00Z"),
-            // A star in one of them, also with a step: both must.
+            // A star in one of them, even with a step: both must match.
             ("0 0 */2 * MON", "UTC", "2026-11-20T00:00:00Z", "2026-11-23T00:00:00Z"),
             ("0 0 */2 * MON", "UTC", "2026-11-23T00:00:00Z", "2026-12-07T00:00:00Z"),
             ("@daily", "Asia/Kathmandu", "2026-11-20T00:00:00Z", "2026-11-20T18:15:00Z"),
@@ -39,20 +39,20 @@ struct CronTests {
             ("@weekly", "UTC", "2026-11-20T00:00:00Z", "2026-11-22T00:00:00Z"),
             ("@monthly", "UTC", "2026-11-20T00:00:00Z", "2026-12-01T00:00:00Z"),
             ("@yearly", "UTC", "2026-11-20T00:00:00Z", "2027-01-01T00:00:00Z"),
-            // A gap: what it leaves out is fired after it, once.
+            // A time in a gap fires once, after it.
             ("30 2 * * *", "Europe/Berlin", "2026-03-28T02:00:00Z", "2026-03-29T01:00:00Z"),
             ("30 2 * * *", "Europe/Berlin", "2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"),
             ("15,45 2 * * *", "Europe/Berlin", "2026-03-29T01:00:00Z", "2026-03-30T00:15:00Z"),
-            // An overlap: the first of the two.
+            // A time in an overlap fires at the earlier of the two.
             ("30 2 * * *", "Europe/Berlin", "2026-10-24T22:00:00Z", "2026-10-25T00:30:00Z"),
             ("30 2 * * *", "Europe/Berlin", "2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"),
-            // At a pace: a gap is left out, an overlap counts twice.
+            // A rate skips a gap and fires in both halves of an overlap.
             ("*/30 * * * *", "Europe/Berlin", "2026-03-29T00:30:00Z", "2026-03-29T01:00:00Z"),
             ("30 * * * *", "Europe/Berlin", "2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z"),
             ("*/15 2 * * *", "Europe/Berlin", "2026-03-28T03:00:00Z", "2026-03-30T00:00:00Z"),
             ("*/30 2 * * *", "Europe/Berlin", "2026-10-25T00:30:00Z", "2026-10-25T01:00:00Z"),
             ("*/10 * * * *", "Australia/Lord_Howe", "2026-04-04T14:50:00Z", "2026-04-04T15:00:00Z"),
-            // Midnight that does not exist, and a whole day.
+            // Midnight in a gap, and a whole day in a gap.
             ("0 0 * * *", "America/Sao_Paulo", "2018-11-03T12:00:00Z", "2018-11-04T03:00:00Z"),
             ("0 12 30 12 *", "Pacific/Apia", "2011-12-29T00:00:00Z", "2011-12-30T10:00:00Z"),
             ("0 9 * * *", "America/New_York", "2126-07-01T13:00:00Z", "2126-07-02T13:00:00Z"),
@@ -85,13 +85,13 @@ struct CronTests {
         #expect(fault?.reason.isEmpty == false)
     }
 
-    @Test("where either day counts, an impossible one is none of it")
+    @Test("if either day field may match, an impossible date is no fault")
     func eitherDay() throws {
         let next = try CronExpression("0 0 30 2 MON").next(after: try Self.moment("2026-01-01T00:00:00Z"), in: .utc)
         #expect(next?.rfc3339 == "2026-02-02T00:00:00.000Z")
     }
 
-    @Test("the rarest of dates is found, and no search is endless")
+    @Test("finds the rarest date, and every search ends")
     func rarest() throws {
         let cron = try CronExpression("0 0 29 2 */6")
         let next = try #require(cron.next(after: try Self.moment("2026-01-01T00:00:00Z"), in: .utc))
@@ -99,8 +99,10 @@ struct CronTests {
         #expect(next.rfc3339.hasPrefix("20") && next.rfc3339.contains("-02-29"))
     }
 
-    /// Each moment is after the one before, shows a time that is named (or ends a gap), and none between them does.
-    @Test("moments ascend and show what was asked for", arguments: ["Europe/Berlin", "America/New_York", "Asia/Gaza"])
+    /// Each firing time is later than the one before, matches the expression (or ends a gap), and
+    /// none is skipped.
+    @Test(
+        "firing times ascend and match the expression", arguments: ["Europe/Berlin", "America/New_York", "Asia/Gaza"])
     func ascend(zone: String) throws {
         let rules = try #require(Self.zones.rules(zone))
         for text in ["30 2 * * *", "*/7 1-3 * * *", "0 0 1,15 * 3", "15 */5 * 3,10 *"] {

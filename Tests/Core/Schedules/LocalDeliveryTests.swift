@@ -55,14 +55,14 @@ import Testing
                 == ["UTC 2026-11-21T12:00 u"])
     }
 
-    @Test("a day that is said is kept, in a gap as well")
+    @Test("a given day is kept, even in a gap")
     func day() throws {
         let users: [(String, String?)] = [("berlin", nil), ("utc", "UTC")]
         let delivery = try Self.parts(users, "2027-03-28T02:30", now: "2026-11-20T12:00:00Z")
         #expect(Self.summary(delivery) == ["Europe/Berlin 2027-03-28T01:00 berlin", "UTC 2027-03-28T02:30 utc"])
     }
 
-    @Test("where it was time too long ago, nobody gets it; without a limit it is due")
+    @Test("users whose time passed too long ago are left out; without a limit it is due at once")
     func late() throws {
         let users: [(String, String?)] = [("tokyo", "Asia/Tokyo"), ("berlin", nil), ("york", "America/New_York")]
         let delivery = try Self.parts(

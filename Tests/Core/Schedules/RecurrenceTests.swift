@@ -7,9 +7,9 @@ import Testing
 @Suite struct RecurrenceTests {
     private static func moment(_ text: String) throws -> Timestamp { try #require(Timestamp(rfc3339: text)) }
 
-    /// Expression, the occurrence that is due, now, what fires, and what is next.
+    /// Expression, due occurrence, now, firing occurrence, next occurrence.
     @Test(
-        "what was missed fires once, as its last, if that is within the hour",
+        "missed occurrences fire once, as the last one, if it is within the hour",
         arguments: [
             ("0 9 * * *", "2026-11-20T09:00:00Z", "2026-11-20T09:00:00Z", "2026-11-20T09:00", "2026-11-21T09:00"),
             ("0 9 * * *", "2026-11-20T09:00:00Z", "2026-11-20T09:59:59Z", "2026-11-20T09:00", "2026-11-21T09:00"),
@@ -26,21 +26,22 @@ import Testing
         #expect(result.next.map { String($0.at.rfc3339.prefix(16)) } == next)
     }
 
-    /// Expression, hours that clocks are ahead of UTC by the law before and after, what is due, now, and when that is due then.
+    /// Expression, offset in hours under the old and the new rules, due occurrence, now, new due
+    /// time.
     @Test(
-        "a new law moves what is due to the same time of the same day, be that past or not",
+        "new zone rules move a pending occurrence to the same time of the same day, even if past",
         arguments: [
-            // Today's was to come, and was half an hour ago.
+            // Today's was pending, and its time is now half an hour ago.
             ("0 9 * * *", 1, 2, "2026-11-20T08:00:00Z", "2026-11-20T07:30:00Z", "2026-11-20T07:00"),
-            // Today's has fired, though its time is to come once more.
+            // Today's has fired, although its time comes again.
             ("0 9 * * *", 2, 1, "2026-11-21T07:00:00Z", "2026-11-20T07:30:00Z", "2026-11-21T08:00"),
             ("0 9,10 * * *", 2, 1, "2026-11-20T08:00:00Z", "2026-11-20T07:30:00Z", "2026-11-20T09:00"),
-            // A pace has nothing to miss.
+            // A rate has nothing to miss.
             ("0 */2 * * *", 1, 2, "2026-11-20T09:00:00Z", "2026-11-20T07:30:00Z", "2026-11-20T08:00"),
         ])
     func newLaw(cron: String, before: Int, after: Int, due: String, now: String, moved: String) throws {
         func recurrence(_ hours: Int) throws -> Recurrence {
-            // The names count westwards.
+            // The sign in these names counts westwards.
             try Recurrence(
                 try CronExpression(cron), in: ZoneDatabase().rules("Etc/GMT-\(hours)"))
         }
@@ -52,7 +53,7 @@ import Testing
         #expect(result.map { String($0.rfc3339.prefix(16)) } == moved)
     }
 
-    @Test("start and end bound it")
+    @Test("start and end bound the schedule")
     func bounds() throws {
         let recurrence = try Recurrence(
             try CronExpression("0 9 * * *"),
@@ -68,22 +69,23 @@ import Testing
         #expect(recurrence.resume(from: second.at, now: second.at).next == nil)
     }
 
-    @Test("where each recipient's own zone counts, it is parted before any clock shows it")
+    @Test("a schedule in the recipients' zones is split before any clock shows the time")
     func recipients() throws {
         let recurrence = try Recurrence(try CronExpression("0 9 * * *"), in: nil)
         let first = try #require(recurrence.next(after: try Self.moment("2026-11-19T20:00:00Z")))
         #expect(first.wall?.description == "2026-11-21T09:00")
         #expect(first.at.rfc3339.hasPrefix("2026-11-20T18:00"))
-        // Three hours late, hardly anybody's clock has shown it: it is parted, and the next is the next day's.
+        // Three hours late, few clocks have shown the time: it is split, and the next one is
+        // tomorrow's.
         let late = recurrence.resume(from: first.at, now: first.at + .seconds(3 * 3_600))
         #expect(late.fires == first)
         #expect(late.next?.wall?.description == "2026-11-22T09:00")
-        // Two days late, the ones that are past everywhere are left out.
+        // Two days late, occurrences that are past everywhere are skipped.
         let later = recurrence.resume(from: first.at, now: first.at + .seconds(48 * 3_600))
         #expect(later.fires?.wall?.description == "2026-11-22T09:00")
     }
 
-    @Test("a pace needs a zone", arguments: ["*/5 * * * *", "0 * * * *", "* 9 * * *"])
+    @Test("a rate needs a zone", arguments: ["*/5 * * * *", "0 * * * *", "* 9 * * *"])
     func pace(cron: String) {
         #expect(throws: CronFault.self) { try Recurrence(try CronExpression(cron), in: nil) }
     }

@@ -57,7 +57,7 @@ struct MessageTests {
     func cut() throws {
         #expect("abc".cut(to: 3) == "abc")
         #expect("abcd".cut(to: 3) == "ab…")
-        // A family of four with its joiners is one character of seven scalars.
+        // A family emoji is one character of seven scalars.
         let family = "👨‍👩‍👧‍👦"
         #expect((family + family).cut(to: 9) == family + "…")
         #expect((family + family).cut(to: 7) == "…")

@@ -24,7 +24,7 @@ import Testing
         #expect(ZoneDatabase().current(name) == nil)
     }
 
-    @Test func everyZoneOfTheMachineIsRead() throws {
+    @Test("reads every zone of the machine") func allZones() throws {
         let database = ZoneDatabase()
         let table = try String(contentsOfFile: "/usr/share/zoneinfo/zone1970.tab", encoding: .utf8)
         let names = table.split(separator: "\n").filter { !$0.hasPrefix("#") }.map { $0.split(separator: "\t")[2] }
@@ -32,7 +32,7 @@ import Testing
         for name in names { #expect(database.rules(String(name)) != nil, "\(name)") }
     }
 
-    @Test func followsWhatIsOnDisk() throws {
+    @Test("a refresh follows the files on disk") func refreshes() throws {
         let folder = FileManager.default.temporaryDirectory.appending(path: "zones-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(at: folder) }
@@ -47,7 +47,7 @@ import Testing
         #expect(database.rules("Home")?.offset(at: Timestamp(seconds: 1_700_000_000)) == 20_700)
         #expect(!database.refresh())
 
-        // A changed law: kept as it was until somebody looks.
+        // New rules stay unused until the refresh.
         try install("Asia/Tokyo", version: "2026a")
         #expect(database.rules("Home")?.offset(at: Timestamp(seconds: 1_700_000_000)) == 20_700)
         #expect(database.refresh())
@@ -55,18 +55,18 @@ import Testing
         #expect(database.rules("Home")?.offset(at: Timestamp(seconds: 1_700_000_000)) == 32_400)
         #expect(!database.refresh())
 
-        // The same version with other contents, as a distribution may mend it.
+        // The same version with other contents, as a distribution may patch it.
         try install("Asia/Kathmandu", version: "2026a")
         #expect(database.refresh())
 
-        // A zone that goes.
+        // A zone that is removed.
         #expect(database.rules("Home") != nil)
         try FileManager.default.removeItem(at: folder.appending(path: "Home"))
         #expect(database.refresh())
         #expect(database.rules("Home") == nil)
     }
 
-    @Test func withoutAVersionsFileTheFilesAreHashed() throws {
+    @Test("without a version file the zone files are hashed") func hashes() throws {
         let folder = FileManager.default.temporaryDirectory.appending(path: "zones-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(at: folder) }

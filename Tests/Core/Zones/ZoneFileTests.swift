@@ -7,7 +7,7 @@ import Support
 import Testing
 
 @Suite struct ZoneFileTests {
-    /// A version 2 file without transitions: all that counts is its last line.
+    /// A version 2 file without transitions, so that only its footer counts.
     private static func file(_ rule: String, version: Character = "2") -> [UInt8] {
         let block =
             Array("TZif\(version)".utf8) + [UInt8](repeating: 0, count: 15)
@@ -16,7 +16,7 @@ import Testing
         return block + block + Array("\n\(rule)\n".utf8)
     }
 
-    /// The rules that RFC 9636 and POSIX give as examples, and other shapes of them.
+    /// The examples of RFC 9636 and POSIX, and variations.
     @Test(arguments: [
         ("EST5EDT,M3.2.0,M11.1.0", "2026-07-01T00:00:00Z", -14_400),
         ("EST5EDT,M3.2.0,M11.1.0", "2026-12-01T00:00:00Z", -18_000),
@@ -24,18 +24,18 @@ import Testing
         // Greenland until 2023: changes at 22:00 the day before.
         ("<-03>3<-02>,M3.5.0/-2,M10.5.0/-1", "2022-03-27T00:59:59Z", -10_800),
         ("<-03>3<-02>,M3.5.0/-2,M10.5.0/-1", "2022-03-27T01:00:00Z", -7_200),
-        // Summer time all year, in both shapes.
+        // Daylight saving all year, in both notations.
         ("XXX3EDT4,0/0,J365/23", "2026-01-01T00:00:00Z", -14_400),
         ("XXX3EDT4,0/0,J365/23", "2024-12-31T23:30:00Z", -14_400),
         ("EST5EDT,0/0,J365/25", "2026-12-31T23:59:59Z", -14_400),
         ("EST5EDT,0/0,J365/25", "2027-01-01T05:00:00Z", -14_400),
-        // Days of the year: 60 is 29 February or 1 March, J60 always 1 March.
+        // Days of the year: 60 is 29 February or 1 March, J60 is always 1 March.
         ("AAA0BBB,J60/0,J300/0", "2024-02-29T12:00:00Z", 0),
         ("AAA0BBB,J60/0,J300/0", "2024-03-01T00:00:00Z", 3_600),
         ("AAA0BBB,59/0,300/0", "2024-02-29T00:00:00Z", 3_600),
         ("AAA0BBB,59/0,300/0", "2023-03-01T00:00:00Z", 3_600),
         ("AAA0BBB,59/0,300/0", "2023-02-28T23:59:59Z", 0),
-        // The other half of the world, and an offset with minutes and seconds.
+        // The southern hemisphere, and an offset with minutes and seconds.
         ("AEST-10AEDT,M10.1.0,M4.1.0/3", "2026-01-01T00:00:00Z", 39_600),
         ("IST-5:30", "2026-01-01T00:00:00Z", 19_800),
         ("<+0020>-0:19:32", "2026-01-01T00:00:00Z", 1_172),
@@ -56,27 +56,27 @@ import Testing
         #expect(throws: ZoneFault.self) { try ZoneRules(Self.file(rule)) }
     }
 
-    @Test func withoutARuleTheLastOffsetHolds() throws {
+    @Test("without a rule the last offset holds") func lastOffset() throws {
         #expect(try ZoneRules(Self.file("")).offset(at: Timestamp(seconds: 4_000_000_000)) == 0)
     }
 
-    @Test func refusesWhatIsNoZone() throws {
+    @Test("refuses files that are not zones") func refusesOthers() throws {
         let leaping = Self.file("UTC0").enumerated().map { index, byte in index == 82 ? 1 : byte }
         for bytes in [[], Array("TZif".utf8), Array("PNG".utf8) + [UInt8](repeating: 0, count: 100), leaping] {
             #expect(throws: ZoneFault.self) { try ZoneRules(bytes) }
         }
     }
 
-    /// The first block alone, as version 1 has it: 32 bits, and no rule.
-    @Test func readsVersionOne() throws {
+    /// Version 1: only the first block, with 32 bits and no footer.
+    @Test("reads version 1") func versionOne() throws {
         var bytes = try Self.berlin()
         bytes[4] = 0
         let rules = try ZoneRules(bytes)
         #expect(rules.offset(at: try #require(Timestamp(rfc3339: "2037-07-01T00:00:00Z"))) >= 3_600)
     }
 
-    /// Files with flipped bytes, or cut off anywhere, are refused or read, and answer whatever they hold.
-    @Test func noFileIsACrash() throws {
+    /// A file with flipped bytes or a truncated file is refused or parsed, but never crashes.
+    @Test("a damaged file never crashes") func damage() throws {
         let whole = try Self.berlin()
         var random = SeededGenerator(seed: 42)
         var refused = 0
@@ -84,7 +84,7 @@ import Testing
             var bytes = whole
             if round % 4 == 0 { bytes.removeLast(Int.random(in: 0...whole.count, using: &random)) }
             for _ in 0..<(round % 5) where !bytes.isEmpty {
-                // Most of them where the counts and the rule stand.
+                // Most changes hit the counts and the footer.
                 let place = [0..<44, 0..<bytes.count, (bytes.count - 30)..<bytes.count][round % 3]
                 let index = max(0, min(bytes.count - 1, Int.random(in: place, using: &random)))
                 bytes[index] = UInt8.random(in: 0...255, using: &random)

@@ -5,10 +5,35 @@ import Core
 import Support
 import Testing
 
+@Suite struct CivilDateTests {
+    @Test(arguments: [
+        (1970, 1, 1, 0, 3), (2026, 11, 21, 20_778, 5), (2000, 2, 29, 11_016, 1), (1969, 12, 31, -1, 2),
+        (1900, 3, 1, -25_508, 3), (2400, 2, 29, 157_113, 1),
+    ])
+    func daysAndWeekdays(year: Int, month: Int, day: Int, days: Int, weekday: Int) throws {
+        let date = try #require(CivilDate(year: year, month: month, day: day))
+        #expect(date.daysSinceEpoch == days)
+        #expect(CivilDate(daysSinceEpoch: days) == date)
+        #expect(date.weekday == weekday)
+    }
+
+    @Test(arguments: [(2026, 2, 29), (1900, 2, 29), (2026, 4, 31), (2026, 13, 1), (2026, 0, 1), (2026, 1, 0)])
+    func refusesInvalidDays(year: Int, month: Int, day: Int) {
+        #expect(CivilDate(year: year, month: month, day: day) == nil)
+    }
+
+    @Test func addsAndCompares() throws {
+        let date = try #require(CivilDate(year: 2024, month: 2, day: 28))
+        #expect(date.adding(days: 2).description == "2024-03-01")
+        #expect(date.adding(days: -59).description == "2023-12-31")
+        #expect(date < date.adding(days: 1))
+    }
+}
+
 @Suite struct ZoneRulesTests {
     static let database = ZoneDatabase()
 
-    /// Moments and what clocks show then, as the IANA database has it.
+    /// Moments and local times according to the IANA database.
     @Test(arguments: [
         ("Europe/Berlin", "2026-03-29T00:59:59Z", "2026-03-29 01:59:59", 3_600),
         ("Europe/Berlin", "2026-03-29T01:00:00Z", "2026-03-29 03:00:00", 7_200),
@@ -48,7 +73,7 @@ import Testing
         #expect("\(local.date) \(Self.clock(local.seconds))" == clock)
     }
 
-    /// Wall clocks and their moments: plain, in a gap, in an overlap, on a day that never was.
+    /// Local times and moments: plain, in a gap, in an overlap, on a skipped day.
     @Test(arguments: [
         ("Europe/Berlin", "2026-06-01", 540, "2026-06-01T07:00:00Z"),
         ("Europe/Berlin", "2026-03-29", 119, "2026-03-29T00:59:00Z"),
@@ -77,9 +102,9 @@ import Testing
         #expect(rules.instant(try Self.date(day), minutes: minutes).rfc3339 == Timestamp(rfc3339: moment)?.rfc3339)
     }
 
-    /// Over many zones and moments: a wall clock's moment shows that wall clock, or it fell into a gap and is its end; and
+    /// For many zones and moments: the moment of a wall time shows that time or ends its gap, and
     /// no earlier moment shows it.
-    @Test func aWallClockAndItsMomentAgree() throws {
+    @Test("wall times and moments agree") func agreement() throws {
         var random = SeededGenerator(seed: 7)
         let zones = ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Casablanca", "Europe/Dublin"]
         for zone in zones + ["Pacific/Apia", "Asia/Kathmandu", "America/Sao_Paulo", "Antarctica/Troll", "Asia/Gaza"] {
@@ -101,7 +126,7 @@ import Testing
         }
     }
 
-    @Test func theEndsOfTimeAreNoCrash() throws {
+    @Test("the ends of time do not crash") func extremes() throws {
         let rules = try #require(Self.database.rules("Europe/Berlin"))
         for moment in [Timestamp(microseconds: .min), Timestamp(microseconds: .max)] {
             _ = rules.local(at: moment)

@@ -4,9 +4,9 @@
 import Operations
 import Testing
 
-@Suite("The file of apps")
+@Suite("File of apps")
 struct AppsFileTests {
-    @Test("Apps have providers, settings and a shape")
+    @Test("parses providers, settings and a shape")
     func reads() throws {
         let apps = try AppsFile.parse(
             """
@@ -33,7 +33,7 @@ struct AppsFileTests {
         #expect(members.map { "\($0.key)=\($0.source)" } == ["relatedEntityId=entity_id", "*=data"])
     }
 
-    @Test("Each fault has its line and shows no value")
+    @Test("each fault has its line and shows no value")
     func faults() {
         let fault = #expect(throws: AppsFaults.self) {
             try AppsFile.parse(
@@ -62,7 +62,7 @@ struct AppsFileTests {
         #expect(throws: AppsFaults.self) { try AppsFile.load(path: "/nowhere") }
     }
 
-    @Test("An app without a list of push services has that of the variables; one without Web Push gets none")
+    @Test("an app without a list of push services uses that of the variables; one without Web Push has none")
     func origins() throws {
         let apps = try AppsFile.parse(
             """
@@ -82,7 +82,7 @@ struct AppsFileTests {
         #expect(apps.map { $0.completed(origins: "*").providers.keys.sorted() } == [["webpush"], ["webpush"], ["fcm"]])
     }
 
-    @Test("A fault is named by its variable, or by its app")
+    @Test("a fault names the variable or the app")
     func places() {
         #expect(AppSettings(name: "default").place("fcm", "credentials") == "FCM_CREDENTIALS")
         #expect(AppSettings(name: "news").place("fcm", "credentials") == "APPS: app news: fcm.credentials")

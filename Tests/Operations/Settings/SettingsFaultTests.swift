@@ -7,7 +7,7 @@ import Testing
 @Suite("Faults of settings", .timeLimit(.minutes(10)))
 struct SettingsFaultTests {
     @Test(
-        "Each malformed variable of the gateway is named with what it expects",
+        "each malformed gateway variable is reported with its rule",
         arguments: [
             (["REDIS_URL": "http://redis"], "REDIS_URL scheme http:// is none of redis, rediss, unix"),
             (["REDIS_URL": "redis://"], "REDIS_URL the URL names no host"),
@@ -77,7 +77,7 @@ struct SettingsFaultTests {
     }
 
     @Test(
-        "Each malformed variable of the dispatcher is named with what it expects",
+        "each malformed dispatcher variable is reported with its rule",
         arguments: [
             (["METRICS_PORT": "no"], ["METRICS_PORT must be a whole number from 0 to 65535"]),
             (
@@ -115,7 +115,7 @@ struct SettingsFaultTests {
         #expect(Readings(changes).dispatcherFaults == faults)
     }
 
-    @Test("All faults are named at once")
+    @Test("reports all faults at once")
     func allAtOnce() {
         let readings = Readings([
             "REDIS_URL": "x", "DATABASE_URL": nil, "DATABASE_CONNECTIONS": "x", "CATALOG": nil, "LOG_LEVEL": "x",
@@ -134,7 +134,7 @@ struct SettingsFaultTests {
     }
 
     @Test(
-        "No fault tells a secret",
+        "no fault shows a secret",
         arguments: [
             ["AUTH_JWT_SECRET": "hunter2"], ["AUTH_JWT_SECRET_PREVIOUS": "hunter2"],
             ["AUTH_JWKS": "https://u:hunter2@keys.example"], ["REDIS_URL": "http://app:hunter2@redis"],
@@ -152,7 +152,7 @@ struct SettingsFaultTests {
         #expect(faults?.description.hasPrefix("the configuration has a fault:\n  ") == true)
     }
 
-    @Test("What a variable names is loaded where it is set, and its fault is one of the settings'")
+    @Test("loads the target of a variable, and reports its failure as a fault of the setting")
     func loads() async {
         struct Broken: Error, CustomStringConvertible { let description = "the file is broken" }
         let reader = SettingsReader.variables([:])

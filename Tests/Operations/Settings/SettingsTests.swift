@@ -7,9 +7,44 @@ import Logging
 import Operations
 import Testing
 
+/// The settings of both programs from given variables, with their faults.
+struct Readings {
+    /// The required variables of both programs.
+    static let least = [
+        "DATABASE_URL": "postgresql://app@db/carillon", "CATALOG": "catalog.yaml",
+        "AUTH_JWT_SECRET": "0123456789abcdef0123456789abcdef",
+    ]
+
+    let gateway: GatewaySettings
+    let gatewayFaults: [String]
+    let dispatcher: DispatcherSettings
+    let dispatcherFaults: [String]
+
+    /// - Parameter changes: variables to add or replace; nil removes one.
+    init(_ changes: [String: String?] = [:]) {
+        var variables = Self.least
+        for (name, value) in changes { variables[name] = value }
+        let forGateway = SettingsReader.variables(variables)
+        self.gateway = GatewaySettings(forGateway)
+        self.gatewayFaults = Self.faults(forGateway)
+        let forDispatcher = SettingsReader.variables(variables)
+        self.dispatcher = DispatcherSettings(forDispatcher)
+        self.dispatcherFaults = Self.faults(forDispatcher)
+    }
+
+    static func faults(_ reader: SettingsReader) -> [String] {
+        do throws(SettingsFaults) {
+            try reader.finish()
+            return []
+        } catch {
+            return error.faults
+        }
+    }
+}
+
 @Suite("Settings", .timeLimit(.minutes(10)))
 struct SettingsTests {
-    @Test("The least starts both services, with the defaults that the documents name")
+    @Test("both programs start with the required settings and the documented defaults")
     func defaults() throws {
         let readings = Readings()
         #expect(readings.gatewayFaults.isEmpty && readings.dispatcherFaults.isEmpty)
@@ -29,7 +64,7 @@ struct SettingsTests {
         #expect(readings.dispatcher.providerCertificateAuthority == nil)
     }
 
-    @Test("Every variable of the gateway finds its place")
+    @Test("reads every variable of the gateway")
     func gateway() throws {
         let readings = Readings([
             "REDIS_URL": "rediss://app:pw@redis:6380/3", "REDIS_CA": "redis.pem", "DATABASE_CONNECTIONS": "9",
@@ -69,7 +104,7 @@ struct SettingsTests {
     }
 
     @Test(
-        "A key set is a file, or a URL: https anywhere, http on this machine",
+        "a key set is a file or a URL: https anywhere, http on this machine",
         arguments: [
             ("/etc/keys.json", KeySetLocation.file("/etc/keys.json")),
             ("keys:1.json", .file("keys:1.json")),
@@ -84,7 +119,7 @@ struct SettingsTests {
         #expect(readings.gateway.authentication.keySet == location)
     }
 
-    @Test("Every variable of the dispatcher finds its place")
+    @Test("reads every variable of the dispatcher")
     func dispatcher() throws {
         let readings = Readings([
             "METRICS_HOST": "0.0.0.0", "METRICS_PORT": "0", "FCM_CREDENTIALS": "account.json",
@@ -110,18 +145,18 @@ struct SettingsTests {
         #expect(settings.providerCertificateAuthority == "ca.pem")
     }
 
-    @Test("A provider is off until its credential is named")
+    @Test("a provider is off without its credential")
     func providersOff() {
         #expect(Readings(["FCM_ENDPOINT": "https://f", "APNS_KEY_ID": "K"]).dispatcher.defaultApp.providers.isEmpty)
     }
 
-    @Test("An empty variable is one that is not set")
+    @Test("an empty variable counts as unset")
     func empty() {
         #expect(Readings(["GATEWAY_PORT": "", "LOG_LEVEL": ""]).gatewayFaults.isEmpty)
         #expect(Readings(["CATALOG": ""]).gatewayFaults.count == 1)
     }
 
-    @Test("Variables are read from a file, where the environment leaves them open")
+    @Test("reads a file's variables, but the environment takes precedence")
     func file() async throws {
         let path = FileManager.default.temporaryDirectory.appending(
             path: "carillon-settings-\(UInt64.random(in: 0...(.max)))")
@@ -134,5 +169,121 @@ struct SettingsTests {
             _ = try await SettingsReader.process(file: "/nowhere/env")
         }
         #expect(fault?.faults == ["--config: /nowhere/env cannot be read"])
+    }
+}
+
+@Suite("Dispatcher settings")
+struct DispatcherSettingsTests {
+    @Test(
+        "parses outbox databases separated by commas or spaces, with several hosts",
+        arguments: [
+            ("postgresql://a@h/x", ["postgresql://a@h/x"]),
+            ("postgresql://a@h/x,postgres://b@i/y", ["postgresql://a@h/x", "postgres://b@i/y"]),
+            ("postgresql://a@h/x  postgres://b@i/y", ["postgresql://a@h/x", "postgres://b@i/y"]),
+            ("postgresql://a@h:1,i:2/x, postgres://b@i/y", ["postgresql://a@h:1,i:2/x", "postgres://b@i/y"]),
+        ]
+    )
+    func databases(text: String, urls: [String]) {
+        let readings = Readings(["OUTBOX_DATABASE_URLS": text])
+        #expect(readings.dispatcherFaults.isEmpty)
+        #expect(readings.dispatcher.outboxDatabases == urls)
+    }
+
+    @Test(
+        "refuses other texts without showing them",
+        arguments: ["host=h password=word", "mysql://a:word@h/x", "word"]
+    )
+    func noDatabases(text: String) {
+        let faults = Readings(["OUTBOX_DATABASE_URLS": text]).dispatcherFaults
+        #expect(faults.count == 1)
+        #expect(faults.allSatisfy { $0.hasPrefix("OUTBOX_DATABASE_URLS must be URLs") && !$0.contains("word") })
+    }
+
+    @Test("defaults are as documented; zero turns the overflow off")
+    func defaults() {
+        let settings = Readings().dispatcher
+        #expect(settings.outboxDatabases.isEmpty)
+        #expect(settings.common.eventsLength == 1_000_000)
+        #expect(!settings.common.allowsPrivateWebhooks)
+        #expect(settings.retention.audit == 90 && settings.retention.inbox == 90 && settings.retention.devices == 90)
+        #expect(settings.retention.tombstones == 30 && settings.retention.deadLetters == 30)
+        #expect(settings.overflowBacklog == 10_000 && settings.overflowShare == 1_000)
+        #expect(Readings(["OVERFLOW_BACKLOG": "0", "EVENTS": "off"]).dispatcher.overflowBacklog == nil)
+        #expect(Readings(["EVENTS": "off"]).gateway.common.eventsLength == nil)
+    }
+}
+
+@Suite("Protection settings", .timeLimit(.minutes(10)))
+struct ProtectionSettingsTests {
+    @Test("by default only the gateway's own pages open sockets, and users have generous limits")
+    func defaults() {
+        let protection = Readings([:]).gateway.protection
+        #expect(protection.allowedOrigins == [])
+        #expect(protection.trustedProxies.isEmpty)
+        #expect(protection.userConnections == 32 && protection.addressConnections == nil)
+        #expect(protection.userCalls == 50 && protection.userMessages == 50)
+    }
+
+    @Test("reads every variable; zero removes a limit")
+    func places() {
+        let readings = Readings([
+            "ALLOWED_ORIGINS": "https://App.example.com, http://localhost:3000", "TRUSTED_PROXIES": "10.0.0.0/8, ::1",
+            "USER_CONNECTIONS": "3", "ADDRESS_CONNECTIONS": "4", "USER_CALLS_PER_SECOND": "0",
+            "USER_MESSAGES_PER_SECOND": "6",
+        ])
+        #expect(readings.gatewayFaults.isEmpty)
+        let protection = readings.gateway.protection
+        #expect(protection.allowedOrigins == ["https://app.example.com", "http://localhost:3000"])
+        #expect(protection.trustedProxies == ["10.0.0.0/8", "::1"])
+        #expect(protection.userConnections == 3 && protection.addressConnections == 4)
+        #expect(protection.userCalls == nil && protection.userMessages == 6)
+        #expect(Readings(["ALLOWED_ORIGINS": "*"]).gateway.protection.allowedOrigins == nil)
+    }
+
+    @Test(
+        "a malformed variable is a fault",
+        arguments: [
+            ("ALLOWED_ORIGINS", "https://*.example.com"), ("ALLOWED_ORIGINS", "https://a.example,*"),
+            ("ALLOWED_ORIGINS", "app.example.com"), ("ALLOWED_ORIGINS", "https://a.example/path"),
+            ("USER_CONNECTIONS", "0"), ("ADDRESS_CONNECTIONS", "-1"), ("USER_CALLS_PER_SECOND", "many"),
+        ]
+    )
+    func faults(name: String, text: String) {
+        let faults = Readings([name: text]).gatewayFaults
+        #expect(faults.count == 1 && faults.first?.hasPrefix("\(name) must be ") == true, "\(faults)")
+    }
+}
+
+struct TraceSettingsTests {
+    @Test("without an endpoint there is no collector; headers and service name belong to it")
+    func collector() throws {
+        #expect(Readings(["OTEL_SERVICE_NAME": "mine"]).gateway.common.traces == nil)
+        let readings = Readings([
+            "OTEL_EXPORTER_OTLP_ENDPOINT": "https://collector.example/otlp/", "OTEL_SERVICE_NAME": "mine",
+            "OTEL_EXPORTER_OTLP_HEADERS": "X-Key=a=b, x-tenant=c",
+        ])
+        #expect(readings.gatewayFaults.isEmpty && readings.dispatcherFaults.isEmpty)
+        for traces in [readings.gateway.common.traces, readings.dispatcher.common.traces] {
+            let traces = try #require(traces)
+            #expect(traces.endpoint == "https://collector.example/otlp")
+            #expect(traces.service == "mine")
+            #expect(traces.headers.map(\.name) == ["x-key", "x-tenant"])
+            #expect(traces.headers.map(\.value) == ["a=b", "c"])
+        }
+    }
+
+    @Test(
+        "a malformed variable is reported without its value",
+        arguments: [
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318"), ("OTEL_EXPORTER_OTLP_ENDPOINT", "grpc://hunter2"),
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://me:hunter2@host"), ("OTEL_EXPORTER_OTLP_HEADERS", "hunter2"),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "=hunter2"), ("OTEL_EXPORTER_OTLP_HEADERS", "a b=hunter2"),
+        ]
+    )
+    func faults(name: String, value: String) {
+        let faults = Readings([name: value]).gatewayFaults
+        #expect(faults.count == 1)
+        #expect(faults.first?.hasPrefix(name) == true)
+        #expect(!faults.description.contains("hunter2"))
     }
 }

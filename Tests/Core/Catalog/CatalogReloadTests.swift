@@ -1,4 +1,4 @@
-// Carillon · CatalogFileTests.swift
+// Carillon · CatalogReloadTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
@@ -24,7 +24,7 @@ struct CatalogFileTests {
         }
     }
 
-    @Test("A folder's files make one catalog; other files are left alone")
+    @Test("a folder's YAML files form one catalog; other files are ignored")
     func folder() throws {
         let files = [
             "a.yaml": Data("types: {a: {}}".utf8), "b.yml": Data("types: {b: {}, c: {}}".utf8),
@@ -36,7 +36,7 @@ struct CatalogFileTests {
         }
     }
 
-    @Test("What cannot be read is named")
+    @Test("reports files that cannot be read")
     func faults() throws {
         #expect(Self.fault("/nowhere/catalog.yaml") == "/nowhere/catalog.yaml: no such file or folder")
         try Self.withFolder([:]) { (folder: String) throws in
@@ -55,5 +55,44 @@ struct CatalogFileTests {
             let places = "\(folder)/a.yaml:1 and \(folder)/b.yaml:1"
             #expect(Self.fault(folder) == "\(places): type t is defined twice")
         }
+    }
+}
+
+@Suite("Catalog reload", .timeLimit(.minutes(10)))
+struct CatalogRegisterTests {
+    @Test("a valid catalog replaces the current one, the same one changes nothing, a faulty one is rejected")
+    func reload() throws {
+        let file = FileManager.default.temporaryDirectory.appending(path: "carillon-\(RandomName.make()).yaml")
+        defer { try? FileManager.default.removeItem(at: file) }
+        func write(_ text: String) throws { try Data(text.utf8).write(to: file) }
+        try write("types: {a: {}}")
+        let register = CatalogRegister(try CatalogLoader.load(path: file.path), path: file.path) {
+            Timestamp(seconds: 1_795_000_000)
+        }
+        let first = register.current
+        #expect(try register.reload() == .unchanged)
+        try write("types: {a: {lane: slow}, b: {code: x}}")
+        for _ in 0..<2 {
+            let faults = #expect(throws: CatalogFaults.self) { try register.reload() }
+            #expect(faults?.faults.count == 2)
+            #expect(register.refusal?.faults == faults)
+            #expect(register.current.digest == first.digest)
+        }
+        try FileManager.default.removeItem(at: file)
+        #expect(throws: CatalogFaults.self) { try register.reload() }
+        #expect(register.current["a"] != nil)
+        try write("types: {b: {}}")
+        #expect(try register.reload() == .replaced)
+        #expect(register.refusal == nil)
+        #expect(register.current.all.map(\.name) == ["b"])
+        // An earlier value is unchanged.
+        #expect(first.all.map(\.name) == ["a"])
+    }
+
+    @Test("a catalog without a file cannot be reloaded")
+    func memory() throws {
+        let register = CatalogRegister(try Catalog([NotificationType(name: "a")])) { Timestamp(seconds: 1) }
+        #expect(try register.reload() == .unchanged)
+        #expect(register.entry.loadedAt == Timestamp(seconds: 1))
     }
 }

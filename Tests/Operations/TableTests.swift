@@ -13,7 +13,7 @@ struct TableTests {
         return table
     }
 
-    @Test("Columns are aligned, numbers to the right, and lines end where their text does")
+    @Test("columns are aligned, numbers to the right, without trailing spaces")
     func aligned() {
         let table = Self.table([["a", "7", "because"], ["longer", "1200", nil]])
         #expect(
@@ -24,31 +24,31 @@ struct TableTests {
             ])
     }
 
-    @Test("What is narrow enough for the terminal is whole; else the column that may be cut is, and no line is longer")
+    @Test("rows that fit are shown whole; otherwise only the column that may be cut shrinks")
     func narrow() {
         let table = Self.table([["a", "7", "a reason that is rather long"]])
         #expect(table.lines(room: 80, style: Self.plain).last == "a         7  a reason that is rather long")
         let cut = table.lines(room: 30, style: Self.plain)
         #expect(cut.last == "a         7  a reason that is…")
         #expect(cut.allSatisfy { DisplayText.width($0) <= 30 })
-        // What may not be cut is never cut.
+        // Other columns are never cut.
         #expect(table.lines(room: 5, style: Self.plain).last?.hasPrefix("a         7  a reaso…") == true)
     }
 
-    @Test("Only the titles have a tint, and only where tints are wanted")
+    @Test("only the titles have a tint, and only if tints are on")
     func tints() {
         let lines = Self.table([["a", "7", "b"]]).lines(room: nil, style: Style(isOn: true))
         #expect(lines.first == "\u{1B}[1mNAME  COUNT  REASON\u{1B}[0m")
         #expect(lines.last == "a         7  b")
     }
 
-    @Test("What a stranger wrote cannot steer the terminal, nor break a line")
+    @Test("foreign text cannot send control sequences or break a line")
     func harmless() {
         let table = Self.table([["\u{1B}[2Jx", "1", "two\r\nlines\u{202E}back\u{0}\u{9B}31m"]])
         #expect(table.lines(room: nil, style: Self.plain).last == " [2Jx      1  two  linesback  31m")
     }
 
-    @Test("Wide characters take two columns, marks none")
+    @Test("wide characters take two columns, combining marks none")
     func wide() {
         for (text, width) in [("abc", 3), ("日本", 4), ("e\u{301}", 1), ("😀", 2), ("", 0), ("ä€", 2)] {
             #expect(DisplayText.width(text) == width, "\(text)")
@@ -61,7 +61,7 @@ struct TableTests {
     }
 
     @Test(
-        "Durations are said in their two largest units",
+        "durations use their two largest units",
         arguments: [
             (0, "0 s"), (59, "59 s"), (60, "1 min"), (125, "2 min 5 s"), (3_600, "1 h"), (3_720, "1 h 2 min"),
             (100_800, "1 d 4 h"),
@@ -71,7 +71,7 @@ struct TableTests {
         #expect(DisplayText.duration(.seconds(seconds)) == text)
     }
 
-    @Test("A card aligns its values and leaves out what is not there")
+    @Test("a card aligns its values and leaves out missing ones")
     func card() {
         var card = Card()
         card.add("user", "u1")

@@ -34,7 +34,7 @@ struct SpanTests {
         )
     }
 
-    @Test("A span of a trace that is kept goes to the queue when it ends, once, with its parent")
+    @Test("a sampled span is queued once when it ends, with its parent")
     func recorded() throws {
         let queue = SpanQueue()
         let span = Self.start(SpanTracer(queue: queue, random: { 0xAB }), Self.parent)
@@ -55,7 +55,7 @@ struct SpanTests {
     }
 
     @Test(
-        "What is in no trace, or in one that nobody keeps, is not recorded, and its context goes on as it is",
+        "a span without a sampled trace is not recorded, and its context passes through",
         arguments: [nil, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00", "nonsense"]
     )
     func notRecorded(header: String?) {
@@ -67,7 +67,7 @@ struct SpanTests {
         #expect(queue.take(10).isEmpty)
     }
 
-    @Test("A full queue takes no more")
+    @Test("a full queue drops new spans")
     func full() {
         let queue = SpanQueue()
         let tracer = SpanTracer(queue: queue)
@@ -77,7 +77,7 @@ struct SpanTests {
         #expect(queue.take(.max).count == SpanQueue.capacity)
     }
 
-    @Test("The context goes out and comes in by its field")
+    @Test("the context is injected and extracted by its field")
     func propagation() {
         let tracer = SpanTracer(queue: SpanQueue())
         var context = ServiceContext.topLevel
@@ -90,7 +90,7 @@ struct SpanTests {
         #expect(context.trace == nil)
     }
 
-    @Test("Spans are written as OTLP wants them: ids as digits, times and numbers as text")
+    @Test("spans are encoded as OTLP requires: hexadecimal ids, times and numbers as text")
     func document() throws {
         let queue = SpanQueue()
         let span = Self.start(SpanTracer(queue: queue, random: { 1 }), Self.parent)

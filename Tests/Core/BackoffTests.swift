@@ -9,7 +9,7 @@ struct BackoffTests {
     private let backoff = Backoff(base: .milliseconds(100), limit: .seconds(5))
 
     @Test(
-        "The ceiling doubles up to the limit",
+        "the ceiling doubles up to the limit",
         arguments: [
             (attempt: -1, milliseconds: 100), (0, 100), (1, 200), (2, 400), (3, 800), (5, 3_200), (6, 5_000),
             (7, 5_000),
@@ -20,7 +20,7 @@ struct BackoffTests {
         #expect(self.backoff.ceiling(attempt: attempt) == .milliseconds(milliseconds))
     }
 
-    @Test("Full jitter: waits cover everything from zero to the ceiling, and never exceed it")
+    @Test("full jitter covers zero to the ceiling and never exceeds it")
     func jitter() {
         var generator = SplitMix(state: 7)
         let waits = (0..<2_000).map { _ in self.backoff.delay(attempt: 3, using: &generator) }
@@ -32,7 +32,7 @@ struct BackoffTests {
         }
     }
 
-    @Test("The same randomness gives the same waits")
+    @Test("the same random numbers give the same delays")
     func isDeterministic() {
         var one = SplitMix(state: 1)
         var other = SplitMix(state: 1)
@@ -42,13 +42,13 @@ struct BackoffTests {
         }
     }
 
-    @Test("A base of zero waits never")
+    @Test("a base of zero never waits")
     func zero() {
         #expect(Backoff(base: .zero, limit: .seconds(1)).delay(attempt: 9) == .zero)
     }
 }
 
-/// A small generator with a known start (Steele, Lea and Flood's SplitMix64).
+/// A small seeded generator: SplitMix64 (Steele, Lea and Flood).
 private struct SplitMix: RandomNumberGenerator {
     var state: UInt64
 

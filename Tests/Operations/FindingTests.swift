@@ -5,7 +5,7 @@ import Core
 import Operations
 import Testing
 
-/// What is found is judged by rules alone.
+/// The doctor's rules, without I/O.
 struct FindingTests {
     private static func outcome(_ findings: [Finding], _ check: String) -> Finding.Outcome? {
         findings.first { $0.check == check }?.outcome
@@ -24,12 +24,12 @@ struct FindingTests {
         return facts.findings
     }
 
-    @Test("A Redis as it should be has nothing against it")
+    @Test("a healthy Redis passes every check")
     func soundRedis() {
         #expect(Self.redis { _ in }.allSatisfy { $0.outcome == .ok && $0.remedy == nil })
     }
 
-    @Test("Each thing that is wrong with a Redis is told by its check, with how to mend it")
+    @Test("each fault of Redis has its check and its fix")
     func faultyRedis() {
         typealias Row = (check: String, outcome: Finding.Outcome, change: (inout RedisFacts) -> Void)
         let table: [Row] = [
@@ -56,7 +56,7 @@ struct FindingTests {
         }
     }
 
-    @Test("INFO is read as Redis writes it")
+    @Test("parses Redis's INFO")
     func info() {
         let facts = RedisFacts(
             info: """
@@ -89,7 +89,7 @@ struct FindingTests {
         #expect(facts.maximumClients == 10_000)
     }
 
-    @Test("Each thing that is wrong with a PostgreSQL is told by its check")
+    @Test("each fault of PostgreSQL has its check")
     func database() {
         func findings(_ change: (inout DatabaseFacts) -> Void) -> [Finding] {
             var facts = DatabaseFacts()
@@ -118,7 +118,7 @@ struct FindingTests {
         }
     }
 
-    @Test("What the machine allows is judged by what each service needs")
+    @Test("the machine's limits are judged by each program's needs")
     func machine() {
         func outcome(
             _ role: MachineFacts.Role,
@@ -144,7 +144,7 @@ struct FindingTests {
     }
 
     @Test(
-        "Clocks may differ by a second, and by no more than tokens may",
+        "clocks may differ by a second before a warning, and by the token skew before a failure",
         arguments: [
             (0, 999, Finding.Outcome.ok), (1_001, 0, .warn), (0, -1_001, .warn), (-30_001, 0, .fail),
             (5, 30_001, .fail),
@@ -156,7 +156,7 @@ struct FindingTests {
         #expect(ClockFacts().findings.isEmpty)
     }
 
-    @Test("Time-zone data must be there, new, and those that moments were computed with")
+    @Test("time-zone data must exist, be recent, and match the stored schedules")
     func zones() {
         func outcome(_ version: String, missing: [String] = [], stored: String? = nil) -> Finding.Outcome {
             ZoneFacts(version: version, missing: missing, stored: stored, year: 2026).finding.outcome
@@ -169,14 +169,14 @@ struct FindingTests {
         #expect(outcome("2025b", missing: ["Asia/Tokyo"]) == .fail)
     }
 
-    @Test("A file of secrets is for its owner and group")
+    @Test("a secret file is for its owner and group")
     func files() {
         #expect(FileFacts(path: "/k", mode: 0o100640).finding?.outcome == .ok)
         #expect(FileFacts(path: "/k", mode: 0o100644).finding?.outcome == .warn)
         #expect(FileFacts(path: "/nowhere/at/all").finding == nil)
     }
 
-    @Test("A certificate is told of two weeks before it ends")
+    @Test("a certificate gives a warning two weeks before it expires")
     func certificate() {
         let now = Timestamp(seconds: 1_795_168_800)
         func outcome(from: Int, until: Int) -> Finding.Outcome {
@@ -188,7 +188,7 @@ struct FindingTests {
         #expect(outcome(from: 1, until: 86_400) == .fail)
     }
 
-    @Test("A report ends with what its worst finding calls for")
+    @Test("a report's exit code follows its worst finding")
     func report() {
         var report = DoctorReport()
         report.add(settingsFaults: [])

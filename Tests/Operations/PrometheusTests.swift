@@ -9,12 +9,12 @@ import Testing
 struct PrometheusTests {
     private let registry = PrometheusRegistry()
 
-    @Test("Nothing measured is nothing printed")
+    @Test("prints nothing without measurements")
     func empty() {
         #expect(self.registry.render().isEmpty)
     }
 
-    @Test("Counters and gauges, sorted by name, a type line for each name")
+    @Test("prints counters and gauges by name, with one type line each")
     func numbers() {
         self.registry.makeCounter(label: "carillon.jobs", dimensions: [("lane", "normal")]).increment(by: 2)
         self.registry.makeCounter(label: "carillon.jobs", dimensions: [("lane", "bulk")]).increment(by: 40)
@@ -40,14 +40,14 @@ struct PrometheusTests {
         )
     }
 
-    @Test("The same label and dimensions are the same series")
+    @Test("the same name and labels are the same series")
     func isShared() {
         for _ in 0..<3 { self.registry.makeCounter(label: "c", dimensions: [("a", "b")]).increment(by: 1) }
         #expect(self.registry.render() == "# TYPE c counter\nc{a=\"b\"} 3\n")
     }
 
     @Test(
-        "Values of labels are escaped, so that each stays on its line",
+        "escapes label values, so that each stays on its line",
         arguments: [
             (#"a"b"#, #"a\"b"#), (#"a\b"#, #"a\\b"#), ("a\nb", #"a\nb"#), ("a\r\nb", "a\r\\nb"), ("é€", "é€"), ("", ""),
         ]
@@ -57,7 +57,7 @@ struct PrometheusTests {
         #expect(self.registry.render().utf8.elementsEqual("# TYPE c counter\nc{l=\"\(expected)\"} 1\n".utf8))
     }
 
-    @Test("Histograms count up to each bound, and have a sum and a count")
+    @Test("histograms are cumulative, with a sum and a count")
     func histogram() {
         let timer = self.registry.makeTimer(label: "send.duration", dimensions: [("provider", "fcm")])
         timer.recordNanoseconds(500_000)
@@ -80,7 +80,7 @@ struct PrometheusTests {
         #expect(lines[18] == #"send_duration_count{provider="fcm"} 4"#)
     }
 
-    @Test("Recorders that aggregate are histograms, without labels too")
+    @Test("aggregating recorders are histograms, even without labels")
     func recorder() {
         self.registry.makeRecorder(label: "size", dimensions: [], aggregate: true).record(0.75)
         let text = self.registry.render()
@@ -88,7 +88,7 @@ struct PrometheusTests {
         #expect(text.hasSuffix("size_sum 0.75\nsize_count 1\n"))
     }
 
-    @Test("No count is lost between threads")
+    @Test("no increment is lost between threads")
     func threads() async {
         let counter = self.registry.makeCounter(label: "c", dimensions: [])
         await withTaskGroup { group in
@@ -97,7 +97,7 @@ struct PrometheusTests {
         #expect(self.registry.render() == "# TYPE c counter\nc 40000\n")
     }
 
-    @Test("What is declared is printed with its help, measured or not; a counter without labels begins at 0")
+    @Test("declared metrics are printed with their help, measured or not; counters without labels start at 0")
     func declared() {
         let registry = PrometheusRegistry(
             [
@@ -132,7 +132,7 @@ struct PrometheusTests {
         #expect(!lines.contains("a_counter 0"))
     }
 
-    @Test("The process tells of itself under Prometheus' own names")
+    @Test("process metrics have Prometheus' names")
     func process() {
         let values = ProcessUsage().values()
         #expect(
