@@ -4,7 +4,6 @@
 import Clients
 import Core
 import Foundation
-import FoundationEssentials
 import NIOCore
 import NIOHTTP1
 import NIOPosix

@@ -1,0 +1,253 @@
+// Carillon · RestTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import HTTP
+import Support
+import Testing
+
+/// The REST calls of users and services.
+@Suite(.serialized, .timeLimit(.minutes(10)))
+struct RestTests {
+    @Test("the inbox lists, pages, marks read and deletes, and hides other users' notifications")
+    func inbox() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let token = try await Stack.token(user: "ada")
+            for number in 0..<5 {
+                try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "n\(number)")])
+            }
+            try await eventually("all are listed") {
+                try await gateway.call(.get, "/v1/notifications", token: token).body["total"]?.integer == 5
+            }
+            let first = try await gateway.call(.get, "/v1/notifications?limit=2", token: token)
+            let titles = first.body["notifications"]?.array?.compactMap { $0["title"]?.string }
+            #expect(titles == ["n4", "n3"])
+            let cursor = try #require(first.body["next_cursor"]?.string)
+            let second = try await gateway.call(.get, "/v1/notifications?limit=3&cursor=\(cursor)", token: token)
+            #expect(second.body["notifications"]?.array?.compactMap { $0["title"]?.string } == ["n2", "n1", "n0"])
+            #expect(second.body["next_cursor"] == .null)
+
+            let id = try #require(first.body["notifications"]?.array?.first?["id"]?.string)
+            let other = try await Stack.token(user: "eve")
+            #expect(try await gateway.call(.get, "/v1/notifications/\(id)", token: other).status == 404)
+            #expect(try await gateway.call(.post, "/v1/notifications/\(id)/read", token: other).status == 404)
+            #expect(try await gateway.call(.delete, "/v1/notifications/\(id)", token: other).status == 404)
+
+            #expect(
+                try await gateway.call(.post, "/v1/notifications/\(id)/read", token: token).body["unread"]?.integer == 4
+            )
+            let again = try await gateway.call(.post, "/v1/notifications/\(id)/read", token: token)
+            #expect(again.body["changed"]?.integer == 0)
+            #expect(again.body["unread"]?.integer == 4)
+            #expect(try await gateway.call(.post, "/v1/notifications/\(id)/opened", token: token).status == 204)
+            let unread = try await gateway.call(.get, "/v1/notifications?unread_only=true", token: token)
+            #expect(unread.body["notifications"]?.array?.count == 4)
+            let all = try await gateway.call(.post, "/v1/notifications/read", token: token, json: #"{"all":true}"#)
+            #expect(all.body["unread"]?.integer == 0)
+            #expect(try await gateway.call(.delete, "/v1/notifications/\(id)", token: token).status == 200)
+            let rest = try await gateway.call(.delete, "/v1/notifications", token: token)
+            #expect(rest.body["changed"]?.integer == 4)
+            let count = try await gateway.call(.get, "/v1/notifications/unread-count", token: token)
+            #expect(count.body["total"]?.integer == 0)
+        }
+    }
+
+    @Test("a bad request gets a problem document that names the field")
+    func problems() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let user = try await Stack.token(user: "ada")
+            let service = try await Stack.token(user: "backend", scope: .service)
+            #expect(try await gateway.call(.get, "/v1/notifications?limit=0", token: user).status == 400)
+            #expect(try await gateway.call(.get, "/v1/notifications?limit=x", token: user).status == 400)
+            #expect(try await gateway.call(.get, "/v1/notifications/nonsense", token: user).status == 404)
+            let device = try await gateway.call(.post, "/v1/devices", token: user, json: #"{"platform":"palm"}"#)
+            #expect(device.status == 422)
+            let fields = Set(device.body["errors"]?.array?.compactMap { $0["field"]?.string } ?? [])
+            #expect(fields == ["platform", "token"])
+            #expect(try await gateway.call(.post, "/v1/devices", token: user, json: "{").status == 400)
+            #expect(try await gateway.call(.post, "/v1/jobs", token: user, json: "{}").status == 403)
+            let job = try await gateway.call(
+                .post, "/v1/jobs", token: service, json: #"{"user":"ada","type":"unheard_of","colour":1}"#)
+            #expect(job.status == 422)
+            let zone = try await gateway.call(.put, "/v1/settings", token: user, json: #"{"zone":"Mars/Olympus"}"#)
+            #expect(zone.status == 422)
+            #expect(try await gateway.call(.get, "/v1/nowhere", token: user).status == 404)
+        }
+    }
+
+    @Test("jobs over HTTP respect preferences, and an Idempotency-Key makes a repeat harmless")
+    func jobs() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let user = try await Stack.token(user: "ada")
+            let service = try await Stack.token(user: "backend", scope: .service)
+            let quiet = try await gateway.call(
+                .put,
+                "/v1/preferences",
+                token: user,
+                json: #"{"types":[{"type":"invoice_created","in_app":false}]}"#
+            )
+            #expect(quiet.status == 200)
+            let body = #"{"user":"ada","type":"payment_received","title":"over HTTP","data":{"a":1}}"#
+            for _ in 0..<2 {
+                let answer = try await gateway.call(
+                    .post, "/v1/jobs", token: service, json: body, headers: [("idempotency-key", "once")])
+                #expect(answer.status == 202)
+                #expect(answer.body["id"]?.string == "once")
+                #expect(answer.body["lane"]?.string == "critical")
+            }
+            let refused = #"{"user":"ada","type":"invoice_created","title":"unwanted"}"#
+            #expect(try await gateway.call(.post, "/v1/jobs", token: service, json: refused).status == 202)
+            try await eventually("one is in the inbox, one suppressed") {
+                try await stack.statuses(user: "ada") == ["over HTTP": "sent", "unwanted": "suppressed"]
+            }
+            let list = try await gateway.call(.get, "/v1/notifications", token: user)
+            #expect(list.body["notifications"]?.array?.compactMap { $0["title"]?.string } == ["over HTTP"])
+        }
+    }
+}
+
+/// The API describes itself and refuses what it does not describe.
+@Suite(.serialized, .timeLimit(.minutes(20)))
+struct DescriptionTests {
+    /// The descriptions of the API and of the compatibility paths.
+    static let documents = (canonical: "/openapi.json", compatibility: "/openapi/compatibility.json")
+
+    @Test("the API descriptions are public")
+    func document() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let cases = [
+                (Self.documents.canonical, "/v1/notifications"),
+                (Self.documents.compatibility, "/api/notifications"),
+            ]
+            for (path, described) in cases {
+                let answer = try await gateway.call(.get, path, token: nil)
+                #expect(answer.status == 200, "\(path)")
+                #expect(answer.type == "application/json", "\(path)")
+                #expect(answer.body["openapi"]?.string == "3.1.0", "\(path)")
+                #expect(answer.body["paths"]?[described]?["get"] != nil, "\(path)")
+            }
+        }
+    }
+
+    @Test("an unknown method gets 405 with the allowed ones, an unknown path 404")
+    func methods() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let token = try await Stack.token(user: "ada")
+            let cases: [(TransferRequest.Method, String, String)] = [
+                (.put, "/v1/notifications", "DELETE, GET, HEAD"), (.get, "/v1/notifications/read", "POST"),
+                (.post, "/v1/settings", "GET, HEAD, PUT"), (.delete, "/healthz", "GET, HEAD"),
+            ]
+            for (method, path, allowed) in cases {
+                let answer = try await gateway.call(method, path, token: token)
+                #expect(answer.status == 405, "\(method) \(path)")
+                #expect(answer.header("allow") == allowed)
+                #expect(answer.type == "application/problem+json")
+            }
+            #expect(try await gateway.call(.get, "/v1/nowhere", token: token).status == 404)
+            for path in ["/metrics", "/readyz", "/healthz"] {
+                #expect(try await gateway.call(.get, path, token: nil).status == 200)
+                for spelling in ["\(path)/", "/\(path)", "\(path)//", "//\(path)/"] {
+                    #expect(try await gateway.call(.get, spelling, token: nil).status == 404, "\(spelling)")
+                }
+            }
+            #expect(try await gateway.call(.get, "/v1//notifications", token: token).status == 404)
+            // Sent over a raw socket, because libcurl has no TRACE.
+            for (path, allowed) in [
+                ("/v1/notifications", "DELETE, GET, HEAD"), ("/v1/socket", "GET"), ("/v1/stream", "GET"),
+                ("/hubs/notifications", "GET, POST, DELETE, OPTIONS"), ("/healthz", "GET, HEAD"),
+            ] {
+                let client = try await TestSocket.connect(port: gateway.port)
+                let fields = "host: x\r\nauthorization: Bearer \(token)\r\n"
+                try await client.send(raw: Array("TRACE \(path) HTTP/1.1\r\n\(fields)\r\n".utf8))
+                try await eventually("it is answered") { client.status != nil }
+                #expect(client.status == 405, "\(path)")
+                #expect(client.head.lowercased().contains("allow: \(allowed.lowercased())\r\n"), "\(client.head)")
+                await client.close()
+            }
+        }
+    }
+
+    @Test("compatibility paths refuse unknown methods and paths in the form that their clients read")
+    func compatibleRefusals() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let token = try await Stack.token(user: "ada")
+            let cases: [(TransferRequest.Method, String, Int, String?)] = [
+                (.put, "/api/notifications", 405, nil), (.get, "/api/push/register/", 405, nil),
+                (.patch, "/api/push/apns/", 405, nil), (.put, "/api/v1/devices", 405, nil),
+                (.get, "/device-token/register", 405, nil),
+                (.put, "/rest/v1/user_push_tokens", 405, "PGRST117"),
+                (.get, "/api/notifications/a/b/c", 404, nil), (.get, "/rest/v1/profiles", 404, "PGRST205"),
+            ]
+            for (method, path, status, code) in cases {
+                let answer = try await gateway.call(method, path, token: token)
+                #expect(answer.status == status, "\(method) \(path)")
+                #expect(answer.type == "application/problem+json")
+                #expect((answer.header("allow") != nil) == (status == 405))
+                let detail = try #require(answer.body["detail"]?.string)
+                #expect(answer.body["error"]?.string == detail && answer.body["message"]?.string == detail)
+                #expect(answer.body["code"]?.string == code)
+            }
+        }
+    }
+
+    @Test("a faulty call that posts jobs names each fault")
+    func jobs() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let token = try await Stack.token(user: "backend", scope: .service)
+            let key = [(name: "idempotency-key", value: "k")]
+            let empty = try await gateway.call(.post, "/v1/jobs", token: token, json: "[]")
+            #expect(empty.status == 400)
+            #expect(empty.faults == ["jobs"])
+            let batch = try await gateway.call(.post, "/v1/jobs", token: token, json: "[{}]", headers: key)
+            #expect(batch.status == 400)
+            #expect(batch.faults == ["Idempotency-Key"])
+            let element = try await gateway.call(.post, "/v1/jobs", token: token, json: "[{},5]")
+            #expect(element.status == 422)
+            #expect(element.faults == ["[0].user", "[0].type", "[1].job"])
+            #expect(try await gateway.call(.post, "/v1/jobs", token: token).status == 400)
+            #expect(try await stack.connection.send("XLEN", "carillon:jobs").integer() == 0)
+        }
+    }
+
+    @Test(
+        "calls generated from the description are answered as described, and never with a 5xx",
+        .enabled(if: PythonClient.has("schemathesis")),
+        arguments: [
+            (nil, Self.documents.canonical), (.service, Self.documents.canonical), (.admin, Self.documents.canonical),
+            (nil, Self.documents.compatibility), (.service, Self.documents.compatibility),
+        ] as [(Caller.Scope?, String)])
+    func schema(scope: Caller.Scope?, path: String) async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway(environment: ["USER_CALLS_PER_SECOND": "0"])
+            // A name that no generated call uses, so its tokens are never revoked.
+            let token = try await Stack.token(user: "the-caller-of-this-test", scope: scope)
+            let process = try await ChildProcess.spawn(
+                // schemathesis writes a folder into its working directory.
+                "env",
+                [
+                    "-C", stack.directory.path, PythonClient.interpreter, "-m", "schemathesis.cli", "run",
+                    "http://127.0.0.1:\(gateway.port)\(path)",
+                    "--header", "Authorization: Bearer \(token)", "--seed", "1", "--max-examples",
+                    // Most compatibility paths are for users only; a service gets the same
+                    // refusals.
+                    path == Self.documents.canonical ? "5" : scope == nil ? "4" : "1",
+                    "--phases", "coverage,fuzzing", "--suppress-health-check", "all", "--generation-database", "none",
+                    "--checks",
+                    "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance",
+                ],
+                name: "schemathesis", directory: stack.directory.path)
+            let exit = try await process.waitForExit(within: .seconds(400))
+            #expect(exit == .code(0), "\(process.output().suffix(4_000))")
+        }
+    }
+}

@@ -1,0 +1,459 @@
+// Carillon · BroadcastTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Foundation
+import HTTP
+import Sandbox
+import Support
+import Testing
+
+/// Jobs for a topic and for all users.
+@Suite(.serialized, .timeLimit(.minutes(10)))
+struct BroadcastTests {
+    private static let count = 3_000
+    private static let type = "breaking_news"
+
+    /// Creates users u1 to uN, subscribed to `news`; u10, u20 … opted out of the type, u11, u21 …
+    /// of everything.
+    private static func makeUsers(_ count: Int = Self.count, in stack: Stack) async throws {
+        for statement in [
+            "INSERT INTO carillon.users (user_id) SELECT 'u' || n FROM generate_series(1, $1::int4) n",
+            """
+            INSERT INTO carillon.subscriptions (topic, user_id)
+            SELECT 'news', 'u' || n FROM generate_series(1, $1::int4) n
+            """,
+            """
+            INSERT INTO carillon.preferences (user_id, type, in_app, push)
+            SELECT 'u' || n, 'breaking_news', false, false FROM generate_series(10, $1::int4, 10) n
+            """,
+            """
+            INSERT INTO carillon.user_settings (user_id, opted_out)
+            SELECT 'u' || n, true FROM generate_series(11, $1::int4, 10) n
+            """,
+        ] { _ = try await stack.query(statement, .int4(Int32(count))) }
+    }
+
+    @Test("a killed dispatcher's broadcast reaches each willing user once, with exact counts")
+    func crash() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            try await Self.makeUsers(in: stack)
+            let doomed = try await stack.startDispatcher(name: "doomed")
+            _ = try await stack.startDispatcher(name: "second")
+            let entry = try await stack.append(
+                [("topic", "news"), ("type", Self.type), ("title", "Extra"), ("except", #"["u1","u2","nobody"]"#)],
+                stream: "carillon:jobs:bulk"
+            )
+            try await eventually("the first page is stored") {
+                try await !stack.query("SELECT 1 FROM carillon.broadcast_pages").isEmpty
+            }
+            doomed.send(SIGKILL)
+            let report = try await Broadcasts.waitFor("done", gateway, entry)
+            let broadcast = try #require(report["broadcast"])
+            let wanted = Int64(Self.count - 2 - 300 - 299)
+            #expect(broadcast["selected"]?.integer == Int64(Self.count) - 2)
+            #expect(broadcast["stored"]?.integer == wanted)
+            #expect(broadcast["audience"]?.integer == Int64(Self.count))
+            #expect(broadcast["chains_done"]?.integer == 16)
+            #expect(broadcast["pages"]?.integer == 16)
+            #expect(broadcast["not_stored"]?["opted_out_of_type"]?.integer == 300)
+            #expect(broadcast["not_stored"]?["opted_out"]?.integer == 299)
+            #expect(broadcast["lane"]?.string == "bulk")
+            #expect(try await Broadcasts.number(stack, "SELECT count(*) FROM carillon.notifications") == wanted)
+            let distinct = "SELECT count(DISTINCT user_id) FROM carillon.notifications"
+            #expect(try await Broadcasts.number(stack, distinct) == wanted)
+            let left = "SELECT count(*) FROM carillon.notifications WHERE user_id IN ('u1', 'u2', 'u10', 'u11')"
+            #expect(try await Broadcasts.number(stack, left) == 0)
+            // Rows that the killed dispatcher stored but did not hand on have no owner; the sweep
+            // finds them.
+            try await stack.age()
+            let last = try await eventualValue("the broadcast is final", within: .seconds(90)) {
+                let report = try await Broadcasts.report(gateway, entry)
+                return report["final"]?.bool == true ? report : nil
+            }
+            #expect(last["recipients"]?["sent"]?.integer == wanted)
+        }
+    }
+
+    @Test("a broadcast of an opt-in type reaches only users who opted in and counts the others")
+    func notOptedIn() async throws {
+        try await Stack.with { stack in
+            let count = 20_000
+            let environment = try stack.catalog(
+                "types:\n  weekly: {severity: info, delivery: push, lane: normal, default: false}\n")
+            let gateway = try await stack.startGateway(environment: environment)
+            // Every tenth user opted in; every hundredth of those opted out of everything.
+            for statement in [
+                "INSERT INTO carillon.users (user_id) SELECT 'u' || n FROM generate_series(1, $1::int4) n",
+                """
+                INSERT INTO carillon.preferences (user_id, type, in_app, push)
+                SELECT 'u' || n, 'weekly', true, true FROM generate_series(10, $1::int4, 10) n
+                """,
+                """
+                INSERT INTO carillon.user_settings (user_id, opted_out)
+                SELECT 'u' || n, true FROM generate_series(1000, $1::int4, 1000) n
+                """,
+                """
+                INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token, registered_at,
+                    last_used_at)
+                SELECT gen_random_uuid(), 'u' || n, 'android', 'fcm', 'default', 'production', 'phone-' || n, now(), now()
+                FROM generate_series(1, $1::int4) n
+                """,
+            ] { _ = try await stack.query(statement, .int4(Int32(count))) }
+            _ = try await stack.startDispatcher(environment: environment)
+            let entry = try await stack.append(
+                [("all", "true"), ("type", "weekly"), ("title", "This week"), ("lane", "bulk")],
+                stream: "carillon:jobs:bulk")
+            let report = try await Broadcasts.waitFor("done", gateway, entry)
+            let broadcast = try #require(report["broadcast"])
+            let refused: Int64 = 20
+            let wanted = Int64(count) / 10 - refused
+            #expect(broadcast["selected"]?.integer == Int64(count))
+            #expect(broadcast["stored"]?.integer == wanted)
+            #expect(broadcast["not_stored"]?["not_opted_in"]?.integer == Int64(count) * 9 / 10)
+            #expect(broadcast["not_stored"]?["opted_out"]?.integer == refused)
+            #expect(broadcast["lane"]?.string == "bulk")
+            let pages = try #require(broadcast["pages"]?.integer)
+            #expect(pages > 16, "no chain had more than one page")
+            #expect(try await Broadcasts.number(stack, "SELECT count(*) FROM carillon.notifications") == wanted)
+            let others = """
+                SELECT count(*) FROM carillon.notifications
+                WHERE substr(user_id, 2)::int4 % 10 <> 0 OR substr(user_id, 2)::int4 % 1000 = 0
+                """
+            #expect(try await Broadcasts.number(stack, others) == 0)
+            try await eventually("all who want it have it") { stack.pushed().count == Int(wanted) }
+            try await stack.waitForPushes()
+            #expect(stack.sandbox.received().count == Int(wanted))
+            // The job's lane wins over the type's.
+            #expect(try await Self.added(to: "carillon:{fcm}:deliveries:bulk", in: stack) == wanted)
+            for lane in ["critical", "normal"] {
+                #expect(try await Self.added(to: "carillon:{fcm}:deliveries:\(lane)", in: stack) == 0, "\(lane)")
+            }
+        }
+    }
+
+    /// The number of entries ever appended to a stream.
+    private static func added(to stream: String, in stack: Stack) async throws -> Int64 {
+        guard try await stack.connection.send("EXISTS", .text(stream)).integer() == 1 else { return 0 }
+        let reply = try await stack.connection.send("XINFO", "STREAM", .text(stream))
+        guard var cursor = try reply.cursor() else { return 0 }
+        for _ in 0..<(try cursor.array() ?? 0) / 2 {
+            if try cursor.string() == "entries-added" { return try cursor.integer() }
+            try cursor.skip()
+        }
+        return 0
+    }
+
+    /// Starts a broadcast and waits until half of it is expanded.
+    private static func expandHalf(_ id: String, _ gateway: Gateway, in stack: Stack) async throws {
+        try await stack.expandHalf(id, gateway, #""topic":"news","type":"breaking_news","title":"Extra""#)
+    }
+
+    @Test("a broadcast waits for a full stream, pauses, resumes where it was, and refuses its id for other content")
+    func pause() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let service = try await Broadcasts.service()
+            try await Self.makeUsers(in: stack)
+            _ = try await stack.startDispatcher(environment: Stack.holdingBroadcasts)
+            try await Self.expandHalf("b1", gateway, in: stack)
+            for _ in 0..<2 {
+                let paused = try await gateway.call(.post, "/v1/jobs/b1/pause", token: service)
+                #expect(paused.status == 200)
+                #expect(paused.body["broadcast"]?["state"]?.string == "paused")
+            }
+            try await stack.freeChains(below: 16)
+            // Another broadcast overtakes the paused one.
+            #expect(
+                try await Broadcasts.post(gateway, #"{"id":"b2","all":true,"type":"invoice_created"}"#).status == 202)
+            _ = try await Broadcasts.waitFor("done", gateway, "b2")
+            #expect(try await Broadcasts.report(gateway, "b1")["broadcast"]?["chains_done"]?.integer == 8)
+            #expect(try await gateway.call(.post, "/v1/jobs/b1/confirm", token: service).status == 409)
+            for _ in 0..<2 {
+                #expect(try await gateway.call(.post, "/v1/jobs/b1/resume", token: service).status == 200)
+            }
+            let report = try await Broadcasts.waitFor("done", gateway, "b1")
+            #expect(report["broadcast"]?["stored"]?.integer == 2_401)
+            let again = #"{"id":"b1","topic":"news","type":"breaking_news","title":"Extra"}"#
+            #expect(try await Broadcasts.post(gateway, again).status == 202)
+            let other = #"{"id":"b1","topic":"news","type":"breaking_news","title":"Other"}"#
+            #expect(try await Broadcasts.post(gateway, other).status == 202)
+            try await eventually("the other content is refused") { try await stack.deadReasons().count == 1 }
+            #expect(try await stack.deadReasons().values.first?.hasPrefix("id: was used before") == true)
+            let stored = "SELECT count(*) FROM carillon.notifications WHERE type = 'breaking_news'"
+            #expect(try await Broadcasts.number(stack, stored) == 2_401)
+            let admin = try await Stack.token(user: "root", scope: .admin)
+            let page = try await gateway.call(.get, "/v1/admin/broadcasts?limit=1", token: admin)
+            #expect(page.body["broadcasts"]?.array?.compactMap { $0["job_id"]?.string } == ["b2"])
+            let cursor = try #require(page.body["next_cursor"]?.string)
+            let rest = try await gateway.call(.get, "/v1/admin/broadcasts?state=done&cursor=\(cursor)", token: admin)
+            #expect(rest.body["broadcasts"]?.array?.compactMap { $0["job_id"]?.string } == ["b1"])
+            #expect(rest.body["next_cursor"] == .null)
+        }
+    }
+
+    @Test("users who already have the broadcast's id get no second copy; other content makes one dead letter")
+    func conflict() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            try await stack.query("INSERT INTO carillon.users (user_id) SELECT 'u' || n FROM generate_series(1, 40) n")
+            let users = JSONWriter.bytes(of: .array((1...12).map { .string("u\($0)") }))
+            for id in ["same", "other"] {
+                try await stack.append([
+                    ("users", String(decoding: users, as: UTF8.self)), ("type", "invoice_created"), ("id", id),
+                    ("title", "first"),
+                ])
+            }
+            let stored = "SELECT count(*) FROM carillon.notifications"
+            try await eventually("some have the ids") { try await Broadcasts.number(stack, stored) == 24 }
+            let all = [("all", "true"), ("type", "invoice_created")]
+            try await stack.append(all + [("id", "same"), ("title", "first")])
+            let entry = try await stack.append(all + [("id", "other"), ("title", "second")])
+            for id in ["same", "other"] {
+                let broadcast = try await Broadcasts.waitFor("done", gateway, id)["broadcast"]
+                #expect(broadcast?["stored"]?.integer == 28)
+                #expect(broadcast?["not_stored"]?["duplicate"]?.integer == 12)
+            }
+            try await eventually("the other content is refused") { try await !stack.deadReasons().isEmpty }
+            #expect(try await stack.deadReasons() == [entry: "id: was used before with other content; give another id"])
+            #expect(try await Broadcasts.number(stack, "SELECT count(*) FROM carillon.dead_letters") == 1)
+            #expect(try await Broadcasts.number(stack, stored) == 80)
+        }
+    }
+
+    @Test("cancelling withdraws a half-sent broadcast from the inboxes and stops one that has not begun")
+    func cancel() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let service = try await Broadcasts.service()
+            try await Self.makeUsers(in: stack)
+            #expect(
+                try await gateway.call(.delete, "/v1/jobs/b0", token: service).body["status"]?.string == "pending")
+            _ = try await stack.startDispatcher(environment: Stack.holdingBroadcasts)
+            #expect(
+                try await Broadcasts.post(gateway, #"{"id":"b0","all":true,"type":"invoice_created"}"#).status == 202)
+            let early = try await Broadcasts.waitFor("cancelled", gateway, "b0")
+            #expect(early["broadcast"]?["stored"]?.integer == 0)
+            #expect(early["final"]?.bool == true)
+
+            try await Self.expandHalf("b1", gateway, in: stack)
+            let stored = try #require(try await Broadcasts.report(gateway, "b1")["broadcast"]?["stored"]?.integer)
+            #expect((1..<2_401).contains(stored))
+            let answer = try await gateway.call(.delete, "/v1/jobs/b1", token: service)
+            #expect(answer.status == 200)
+            // Every copy is unread, so none is too late, however far the withdrawal has come.
+            let first = try #require(answer.body["cancelled"]?.integer)
+            let withdrawing = try #require(answer.body["withdrawing"]?.integer)
+            #expect(first + withdrawing == stored)
+            #expect(answer.body["too_late"]?.integer == 0)
+            #expect(answer.body["not_sent"]?.integer == 0)
+            let status = answer.body["status"]?.string
+            #expect(status == "cancelling" || status == "cancelled" && withdrawing == 0)
+            let report = try await eventualValue("it is withdrawn") {
+                let report = try await Broadcasts.report(gateway, "b1")
+                return report["final"]?.bool == true ? report : nil
+            }
+            #expect(report["broadcast"]?["state"]?.string == "cancelled")
+            #expect(report["broadcast"]?["withdrawn"]?.integer == stored)
+            #expect(report["recipients"]?["cancelled"]?.integer == stored)
+            let again = try await gateway.call(.delete, "/v1/jobs/b1", token: service)
+            #expect(again.body["status"]?.string == "cancelled")
+            #expect(again.body["cancelled"]?.integer == stored)
+            #expect(again.body["withdrawing"]?.integer == 0)
+            #expect(again.body["too_late"]?.integer == 0)
+            #expect(try await gateway.call(.post, "/v1/jobs/b1/resume", token: service).status == 409)
+            let inboxes = "SELECT count(*) FROM carillon.inboxes WHERE unread > 0 OR total > 0"
+            #expect(try await Broadcasts.number(stack, inboxes) == 0)
+        }
+    }
+
+    @Test("an audience above the limit waits for confirmation")
+    func confirmation() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let service = try await Broadcasts.service()
+            try await Self.makeUsers(30, in: stack)
+            _ = try await stack.startDispatcher(environment: ["BROADCAST_CONFIRM_ABOVE": "29"])
+            #expect(
+                try await Broadcasts.post(gateway, #"{"id":"b1","all":true,"type":"invoice_created"}"#).status == 202)
+            let waiting = try await Broadcasts.waitFor("awaiting_confirmation", gateway, "b1")
+            #expect(waiting["broadcast"]?["audience"]?.integer == 30)
+            #expect(waiting["broadcast"]?["stored"]?.integer == 0)
+            #expect(try await gateway.call(.post, "/v1/jobs/b1/pause", token: service).status == 409)
+            #expect(try await gateway.call(.post, "/v1/jobs/nothing/confirm", token: service).status == 404)
+            let user = try await Stack.token(user: "u1")
+            #expect(try await gateway.call(.post, "/v1/jobs/b1/confirm", token: user).status == 403)
+            for _ in 0..<2 {
+                #expect(try await gateway.call(.post, "/v1/jobs/b1/confirm", token: service).status == 200)
+            }
+            let done = try await Broadcasts.waitFor("done", gateway, "b1")
+            #expect(done["broadcast"]?["stored"]?.integer == 28)
+        }
+    }
+
+    @Test("a broadcast at local times is not final while its parts wait, and cancelling stops them all")
+    func byOwnClocks() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            try await stack.query("INSERT INTO carillon.users (user_id) SELECT 'u' || n FROM generate_series(1, 30) n")
+            _ = try await stack.startDispatcher()
+            let service = try await Broadcasts.service()
+            let entry = try await stack.append([
+                ("all", "true"), ("type", "invoice_created"), ("title", "Morning"),
+                ("deliver_local", "2099-06-01T08:30"),
+            ])
+            let report = try await Broadcasts.waitFor("done", gateway, entry)
+            let waiting = try await Schedules.count(stack)
+            #expect(waiting > 1)
+            #expect(report["scheduled"]?.integer == waiting)
+            #expect(report["broadcast"]?["not_stored"]?["scheduled"]?.integer == 30)
+            #expect(report["final"]?.bool == false)
+            let answer = try await gateway.call(.delete, "/v1/jobs/\(entry)", token: service)
+            #expect(answer.status == 200)
+            #expect(answer.body["too_late"]?.integer == 0)
+            let last = try await eventualValue("all of it is cancelled") {
+                let report = try await Broadcasts.report(gateway, entry)
+                return report["recipients"]?["cancelled"]?.integer == 30 && report["final"]?.bool == true ? report : nil
+            }
+            #expect(last["scheduled"]?.integer == 0)
+            #expect(last["broadcast"]?["state"]?.string == "cancelled")
+            #expect(try await Broadcasts.number(stack, "SELECT count(*) FROM carillon.notifications") == 30)
+        }
+    }
+
+    @Test("the command sends a broadcast and prints its result")
+    func command() async throws {
+        try await Stack.with { stack in
+            _ = try await stack.startGateway()
+            try await Self.makeUsers(30, in: stack)
+            _ = try await stack.startDispatcher(environment: ["BROADCAST_CONFIRM_ABOVE": "29"])
+            let job = ["broadcast", "--type", "invoice_created", "--title", "Extra"]
+            let waiting = try await stack.spawn("dispatcher", job + ["--all"], name: "waiting")
+            #expect(try await waiting.waitForExit() == .code(75))
+            #expect(waiting.errors().contains("30 users; confirm it"))
+            let meant = try await stack.spawn("dispatcher", job + ["--all", "--confirm"], name: "meant")
+            _ = try await meant.waitForLine("done: selected 30, stored 28, not stored: 2 opted_out")
+            #expect(try await meant.waitForExit() == .code(0))
+            let topic = try await stack.spawn("dispatcher", job + ["--topic", "none"], name: "topic")
+            _ = try await topic.waitForLine("done: selected 0, stored 0")
+            let withoutAudience = try await stack.spawn("dispatcher", job, name: "without-audience")
+            #expect(try await withoutAudience.waitForExit() == .code(64))
+        }
+    }
+
+    @Test("events for everyone and for a topic reach only the sockets of their audience")
+    func events() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            try await Self.makeUsers(3, in: stack)
+            _ = try await stack.startDispatcher()
+            var sockets: [String: TestSocket] = [:]
+            for user in ["u1", "u2", "guest"] {
+                sockets[user] = try await TestSocket.synced(port: gateway.port, user: user)
+            }
+            try await stack.append([("topic", "news"), ("event", "topic"), ("except", #"["u2"]"#), ("args", "[1]")])
+            _ = try await sockets["u1"]?.first("event")
+            try await stack.append([("all", "true"), ("event", "all"), ("except", #"["u1"]"#)])
+            _ = try await sockets["u2"]?.first("event")
+            _ = try await sockets["guest"]?.first("event")
+            try await stack.append([("users", #"["u1","u2","guest"]"#), ("event", "last")])
+            for (user, expected) in [("u1", ["topic", "last"]), ("u2", ["all", "last"]), ("guest", ["all", "last"])] {
+                let socket = try #require(sockets[user])
+                func names() -> [String] { socket.all("event").compactMap { $0["event"]?["name"]?.string } }
+                try await eventually("\(user) has the last one") { names().last == "last" }
+                #expect(names() == expected, "\(user)")
+            }
+            #expect(try await stack.query("SELECT 1 FROM carillon.notifications").isEmpty)
+        }
+    }
+}
+
+/// Broadcasts whose text cannot be rendered for some users.
+@Suite(.serialized, .timeLimit(.minutes(10)))
+struct BroadcastTextTests {
+    private static func catalog(german: String) -> String {
+        """
+        types:
+          notice:
+            templates:
+              en: {title: "Hello {{name}}"}
+              de: {title: "\(german)"}
+        """
+    }
+
+    /// Creates users u1 to u40, who read German, and u41 to u48, who do not.
+    private static func makeReaders(in stack: Stack) async throws {
+        try await stack.query("INSERT INTO carillon.users (user_id) SELECT 'u' || n FROM generate_series(1, 48) n")
+        try await stack.query(
+            """
+            INSERT INTO carillon.user_settings (user_id, locale) SELECT 'u' || n, 'de' FROM generate_series(1, 40) n
+            """
+        )
+    }
+
+    @Test("users whose text fails go to one dead letter a page; after a fix, replaying notifies each once")
+    func failingText() async throws {
+        try await Stack.with { stack in
+            let environment = try stack.catalog(Self.catalog(german: "Hallo {{name}}{{late}}"))
+            let gateway = try await stack.startGateway(environment: environment)
+            let first = try await stack.startDispatcher(name: "first", environment: environment)
+            try await Self.makeReaders(in: stack)
+            let entry = try await stack.append([("all", "true"), ("type", "notice"), ("vars", #"{"name":"all"}"#)])
+            let report = try await Broadcasts.waitFor("done", gateway, entry)
+            #expect(report["broadcast"]?["stored"]?.integer == 8)
+            #expect(report["broadcast"]?["not_stored"]?["text_failed"]?.integer == 40)
+            #expect(report["broadcast"]?["not_stored"]?["held"] == nil)
+            let letters = try await stack.query("SELECT entry, fields FROM carillon.dead_letters")
+            // Forty users fall into several of the sixteen chains, and some chains hold none of the
+            // others.
+            #expect(letters.count > 1)
+            let names = try letters.map { try $0.text(0) }
+            #expect(names.allSatisfy { $0.hasPrefix(entry + ".") })
+            let reasons = try await stack.deadReasons()
+            #expect(Set(reasons.keys) == Set(names))
+            let fields: [[[String]]] = try letters.map { row in
+                let json = try #require(try row.optionalJSON(1))
+                return try JSONParser.parse(json).array?.compactMap { $0.strings } ?? []
+            }
+            #expect(fields.allSatisfy { letter in !letter.contains { $0.first == "all" } })
+            let named = try fields.flatMap { letter -> [String] in
+                let users = try #require(letter.first { $0.first == "users" }?.last)
+                return try JSONParser.parse(Array(users.utf8)).strings ?? []
+            }
+            #expect(named.sorted() == (1...40).map { "u\($0)" }.sorted())
+
+            try await first.stop()
+            try stack.catalog(Self.catalog(german: "Hallo {{name}}"))
+            _ = try await stack.startDispatcher(name: "second", environment: environment)
+            let admin = try await Stack.token(user: "root", scope: .admin)
+            let replayed = try await gateway.call(
+                .post, "/v1/admin/dead-letters/replay", token: admin, json: #"{"all":true}"#)
+            #expect(replayed.body["count"]?.integer == Int64(letters.count))
+            try await eventually("all are notified, and the letters are gone") {
+                let stored = try await Broadcasts.number(stack, "SELECT count(*) FROM carillon.notifications")
+                let left = try await Broadcasts.number(stack, "SELECT count(*) FROM carillon.dead_letters")
+                return stored == 48 && left == 0
+            }
+            // Appends one of them again, as a dispatcher does that crashed right after the append.
+            let again = try #require(fields.first)
+            try await stack.append(again.map { ($0[0], $0[1]) })
+            try await stack.append([("user", "last"), ("type", "notice"), ("vars", #"{"name":"last"}"#)])
+            try await eventually("the last one has come") {
+                try await stack.texts(user: "last") == [["Hello last", ""]]
+            }
+            #expect(try await Broadcasts.number(stack, "SELECT count(*) FROM carillon.notifications") == 49)
+            let distinct = "SELECT count(DISTINCT user_id) FROM carillon.notifications"
+            #expect(try await Broadcasts.number(stack, distinct) == 49)
+            #expect(try await stack.texts(user: "u1") == [["Hallo all", ""]])
+            #expect(try await stack.texts(user: "u48") == [["Hello all", ""]])
+            // The broadcast's report counts them too.
+            let counted = try await Broadcasts.report(gateway, entry)["recipients"]?.object?.compactMap {
+                $0.value.integer
+            }
+            #expect(counted?.reduce(0, +) == 48)
+        }
+    }
+}

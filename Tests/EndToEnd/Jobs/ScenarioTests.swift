@@ -1,0 +1,446 @@
+// Carillon · ScenarioTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import HTTP
+import Sandbox
+import Support
+import Testing
+
+/// Notification types of the five replaced systems, with the shipped catalog.
+@Suite(.serialized, .timeLimit(.minutes(10)))
+struct SystemScenarioTests {
+    @Test("family finance: a deposit has its text, code and thirty days, and a pause needs no reason")
+    func allowance() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startCompatible()
+            let child = try await CompatibilityClient(gateway, user: "child")
+            try await stack.append([
+                ("user", "child"), ("type", "AllowanceDeposit"), ("vars", #"{"amount":"$10","balance":"$25.50"}"#),
+                ("entity_type", "Transaction"), ("entity_id", "7"),
+            ])
+            try await stack.append([("user", "child"), ("type", "AllowancePaused"), ("vars", "{}")])
+            let missing = try await stack.append([
+                ("user", "child"), ("type", "AllowanceDeposit"), ("vars", #"{"amount":"$10"}"#),
+            ])
+            try await child.waitForCount(2)
+            let list = try await child.get("/api/v1/notifications").body["notifications"]
+            #expect(list?.texts("title") == ["Allowance Paused", "Allowance Received!"])
+            #expect(
+                list?.texts("body") == [
+                    "Your allowance has been paused",
+                    "Your weekly allowance of $10 has been deposited. New balance: $25.50",
+                ])
+            #expect(list?.array?.last?["type"]?.integer == 10)
+            try await eventually("the deposit without its balance is set aside") {
+                try await stack.deadReasons()
+                    == [missing: "vars.balance: is missing, in type AllowanceDeposit, locale en"]
+            }
+            let days = try await stack.query(
+                "SELECT DISTINCT extract(day FROM expires_at - created_at)::int4 FROM carillon.notifications")
+            #expect(try days.map { try $0.int4(0) } == [30])
+        }
+    }
+
+    @Test("family finance: an Android phone rings with the default sound")
+    func allowanceSound() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startCompatible()
+            let child = try await CompatibilityClient(gateway, user: "child")
+            #expect(try await child.send(.post, "/api/v1/devices", #"{"token":"phone","platform":2}"#).status < 300)
+            try await stack.append([
+                ("user", "child"), ("type", "AllowanceDeposit"), ("vars", #"{"amount":"$10","balance":"$25.50"}"#),
+            ])
+            try await eventually("it is pushed") { stack.pushed()["phone"] == ["Allowance Received!"] }
+            let message = try JSONParser.parse(try #require(stack.sandbox.received().first).payload)["message"]
+            #expect(message?["android"]?["notification"]?["sound"]?.string == "default")
+            #expect(message?["android"]?["priority"]?.string == "HIGH")
+        }
+    }
+
+    @Test("news: an alert has its text, badge, sound, data and buttons; the digest is opt-in")
+    func news() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startCompatible()
+            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let device = #"{"fcm_token":"phone","platform":"ios"}"#
+            #expect(try await ada.send(.post, "/device-token/register", device).status == 200)
+            try await stack.append([
+                ("user", "ada"), ("type", "breaking_news"), ("id", "story:s1"), ("vars", #"{"title":"It rains"}"#),
+                ("data", #"{"storyId":"s1","category":"politics","priority":"breaking","sourceCount":"5"}"#),
+            ])
+            try await stack.append([("user", "ada"), ("type", "daily_digest"), ("title", "Today")])
+            try await eventually("the alert") { stack.pushed()["phone"] == ["🚨 BREAKING NEWS"] }
+            try await eventually("the digest is suppressed") {
+                try await stack.statuses(user: "ada")["Today"] == "suppressed"
+            }
+            let message = try JSONParser.parse(try #require(stack.sandbox.received().first).payload)["message"]
+            #expect(message?["notification"]?["body"]?.string == "It rains")
+            #expect(message?["android"]?["priority"]?.string == "HIGH")
+            #expect(message?["android"]?["notification"]?["notification_count"]?.integer == 1)
+            #expect(message?["apns"]?["payload"]?["aps"]?["sound"]?.string == "default")
+            #expect(message?["apns"]?["payload"]?["aps"]?["badge"]?.integer == 1)
+            #expect(message?["data"]?["storyId"]?.string == "s1")
+            #expect(message?["data"]?["category"]?.string == "politics")
+            let actions = try JSONParser.parse(Array(try #require(message?["data"]?["actions"]?.string).utf8))
+            #expect(actions.texts("id") == ["read", "save", "share"])
+        }
+    }
+
+    @Test("accounting: important types are pushed, others stay in the inbox, and maintenance is opt-in")
+    func accounting() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startCompatible()
+            try await gateway.register(user: "ada", platform: "android", token: "phone")
+            let types = [
+                "payment_received", "invoice_overdue", "invoice_created", "profile_updated", "system_maintenance",
+            ]
+            for type in types { try await stack.append([("user", "ada"), ("type", type), ("title", type)]) }
+            try await eventually("each is where it belongs") {
+                let statuses = try await stack.statuses(user: "ada")
+                return statuses.count == 5 && !statuses.values.contains("pending")
+                    && statuses["system_maintenance"] == "suppressed"
+            }
+            #expect(Set(stack.pushed()["phone"] ?? []) == ["payment_received", "invoice_overdue"])
+        }
+    }
+
+    @Test("reminders: every token of the user gets the push with its route")
+    func reminders() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startCompatible()
+            for token in ["one", "two"] {
+                try await gateway.register(user: "ada", platform: "android", token: token, name: token)
+            }
+            try await stack.append([
+                ("user", "ada"), ("type", "scheduled_reminder"), ("title", "Drink"), ("url", "/notifications/log"),
+            ])
+            try await eventually("both have it") { stack.pushed() == ["one": ["Drink"], "two": ["Drink"]] }
+            let payload = try JSONParser.parse(try #require(stack.sandbox.received().first).payload)
+            #expect(payload["message"]?["data"]?["url"]?.string == "/notifications/log")
+        }
+    }
+}
+
+/// Scheduled notifications of the five replaced systems, with the shipped catalog.
+@Suite(.serialized, .timeLimit(.minutes(10)))
+struct ScheduleScenarioTests {
+    private static func service() async throws -> String { try await Stack.token(user: "app", scope: .service) }
+
+    private static func schedule(_ gateway: Gateway, _ json: String) async throws -> JSONValue {
+        let answer = try await gateway.call(.post, "/v1/schedules", token: try await Self.service(), json: json)
+        #expect(answer.status == 201, "\(answer.body)")
+        return answer.body
+    }
+
+    private static func post(_ gateway: Gateway, _ json: String) async throws {
+        let answer = try await gateway.call(.post, "/v1/jobs", token: try await Self.service(), json: json)
+        #expect(answer.status == 202, "\(answer.body)")
+    }
+
+    @Test("household tasks: five overdue reminders and a summary of the rest arrive once, with the day's digest")
+    func tasks() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startCompatible()
+            try await gateway.register(user: "ada", platform: "android", token: "phone")
+            let moment = Schedules.lastMinute()
+            let digest = try await Self.schedule(
+                gateway, Schedules.daily(at: moment, job: #"{"user":"ada","type":"task_digest","title":"3 done"}"#))
+            // One job a task, as the app's worker posts them at nine o'clock.
+            let due = Schedules.later(.seconds(3_600))
+            for task in 1...8 {
+                try await Self.post(
+                    gateway,
+                    #"""
+                    {"id":"overdue:\#(task)","user":"ada","type":"task_overdue","title":"Task \#(task)","digest":"overdue",
+                     "state":"overdue","entity_type":"task","entity_id":"\#(task)","deliver_at":"\#(due)"}
+                    """#)
+            }
+            try await eventually("all wait") { try await Schedules.count(stack) == 9 }
+            #expect(stack.pushed().isEmpty)
+            try await Schedules.makeDue(stack, daily: moment)
+            try await eventually("five tasks and the digest") { stack.pushed()["phone"]?.count == 6 }
+            try await eventually("three are gathered") {
+                try await stack.query("SELECT 1 FROM carillon.digest_items WHERE NOT is_single").count == 3
+            }
+            try await stack.closeDigests()
+            try await eventually("a summary of the rest") { stack.pushed()["phone"]?.last == "Overdue tasks" }
+            let messages = try stack.sandbox.received().map { try JSONParser.parse($0.payload)["message"] }
+            #expect(messages.last??["notification"]?["body"]?.string == "3 more tasks are overdue")
+            let singles = messages.filter { $0?["notification"]?["title"]?.string?.hasPrefix("Task ") == true }
+            #expect(singles.count == 5)
+            for single in singles {
+                let actions = try JSONParser.parse(Array(try #require(single?["data"]?["actions"]?.string).utf8))
+                #expect(actions.texts("id") == ["edit", "complete", "cancel", "mark_in_progress"])
+            }
+            #expect(stack.pushed()["phone"]?.count { $0 == "3 done" } == 1)
+            // The digest's next occurrence is tomorrow at the same time.
+            let id = try #require(digest["id"]?.string)
+            try await eventually("the next one is tomorrow") {
+                let next = try await gateway.call(.get, "/v1/schedules/\(id)", token: try await Self.service())
+                return next.body["next_at"]?.string == (moment + .seconds(86_400)).rfc3339
+            }
+        }
+    }
+
+    @Test("reminders: each user is pushed at local time, later if asleep; a changed zone counts at once")
+    func reminders() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startCompatible()
+            for token in ["ada-one", "unregistered-ada"] {
+                try await gateway.register(user: "ada", platform: "android", token: token, name: token)
+            }
+            try await gateway.register(user: "bob", platform: "android", token: "bob-phone")
+            // It is night for Ada; Bob has the same clock times in a zone where it is noon.
+            try await gateway.set(QuietNow.settings, of: "ada")
+            try await gateway.set(QuietNow.settings(zone: "Etc/GMT+12"), of: "bob")
+            let created = try await Self.schedule(
+                gateway,
+                #"""
+                {"cron":"0 9 * * *","zone":"recipient","job":{"users":["ada","bob"],"type":"scheduled_reminder",
+                 "title":"Log it","url":"/notifications/log"}}
+                """#)
+            #expect(created["next_local"]?.string?.hasSuffix("T09:00") == true)
+            // Split the occurrence first, then make it nine o'clock in both zones.
+            let early = Schedules.lastMinute() + .seconds(-14 * 3_600)
+            try await Schedules.makeDue(stack, daily: early)
+            try await eventually("there is a part for each zone, or it was fired") {
+                let parts = try await stack.query("SELECT 1 FROM carillon.schedules WHERE cron IS NULL").count
+                let stored = try await stack.query("SELECT 1 FROM carillon.notifications").count
+                return parts + stored == 2
+            }
+            try await stack.query(
+                "UPDATE carillon.schedules SET due_at = now(), wake_at = now() WHERE cron IS NULL")
+            try await eventually("Bob has it") { stack.pushed() == ["bob-phone": ["Log it"]] }
+            try await eventually("Ada's waits") {
+                try await stack.statuses(user: "ada") == ["Log it": "deferred"]
+            }
+            try await gateway.set(#"{"zone":"Etc/GMT+12"}"#, of: "ada")
+            try await eventually("Ada has it where she is now") {
+                stack.pushed() == ["bob-phone": ["Log it"], "ada-one": ["Log it"]]
+            }
+            let payload = try JSONParser.parse(try #require(stack.sandbox.received().last).payload)
+            #expect(payload["message"]?["data"]?["url"]?.string == "/notifications/log")
+            try await eventually("the dead token is switched off") {
+                let rows = try await stack.query("SELECT token FROM carillon.devices WHERE NOT active")
+                return try rows.map { try $0.text(0) } == ["unregistered-ada"]
+            }
+        }
+    }
+
+    @Test("news: a story repeated by the monitor notifies each willing reader once, and its report counts them")
+    func monitor() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startCompatible()
+            for number in 0..<12 {
+                let reader = try await CompatibilityClient(gateway, user: "reader-\(number)")
+                let device = #"{"fcm_token":"phone-\#(number)","platform":"ios"}"#
+                #expect(try await reader.send(.post, "/device-token/register", device).status == 200)
+            }
+            for number in 0..<3 {
+                let refusal = #"{"types":[{"type":"breaking_news","push":false,"in_app":false}]}"#
+                let answer = try await gateway.call(
+                    .put, "/v1/preferences", token: try await Stack.token(user: "reader-\(number)"), json: refusal)
+                #expect(answer.status == 200)
+            }
+            var monitor = Monitor()
+            for run in 0..<8 {
+                // Every five minutes; the second story breaks ten minutes after the first.
+                let minute = run * 5
+                if run == 0 { monitor.breaks("s1", title: "It rains", at: minute) }
+                if run == 2 { monitor.breaks("s2", title: "It pours", at: minute) }
+                for job in monitor.jobs(at: minute) { try await Self.post(gateway, job) }
+            }
+            #expect(monitor.stories.allSatisfy { $0.isVerified == ($0.brokeAt == 0) })
+            for story in ["s1", "s2"] {
+                let report = try await eventualValue("\(story) has reached all") {
+                    let report = try await gateway.call(
+                        .get, "/v1/jobs/story:\(story)", token: try await Self.service()
+                    ).body
+                    return report["final"]?.bool == true ? report : nil
+                }
+                #expect(report["broadcast"]?["stored"]?.integer == 9)
+                #expect(report["broadcast"]?["not_stored"]?["opted_out_of_type"]?.integer == 3)
+                #expect(report["recipients"]?["sent"]?.integer == 9)
+            }
+            try await eventually("the streams are done with all runs") {
+                try await stack.connection.send("XLEN", "carillon:jobs:bulk").integer() == 0
+            }
+            let bodies = try stack.sandbox.received().map {
+                try JSONParser.parse($0.payload)["message"]?["notification"]?["body"]?.string ?? ""
+            }
+            #expect(bodies.count { $0 == "It rains" } == 9)
+            #expect(bodies.count { $0 == "It pours" } == 9)
+            #expect(Set(stack.pushed().keys) == Set((3..<12).map { "phone-\($0)" }))
+            #expect(try await stack.deadReasons().isEmpty)
+        }
+    }
+
+    /// An app that checks its stories every few minutes and does not remember what it sent.
+    private struct Monitor {
+        struct Story {
+            let id: String
+            let title: String
+            let brokeAt: Int
+            var isVerified = false
+        }
+
+        private(set) var stories: [Story] = []
+
+        mutating func breaks(_ id: String, title: String, at minute: Int) {
+            self.stories.append(Story(id: id, title: title, brokeAt: minute))
+        }
+
+        /// Verifies stories that are half an hour old and returns jobs for the others.
+        mutating func jobs(at minute: Int) -> [String] {
+            for index in self.stories.indices where minute - self.stories[index].brokeAt >= 30 {
+                self.stories[index].isVerified = true
+            }
+            return self.stories.filter { !$0.isVerified }.map { story in
+                #"""
+                {"id":"story:\#(story.id)","all":true,"type":"breaking_news","vars":{"title":"\#(story.title)"},
+                 "data":{"storyId":"\#(story.id)","priority":"breaking"}}
+                """#
+            }
+        }
+    }
+
+    @Test("family finance: the weekly summary goes to the family except its subject, and next week's waits")
+    func allowance() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startCompatible()
+            for member in ["mom", "dad", "kid"] {
+                let answer = try await gateway.call(
+                    .put, "/v1/topics/family-7/members/\(member)", token: try await Self.service())
+                #expect(answer.status == 204)
+            }
+            try await gateway.register(user: "mom", platform: "android", token: "mom-phone")
+            let moment = Schedules.lastMinute()
+            let minute = moment.seconds / 60 % 1_440
+            // Unix day 0 was a Thursday.
+            let weekday = (moment.seconds / 86_400 + 4) % 7
+            let created = try await Self.schedule(
+                gateway,
+                #"""
+                {"cron":"\#(minute % 60) \#(minute / 60) * * \#(weekday)","zone":"UTC",
+                 "job":{"topic":"family-7","except":["kid"],"type":"WeeklySummary",
+                        "vars":{"income":"$30","spending":"$12"}}}
+                """#)
+            #expect(created["next_at"]?.string == (moment + .seconds(7 * 86_400)).rfc3339)
+            try await Schedules.makeDue(stack, daily: moment)
+            let words = ["Your Weekly Summary", "This week: +$30 earned, -$12 spent"]
+            try await eventually("the parents have it") {
+                let mom = try await stack.texts(user: "mom")
+                let dad = try await stack.texts(user: "dad")
+                return mom == [words] && dad == [words]
+            }
+            try await eventually("and the phone") { stack.pushed() == ["mom-phone": [words[0]]] }
+            #expect(try await stack.texts(user: "kid").isEmpty)
+            let id = try #require(created["id"]?.string)
+            try await eventually("the next one is in a week") {
+                let next = try await gateway.call(.get, "/v1/schedules/\(id)", token: try await Self.service())
+                return next.body["next_at"]?.string == (moment + .seconds(7 * 86_400)).rfc3339
+            }
+        }
+    }
+
+    @Test("accounting: maintenance reaches users who opted in, and a paid invoice's reminder is cancelled")
+    func accounting() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startCompatible()
+            try await gateway.register(user: "bob", platform: "android", token: "bob-phone")
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
+            let wish = #"{"types":[{"type":"system_maintenance","in_app":true}]}"#
+            let answer = try await gateway.call(
+                .put, "/v1/preferences", token: try await Stack.token(user: "ada"), json: wish)
+            #expect(answer.status == 200)
+            let later = Schedules.later(.seconds(3_600))
+            _ = try await Self.schedule(
+                gateway,
+                #"{"at":"\#(later)","job":{"all":true,"type":"system_maintenance","title":"Back at three"}}"#)
+            for invoice in ["i1", "i2"] {
+                try await Self.post(
+                    gateway,
+                    #"""
+                    {"id":"overdue:\#(invoice)","user":"bob","type":"invoice_overdue","title":"\#(invoice) is overdue",
+                     "deliver_at":"\#(later)"}
+                    """#)
+            }
+            try await eventually("all wait") { try await Schedules.count(stack) == 3 }
+            let paid = try await gateway.call(.delete, "/v1/jobs/overdue:i1", token: try await Self.service())
+            #expect(paid.status == 200)
+            try await Schedules.makeDue(stack)
+            try await eventually("the user who opted in gets it") { socket.titles == ["Back at three"] }
+            try await eventually("the unpaid invoice is pushed") {
+                stack.pushed() == ["bob-phone": ["i2 is overdue"]]
+            }
+            try await eventually("the paid invoice is cancelled, and no other user gets the maintenance") {
+                try await stack.statuses(user: "bob") == ["i1 is overdue": "cancelled", "i2 is overdue": "sent"]
+            }
+        }
+    }
+}
+
+/// Buttons of the household-task app: the task's state picks the category and the actions.
+@Suite(.serialized, .timeLimit(.minutes(10)))
+struct ButtonTests {
+    private static let table: [(state: String, category: String, buttons: [String])] = [
+        ("overdue", "TASK_ACTIONABLE", ["edit", "complete", "cancel", "mark_in_progress"]),
+        ("due_soon", "TASK_ACTIONABLE", ["edit", "complete", "cancel", "mark_in_progress"]),
+        ("in_progress", "TASK_IN_PROGRESS", ["edit", "complete", "cancel"]),
+        ("cancelled", "TASK_CANCELLED", ["edit"]),
+        ("completed", "TASK_COMPLETED", ["edit"]),
+    ]
+
+    @Test("each task state has its category on iOS and its buttons on Android; other states have none")
+    func states() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let phone = String(repeating: "ab", count: 32)
+            try await gateway.register(user: "ada", platform: "ios", token: phone)
+            try await gateway.register(user: "ada", platform: "android", token: "robot")
+            for row in Self.table {
+                try await stack.append([
+                    ("user", "ada"), ("type", "task_overdue"), ("title", row.state), ("state", row.state),
+                    ("entity_type", "task"), ("entity_id", "t7"),
+                ])
+            }
+            try await stack.append([("user", "ada"), ("type", "task_assigned"), ("title", "new"), ("state", "new")])
+            try await stack.append([
+                ("user", "ada"), ("type", "task_overdue"), ("title", "own"), ("state", "overdue"), ("category", "MINE"),
+                ("data", #"{"actions":[],"a":1}"#),
+            ])
+            try await eventually("both phones have them") {
+                stack.pushed()[phone]?.count == 7 && stack.pushed()["robot"]?.count == 7
+            }
+            let received = try stack.sandbox.received().map { ($0, try JSONParser.parse($0.payload)) }
+            let rows: [(state: String, category: String?, buttons: [String])] =
+                Self.table.map { ($0.state, $0.category, $0.buttons) } + [("new", nil, []), ("own", "MINE", [])]
+            for row in rows {
+                for (message, payload) in received where Stack.title(message) == row.state {
+                    switch message.provider {
+                    case .apns:
+                        #expect(payload["aps"]?["category"]?.string == row.category)
+                        #expect(payload["actions"]?.texts("id") ?? [] == row.buttons)
+                    case .fcm:
+                        let actions = payload["message"]?["data"]?["actions"]?.string
+                        let parsed = try actions.map { try JSONParser.parse(Array($0.utf8)) }
+                        #expect(parsed?.texts("id") ?? [] == row.buttons)
+                    case .webpush:
+                        #expect(payload["actions"]?.texts("id") ?? [] == row.buttons)
+                    case .email, .webhook: Issue.record("unexpected provider")
+                    }
+                }
+            }
+            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let inbox = try await ada.get("/v1/notifications").body["notifications"]
+            #expect(
+                Set(inbox?.texts("category") ?? []) == ["tasks", "MINE"], "the inbox shows the type's category")
+            let cancel = received.compactMap { $0.1["actions"]?.array?.first { $0["id"]?.string == "cancel" } }.first
+            #expect(cancel?["title"]?.string == "Cancel")
+            #expect(cancel?["destructive"]?.bool == true)
+        }
+    }
+}

@@ -1,0 +1,383 @@
+// Carillon · ScheduleTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Foundation
+import HTTP
+import Support
+import Testing
+
+/// Jobs for later reach their users at their time, once.
+@Suite(.serialized, .timeLimit(.minutes(10)))
+struct ScheduleTests {
+    @Test("deliver_at reaches the socket at its time, once, with two dispatchers")
+    func deliverAt() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher(name: "one")
+            _ = try await stack.startDispatcher(name: "two")
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
+            // Long enough to store all of them on a busy machine.
+            let due = Schedules.now() + .seconds(20)
+            for number in 0..<20 {
+                try await stack.append([
+                    ("user", "ada"), ("type", "invoice_created"), ("title", "later \(number)"),
+                    ("deliver_at", due.rfc3339),
+                ])
+            }
+            try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "now")])
+            try await eventually("they wait in PostgreSQL, and the streams are done with them") {
+                let length = try await stack.connection.send("XLEN", "carillon:jobs").integer()
+                let waiting = try await Schedules.count(stack)
+                return length == 0 && waiting == 20
+            }
+            try await eventually("what is not deferred has come") { socket.titles.contains("now") }
+            if socket.titles.count > 1 { #expect(Schedules.now() >= due) }
+            try await eventually("all have come", within: .seconds(60)) { socket.titles.count >= 21 }
+            #expect(Schedules.now() >= due)
+            #expect(Set(socket.titles).count == 21)
+            try await eventually("nothing is left") { try await Schedules.count(stack) == 0 }
+            // They count as created at the requested time.
+            let rows = try await stack.query(
+                "SELECT count(*) FROM carillon.notifications WHERE title LIKE 'later%' AND created_at = $1",
+                .timestamptz(due.microseconds / 1_000 * 1_000)
+            )
+            #expect(try rows.first?.int8(0) == 20)
+            #expect(socket.titles.count == 21)
+        }
+    }
+
+    @Test("deliver_at reaches the socket within a second of its time")
+    func punctual() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
+            // A busy machine can delay any single one, so the best of five counts.
+            let second: Int64 = 1_000_000
+            var least = Int64.max
+            for number in 1...5 where least >= second {
+                let title = "on time \(number)"
+                let due = Schedules.now() + .seconds(5)
+                try await stack.append([
+                    ("user", "ada"), ("type", "invoice_created"), ("title", title), ("deliver_at", due.rfc3339),
+                ])
+                try await eventually("it has come") { socket.titles.contains(title) }
+                least = min(least, Schedules.now().microseconds - due.microseconds)
+            }
+            #expect(least < second, "the best of five came \(least) µs late")
+        }
+    }
+
+    @Test("a repeated scheduled job notifies once; the same id with other content is dead-lettered")
+    func sameID() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
+            let fields = [
+                ("user", "ada"), ("type", "invoice_created"), ("title", "once"), ("id", "i1"),
+                ("deliver_at", Schedules.later(.seconds(3_600))),
+            ]
+            try await stack.append(fields)
+            // A repeat with another trace, as an instrumented app sends it.
+            for digit in ["1", "2"] {
+                let trace = "00-" + String(repeating: digit, count: 32) + "-1111111111111111-01"
+                try await stack.append(fields + [("traceparent", trace)])
+            }
+            let other = try await stack.append(fields.map { $0.0 == "title" ? ("title", "other") : $0 })
+            try await eventually("the other content is dead-lettered") {
+                try await stack.deadReasons()[other]?.hasPrefix("id: is scheduled already") == true
+            }
+            #expect(try await stack.deadReasons().count == 1)
+            try await Schedules.makeDue(stack)
+            try await eventually("it came") { !socket.titles.isEmpty }
+            try await eventually("nothing is left") { try await Schedules.count(stack) == 0 }
+            #expect(socket.titles == ["once"])
+        }
+    }
+
+    @Test("a job cancelled while it waits is stored as cancelled, with or without an id")
+    func cancelled() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let service = try await Stack.token(user: "app", scope: .service)
+            let at = Schedules.later(.seconds(30 * 24 * 3_600))
+            try await stack.append([
+                ("users", #"["ada","bob"]"#), ("type", "invoice_created"), ("id", "j1"), ("deliver_at", at),
+            ])
+            let entry = try await stack.append([("user", "ada"), ("type", "invoice_created"), ("deliver_at", at)])
+            try await eventually("both wait") { try await Schedules.count(stack) == 2 }
+            for name in ["j1", entry] {
+                let answer = try await gateway.call(.get, "/v1/jobs/\(name)", token: service)
+                #expect(answer.status == 200)
+                #expect(answer.body["scheduled"]?.integer == 1)
+                #expect(answer.body["final"]?.bool == false)
+                #expect(try await gateway.call(.delete, "/v1/jobs/\(name)", token: service).status == 200)
+            }
+            for (name, count) in [("j1", 2), (entry, 1)] as [(String, Int64)] {
+                try await eventually("it is cancelled for all, and the answer says so") {
+                    let answer = try await gateway.call(.delete, "/v1/jobs/\(name)", token: service)
+                    return answer.body["cancelled"]?.integer == count && answer.body["final"]?.bool == true
+                        && answer.body["status"]?.string == "cancelled"
+                }
+            }
+            try await eventually("nothing is left") { try await Schedules.count(stack) == 0 }
+            let rows = try await stack.query("SELECT count(*) FROM carillon.notifications WHERE status = 'cancelled'")
+            #expect(try rows.first?.int8(0) == 3)
+            let all = try await stack.query("SELECT count(*) FROM carillon.notifications")
+            #expect(try all.first?.int8(0) == 3)
+        }
+    }
+
+    @Test("a job without an id can be cancelled by its entry, before it arrives and after it was sent")
+    func calledOffByEntry() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let service = try await Stack.token(user: "app", scope: .service)
+            let fields = [
+                ("user", "ada"), ("type", "payment_received"), ("deliver_at", Schedules.later(.seconds(3_600))),
+            ]
+            let entry = try await stack.append(fields + [("title", "fired")])
+            let early = try await stack.append(fields + [("title", "early")])
+            let answer = try await gateway.call(.delete, "/v1/jobs/\(early)", token: service)
+            #expect(answer.body["status"]?.string == "pending")
+            _ = try await stack.startDispatcher()
+            // The cancellation applies on arrival, because it is not kept as long as a job may
+            // wait.
+            try await eventually("one waits, the other is stored as cancelled") {
+                guard try await Schedules.count(stack) == 1 else { return false }
+                return try await stack.statuses(user: "ada") == ["early": "cancelled"]
+            }
+            try await Schedules.makeDue(stack)
+            try await eventually("one is in the inbox, the other is cancelled") {
+                try await stack.statuses(user: "ada") == ["fired": "sent", "early": "cancelled"]
+            }
+            try await eventually("nothing waits") { try await Schedules.count(stack) == 0 }
+            for name in [entry, "carillon:jobs%2F\(entry)"] {
+                let report = try await gateway.call(.get, "/v1/jobs/\(name)", token: service)
+                #expect(report.body["recipients"]?["sent"]?.integer == 1)
+                #expect(report.body["final"]?.bool == true)
+            }
+            let elsewhere = try await gateway.call(
+                .get, "/v1/jobs/carillon:jobs:bulk%2F\(entry)", token: service)
+            #expect(elsewhere.status == 404)
+            let cancelled = try await gateway.call(.delete, "/v1/jobs/\(entry)", token: service)
+            #expect(cancelled.body["status"]?.string == "cancelled")
+            #expect(cancelled.body["cancelled"]?.integer == 1)
+            #expect(cancelled.body["too_late"]?.integer == 0)
+            try await eventually("the inbox has neither") {
+                let inboxes = try await stack.query("SELECT 1 FROM carillon.inboxes WHERE unread > 0 OR total > 0")
+                return inboxes.isEmpty
+            }
+        }
+    }
+
+    @Test("a dispatcher killed between claim and delete loses nothing and repeats nothing")
+    func killed() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            try await gateway.register(user: "offline", platform: "android", token: "phone")
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
+            let first = try await stack.startDispatcher(name: "first")
+            // The trigger lets a schedule fire but stalls the delete of its row.
+            let titles = (0..<5).map { "job \($0)" }
+            let due = Schedules.later(.seconds(3_600))
+            for title in titles {
+                for user in ["ada", "offline"] {
+                    try await stack.append([
+                        ("user", user), ("type", "payment_received"), ("title", title),
+                        ("deliver_at", due),
+                    ])
+                }
+            }
+            try await eventually("they wait") { try await Schedules.count(stack) == 10 }
+            let pool = try #require(stack.database?.pool)
+            try await pool.query(
+                """
+                CREATE FUNCTION carillon.stall() RETURNS trigger LANGUAGE plpgsql AS $$
+                BEGIN PERFORM pg_sleep(60); RETURN OLD; END $$
+                """
+            )
+            try await pool.query(
+                "CREATE TRIGGER stall BEFORE DELETE ON carillon.schedules FOR EACH ROW EXECUTE FUNCTION carillon.stall()"
+            )
+            try await Schedules.makeDue(stack)
+            try await eventually("they were sent") {
+                socket.titles.count == 5 && stack.pushed()["phone"]?.count == 5
+            }
+            first.send(SIGKILL)
+            try await first.waitForExit()
+            // PostgreSQL notices the client's death late, and the sleeping statement holds a lock.
+            try await pool.query(
+                """
+                SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                WHERE datname = current_database() AND wait_event = 'PgSleep'
+                """
+            )
+            try await pool.query("DROP TRIGGER stall ON carillon.schedules")
+            #expect(try await Schedules.count(stack) == 10)
+            try await stack.query("UPDATE carillon.schedules SET wake_at = now() WHERE wake_at > now()")
+
+            _ = try await stack.startDispatcher(name: "second")
+            try await eventually("nothing is left") { try await Schedules.count(stack) == 0 }
+            #expect(socket.titles.sorted() == titles)
+            #expect(stack.pushed()["phone"]?.sorted() == titles)
+            let rows = try await stack.query("SELECT count(*) FROM carillon.notifications")
+            #expect(try rows.first?.int8(0) == 10)
+        }
+    }
+
+    @Test("deliver_local is split by the users' zones, and unknown zones use the default")
+    func deliverLocal() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            for (user, zone) in [("tokyo", "Asia/Tokyo"), ("tokyo2", "Asia/Tokyo"), ("york", "America/New_York")] {
+                let token = try await Stack.token(user: user)
+                let answer = try await gateway.call(.put, "/v1/settings", token: token, json: #"{"zone":"\#(zone)"}"#)
+                #expect(answer.status == 200)
+            }
+            try await stack.query(
+                "INSERT INTO carillon.user_settings (user_id, zone) VALUES ('lost', 'Mars/Olympus')")
+            _ = try await stack.startDispatcher()
+            try await stack.append([
+                ("users", #"["tokyo","york","tokyo2","nowhere","lost","out"]"#), ("except", #"["out"]"#),
+                ("type", "invoice_created"), ("title", "morning"), ("deliver_local", "2099-06-01T08:30"),
+            ])
+            try await eventually("there is a part for each zone") { try await Schedules.count(stack) == 3 }
+            let rows = try await stack.query(
+                """
+                SELECT s.zone, s.due_at = CASE s.zone WHEN 'UTC' THEN timestamptz '2099-06-01T08:30:00Z'
+                    WHEN 'Asia/Tokyo' THEN timestamptz '2099-05-31T23:30:00Z'
+                    ELSE timestamptz '2099-06-01T12:30:00Z' END,
+                    (SELECT f ->> 1 FROM jsonb_array_elements(s.fields) f WHERE f ->> 0 = 'users')
+                FROM carillon.schedules s ORDER BY s.zone
+                """
+            )
+            #expect(try rows.map { try $0.text(0) } == ["America/New_York", "Asia/Tokyo", "UTC"])
+            #expect(try rows.map { try $0.bool(1) } == [true, true, true])
+            #expect(
+                try rows.map { try $0.text(2) } == [#"["york"]"#, #"["tokyo","tokyo2"]"#, #"["nowhere","lost"]"#])
+            // Their time has come.
+            try await Schedules.makeDue(stack)
+            try await eventually("everybody has it") {
+                try await stack.query("SELECT DISTINCT user_id FROM carillon.notifications").count == 5
+            }
+            try await eventually("nothing is left") { try await Schedules.count(stack) == 0 }
+        }
+    }
+
+    @Test("10,000 schedules due in the same second fire once each")
+    func burst() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = gateway
+            let count: Int64 = 10_000
+            try await stack.query(
+                """
+                INSERT INTO carillon.schedules (id, org_id, part, user_id, source, lane, fields, content, due_at, wake_at,
+                    created_at)
+                SELECT gen_random_uuid(), '', '', 'u' || n, 'x', 1, jsonb_build_array(
+                    jsonb_build_array('user', 'u' || n), jsonb_build_array('type', 'invoice_created'),
+                    jsonb_build_array('title', 'due')), n, t, t, now()
+                FROM generate_series(1, $1) n, (SELECT now() + interval '5 seconds' AS t) due
+                """,
+                .int8(count)
+            )
+            _ = try await stack.startDispatcher()
+            try await eventually("all have fired", within: .seconds(180)) { try await Schedules.count(stack) == 0 }
+            let rows = try await stack.query("SELECT count(*), count(DISTINCT user_id) FROM carillon.notifications")
+            let row = try #require(rows.first)
+            #expect(try row.int8(0) == count)
+            #expect(try row.int8(1) == count)
+        }
+    }
+}
+
+/// `/v1/schedules`, and the commands for schedules.
+@Suite(.serialized, .timeLimit(.minutes(10)))
+struct ScheduleRestTests {
+    @Test("schedules are created, listed, found and cancelled, only by services, and faults name their fields")
+    func rest() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let service = try await Stack.token(user: "app", scope: .service)
+            let at = Schedules.later(.seconds(3_600))
+            let json = #"""
+                {"id":"0190b5a2-0000-7000-8000-000000000001","at":"\#(at)",
+                 "job":{"user":"ada","type":"invoice_created","title":"x","org":"o"}}
+                """#
+            let created = try await gateway.call(.post, "/v1/schedules", token: service, json: json)
+            #expect(created.status == 201)
+            #expect(created.body["job"]?["title"]?.string == "x")
+            let again = try await gateway.call(.post, "/v1/schedules", token: service, json: json)
+            #expect(again.status == 200)
+            #expect(again.body["job_id"] == created.body["job_id"])
+            let other = json.replacingOccurrences(of: #""x""#, with: #""y""#)
+            #expect(try await gateway.call(.post, "/v1/schedules", token: service, json: other).status == 409)
+
+            try await stack.append([("user", "ada"), ("type", "invoice_created"), ("id", "s1"), ("deliver_at", at)])
+            try await eventually("both are listed") {
+                let page = try await gateway.call(.get, "/v1/schedules", token: service)
+                return page.body["schedules"]?.array?.count == 2
+            }
+            let page = try await gateway.call(.get, "/v1/schedules?limit=1", token: service)
+            #expect(page.body["schedules"]?.array?.count == 1)
+            let cursor = try #require(page.body["next_cursor"]?.string)
+            let rest = try await gateway.call(.get, "/v1/schedules?limit=1&cursor=\(cursor)", token: service)
+            #expect(rest.body["schedules"]?.array?.count == 1)
+            #expect(rest.body["next_cursor"] == .null)
+            let own = try await gateway.call(.get, "/v1/schedules?org=o", token: service)
+            #expect(own.body["schedules"]?.array?.map { $0["id"] } == [created.body["id"]])
+
+            let user = try await Stack.token(user: "ada")
+            #expect(try await gateway.call(.get, "/v1/schedules", token: user).status == 403)
+            #expect(try await gateway.call(.get, "/v1/schedules/x", token: user).status == 403)
+            #expect(try await gateway.call(.delete, "/v1/schedules/x", token: user).status == 403)
+            #expect(try await gateway.call(.post, "/v1/schedules", token: user, json: json).status == 403)
+            for (json, fields) in Self.faults {
+                let answer = try await gateway.call(.post, "/v1/schedules", token: service, json: json)
+                #expect(answer.status == 422, "\(json)")
+                #expect(answer.faults == fields, "\(json)")
+            }
+
+            // The commands show the same schedules.
+            let list = try await stack.spawn("dispatcher", ["schedules", "list", "--json"], name: "list")
+            #expect(try await list.waitForLine(#"{"id":"0190b5a2-0000-7000-8000-000000000001""#).isEmpty == false)
+            #expect(try await list.waitForExit() == .code(0))
+            let table = try await stack.spawn("dispatcher", ["schedules", "list"], name: "table")
+            #expect(try await table.waitForLine("ID ").contains("STATE"))
+            let id = "0190b5a2-0000-7000-8000-000000000001"
+            let cancel = try await stack.spawn("dispatcher", ["schedules", "cancel", id], name: "cancel")
+            _ = try await cancel.waitForLine("cancelled \(id)")
+            #expect(try await cancel.waitForExit() == .code(0))
+            #expect(try await gateway.call(.delete, "/v1/schedules/\(id)", token: service).status == 404)
+            #expect(try await Schedules.count(stack) == 1)
+        }
+    }
+
+    private static let faults: [(String, Set<String>)] = [
+        (#"{}"#, ["job"]),
+        (#"{"job":{"user":"u","type":"invoice_created"}}"#, ["cron"]),
+        (#"{"cron":"@daily","job":{"user":"u","type":"invoice_created"}}"#, ["zone"]),
+        (#"{"cron":"0 0 30 2 *","zone":"UTC","job":{"user":"u","type":"invoice_created"}}"#, ["cron"]),
+        (#"{"cron":"@daily","zone":"Mars","job":{"user":"u","type":"invoice_created"}}"#, ["zone"]),
+        (#"{"cron":"@hourly","zone":"recipient","job":{"user":"u","type":"invoice_created"}}"#, ["cron"]),
+        (#"{"at":"2020-01-01T00:00:00Z","job":{"user":"u","type":"invoice_created"}}"#, ["at"]),
+        (#"{"at":"soon","zone":"UTC","job":{"user":"u","type":"invoice_created"}}"#, ["at", "zone"]),
+        (#"{"at":"2099-01-01T00:00:00Z","job":{"user":"u","type":"nothing"}}"#, ["job.type"]),
+        (
+            #"{"at":"2099-01-01T00:00:00Z","job":{"user":"u","type":"invoice_created","deliver_local":"08:00"}}"#,
+            ["job.deliver_local"]
+        ),
+        (#"{"cron":"@daily","zone":"UTC","job":{"id":"a","user":"u","type":"invoice_created"}}"#, ["job.id"]),
+        (
+            #"{"cron":"@daily","zone":"UTC","ends_at":"2020-01-01T00:00:00Z","job":{"user":"u","type":"invoice_created"}}"#,
+            ["ends_at"]
+        ),
+        (#"{"id":"7","at":"2099-01-01T00:00:00Z","x":1,"job":{"user":"u","type":"invoice_created"}}"#, ["x", "id"]),
+    ]
+}

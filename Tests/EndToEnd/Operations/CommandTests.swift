@@ -1,0 +1,419 @@
+// Carillon · CommandTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Foundation
+import HTTP
+import Support
+import Testing
+
+/// `dispatcher trace`, `simulate` and `lag`, and the exit codes of commands.
+@Suite(.serialized, .timeLimit(.minutes(10)))
+struct CommandTests {
+    private static func run(
+        _ stack: Stack,
+        _ arguments: [String],
+        environment: [String: String] = [:],
+        program: String = "dispatcher"
+    ) async throws -> (code: Int32, output: String, errors: String) {
+        let process = try await stack.spawn(
+            program, arguments, name: "command-\(UUID().uuidString.prefix(8))", environment: environment)
+        guard case .code(let code) = try await process.waitForExit() else {
+            throw FixtureError("\(arguments) ended by a signal")
+        }
+        return (code, process.output(), process.errors())
+    }
+
+    private static func json(_ text: String) throws -> JSONValue { try JSONParser.parse(Array(text.utf8)) }
+
+    @Test("trace prints a timeline for people and the API's answer for programs")
+    func trace() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            try await gateway.register(user: "ada", platform: "android", token: "ada-phone")
+            let title = "Paid \u{1B}[2J"
+            try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", title), ("id", "j1")])
+            try await eventually("it is pushed") { try await stack.statuses(user: "ada") == [title: "sent"] }
+            let id = try #require(
+                try await stack.query("SELECT id::text FROM carillon.notifications").first?.text(0))
+            for arguments in [["trace", id], ["trace", id, "--user", "ada"]] {
+                let shown = try await Self.run(stack, arguments)
+                #expect(shown.code == 0, "\(shown.errors)")
+                for words in ["ada", "payment_received", "enqueued", "stored", "provider fcm", "outcome accepted"] {
+                    #expect(shown.output.contains(words), "\(words) in \(shown.output)")
+                }
+                #expect(!shown.output.contains("\u{1B}"))
+            }
+            let told = try await Self.run(stack, ["trace", id, "--json"])
+            let route = try await gateway.call(
+                .get, "/v1/admin/notifications/\(id)/trace", token: try await Stack.token(user: "root", scope: .admin))
+            #expect(try Self.json(told.output) == route.body)
+            let other = try await Self.run(stack, ["trace", id, "--user", "bob"])
+            #expect(other.code == 1)
+            #expect(other.output.isEmpty)
+            #expect(other.errors.contains("there is no notification"))
+        }
+    }
+
+    @Test("simulate explains each channel for a job from options, file or standard input, and stores nothing")
+    func simulate() async throws {
+        try await Stack.with { stack in
+            let environment = try stack.catalog(
+                """
+                types:
+                  offer:
+                    severity: info
+                    delivery: push
+                    channels: [in_app, push, email]
+                    templates:
+                      en: {title: "{{n}} offers", body: "For you"}
+                """
+            )
+            let gateway = try await stack.startGateway(environment: environment)
+            try await gateway.register(user: "ada", platform: "android", token: "ada-phone")
+            try await gateway.set(
+                #"{"zone":"Europe/Berlin","quiet_hours":{"start":"22:00","end":"07:00"}}"#, of: "ada")
+            func simulate(_ arguments: [String]) async throws -> (code: Int32, output: String, errors: String) {
+                try await Self.run(stack, ["simulate", "--user", "ada"] + arguments, environment: environment)
+            }
+            let night = ["--at", "2026-11-20T23:10:00+01:00"]
+            let shown = try await simulate(["--type", "offer", "--field", #"vars={"n":3}"#] + night)
+            #expect(shown.code == 0, "\(shown.errors)")
+            for words in [
+                "3 offers", "quiet until", "device  ", "devices fcm ", "it waits in the inbox", "(quiet_hours)",
+                "(not_asked_for)",
+                "2026-11-21T06:00:00",
+            ] { #expect(shown.output.contains(words), "\(words) in \(shown.output)") }
+
+            let file = stack.directory.file("job.json")
+            try Data(#"{"type":"offer","vars":{"n":4}}"#.utf8).write(to: URL(filePath: file))
+            let noon = ["--at", "2026-11-20T12:00:00Z"]
+            let told = try await simulate(["--job", file, "--json", "--presence", "online", "--unproven"] + noon)
+            let answer = try Self.json(told.output)
+            #expect(answer["title"]?.string == "4 offers")
+            #expect(answer["channels"]?.texts("channel") == ["in_app", "push", "email"])
+            #expect(answer["channels"]?.array?.map { $0["used"]?.bool } == [true, true, false])
+            #expect(answer["channels"]?.texts("reason") == ["online", "due", "not_asked_for"])
+
+            let faulty = try await simulate(["--type", "offer", "--field", "vars={}"])
+            #expect(faulty.code == 65)
+            #expect(faulty.errors.contains("vars.n"))
+            let unknown = try await simulate(["--type", "unheard-of"])
+            #expect(unknown.code == 65)
+            #expect(try await simulate(["--job", "/nowhere/job.json"]).code == 66)
+            try Data("{".utf8).write(to: URL(filePath: file))
+            #expect(try await simulate(["--job", file]).code == 65)
+            #expect(try await stack.query("SELECT 1 FROM carillon.notifications").isEmpty)
+        }
+    }
+
+    @Test("lag reports each stream and exits with 1 when an entry has waited too long")
+    func lag() async throws {
+        try await Stack.with { stack in
+            let calm = try await Self.run(stack, ["lag", "--max", "0"])
+            #expect(calm.code == 0, "\(calm.errors)")
+            #expect(calm.output.contains("carillon:jobs:critical"))
+            // Four very old entries, one of them taken.
+            for number in 1...4 {
+                try await stack.connection.send("XADD", "carillon:jobs", .text("1000-\(number)"), "type", "x")
+            }
+            try await stack.connection.send("XGROUP", "CREATE", "carillon:jobs", "dispatchers", "0")
+            try await stack.connection.send(
+                "XREADGROUP", "GROUP", "dispatchers", "someone", "COUNT", "1", "STREAMS", "carillon:jobs", ">")
+            try await stack.connection.send("ZADD", "carillon:{fcm}:retry:normal", "2000", "overdue")
+            try await stack.connection.send("ZADD", "carillon:{fcm}:held:normal:shop", "99999999999999", "held")
+            try await stack.connection.send("SADD", "carillon:{fcm}:held:normal", "shop")
+            // A retry that has waited for an hour and is due far in the future.
+            let since = Int64(Date().timeIntervalSince1970 * 1_000) - 3_600_000
+            let id = "018f0000-0000-8000-8000-000000000001"
+            try await stack.connection.send(
+                "ZADD", "carillon:{fcm}:retry:bulk", "99999999999999", .text("1 \(id) \(id) 1 r\(since) ada"))
+            let told = try await Self.run(stack, ["lag", "--json"])
+            #expect(told.code == 0)
+            let report = try Self.json(told.output)
+            let jobs = try #require(report["streams"]?.array?.first { $0["name"]?.string == "carillon:jobs" })
+            #expect(jobs["length"]?.integer == 4)
+            #expect(jobs["lag"]?.integer == 3)
+            #expect(jobs["pending"]?.integer == 1)
+            #expect(jobs["consumers"]?.integer == 1)
+            #expect(jobs["lane"]?.string == "normal")
+            #expect(jobs["provider"] == .null)
+            #expect((jobs["oldest_pending_seconds"]?.integer ?? 0) > 1_000_000)
+            #expect((report["worst_seconds"]?.integer ?? 0) > 1_000_000)
+            let retries = report["streams"]?.array?.first { $0["name"]?.string == "carillon:{fcm}:deliveries:normal" }
+            #expect(retries?["retries"]?.integer == 2)
+            #expect((retries?["overdue_seconds"]?.integer ?? 0) > 1_000_000)
+            let bulk = report["streams"]?.array?.first { $0["name"]?.string == "carillon:{fcm}:deliveries:bulk" }
+            #expect(bulk?["overdue_seconds"] == .null)
+            #expect((3_600..<4_200).contains(bulk?["waited_seconds"]?.integer ?? 0))
+            let late = try await Self.run(stack, ["lag", "--max", "60"])
+            #expect(late.code == 1)
+            #expect(late.errors.contains("which is more than 60 s"))
+            #expect(try await Self.run(stack, ["lag", "--max", "4000000000"]).code == 0)
+        }
+    }
+
+    @Test("unreachable servers exit with 69, and passwords are never printed")
+    func unavailable() async throws {
+        try await Stack.with { stack in
+            let port = try FreePort.next()
+            let gone = [
+                "REDIS_URL": "redis://:hunter2@127.0.0.1:\(port)/0",
+                "DATABASE_URL": "postgresql://ada:hunter2@127.0.0.1:\(port)/none",
+            ]
+            let commands: [(String, [String])] = [
+                ("dispatcher", ["lag"]), ("dispatcher", ["enqueue", "--user", "u", "--type", "invoice_created"]),
+                ("dispatcher", ["dead", "list"]), ("dispatcher", ["schedules", "list"]), ("gateway", ["migrate"]),
+                ("dispatcher", ["trace", "01a1f866-0d7b-841c-a9a6-5597aa0575f3"]),
+            ]
+            for (program, arguments) in commands {
+                let ended = try await Self.run(stack, arguments, environment: gone, program: program)
+                #expect(ended.code == 69, "\(arguments): \(ended.errors)")
+                #expect(!ended.errors.contains("hunter2"))
+            }
+        }
+    }
+
+    @Test("lists are tables for people, JSON lines for programs and bare words for pipes")
+    func lists() async throws {
+        try await Stack.with { stack in
+            let migrated = try await Self.run(stack, ["migrate", "--json"], program: "gateway")
+            #expect(try Self.json(migrated.output)["applied"]?.array != nil)
+            let check = try await Self.run(stack, ["migrate", "--check"], program: "gateway")
+            #expect(check.code == 0)
+            #expect(check.output == "nothing to do\n")
+            let token = try await Self.run(stack, ["token", "--user", "ada", "--json"], program: "gateway")
+            #expect(try Self.json(token.output)["token"]?.string?.split(separator: ".").count == 3)
+            let entry = try await Self.run(
+                stack, ["enqueue", "--user", "ada", "--type", "invoice_created", "--title", "t", "--json"])
+            let enqueued = try Self.json(entry.output)
+            #expect(enqueued["stream"]?.string?.hasPrefix("carillon:jobs") == true)
+            #expect(enqueued["entry"]?.string?.contains("-") == true)
+            _ = try await stack.query(
+                """
+                INSERT INTO carillon.dead_letters (stream, entry, reason, fields, at)
+                VALUES ('carillon:jobs', '1-1', $1, '[]', now())
+                """,
+                .text("type: " + String(repeating: "long ", count: 60)))
+            let dead = try await Self.run(stack, ["dead", "list"])
+            let lines = dead.output.split(separator: "\n")
+            #expect(lines.count == 2)
+            #expect(lines.first?.hasPrefix("NUMBER  AT") == true)
+            // The output is not a terminal, so no line is cut.
+            #expect(lines.last?.contains(String(repeating: "long ", count: 60).dropLast()) == true)
+            #expect(!dead.output.contains("\u{1B}"))
+            let missing = try await Self.run(
+                stack, ["schedules", "cancel", "0190b5a2-0000-7000-8000-000000000001", "--json"])
+            #expect(missing.code == 1)
+            #expect(try Self.json(missing.output)["missing"]?.array?.count == 1)
+        }
+    }
+}
+
+/// The help of both programs, and the page about it.
+@Suite(.timeLimit(.minutes(10)))
+struct CommandHelpTests {
+    /// A command without subcommands.
+    private struct Command {
+        let path: [String]
+        let discussion: String
+        /// Long names of its options and flags.
+        let options: [String]
+    }
+
+    private static func output(_ program: String, _ arguments: [String]) async throws -> String {
+        let directory = try TemporaryDirectory("help")
+        let process = try await ChildProcess.spawn(
+            TestProducts.path(program), arguments, environment: ["CATALOG": ""], directory: directory.path)
+        try #require(try await process.waitForExit() == .code(0), "\(program) \(arguments): \(process.errors())")
+        return process.output()
+    }
+
+    private static func commands(_ program: String) async throws -> [Command] {
+        let text = try await self.output(program, ["--experimental-dump-help"])
+        let root = try JSONParser.parse(Array(text.utf8))["command"]
+        return self.leaves(try #require(root), above: [])
+    }
+
+    private static func leaves(_ value: JSONValue, above: [String]) -> [Command] {
+        let path = above + [value["commandName"]?.string ?? ""]
+        let below = (value["subcommands"]?.array ?? []).filter { $0["commandName"]?.string != "help" }
+        guard below.isEmpty else { return below.flatMap { self.leaves($0, above: path) } }
+        let options = (value["arguments"]?.array ?? []).filter { $0["kind"]?.string != "positional" }
+            .compactMap { $0["names"]?.array?.first { $0["kind"]?.string == "long" }?["name"]?.string }
+            .filter { !["help", "version"].contains($0) }
+        return [Command(path: path, discussion: value["discussion"]?.string ?? "", options: options)]
+    }
+
+    @Test("every command's help has examples of that command", arguments: ["gateway", "dispatcher"])
+    func examples(program: String) async throws {
+        let commands = try await Self.commands(program)
+        #expect(commands.count >= 5)
+        for command in commands {
+            let name = command.path.joined(separator: " ")
+            let parts = command.discussion.split(separator: "Examples:\n", maxSplits: 1)
+            guard parts.count == 2 else {
+                Issue.record("\(name) has no examples")
+                continue
+            }
+            #expect(parts[1].contains("\(name)"), "\(name) has no example of its own")
+            // Longer lines wrap on an 80-column terminal and cannot be copied.
+            let lines = command.discussion.split(separator: "\n")
+            #expect(lines.allSatisfy { $0.count <= 80 }, "\(name) has lines that are too long")
+            let help = try await Self.output(program, Array(command.path.dropFirst()) + ["--help"])
+            #expect(help.contains("Examples:"), "\(name) --help")
+        }
+    }
+
+    @Test("docs/command-line.md lists every command with its options, and no others")
+    func page() async throws {
+        let text = try Stack.text("docs/command-line.md")
+        var sections: [String: String] = [:]
+        for section in text.split(separator: "\n### ").dropFirst() {
+            let title = section.prefix { !$0.isNewline }
+            let body = section.dropFirst(title.count).split(separator: "\n## ", maxSplits: 1).first ?? ""
+            for name in title.split(separator: "`") where !name.allSatisfy({ " ·".contains($0) }) {
+                sections[String(name)] = String(body)
+            }
+        }
+        var known: Set<String> = []
+        for program in ["gateway", "dispatcher"] {
+            for command in try await Self.commands(program) {
+                let name = command.path.joined(separator: " ")
+                known.insert(name)
+                guard let section = sections[name] else {
+                    Issue.record("docs/command-line.md has no section `\(name)`")
+                    continue
+                }
+                // Options that every command has are documented once.
+                for option in command.options where !["config", "json"].contains(option) {
+                    #expect(section.contains("`--\(option)"), "--\(option) of \(name)")
+                }
+                let named = section.matches(of: #/`--([a-z-]+)/#).map { String($0.output.1) }
+                #expect(Set(named).subtracting(command.options).isEmpty, "options of \(name)")
+            }
+        }
+        #expect(Set(sections.keys) == known)
+    }
+
+    @Test(
+        "completion scripts are printed for each shell",
+        arguments: ["gateway", "dispatcher"], ["bash", "zsh", "fish"]
+    )
+    func completion(program: String, shell: String) async throws {
+        let script = try await Self.output(program, ["--generate-completion-script", shell])
+        #expect(script.contains(program))
+        #expect(script.contains("doctor"))
+        #expect(script.utf8.count > 1_000)
+    }
+
+    @Test("types are completed from the catalog if there is one")
+    func types() async throws {
+        let directory = try TemporaryDirectory("completion")
+        let catalog = directory.file("catalog.yaml")
+        let text = "types: {invoice_created: {severity: info}, invoice_paid: {severity: info}, offer: {severity: info}}"
+        try Data(text.utf8).write(to: URL(filePath: catalog))
+        for (path, expected) in [(catalog, ["invoice_created", "invoice_paid"]), ("/nowhere", [])] {
+            let process = try await ChildProcess.spawn(
+                TestProducts.path("dispatcher"),
+                ["---completion", "enqueue", "--", "--type", "3", "8", "dispatcher", "enqueue", "--type", "invoice_"],
+                name: "completion-\(expected.count)",
+                environment: ["CATALOG": path, "SAP_SHELL": "bash", "SAP_SHELL_VERSION": "5"],
+                directory: directory.path
+            )
+            #expect(try await process.waitForExit() == .code(0), "\(process.errors())")
+            #expect(process.output().split(separator: "\n").map { String($0) } == expected)
+        }
+    }
+
+    @Test("a wrong command line exits with 64, a missing settings file with 78")
+    func usage() async throws {
+        let directory = try TemporaryDirectory("usage")
+        let table: [(String, [String], Int32)] = [
+            ("dispatcher", ["lag", "--watch", "--max", "1"], 64), ("dispatcher", ["lag", "--max", "-1"], 64),
+            ("dispatcher", ["trace", "no-id"], 64), ("dispatcher", ["nothing"], 64),
+            ("dispatcher", ["simulate", "--user", "u", "--type", "x", "--at", "noon"], 64),
+            ("gateway", ["token"], 64), ("gateway", ["serve", "--colour"], 64),
+            ("gateway", ["migrate", "--config", "/nowhere/gateway.env"], 78),
+            ("dispatcher", ["doctor", "--config", "/nowhere/dispatcher.env"], 78),
+            ("dispatcher", ["lag", "--config", "/nowhere/dispatcher.env"], 78),
+        ]
+        for (index, (program, arguments, code)) in table.enumerated() {
+            let process = try await ChildProcess.spawn(
+                TestProducts.path(program), arguments, name: "usage-\(index)", directory: directory.path)
+            #expect(try await process.waitForExit() == .code(code), "\(program) \(arguments): \(process.errors())")
+        }
+    }
+
+    /// A command's standard error and exit code.
+    private static func refusal(_ program: String, _ arguments: [String], _ environment: [String: String] = [:])
+        async throws -> (text: String, code: Int32?)
+    {
+        let directory = try TemporaryDirectory("refusal")
+        let process = try await ChildProcess.spawn(
+            TestProducts.path(program), arguments, environment: environment, directory: directory.path)
+        guard case .code(let code) = try await process.waitForExit() else { return (process.errors(), nil) }
+        return (process.errors(), code)
+    }
+
+    @Test(
+        "--version prints the newest release of the changelog, or the next one for a development build",
+        arguments: ["gateway", "dispatcher"])
+    func version(program: String) async throws {
+        let version = try await Self.output(program, ["--version"]).trimmingCharacters(in: .newlines)
+        let number = try #require(version.wholeMatch(of: #/(\d+\.\d+\.\d+)(-dev)?/#))
+        let changes = try Stack.text("CHANGELOG.md")
+        let newest = try #require(changes.firstMatch(of: #/\n## (\S+)/#)).output.1
+        #expect(newest == (number.output.2 == nil ? number.output.1 : "Unreleased"))
+    }
+
+    @Test("a wrong command line prints that command's usage and a suggestion")
+    func suggestions() async throws {
+        let table: [(String, [String], message: String, usage: String)] = [
+            ("dispatcher", ["enqeue"], "Unknown command 'enqeue'. Did you mean 'enqueue'?", "dispatcher <subcommand>"),
+            ("dispatcher", ["dead", "lits"], "Did you mean 'list'?", "dispatcher dead <subcommand>"),
+            ("dispatcher", ["broad"], "Did you mean 'broadcast'?", "dispatcher <subcommand>"),
+            ("gateway", ["start"], "Unknown command 'start'. Known are serve, migrate,", "gateway <subcommand>"),
+            ("dispatcher", ["lag", "--wach"], "Did you mean '--watch'?", "dispatcher lag [--config"),
+            ("gateway", ["token", "--user", "u", "--scope", "x"], "--scope must be", "gateway token [--config"),
+            ("dispatcher", ["enqueue", "--user", "u", "--type", "x", "--data", "{"], "data: ", "dispatcher enqueue ["),
+            ("dispatcher", ["dead", "replay"], "give a number, a filter", "dispatcher dead replay ["),
+            ("dispatcher", ["simulate", "--user", "u", "--at", "noon"], "--at must be", "dispatcher simulate ["),
+            ("dispatcher", ["trace", "no-id"], "no-id is no id", "dispatcher trace ["),
+        ]
+        for (program, arguments, message, usage) in table {
+            let (text, code) = try await Self.refusal(program, arguments)
+            let lines = text.split(separator: "\n")
+            #expect(code == 64, "\(program) \(arguments): \(text)")
+            #expect(lines.first?.hasPrefix("Error: ") == true && text.contains(message), "\(text)")
+            #expect(lines.contains { $0.hasPrefix("Usage: \(usage)") }, "\(text)")
+            let name = usage.split(separator: " ").prefix { $0.first?.isLetter == true }.joined(separator: " ")
+            #expect(lines.last?.contains("See '\(name) --help'") == true, "\(text)")
+        }
+    }
+
+    @Test("unreachable servers and unreadable files are reported without Swift types, files or lines")
+    func plainMessages() async throws {
+        let directory = try TemporaryDirectory("plain")
+        let catalog = directory.file("catalog.yaml")
+        try Data("types: {offer: {severity: info}}".utf8).write(to: URL(filePath: catalog))
+        let stores = [
+            "CATALOG": catalog, "REDIS_URL": "redis://127.0.0.1:1", "DATABASE_URL": "postgresql://x@127.0.0.1:1/x",
+            "AUTH_JWT_SECRET": String(repeating: "s", count: 32),
+        ]
+        let table: [(String, [String], [String: String], String)] = [
+            ("dispatcher", ["lag"], [:], "redis unavailable: no connection: Connection refused; see REDIS_URL"),
+            ("gateway", ["migrate"], [:], "postgres unavailable: connection to server at"),
+            ("gateway", ["serve"], ["GATEWAY_TLS_CERT": catalog, "GATEWAY_TLS_KEY": catalog], "no certificate in PEM"),
+        ]
+        for (program, arguments, environment, words) in table {
+            let (text, code) = try await Self.refusal(program, arguments, stores.merging(environment) { $1 })
+            #expect(code == 69 || code == 78, "\(text)")
+            #expect(text.contains(words), "\(text)")
+            let ours = text.matches(of: #/\.swift:|\.cc:|errno|Error\(|Failure\(|\[[A-Z]\w+:/#)
+            #expect(ours.isEmpty, "\(text)")
+        }
+    }
+}

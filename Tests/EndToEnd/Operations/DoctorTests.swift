@@ -1,0 +1,219 @@
+// Carillon · DoctorTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Foundation
+import Sandbox
+import Support
+import Testing
+
+/// `gateway doctor` and `dispatcher doctor` on a real stack.
+@Suite(.serialized, .timeLimit(.minutes(10)))
+struct DoctorTests {
+    /// Test servers run without durability against a crash of the machine.
+    private static let expected: Set<String> = ["postgres durability"]
+
+    private struct Examined {
+        let code: Int32
+        let output: String
+        let errors: String
+        let checks: [JSONValue]
+
+        /// Failed checks, except those that always fail here.
+        var failures: Set<String> {
+            Set(self.checks.filter { $0["outcome"]?.string == "fail" }.compactMap { $0["check"]?.string })
+                .subtracting(DoctorTests.expected)
+        }
+
+        /// The worst outcome of a check, or nil.
+        func outcome(_ check: String) -> String? {
+            let outcomes = self.checks.filter { $0["check"]?.string == check }.compactMap { $0["outcome"]?.string }
+            return ["fail", "warn", "skipped", "ok"].first { outcomes.contains($0) }
+        }
+
+        func found(_ check: String) -> String {
+            self.checks.filter { $0["check"]?.string == check }.compactMap { $0["found"]?.string }
+                .joined(separator: "\n")
+        }
+    }
+
+    private static func examine(
+        _ stack: Stack,
+        _ program: String,
+        _ environment: [String: String] = [:],
+        _ arguments: [String] = []
+    ) async throws -> Examined {
+        let process = try await stack.spawn(
+            program, ["doctor", "--json"] + arguments, name: "doctor-\(UUID().uuidString.prefix(8))",
+            environment: environment)
+        guard case .code(let code) = try await process.waitForExit() else {
+            throw FixtureError("the doctor ended by a signal")
+        }
+        let checks = (try? JSONParser.parse(Array(process.output().utf8)))?["checks"]?.array ?? []
+        return Examined(code: code, output: process.output(), errors: process.errors(), checks: checks)
+    }
+
+    @Test("both doctors pass on a sound stack and print no secret")
+    func sound() async throws {
+        try await Stack.with { stack in
+            let gateway = try await Self.examine(stack, "gateway")
+            let code: Int32 = gateway.outcome("postgres durability") == "fail" ? 1 : 0
+            #expect(gateway.failures.isEmpty, "\(gateway.output)")
+            #expect(gateway.code == code)
+            for check in [
+                "settings", "catalog", "redis", "redis version", "redis eviction", "redis persistence", "postgres",
+                "postgres version", "migrations", "clocks", "time zones", "tls certificate", "web push key",
+            ] { #expect(gateway.outcome(check) == "ok", "\(check) in \(gateway.output)") }
+            #expect(gateway.outcome("open files") != nil)
+            let dispatcher = try await Self.examine(stack, "dispatcher", stack.mailSettings())
+            #expect(dispatcher.failures.isEmpty, "\(dispatcher.output)")
+            #expect(dispatcher.code == code)
+            #expect(dispatcher.outcome("credentials") == "ok")
+            #expect(dispatcher.outcome("provider") == "ok")
+            for provider in ["fcm", "apns", "email", "access token"] {
+                #expect(dispatcher.found("provider").contains(provider), "\(provider) in \(dispatcher.output)")
+            }
+            #expect(stack.sandbox.received().isEmpty)
+            let offline = try await Self.examine(stack, "dispatcher", [:], ["--offline"])
+            #expect(offline.outcome("provider") == "skipped")
+            for text in [gateway.output, dispatcher.output, gateway.errors, dispatcher.errors] {
+                #expect(!text.contains(Stack.secret))
+            }
+
+            let text = try await stack.spawn("dispatcher", ["doctor"], name: "doctor-text")
+            #expect(try await text.waitForExit() == .code(code))
+            #expect(text.output().contains("ok      redis eviction"))
+            #expect(!text.output().contains("\u{1B}"))
+        }
+    }
+
+    @Test("each broken part is found, and the others are still checked")
+    func broken() async throws {
+        try await Stack.with { stack in
+            try await stack.query("DELETE FROM carillon.schema_migrations WHERE number = 13")
+            let unmigrated = try await Self.examine(stack, "gateway")
+            #expect(unmigrated.code == 1)
+            #expect(unmigrated.outcome("migrations") == "fail")
+            #expect(unmigrated.found("migrations").contains("13 statistics"))
+
+            try await stack.connection.send("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+            try await stack.connection.send("CONFIG", "SET", "maxmemory", "1gb")
+            try await stack.connection.send("CONFIG", "SET", "appendonly", "no")
+            let evicting = try await Self.examine(stack, "dispatcher", [:], ["--offline"])
+            #expect(evicting.code == 1)
+            #expect(evicting.outcome("redis eviction") == "fail")
+            #expect(evicting.outcome("redis persistence") == "warn")
+
+            let port = try FreePort.next()
+            let gone = try await Self.examine(
+                stack, "dispatcher",
+                [
+                    "REDIS_URL": "redis://:hunter2@127.0.0.1:\(port)/0",
+                    "DATABASE_URL": "postgresql://ada:hunter2@127.0.0.1:\(port)/none",
+                    "FCM_ENDPOINT": "https://127.0.0.1:\(port)",
+                ]
+            )
+            #expect(gone.code == 1)
+            for check in ["redis", "postgres", "provider"] { #expect(gone.outcome(check) == "fail", "\(check)") }
+            #expect(gone.found("provider").contains("connect"))
+            #expect(gone.outcome("catalog") == "ok")
+            #expect(!gone.output.contains("hunter2"))
+
+            let untrusted = try await Self.examine(stack, "dispatcher", ["PROVIDER_CA": ""])
+            #expect(untrusted.outcome("provider") == "fail")
+            #expect(untrusted.found("provider").contains("tls"))
+        }
+    }
+
+    @Test("faulty settings exit with 78, and everything else is still checked")
+    func settings() async throws {
+        try await Stack.with { stack in
+            let faulty = try await Self.examine(
+                stack, "gateway",
+                ["GATEWAY_PORT": "80a", "AUTH_JWT_SECRET": "hunter2-too-short", "CATALOG": "/nowhere"])
+            #expect(faulty.code == 78)
+            #expect(faulty.found("settings").contains("GATEWAY_PORT"))
+            #expect(faulty.found("settings").contains("AUTH_JWT_SECRET"))
+            #expect(faulty.outcome("catalog") == "fail")
+            #expect(faulty.outcome("redis") == "ok")
+            #expect(!faulty.output.contains("hunter2"))
+        }
+    }
+
+    @Test("a key set without an audience is a warning")
+    func audience() async throws {
+        try await Stack.with { stack in
+            let keySet = ["AUTH_JWKS": "https://issuer.example/keys"]
+            let open = try await Self.examine(stack, "gateway", keySet, ["--offline"])
+            #expect(open.outcome("token audience") == "warn")
+            #expect(open.found("token audience").contains("AUTH_AUDIENCE"))
+            let named = keySet.merging(["AUTH_AUDIENCE": "app"]) { $1 }
+            #expect(try await Self.examine(stack, "gateway", named, ["--offline"]).outcome("token audience") == nil)
+        }
+    }
+
+    @Test("credentials, their files and certificates are checked")
+    func credentials() async throws {
+        try await Stack.with { stack in
+            let file = stack.directory.file("account.json")
+            try Data(#"{"project_id":"p"}"#.utf8).write(to: URL(filePath: file))
+            try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: file)
+            let examined = try await Self.examine(stack, "dispatcher", ["FCM_CREDENTIALS": file], ["--offline"])
+            #expect(examined.code == 1)
+            #expect(examined.found("credentials").contains("FCM_CREDENTIALS"))
+            #expect(examined.outcome("secret files") == "warn")
+            #expect(examined.found("secret files").contains(file))
+
+            let certificate = try await TestCertificate.make()
+            let other = try await TestCertificate.make()
+            let tls = ["GATEWAY_TLS_CERT": certificate.certificateFile, "GATEWAY_TLS_KEY": certificate.keyFile]
+            // The certificate expires in two days.
+            #expect(try await Self.examine(stack, "gateway", tls).outcome("tls certificate") == "warn")
+            let wrong = tls.merging(["GATEWAY_TLS_KEY": other.keyFile]) { $1 }
+            #expect(try await Self.examine(stack, "gateway", wrong).outcome("tls certificate") == "fail")
+
+            let none = [
+                "FCM_CREDENTIALS": "", "APNS_KEY": "", "APNS_KEY_ID": "", "APNS_TEAM_ID": "", "APNS_TOPIC": "",
+                "VAPID_KEY": "", "VAPID_SUBJECT": "",
+            ]
+            let silent = try await Self.examine(stack, "dispatcher", none)
+            #expect(silent.outcome("credentials") == "warn")
+        }
+    }
+}
+
+/// A faulty configuration ends the start with exit code 78 and names every fault.
+@Suite(.timeLimit(.minutes(10)))
+struct ConfigurationTests {
+    private static let cleared = [
+        "REDIS_URL": "", "DATABASE_URL": "", "CATALOG": "", "AUTH_JWT_SECRET": "", "AUTH_JWKS": "",
+    ]
+
+    @Test(
+        "a faulty configuration is refused with every fault named and no secret shown",
+        arguments: [("gateway", "serve"), ("dispatcher", "run")])
+    func faults(program: String, command: String) async throws {
+        let directory = try TemporaryDirectory("configuration")
+        var environment = Self.cleared
+        environment["REDIS_URL"] = "http://127.0.0.1"
+        environment["GATEWAY_PORT"] = "80a"
+        environment["METRICS_PORT"] = "-1"
+        environment["CATALOG"] = "/nowhere/catalog.yaml"
+        environment["LOG_FORMAT"] = "xml"
+        environment["AUTH_JWT_SECRET"] = "hunter2-too-short"
+        environment["FCM_CREDENTIALS"] = "/nowhere/account.json"
+        let process = try await ChildProcess.spawn(
+            TestProducts.path(program),
+            [command],
+            environment: environment,
+            directory: directory.path
+        )
+        #expect(try await process.waitForExit() == .code(78))
+        let errors = process.errors()
+        let shared = ["REDIS_URL", "DATABASE_URL", "CATALOG", "LOG_FORMAT"]
+        let own = program == "gateway" ? ["GATEWAY_PORT", "AUTH_JWT_SECRET"] : ["METRICS_PORT", "FCM_CREDENTIALS"]
+        for name in shared + own { #expect(errors.contains(name), "\(name) is not named") }
+        #expect(!errors.contains("hunter2"))
+    }
+}

@@ -1,0 +1,300 @@
+// Carillon · CrashTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Foundation
+import Glibc
+import Sandbox
+import Storage
+import Support
+import Testing
+
+/// Any process may be killed at any moment; no appended job is lost.
+@Suite(.serialized, .timeLimit(.minutes(10)))
+struct CrashTests {
+    /// Pushes that arrive within these 5 s after a kill came from the killed dispatcher, later ones
+    /// from its successor, whose takeover begins 10 to 15 s after the kill.
+    private static let succession: TimeInterval = 5
+
+    @Test("every job reaches its user while dispatchers and gateways are killed")
+    func kills() async throws {
+        try await Stack.with { stack in
+            var gateway = try await stack.startGateway(name: "gateway-0")
+            var dispatchers = [
+                try await stack.startDispatcher(name: "dispatcher-0"),
+                try await stack.startDispatcher(name: "dispatcher-1"),
+            ]
+            let offline = (0..<10).map { "offline-\($0)" }
+            for user in offline { try await gateway.register(user: user, platform: "android", token: "token-\(user)") }
+            var sockets = [try await TestSocket.synced(port: gateway.port, user: "online")]
+            let count = 1_000
+            let kills: Set<Int> = [200, 400, 600, 800]
+            var killedAt: [Date] = []
+            for number in 0..<count {
+                let user = number % 2 == 0 ? "online" : offline[number / 2 % offline.count]
+                var fields = [("user", user), ("type", "payment_received"), ("title", "job \(number)")]
+                if number % 3 == 0 { fields.append(("id", "id-\(number)")) }
+                try await stack.append(fields)
+                guard kills.contains(number) else { continue }
+                killedAt.append(.now)
+                dispatchers[number / 200 % 2].send(SIGKILL)
+                dispatchers[number / 200 % 2] = try await stack.startDispatcher(name: "dispatcher-\(number)")
+                if number == 400 {
+                    gateway.process.send(SIGKILL)
+                    gateway = try await stack.startGateway(name: "gateway-\(number)")
+                    sockets.append(try await TestSocket.synced(port: gateway.port, user: "online"))
+                }
+            }
+            let last = gateway
+            let all = sockets
+            try await eventually("every online job reached the client", within: .seconds(120)) {
+                // A frame, a sync or a page of the inbox may bring it.
+                var titles: Set<String> = []
+                for socket in all {
+                    titles.formUnion(socket.titles)
+                    for sync in socket.all("sync") {
+                        titles.formUnion((sync["notifications"]?.array ?? []).compactMap { $0["title"]?.string })
+                    }
+                }
+                titles.formUnion(try await Self.inbox(last, user: "online"))
+                return titles.count == count / 2
+            }
+            try await eventually("every offline job was pushed", within: .seconds(120)) {
+                Set(stack.pushed().values.flatMap { $0 }).count == count / 2
+            }
+            // A push repeats only if its dispatcher died between the provider's answer and its
+            // record: the first arrives before or with the kill, the second after the takeover.
+            var arrivals: [String: [Date]] = [:]
+            for message in stack.sandbox.received() { arrivals[Stack.title(message), default: []].append(message.at) }
+            for (title, times) in arrivals {
+                for (first, second) in zip(times, times.dropFirst()) {
+                    let isOfAKill = killedAt.contains { kill in
+                        first <= kill + Self.succession && second > kill + Self.succession
+                    }
+                    #expect(isOfAKill, "\(title) was pushed twice, but no dispatcher died in between")
+                }
+            }
+        }
+    }
+
+    /// The titles of the whole inbox, page by page.
+    private static func inbox(_ gateway: Gateway, user: String) async throws -> Set<String> {
+        let token = try await Stack.token(user: user)
+        var titles: Set<String> = []
+        var path = "/v1/notifications?limit=100"
+        while true {
+            let page = try await gateway.call(.get, path, token: token).body
+            titles.formUnion((page["notifications"]?.array ?? []).compactMap { $0["title"]?.string })
+            guard let cursor = page["next_cursor"]?.string else { return titles }
+            path = "/v1/notifications?limit=100&cursor=\(cursor)"
+        }
+    }
+
+    @Test("a job whose reply never reached the dispatcher is still processed")
+    func lostReply() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let dispatcher = try await stack.startDispatcher()
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
+            try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "heard")])
+            try await eventually("it works before") { socket.titles == ["heard"] }
+            let consumer = try #require(try await Self.consumer(of: "carillon:jobs", in: stack))
+            dispatcher.send(SIGSTOP)
+            try await eventually("its last reads have ended") {
+                try await stack.connection.send("INFO", "clients").string()?.contains("blocked_clients:0") == true
+            }
+            // Redis hands the job to the dispatcher's consumer, and the dispatcher never sees the
+            // reply.
+            try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "unheard")])
+            try await stack.connection.send(
+                "XREADGROUP", "GROUP", "dispatchers", .text(consumer), "STREAMS", "carillon:jobs", ">"
+            )
+            dispatcher.send(SIGCONT)
+            try await eventually("the dispatcher finds it") {
+                socket.titles == ["heard", "unheard"]
+            }
+            try await eventually("nothing is pending") {
+                try await stack.connection.send("XLEN", "carillon:jobs").integer() == 0
+            }
+            #expect(try await dispatcher.stop() == .code(0))
+        }
+    }
+
+    /// The only consumer of a stream.
+    private static func consumer(of stream: String, in stack: Stack) async throws -> String? {
+        let reply = try await stack.connection.send("XINFO", "CONSUMERS", .text(stream), "dispatchers")
+        guard var cursor = try reply.cursor(), try cursor.array() == 1, try cursor.array() != nil,
+            try cursor.string() == "name"
+        else { return nil }
+        return try cursor.string()
+    }
+
+    @Test("a stalled dispatcher's jobs are taken over when its lease expires")
+    func stalledDispatcher() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let stalled = try await stack.startDispatcher(name: "stalled")
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
+            // The lock holds the batch in the database after the dispatcher has taken it.
+            let pool = try #require(stack.database?.pool)
+            try await pool.transaction { transaction in
+                try await transaction.query("LOCK TABLE carillon.inboxes IN ACCESS EXCLUSIVE MODE")
+                try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "held")])
+                try await eventually("the job is taken") {
+                    let reply = try await stack.connection.send("XPENDING", "carillon:jobs", "dispatchers")
+                    guard var cursor = try reply.cursor(), try cursor.array() != nil else { return false }
+                    return try cursor.integer() == 1
+                }
+                stalled.send(SIGSTOP)
+            }
+            _ = try await stack.startDispatcher(name: "second")
+            try await eventually("the second one delivers it") { socket.titles == ["held"] }
+            stalled.send(SIGCONT)
+            try await eventually("nothing is pending") {
+                let reply = try await stack.connection.send("XPENDING", "carillon:jobs", "dispatchers")
+                guard var cursor = try reply.cursor(), try cursor.array() != nil else { return false }
+                return try cursor.integer() == 0
+            }
+            #expect(socket.titles == ["held"])
+            #expect(try await stack.statuses(user: "ada").count == 1)
+        }
+    }
+
+    @Test("a dispatcher that stalled until others took over repeats none of their pushes")
+    func wokenDispatcher() async throws {
+        try await Stack.with { stack in
+            // Silent calls use up every slot for calls, so the other deliveries stay in flight
+            // without a call.
+            let (calls, count) = (8, 40)
+            try await stack.query(
+                """
+                INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token, registered_at,
+                    last_used_at)
+                SELECT gen_random_uuid(), name, 'android', 'fcm', 'default', 'production', name, now(), now()
+                FROM (SELECT 'silent-' || n AS name FROM generate_series(1, $1::int4) n
+                    UNION ALL SELECT 'phone-' || n FROM generate_series(1, $2::int4) n) names
+                """,
+                .int4(Int32(calls)), .int4(Int32(count))
+            )
+            let first = try await stack.startDispatcher(name: "first", environment: ["PROVIDER_CALLS": "\(calls)"])
+            func notify(_ name: String, _ count: Int) async throws {
+                let users = (1...count).map { #""\#(name)-\#($0)""# }.joined(separator: ",")
+                try await stack.append([
+                    ("users", "[\(users)]"), ("type", "payment_received"), ("title", "x"), ("lane", "critical"),
+                ])
+            }
+            let stream = Keyspace().deliveries(.fcm, .critical)
+            let group = ConsumerGroup(stream: stream, consumer: "", connection: stack.connection)
+            func pending() async throws -> Int { try await group.consumers().reduce(0) { $0 + $1.pending } }
+            try await notify("silent", calls)
+            try await eventually("its calls are under way") { try await pending() == calls }
+            try await notify("phone", count)
+            try await eventually("it has more deliveries in flight than slots for calls") {
+                try await pending() > calls + 4
+            }
+            first.send(SIGSTOP)
+            _ = try await stack.startDispatcher(name: "second")
+            try await eventually("another has pushed all of them", within: .seconds(60)) {
+                stack.pushed().count == count
+            }
+            first.send(SIGCONT)
+            // It stops once it has finished all in-flight deliveries.
+            #expect(try await first.stop() == .code(0))
+            #expect(stack.pushed().values.allSatisfy { $0 == ["x"] })
+        }
+    }
+
+    @Test("a dead dispatcher's deliveries are taken over at once, however slow the provider is")
+    func takenOver() async throws {
+        try await Stack.with { stack in
+            let count = 32
+            // The provider takes two seconds a push, so claiming them one after the other would
+            // take a minute.
+            try await stack.query(
+                """
+                INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token, registered_at,
+                    last_used_at)
+                SELECT gen_random_uuid(), 'u' || n, 'android', 'fcm', 'default', 'production', 'slow-' || n, now(), now()
+                FROM generate_series(1, $1::int4) n
+                """,
+                .int4(Int32(count))
+            )
+            let first = try await stack.startDispatcher(name: "first")
+            let names = (1...count).map { #""u\#($0)""# }.joined(separator: ",")
+            try await stack.append([("users", "[\(names)]"), ("type", "payment_received"), ("title", "x")])
+            let group = ConsumerGroup(
+                stream: Keyspace().deliveries(.fcm, .critical), consumer: "", connection: stack.connection)
+            func pending() async throws -> Int { try await group.consumers().reduce(0) { $0 + $1.pending } }
+            try await eventually("all are under way") { try await pending() == count }
+            first.send(SIGKILL)
+            let gone = Set(try await group.consumers().map(\.name))
+            _ = try await stack.startDispatcher(name: "second")
+            try await eventually("another has claimed all of them", within: .seconds(45)) {
+                try await group.consumers().allSatisfy { !gone.contains($0.name) || $0.pending == 0 }
+            }
+            try await eventually("all are on record") {
+                try await stack.query("SELECT 1 FROM carillon.notifications WHERE status <> 'sent' LIMIT 1").isEmpty
+            }
+        }
+    }
+}
+
+/// SIGTERM finishes what was taken and takes nothing more.
+@Suite(.serialized, .timeLimit(.minutes(10)))
+struct StopTests {
+    @Test("a dispatcher stopped at work loses and repeats nothing and exits with 0")
+    func dispatcher() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let first = try await stack.startDispatcher(name: "first")
+            try await gateway.register(user: "offline", platform: "android", token: "phone")
+            let socket = try await TestSocket.synced(port: gateway.port, user: "online")
+            let count = 2_000
+            for number in 0..<count {
+                let user = number % 2 == 0 ? "online" : "offline"
+                try await stack.append([("user", user), ("type", "payment_received"), ("title", "job \(number)")])
+                if number == count / 2 { first.send(SIGTERM) }
+            }
+            #expect(try await first.waitForExit() == .code(0))
+            #expect(!socket.titles.isEmpty)
+            #expect(socket.titles.count + (stack.pushed()["phone"]?.count ?? 0) < count, "it was stopped too late")
+            // It settled everything it had taken before it left.
+            for stream in ["carillon:jobs", "carillon:jobs:critical", "carillon:{fcm}:deliveries:normal"] {
+                let pending = try? await stack.connection.send("XPENDING", .text(stream), "dispatchers")
+                guard var cursor = try pending?.cursor(), try cursor.array() != nil else { continue }
+                let taken = try cursor.integer()
+                #expect(taken == 0, "\(stream)")
+            }
+
+            let second = try await stack.startDispatcher(name: "second")
+            let online = stride(from: 0, to: count, by: 2).map { "job \($0)" }
+            let offline = stride(from: 1, to: count, by: 2).map { "job \($0)" }
+            try await eventually("every job reached the socket", within: .seconds(60)) {
+                socket.titles.count >= online.count
+            }
+            try await eventually("every job reached the phone", within: .seconds(60)) {
+                (stack.pushed()["phone"]?.count ?? 0) >= offline.count
+            }
+            #expect(socket.titles.sorted() == online.sorted())
+            #expect(stack.pushed()["phone"]?.sorted() == offline.sorted())
+            #expect(try await second.stop() == .code(0))
+        }
+    }
+
+    @Test("a port already in use ends the program and names the setting", arguments: ["gateway", "dispatcher"])
+    func takenPort(program: String) async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway(name: "first")
+            let (command, setting) = program == "gateway" ? ("serve", "GATEWAY_PORT") : ("run", "METRICS_PORT")
+            let process = try await stack.spawn(
+                program,
+                [command],
+                name: "second",
+                environment: [setting: "\(gateway.port)"]
+            )
+            #expect(try await process.waitForExit() == .code(1))
+            #expect(process.errors().contains("\(setting): cannot listen on 127.0.0.1:\(gateway.port)"))
+        }
+    }
+}

@@ -1,0 +1,332 @@
+// Carillon · OutageTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import HTTP
+import Support
+import Testing
+
+/// Redis and PostgreSQL stall, die and return; nothing accepted is lost.
+@Suite(.serialized, .timeLimit(.minutes(10)))
+struct OutageTests {
+    @Test("jobs arrive after Redis stalled and after it was killed")
+    func redis() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
+            try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "before")])
+            try await eventually("it works before") { socket.titles == ["before"] }
+
+            try await stack.redis.stall()
+            try await eventually("readyz says which") {
+                let answer = try await gateway.call(.get, "/readyz", token: nil)
+                return answer.status == 503 && answer.body["redis"]?.string == "out of reach"
+                    && answer.body["postgres"]?.string == "ok"
+            }
+            stack.redis.resume()
+            try await eventually("it is ready again") {
+                try await gateway.call(.get, "/readyz", token: nil).status == 200
+            }
+            try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "stalled")])
+            // On a slow machine the outage exceeds the lease of 15 s, and a sync brings it.
+            func has(_ title: String) -> Bool {
+                let synced = socket.all("sync").flatMap { $0["notifications"]?.array ?? [] }
+                return socket.titles.contains(title) || synced.contains { $0["title"]?.string == title }
+            }
+            try await eventually("it works after a stall") { has("stalled") }
+
+            try await stack.redis.kill()
+            try await stack.redis.start()
+            try await eventually("it is ready again") {
+                try await gateway.call(.get, "/readyz", token: nil).status == 200
+            }
+            try await eventually("a job is taken") {
+                (try? await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "reborn")])) != nil
+            }
+            try await eventually("the socket that stayed open gets it") { has("reborn") }
+            #expect(socket.closeCode == nil)
+        }
+    }
+
+    @Test("jobs wait in their stream while PostgreSQL stalls or is down")
+    func postgres() async throws {
+        let server = try await PostgresServer.start()
+        try await Stack.with(database: server.url) { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
+            try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "before")])
+            try await eventually("it works before") { socket.titles == ["before"] }
+
+            try await server.stall()
+            try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "stalled")])
+            try await eventually("readyz says which") {
+                let answer = try await gateway.call(.get, "/readyz", token: nil)
+                return answer.status == 503 && answer.body["postgres"]?.string == "out of reach"
+                    && answer.body["redis"]?.string == "ok"
+            }
+            server.resume()
+            try await eventually("the waiting job is delivered") {
+                socket.titles.contains("stalled")
+            }
+
+            try await server.kill()
+            try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "killed")])
+            try await server.start()
+            try await eventually("the waiting job is delivered") {
+                socket.titles.contains("killed")
+            }
+            #expect(socket.titles == ["before", "stalled", "killed"])
+            #expect(socket.closeCode == nil)
+        }
+    }
+
+    @Test("a batch that was being stored when PostgreSQL was killed arrives once")
+    func postgresInTheMiddle() async throws {
+        let server = try await PostgresServer.start()
+        try await Stack.with(database: server.url) { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            try await gateway.register(user: "offline", platform: "android", token: "phone")
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
+            try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "before")])
+            try await eventually("it works before") { socket.titles == ["before"] }
+
+            var configuration = PostgresConfiguration(connectionString: server.url, applicationName: "test")
+            configuration.connections = 2
+            let pool = try PostgresPool(configuration, logger: TestLog.logger)
+            // The lock holds the batch in the database until the kill.
+            do {
+                try await pool.transaction { transaction in
+                    try await transaction.query("LOCK TABLE carillon.inboxes IN ACCESS EXCLUSIVE MODE")
+                    try await stack.append([
+                        ("users", #"["ada","offline"]"#), ("type", "payment_received"), ("title", "held"),
+                    ])
+                    try await eventually("the dispatcher waits for the lock with the job") {
+                        let waiting = try await pool.query(
+                            """
+                            SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'carillon.inboxes'::regclass
+                                AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+                            """
+                        )
+                        let reply = try await stack.connection.send("XPENDING", "carillon:jobs", "dispatchers")
+                        guard !waiting.isEmpty, var cursor = try reply.cursor(), try cursor.array() != nil else {
+                            return false
+                        }
+                        return try cursor.integer() == 1
+                    }
+                    try await server.kill()
+                }
+            } catch is PostgresError {}
+            try await server.start()
+            try await eventually("the socket that stayed open has it") { socket.titles.contains("held") }
+            try await eventually("the phone has it") { stack.pushed()["phone"] != nil }
+            try await eventually("each one's status says how it went") {
+                // The pool's first connection may still be the broken one.
+                let rows = try? await pool.query(
+                    "SELECT user_id || ' ' || status FROM carillon.notifications WHERE title = 'held' ORDER BY user_id")
+                return try rows?.map { try $0.text(0) } == ["ada delivered", "offline sent"]
+            }
+            try await eventually("nothing is left in the stream") {
+                try await stack.connection.send("XLEN", "carillon:jobs").integer() == 0
+            }
+            #expect(socket.titles == ["before", "held"])
+            #expect(stack.pushed() == ["phone": ["held"]])
+            #expect(socket.closeCode == nil)
+            pool.close()
+        }
+    }
+
+    @Test("after PostgreSQL was restored to an earlier moment, every client gets a reset")
+    func restored() async throws {
+        let server = try await PostgresServer.start()
+        try await Stack.with(database: server.url) { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let token = try await Stack.token(user: "ada")
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
+            func send(_ title: String) async throws {
+                try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", title)])
+                try await eventually("it arrives") { socket.titles.contains(title) }
+            }
+            try await send("kept")
+            try await server.stop()
+            try await server.backUp()
+            try await server.start()
+            try await send("lost")
+            let before = try await gateway.call(.get, "/v1/notifications", token: token)
+            let version = try #require(before.body["version"]?.integer)
+            let tag = try #require(before.header("etag"))
+            #expect(before.body["notifications"]?.array?.count == 2)
+
+            try await server.stop()
+            try await server.restore()
+            try await server.start()
+            try await eventually("a socket that stayed open starts afresh") {
+                socket.all("sync").contains { $0["reset"]?.bool == true }
+            }
+            // Without the reset, this would reach the version that clients already have.
+            try await send("other")
+            func titles(_ list: JSONValue?) -> [String] { list?.array?.compactMap { $0["title"]?.string } ?? [] }
+            let page = try await gateway.call(
+                .get, "/v1/notifications", token: token, headers: [("if-none-match", tag)])
+            #expect(page.status == 200)
+            #expect(titles(page.body["notifications"]) == ["other", "kept"])
+            let reached = try #require(page.body["version"]?.integer)
+            #expect(reached > version && reached < 1 << 53)
+            for since in [version - 1, version, version + 1] {
+                let changes = try await gateway.call(
+                    .get, "/v1/notifications?since_version=\(since)", token: token)
+                #expect(changes.body["reset"]?.bool == true)
+                let resumed = try await TestSocket.synced(
+                    port: gateway.port, user: "ada", query: "?resume=\(since)")
+                let sync = try await resumed.first("sync")
+                #expect(sync["reset"]?.bool == true)
+                #expect(titles(sync["notifications"]) == ["other", "kept"])
+            }
+            #expect(socket.closeCode == nil)
+        }
+    }
+}
+
+/// A server stalls for a minute, longer than any lease or deadline; no accepted job is lost.
+///
+/// Not serialized, so that both outages pass at the same time.
+@Suite(.timeLimit(.minutes(10)))
+struct LongOutageTests {
+    private static let outage: Duration = .seconds(60)
+    private static let online = "online"
+    private static let offline = "offline"
+    private static let phone = "offline-phone"
+
+    @Test("during a minute without Redis, jobs over HTTP are refused quickly; accepted jobs arrive")
+    func redis() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            try await gateway.register(user: Self.offline, platform: "android", token: Self.phone)
+            let socket = try await TestSocket.synced(port: gateway.port, user: Self.online)
+            try await Self.append("before", to: stack)
+
+            try await stack.redis.stall()
+            try await eventually("readyz says which") {
+                let answer = try await gateway.call(.get, "/readyz", token: nil)
+                return answer.status == 503 && answer.body["redis"]?.string == "out of reach"
+                    && answer.body["postgres"]?.string == "ok"
+            }
+            let statuses = try await Self.enqueue(through: gateway)
+            #expect(statuses.allSatisfy { $0 == 503 }, "\(statuses)")
+            stack.redis.resume()
+
+            try await Self.recover(gateway)
+            // The callers were told to retry and do; a job that got through the first time is known
+            // by its id.
+            for number in statuses.indices {
+                for user in [Self.online, Self.offline] {
+                    #expect(try await Self.enqueue(number, for: user, through: gateway) == 202)
+                }
+            }
+            try await Self.append("after", to: stack)
+            try await Self.expectAll(of: statuses.count, socket, stack)
+        }
+    }
+
+    @Test("during a minute without PostgreSQL, jobs are accepted, and they arrive afterwards")
+    func postgres() async throws {
+        let server = try await PostgresServer.start()
+        try await Stack.with(database: server.url) { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            try await gateway.register(user: Self.offline, platform: "android", token: Self.phone)
+            let socket = try await TestSocket.synced(port: gateway.port, user: Self.online)
+            try await Self.append("before", to: stack)
+
+            try await server.stall()
+            try await eventually("readyz says which") {
+                let answer = try await gateway.call(.get, "/readyz", token: nil)
+                return answer.status == 503 && answer.body["postgres"]?.string == "out of reach"
+                    && answer.body["redis"]?.string == "ok"
+            }
+            let statuses = try await Self.enqueue(through: gateway)
+            #expect(statuses.allSatisfy { $0 == 202 }, "\(statuses)")
+            server.resume()
+
+            try await Self.recover(gateway)
+            try await Self.append("after", to: stack)
+            try await Self.expectAll(of: statuses.count, socket, stack)
+        }
+    }
+
+    // MARK: Steps
+
+    /// Appends one job for the online user and one for the offline user.
+    private static func append(_ title: String, to stack: Stack) async throws {
+        for user in [Self.online, Self.offline] {
+            try await stack.append([("user", user), ("type", "payment_received"), ("title", "\(title) \(user)")])
+        }
+    }
+
+    /// Posts a pair of jobs every three seconds while the outage lasts.
+    ///
+    /// - Returns: the status of each pair.
+    private static func enqueue(through gateway: Gateway) async throws -> [Int] {
+        let clock = ContinuousClock()
+        let start = clock.now
+        var statuses: [Int] = []
+        while clock.now - start < Self.outage {
+            let number = statuses.count
+            async let first = Self.enqueue(number, for: Self.online, through: gateway)
+            async let second = Self.enqueue(number, for: Self.offline, through: gateway)
+            let answers = try await (first, second)
+            #expect(answers.0 == answers.1)
+            statuses.append(answers.0)
+            let next = start + .seconds(3) * statuses.count
+            try await eventually("it is time for the next pair") { clock.now >= next }
+        }
+        return statuses
+    }
+
+    /// Posts a job and returns the answer's status.
+    private static func enqueue(_ number: Int, for user: String, through gateway: Gateway) async throws -> Int {
+        try await gateway.call(
+            .post,
+            "/v1/jobs",
+            token: try await Stack.token(user: "shop", scope: .service),
+            json: """
+                {"id":"\(number)","user":"\(user)","type":"payment_received","title":"during \(number) \(user)"}
+                """
+        ).status
+    }
+
+    private static func recover(_ gateway: Gateway) async throws {
+        try await eventually("it is ready again") {
+            try await gateway.call(.get, "/readyz", token: nil).status == 200
+        }
+    }
+
+    /// Waits until every accepted job has arrived, once on the socket and once on the phone.
+    private static func expectAll(of count: Int, _ socket: TestSocket, _ stack: Stack) async throws {
+        #expect(count > 5)
+        func titles(_ user: String) -> Set<String> {
+            Set(["before \(user)", "after \(user)"] + (0..<count).map { "during \($0) \(user)" })
+        }
+        try await eventually("the socket that stayed open has all", within: .seconds(60)) {
+            Self.seen(by: socket).isSuperset(of: titles(Self.online))
+        }
+        try await eventually("the phone has all", within: .seconds(60)) {
+            Set(stack.pushed()[Self.phone] ?? []).isSuperset(of: titles(Self.offline))
+        }
+        #expect(Self.seen(by: socket) == titles(Self.online))
+        #expect(socket.titles.count == Set(socket.titles).count)
+        #expect(socket.closeCode == nil)
+        #expect(stack.pushed()[Self.phone]?.sorted() == titles(Self.offline).sorted())
+    }
+
+    /// Titles received by frame, or by the sync that repairs a gap.
+    private static func seen(by socket: TestSocket) -> Set<String> {
+        let synced = socket.all("sync").flatMap { $0["notifications"]?.array ?? [] }
+        return Set(socket.titles + synced.compactMap { $0["title"]?.string })
+    }
+}

@@ -1,0 +1,444 @@
+// Carillon · RedisLossTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Foundation
+import Glibc
+import HTTP
+import Support
+import Testing
+
+/// Redis loses data while work waits.
+@Suite(.serialized, .timeLimit(.minutes(10)))
+struct RedisLossTests {
+    private static let catalog = """
+        types:
+          news: {severity: info, delivery: push}
+          comment: {severity: info, delivery: push, digest: {window: 1h}}
+        """
+
+    @Test("deferred, scheduled, recurring and digest notifications survive an emptied Redis and arrive once")
+    func emptied() async throws {
+        try await Stack.with { stack in
+            let environment = try stack.catalog(Self.catalog)
+            let gateway = try await stack.startGateway(environment: environment)
+            _ = try await stack.startDispatcher(name: "first", environment: environment)
+            for user in ["asleep", "later", "daily", "gathered"] {
+                try await gateway.register(user: user, platform: "android", token: "\(user)-phone")
+            }
+            try await gateway.set(QuietNow.settings, of: "asleep")
+            for title in ["one", "two"] {
+                try await stack.append([("user", "asleep"), ("type", "news"), ("title", title)])
+                try await stack.append([
+                    ("user", "gathered"), ("type", "comment"), ("title", title), ("digest", "post"),
+                ])
+            }
+            let due = Schedules.later(.seconds(3_600))
+            try await stack.append([("user", "later"), ("type", "news"), ("title", "later"), ("deliver_at", due)])
+            let moment = Schedules.lastMinute()
+            let created = try await gateway.call(
+                .post, "/v1/schedules", token: try await Stack.token(user: "app", scope: .service),
+                json: Schedules.daily(at: moment, job: #"{"user":"daily","type":"news","title":"daily"}"#))
+            #expect(created.status == 201)
+            try await eventually("all of them wait") {
+                let asleep = try await stack.statuses(user: "asleep")
+                let gathered = try await stack.query("SELECT 1 FROM carillon.digest_items")
+                let scheduled = try await Schedules.count(stack)
+                return asleep == ["one": "deferred", "two": "deferred"] && gathered.count == 2 && scheduled == 2
+            }
+            try await stack.connection.send("FLUSHALL")
+
+            try await Schedules.makeDue(stack, daily: moment)
+            try await stack.closeDigests()
+            try await gateway.set(QuietNow.over, of: "asleep")
+            let expected = [
+                "asleep-phone": ["one", "two"], "later-phone": ["later"], "daily-phone": ["daily"],
+                "gathered-phone": ["2 notifications"],
+            ]
+            try await eventually("all of them have arrived") { stack.pushed().mapValues { $0.sorted() } == expected }
+            try await eventually("and is on record") {
+                try await stack.query(
+                    "SELECT 1 FROM carillon.notifications WHERE status = 'sent' AND sent_via = 'fcm'"
+                ).count == 5
+            }
+
+            // Emptied again, the sweep looks at everything, and nothing arrives twice.
+            try await stack.age()
+            try await stack.connection.send("FLUSHALL")
+            _ = try await stack.startDispatcher(name: "second", environment: environment)
+            try await eventually("the dispatcher has noticed that Redis forgot") {
+                try await stack.connection.send("EXISTS", "carillon:memory").integer() == 1
+            }
+            try await stack.waitForSweep()
+            try await stack.waitForPushes()
+            #expect(stack.pushed().mapValues { $0.sorted() } == expected)
+            let left = try await stack.query(
+                "SELECT (SELECT count(*) FROM carillon.follow_ups) + (SELECT count(*) FROM carillon.digests)")
+            #expect(try left.first?.int8(0) == 0)
+        }
+    }
+
+    @Test("after a restart with an empty disk, groups and scripts return, and waiting work arrives")
+    func restartedEmpty() async throws {
+        try await Stack.with { stack in
+            let environment = try stack.catalog(Self.catalog)
+            let gateway = try await stack.startGateway(environment: environment)
+            _ = try await stack.startDispatcher(environment: environment)
+            try await eventually("Redis has its memory mark") {
+                try await stack.connection.send("EXISTS", "carillon:memory").integer() == 1
+            }
+            for user in ["asleep", "later", "gathered", "mute"] {
+                try await gateway.register(user: user, platform: "android", token: "\(user)-phone")
+            }
+            try await gateway.register(user: "stuck", platform: "android", token: "unavailable-3x-phone")
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
+            try await gateway.set(QuietNow.settings, of: "asleep")
+            try await stack.append([("user", "asleep"), ("type", "news"), ("title", "dawn")])
+            for title in ["one", "two"] {
+                try await stack.append([
+                    ("user", "gathered"), ("type", "comment"), ("title", title), ("digest", "post"),
+                ])
+            }
+            let due = Schedules.later(.seconds(3_600))
+            try await stack.append([("user", "later"), ("type", "news"), ("title", "later"), ("deliver_at", due)])
+            try await eventually("all of them wait") {
+                let asleep = try await stack.statuses(user: "asleep")
+                let gathered = try await stack.query("SELECT 1 FROM carillon.digest_items")
+                let scheduled = try await Schedules.count(stack)
+                return asleep == ["dawn": "deferred"] && gathered.count == 2 && scheduled == 1
+            }
+            try await stack.append([("user", "stuck"), ("type", "news"), ("title", "stuck")])
+            try await eventually("a push waits for its next try") {
+                try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'retry'").count > 0
+            }
+
+            try await stack.redis.kill()
+            try stack.redis.wipe()
+            try await stack.redis.start()
+            try await eventually("the gateway is ready again", within: .seconds(60)) {
+                try await gateway.call(.get, "/readyz", token: nil).status == 200
+            }
+            try await eventually("Redis is there again and has nothing of before", within: .seconds(60)) {
+                (try? await stack.connection.send("XLEN", "carillon:jobs").integer()) == 0
+            }
+            try await eventually("the socket that stayed open is registered", within: .seconds(60)) {
+                (try? await stack.connection.send("HLEN", "carillon:presence:{ada}").integer()) == 1
+            }
+            try await stack.age()
+            try await eventually("the push that waited is found in PostgreSQL", within: .seconds(90)) {
+                stack.pushed()["unavailable-3x-phone"]?.contains("stuck") == true
+            }
+            try await Schedules.makeDue(stack)
+            try await stack.closeDigests()
+            try await gateway.set(QuietNow.over, of: "asleep")
+            try await eventually("what waited for its time has come", within: .seconds(60)) {
+                let pushed = stack.pushed()
+                return pushed["asleep-phone"] == ["dawn"] && pushed["later-phone"] == ["later"]
+                    && pushed["gathered-phone"] == ["2 notifications"]
+            }
+            // A new job needs the group; the fallback push needs a script.
+            let mute = try await TestSocket.synced(
+                port: gateway.port, user: "mute", behaviour: TestSocket.Behaviour(answersPings: false))
+            for user in ["ada", "mute"] {
+                try await stack.append([("user", user), ("type", "news"), ("title", "after")])
+            }
+            try await eventually("both sockets have it", within: .seconds(60)) {
+                let synced = socket.all("sync").flatMap { $0["notifications"]?.array ?? [] }
+                let isSeen = socket.titles.contains("after") || synced.contains { $0["title"]?.string == "after" }
+                return isSeen && mute.titles.contains("after")
+            }
+            try await eventually("the unconfirmed notification is pushed", within: .seconds(60)) {
+                stack.pushed()["mute-phone"] == ["after"]
+            }
+            #expect(socket.closeCode == nil)
+        }
+    }
+
+    @Test("pushes queued in the seconds that Redis lost arrive once")
+    func wentBack() async throws {
+        try await Stack.with { stack in
+            let environment = try stack.catalog(Self.catalog)
+            let gateway = try await stack.startGateway(environment: environment)
+            _ = try await stack.startDispatcher(environment: environment)
+            try await eventually("Redis has its memory mark") {
+                try await stack.connection.send("EXISTS", "carillon:memory").integer() == 1
+            }
+            for user in ["job", "asleep"] {
+                try await gateway.register(user: user, platform: "android", token: "unavailable-3x-\(user)")
+            }
+            try await gateway.set(QuietNow.settings, of: "asleep")
+            try await stack.append([("user", "asleep"), ("type", "news"), ("title", "dawn")])
+            try await eventually("quiet hours hold it back") {
+                try await stack.statuses(user: "asleep") == ["dawn": "deferred"]
+            }
+            // As if it had been deferred in the evening.
+            try await stack.query("UPDATE carillon.notifications SET stored_at = now() - interval '8 hours'")
+            try stack.redis.remember()
+
+            try await stack.append(
+                [("user", "job"), ("type", "news"), ("title", "lost")], stream: "carillon:jobs:critical")
+            try await gateway.set(QuietNow.over, of: "asleep")
+            try await eventually("both were tried, and wait for their next try in Redis") {
+                try await stack.query(
+                    "SELECT DISTINCT user_id FROM carillon.delivery_attempts WHERE outcome = 'retry'"
+                ).count == 2
+            }
+            #expect(stack.pushed().isEmpty)
+            try await stack.redis.kill()
+            try stack.redis.goBack()
+            try await stack.redis.start()
+            let expected = ["unavailable-3x-job": ["lost"], "unavailable-3x-asleep": ["dawn"]]
+            // The sweep runs every 20 s; failed attempts follow.
+            try await eventually("both have come", within: .seconds(120)) { stack.pushed() == expected }
+            try await eventually("and count as sent") {
+                let statuses = try await stack.query("SELECT DISTINCT status FROM carillon.notifications")
+                return try statuses.map { try $0.text(0) } == ["sent"]
+            }
+            try await stack.waitForPushes()
+            #expect(stack.pushed() == expected)
+        }
+    }
+
+    @Test("an intact restart of Redis repeats no push")
+    func intact() async throws {
+        try await Stack.with { stack in
+            let environment = try stack.catalog(Self.catalog)
+            let gateway = try await stack.startGateway(environment: environment)
+            _ = try await stack.startDispatcher(environment: environment)
+            func memory() async throws -> String? {
+                try await stack.connection.send("GET", "carillon:memory").string()
+            }
+            try await eventually("Redis has its memory mark") { try await memory() != nil }
+            let users = (0..<20).map { "u\($0)" }
+            for user in users {
+                try await gateway.register(user: user, platform: "android", token: "\(user)-phone")
+                try await stack.append([("user", user), ("type", "news"), ("title", "once")])
+            }
+            try await eventually("all have it") { stack.pushed().count == users.count }
+            let before = try await memory()?.split(separator: " ").first
+            try await stack.redis.kill()
+            try await stack.redis.start()
+            try await eventually("the restart was noticed", within: .seconds(60)) {
+                guard let after = try? await memory()?.split(separator: " ").first else { return false }
+                return after != before
+            }
+            try await stack.waitForPushes()
+            #expect(stack.pushed() == Dictionary(uniqueKeysWithValues: users.map { ("\($0)-phone", ["once"]) }))
+        }
+    }
+
+    @Test("a push that Redis forgot was sent is not sent again")
+    func forgotThatItWasTaken() async throws {
+        try await Stack.with { stack in
+            let environment = try stack.catalog(Self.catalog)
+            let gateway = try await stack.startGateway(environment: environment)
+            let dispatcher = try await stack.startDispatcher(environment: environment)
+            let device = try await gateway.register(user: "ada", platform: "android", token: "phone")
+            try await stack.append([("user", "ada"), ("type", "news"), ("title", "once")])
+            try await eventually("it counts as sent") {
+                try await stack.statuses(user: "ada") == ["once": "sent"]
+            }
+            try await stack.waitForPushes()
+            dispatcher.send(SIGTERM)
+            try await dispatcher.waitForExit()
+            // The stream's entry as it was before it was taken.
+            let row = try #require(try await stack.query("SELECT id::text FROM carillon.notifications").first)
+            let work = "1 \(try row.text(0)) \(device) 0 - ada"
+            try await stack.connection.send("XADD", "carillon:{fcm}:deliveries:normal", "*", "d", .text(work))
+            try await stack.redis.kill()
+            try await stack.redis.start()
+            _ = try await stack.startDispatcher(name: "second", environment: environment)
+            try await eventually("it is looked up and dropped", within: .seconds(60)) {
+                try await stack.query(
+                    "SELECT 1 FROM carillon.delivery_attempts WHERE reason = 'already_accepted'"
+                ).count == 1
+            }
+            try await stack.waitForPushes()
+            #expect(stack.pushed() == ["phone": ["once"]])
+        }
+    }
+}
+
+/// Notifications in PostgreSQL are sent even if Redis has forgotten them.
+@Suite(.serialized, .timeLimit(.minutes(10)))
+struct SweepTests {
+    private static let title = "Paid"
+
+    @Test(
+        "notifications stored before Redis lost their jobs are sent once",
+        arguments: [["FLUSHALL"], ["DEL", "carillon:jobs"]] as [[RedisArgument]]
+    )
+    func forgottenJobs(command: [RedisArgument]) async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            try await gateway.register(user: "offline", platform: "android", token: "phone")
+            let socket = try await TestSocket.synced(port: gateway.port, user: "online")
+            try await Self.storeUnowned(["online", "offline"], in: stack)
+            try await stack.connection.send(command)
+            try await eventually("the socket that stayed open is registered") {
+                try await stack.connection.send("HLEN", "carillon:presence:{online}").integer() == 1
+            }
+            try await stack.age()
+
+            _ = try await stack.startDispatcher(name: "second")
+            try await eventually("each one's status says how it went") {
+                let online = try await stack.statuses(user: "online")
+                let offline = try await stack.statuses(user: "offline")
+                return online == [Self.title: "delivered"] && offline == [Self.title: "sent"]
+            }
+            try await stack.waitForSweep()
+            #expect(Self.seen(by: socket) == [Self.title])
+            #expect(stack.pushed() == ["phone": [Self.title]])
+        }
+    }
+
+    @Test("a push waiting for its retry when Redis is emptied is still sent")
+    func forgottenRetry() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let dispatcher = try await stack.startDispatcher()
+            try await eventually("Redis has its memory mark") {
+                try await stack.connection.send("EXISTS", "carillon:memory").integer() == 1
+            }
+            try await gateway.register(user: "offline", platform: "android", token: "unavailable-3x-phone")
+            try await stack.append([("user", "offline"), ("type", "payment_received"), ("title", Self.title)])
+            try await eventually("the first try has failed and the next is planned") {
+                try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'retry'").count > 0
+            }
+            #expect(stack.pushed().isEmpty)
+            dispatcher.send(SIGKILL)
+            try await dispatcher.waitForExit()
+            try await stack.connection.send("FLUSHALL")
+            try await stack.age()
+
+            _ = try await stack.startDispatcher(name: "second")
+            try await eventually("the phone has it") {
+                stack.pushed() == ["unavailable-3x-phone": [Self.title]]
+            }
+            try await eventually("it counts as sent") {
+                try await stack.statuses(user: "offline") == [Self.title: "sent"]
+            }
+        }
+    }
+
+    @Test("when Redis is emptied, only the device that was still waiting gets the push")
+    func forgottenBesideAccepted() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let dispatcher = try await stack.startDispatcher()
+            try await eventually("Redis has its memory mark") {
+                try await stack.connection.send("EXISTS", "carillon:memory").integer() == 1
+            }
+            try await gateway.register(user: "offline", platform: "android", token: "phone")
+            let tablet = "unavailable-3x-tablet"
+            try await gateway.register(user: "offline", platform: "android", token: tablet, name: "tablet")
+            try await stack.append([("user", "offline"), ("type", "payment_received"), ("title", Self.title)])
+            try await eventually("one device has it, and the next try for the other is planned") {
+                let tried = try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'retry'")
+                let statuses = try await stack.statuses(user: "offline")
+                return !tried.isEmpty && statuses == [Self.title: "sent"]
+            }
+            #expect(stack.pushed() == ["phone": [Self.title]])
+            dispatcher.send(SIGKILL)
+            try await dispatcher.waitForExit()
+            try await stack.connection.send("FLUSHALL")
+
+            _ = try await stack.startDispatcher(name: "second")
+            try await eventually("both devices have it on record") {
+                try await stack.query(
+                    "SELECT DISTINCT device_id FROM carillon.delivery_attempts WHERE outcome = 'accepted'"
+                ).count == 2
+            }
+            try await stack.waitForPushes()
+            #expect(stack.pushed() == ["phone": [Self.title], tablet: [Self.title]])
+        }
+    }
+
+    @Test("waiting mail and attention pushes are still sent after Redis is emptied")
+    func forgottenBesideOthers() async throws {
+        try await Stack.with { stack in
+            let environment = try stack.catalog(
+                """
+                types:
+                  letter: {channels: [in_app, email]}
+                  memo: {severity: info, delivery: push, lane: critical, attention_delay: 1s}
+                """
+            ).merging(stack.mailSettings()) { $1 }
+            let gateway = try await stack.startGateway(environment: environment)
+            let dispatcher = try await stack.startDispatcher(environment: environment)
+            try await eventually("Redis has its memory mark") {
+                try await stack.connection.send("EXISTS", "carillon:memory").integer() == 1
+            }
+            let address = "busy-3x-ada@example.com"
+            try await stack.setAddress(address, of: "ada", wanting: "letter", by: gateway)
+            try await gateway.register(user: "idle", platform: "android", token: "unavailable-3x-phone")
+            let socket = try await TestSocket.synced(port: gateway.port, user: "idle")
+            try await stack.leaveIdle(socket, user: "idle")
+            try await stack.append([("user", "ada"), ("type", "letter"), ("title", "Mail")])
+            try await stack.append([("user", "idle"), ("type", "memo"), ("title", "Push")])
+            try await eventually("the first try of both has failed, and their notifications wait for nothing") {
+                let tried = try await stack.query(
+                    "SELECT DISTINCT user_id FROM carillon.delivery_attempts WHERE outcome = 'retry'")
+                let (ada, idle) = (try await stack.statuses(user: "ada"), try await stack.statuses(user: "idle"))
+                return tried.count == 2 && ada == ["Mail": "sent"] && idle == ["Push": "delivered"]
+            }
+            #expect(stack.pushed().isEmpty)
+            #expect(try stack.mails().isEmpty)
+            dispatcher.send(SIGKILL)
+            try await dispatcher.waitForExit()
+            try await stack.connection.send("FLUSHALL")
+
+            _ = try await stack.startDispatcher(name: "second", environment: environment)
+            try await eventually("both have come", within: .seconds(60)) {
+                try await stack.hurryMail()
+                let mails = try stack.mails().map(\.recipient)
+                return mails == [address] && stack.pushed()["unavailable-3x-phone"] == ["Push"]
+            }
+            try await eventually("no follow-up is left") {
+                try await stack.query("SELECT 1 FROM carillon.follow_ups").isEmpty
+            }
+        }
+    }
+
+    /// Makes a dispatcher store a notification for each user and die before it hands them on.
+    private static func storeUnowned(_ users: [String], in stack: Stack) async throws {
+        let dispatcher = try await stack.startDispatcher(name: "doomed")
+        let pool = try #require(stack.database?.pool)
+        // The lock holds the whole batch in the database until the dispatcher has stopped.
+        try await pool.transaction { transaction in
+            try await transaction.query("LOCK TABLE carillon.inboxes IN ACCESS EXCLUSIVE MODE")
+            // One job, because two might be taken separately.
+            try await stack.append([
+                ("users", String(decoding: JSONWriter.bytes(of: .array(users.map { .string($0) })), as: UTF8.self)),
+                ("type", "payment_received"), ("title", Self.title),
+            ])
+            try await eventually("the dispatcher waits for the lock with the job") {
+                // Other tests' databases are on the same server.
+                let waiting = try await stack.query(
+                    """
+                    SELECT 1 FROM pg_locks l JOIN pg_database d ON d.oid = l.database AND d.datname = current_database()
+                    WHERE NOT l.granted AND l.relation = 'carillon.inboxes'::regclass
+                    """
+                )
+                let reply = try await stack.connection.send("XPENDING", "carillon:jobs", "dispatchers")
+                guard !waiting.isEmpty, var cursor = try reply.cursor(), try cursor.array() != nil else { return false }
+                return try cursor.integer() == 1
+            }
+            dispatcher.send(SIGSTOP)
+        }
+        try await eventually("all are stored and without an owner") {
+            try await stack.query(
+                "SELECT id FROM carillon.notifications WHERE status = 'pending' AND status_reason IS NULL"
+            ).count == users.count
+        }
+        dispatcher.send(SIGKILL)
+        try await dispatcher.waitForExit()
+    }
+
+    /// Titles received by frame, or by the sync that follows when Redis comes back empty.
+    private static func seen(by socket: TestSocket) -> [String] {
+        let synced = socket.all("sync").flatMap { $0["notifications"]?.array ?? [] }
+        return socket.titles + synced.compactMap { $0["title"]?.string }
+    }
+}

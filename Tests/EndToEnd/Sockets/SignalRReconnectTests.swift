@@ -1,0 +1,175 @@
+// Carillon · SignalRReconnectTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Foundation
+import Glibc
+import Support
+import Testing
+
+/// Stateful reconnect: a connection resumes on another WebSocket without loss or repetition.
+@Suite(.serialized, .timeLimit(.minutes(10)))
+struct SignalRReconnectTests {
+    private static let ask = "?negotiateVersion=1&useStatefulReconnect=true"
+
+    private static func open(_ gateway: Gateway, id: String, user: String = "ada") async throws -> TestSocket {
+        let socket = try await TestSocket.open(
+            port: gateway.port,
+            token: try await Stack.token(user: user),
+            query: "?id=\(id)",
+            path: TestSignalR.path
+        )
+        try await eventually("an answer comes") { socket.status != nil }
+        return socket
+    }
+
+    @Test("messages of an interrupted connection are resent when it resumes, on any event loop", arguments: 1...4)
+    func returns(_ round: Int) async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let id = try await TestSignalR.negotiate(gateway, user: "ada", query: Self.ask)
+            let first = try await Self.open(gateway, id: id)
+            try await first.send(opcode: 1, payload: TestSignalR.record(#"{"protocol":"json","version":2}"#))
+            try await eventually("the count comes") { first.messages.counts == [0] }
+            // Other connections, so that some rounds resume on another event loop.
+            var others: [TestSocket] = []
+            for _ in 0..<round { others.append(try await TestSocket.connect(port: gateway.port)) }
+            await first.close()
+            try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "n1")])
+            try await eventually("it is stored") { try await stack.statuses(user: "ada").count == 1 }
+
+            let second = try await Self.open(gateway, id: id)
+            #expect(second.status == 101)
+            try await second.send(opcode: 1, payload: TestSignalR.record(#"{"type":9,"sequenceId":1}"#))
+            try await eventually("it comes") { second.messages.receivedTitles == ["n1"] }
+            // Nothing was acknowledged, so everything is resent from the first message.
+            let sequence = second.messages.first
+            #expect(sequence?["type"]?.integer == 9)
+            #expect(sequence?["sequenceId"]?.integer == 1)
+            #expect(second.messages.counts == [0, 1])
+            try await eventually("it is proven") { try await stack.statuses(user: "ada") == ["n1": "delivered"] }
+            try await second.send(opcode: 1, payload: TestSignalR.call("GetUnreadCount", id: "1"))
+            try await eventually("calls are answered") { second.messages.completion("1")?["result"]?.integer == 1 }
+
+            // A client that returns before the loss was noticed replaces the old socket.
+            try await second.send(opcode: 1, payload: TestSignalR.record(#"{"type":8,"sequenceId":4}"#))
+            let third = try await Self.open(gateway, id: id)
+            try await eventually("the old one is dropped") { second.isClosed }
+            try await third.send(opcode: 1, payload: TestSignalR.record(#"{"type":9,"sequenceId":2}"#))
+            try await third.send(opcode: 1, payload: TestSignalR.call("GetUnreadCount", id: "2"))
+            try await eventually("it goes on") { third.messages.completion("2")?["result"]?.integer == 1 }
+            #expect(third.messages.first?["sequenceId"]?.integer == 5)
+            #expect(third.messages.receivedTitles.isEmpty)
+            // Another user cannot resume it.
+            let thief = try await Self.open(gateway, id: id, user: "bob")
+            #expect(thief.status == 101, "a foreign id starts a new connection")
+            #expect(!third.isClosed)
+            for other in others { await other.close() }
+        }
+    }
+}
+
+/// SignalR clients that return after an absence and do not say what they already have.
+@Suite(.serialized, .timeLimit(.minutes(10)))
+struct SignalRAbsenceTests {
+    private static func notify(_ stack: Stack, _ title: String) async throws {
+        try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", title)])
+    }
+
+    /// Sends a notification while the user is offline and waits until it is settled.
+    private static func miss(_ stack: Stack, _ title: String) async throws {
+        try await Self.notify(stack, title)
+        try await eventually("it is settled") { try await stack.statuses(user: "ada")[title] == "sent" }
+    }
+
+    /// Waits until all of a user's connections have ended and their bookmarks are stored.
+    private static func gone(_ stack: Stack, _ count: Int) async throws {
+        try await eventually("they are gone") {
+            let isOffline = try await stack.connection.send("EXISTS", "carillon:presence:{ada}").integer() == 0
+            let ended = try await stack.bookmarks(user: "ada").count { $0.hasSuffix(" 1") }
+            return isOffline && ended == count
+        }
+    }
+
+    @Test("a returning client gets what it missed, even if already settled, and nothing twice")
+    func comesBack() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let first = try await TestSignalR.synced(gateway, user: "ada")
+            try await Self.notify(stack, "seen")
+            try await eventually("it is proven") { try await stack.statuses(user: "ada")["seen"] == "delivered" }
+            await first.close()
+            try await Self.gone(stack, 1)
+            for title in ["m1", "m2"] { try await Self.miss(stack, title) }
+
+            let second = try await TestSignalR.synced(gateway, user: "ada")
+            #expect(second.messages.receivedTitles == ["m1", "m2"])
+            #expect(second.messages.counts == [3])
+            try await Self.notify(stack, "next")
+            try await eventually("it goes on") { second.messages.receivedTitles == ["m1", "m2", "next"] }
+            try await eventually("all is proven") {
+                try await stack.bookmarks(user: "ada").contains { $0.hasSuffix(" 4 0") }
+            }
+            await second.close()
+            try await Self.gone(stack, 1)
+            let third = try await TestSignalR.synced(gateway, user: "ada")
+            #expect(third.messages.receivedTitles.isEmpty)
+            await third.close()
+        }
+    }
+
+    @Test("each of two returning clients gets what it missed, and at most the newest hundred")
+    func several() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let sockets = [
+                try await TestSignalR.synced(gateway, user: "ada"), try await TestSignalR.synced(gateway, user: "ada"),
+            ]
+            for socket in sockets { await socket.close() }
+            try await Self.gone(stack, 2)
+            try await Self.miss(stack, "missed")
+            for _ in sockets {
+                let socket = try await TestSignalR.synced(gateway, user: "ada")
+                #expect(socket.messages.receivedTitles == ["missed"])
+                try await eventually("it is proven") {
+                    try await stack.bookmarks(user: "ada").contains { $0.hasSuffix(" 1 0") }
+                }
+            }
+            try await eventually("no bookmark is left of the first two") {
+                try await stack.bookmarks(user: "ada").allSatisfy { $0.hasSuffix(" 1 0") }
+            }
+        }
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let first = try await TestSignalR.synced(gateway, user: "ada")
+            await first.close()
+            try await Self.gone(stack, 1)
+            for number in 1...105 { try await Self.notify(stack, "n\(number)") }
+            try await eventually("they are settled") {
+                try await stack.statuses(user: "ada").values.count { $0 == "sent" } == 105
+            }
+            let second = try await TestSignalR.synced(gateway, user: "ada")
+            #expect(Set(second.messages.receivedTitles).count == 100)
+            #expect(second.messages.receivedTitles.count == 100)
+            #expect(second.messages.counts == [105])
+        }
+    }
+}
+
+extension Stack {
+    /// The bookmarks of a user's connections, each as `1 <client> <version> <left>`.
+    func bookmarks(user: String) async throws -> [String] {
+        let reply = try await self.connection.send("HVALS", .text("carillon:bookmarks:{\(user)}"))
+        guard var cursor = try reply.cursor(), let count = try cursor.array() else { return [] }
+        var bookmarks: [String] = []
+        for _ in 0..<count {
+            bookmarks.append((try cursor.string() ?? "").split(separator: " ").prefix(4).joined(separator: " "))
+        }
+        return bookmarks
+    }
+}
