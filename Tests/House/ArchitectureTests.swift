@@ -1,72 +1,212 @@
 // Carillon · ArchitectureTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Foundation
 import Testing
 
 @Suite("Architecture", .timeLimit(.minutes(10)))
 struct ArchitectureTests {
     @Test("docs/architecture.md lists the modules and imports of Package.swift")
-    func arrows() throws {
+    func documented() throws {
         let document = try ArchitectureDocument()
-        let rooms = try PackageTargets.rooms()
-        #expect(rooms.count > 10)
-        #expect(Set(document.entries.map(\.name)) == Set(rooms.map(\.name)))
-        #expect(document.entries.count == rooms.count, "a module is listed twice")
-        for room in rooms {
-            let listed = document.entries.first { $0.name == room.name }?.arrows ?? []
-            #expect(Set(listed) == room.arrows, "imports of \(room.name)")
-            #expect(listed.count == room.arrows.count, "an import of \(room.name) is listed twice")
+        let modules = try PackageTargets.modules()
+        #expect(modules.count > 10)
+        #expect(Set(document.entries.map(\.name)) == Set(modules.map(\.name)))
+        #expect(document.entries.count == modules.count, "a module is listed twice")
+        for module in modules {
+            let listed = document.entries.first { $0.name == module.name }?.dependencies ?? []
+            #expect(Set(listed) == module.dependencies, "imports of \(module.name)")
+            #expect(listed.count == module.dependencies.count, "an import of \(module.name) is listed twice")
         }
     }
 
     @Test("modules only import modules further down the list, and each has a description")
-    func down() throws {
+    func layers() throws {
         let document = try ArchitectureDocument()
         for (place, entry) in document.entries.enumerated() {
             let below = Set(document.entries.dropFirst(place + 1).map(\.name))
-            let upward = entry.arrows.filter { !below.contains($0) }
+            let upward = entry.dependencies.filter { !below.contains($0) }
             #expect(upward.isEmpty, "\(entry.name) imports \(upward) above it")
-            #expect(!entry.holds.isEmpty, "\(entry.name) has no description")
+            #expect(!entry.description.isEmpty, "\(entry.name) has no description")
         }
     }
 
     @Test("gateway and dispatcher never depend on each other, and shared modules on neither")
-    func wings() throws {
-        let rooms = try PackageTargets.rooms()
-        var wings: [String: String] = [:]
-        for room in rooms { wings[room.name] = room.wing }
-        #expect(Set(wings.values) == ["Gateway", "Dispatcher", "Shared"])
-        for room in rooms {
-            for arrow in room.arrows {
-                #expect(wings[arrow] == "Shared" || wings[arrow] == room.wing, "\(room.name) → \(arrow)")
+    func programs() throws {
+        let modules = try PackageTargets.modules()
+        var areas: [String: String] = [:]
+        for module in modules { areas[module.name] = module.area }
+        #expect(Set(areas.values) == ["Gateway", "Dispatcher", "Shared"])
+        for module in modules {
+            for dependency in module.dependencies {
+                #expect(
+                    areas[dependency] == "Shared" || areas[dependency] == module.area, "\(module.name) → \(dependency)")
             }
         }
     }
 
     @Test("sources import only modules that Package.swift declares")
     func imports() throws {
-        let rooms = try PackageTargets.rooms()
-        let ours = Set(rooms.map(\.name))
-        for room in rooms where !room.isCLibrary {
+        let modules = try PackageTargets.modules()
+        let ours = Set(modules.map(\.name))
+        for module in modules where !module.isCLibrary {
             var imported: Set<String> = []
-            for file in try House.swiftFiles(in: room.path) { imported.formUnion(try House.imports(of: file)) }
+            for file in try House.swiftFiles(in: module.path) { imported.formUnion(try House.imports(of: file)) }
             imported.formIntersection(ours)
-            #expect(imported.isSubset(of: room.arrows), "imports of \(room.name)")
+            #expect(imported.isSubset(of: module.dependencies), "imports of \(module.name)")
         }
     }
 
     @Test("each C library is imported by exactly one module")
     func cLibraries() throws {
-        let rooms = try PackageTargets.rooms()
-        let libraries = rooms.filter(\.isCLibrary)
+        let modules = try PackageTargets.modules()
+        let libraries = modules.filter(\.isCLibrary)
         #expect(libraries.count >= 3)
         for library in libraries {
-            let importers = try rooms.filter { room in
-                guard !room.isCLibrary else { return false }
-                return try House.swiftFiles(in: room.path).contains { try House.imports(of: $0).contains(library.name) }
+            let importers = try modules.filter { module in
+                guard !module.isCLibrary else { return false }
+                return try House.swiftFiles(in: module.path).contains {
+                    try House.imports(of: $0).contains(library.name)
+                }
             }
             #expect(importers.count == 1, "\(library.name) is imported by \(importers.map(\.name))")
             #expect(library.name.hasPrefix("C"))
         }
+    }
+}
+
+@Suite("Source files", .timeLimit(.minutes(10)))
+struct SourceFileTests {
+    @Test("every Swift file begins with its name and its licence", arguments: ["Sources", "Tests"])
+    func headers(folder: String) throws {
+        let files = try House.swiftFiles(in: folder)
+        #expect(files.count > 50)
+        for file in files {
+            let name = file.split(separator: "/").last ?? ""
+            let lines = try House.text(file).split(separator: "\n", maxSplits: 2, omittingEmptySubsequences: false)
+            #expect(lines.prefix(2) == ["// Carillon · \(name)", "// SPDX-License-Identifier: Apache-2.0"], "\(file)")
+        }
+    }
+
+    @Test("no source file is longer than 800 lines")
+    func lengths() throws {
+        for file in try House.swiftFiles(in: "Sources") {
+            let count = try House.text(file).count { $0.isNewline }
+            #expect(count <= 800, "\(file) has \(count) lines")
+        }
+    }
+
+    @Test("declarations are package or narrower, never public")
+    func noPublic() throws {
+        for file in try House.swiftFiles(in: "Sources") {
+            let declarations = try House.text(file).split(separator: "\n").filter { line in
+                line.contains(#/^\s*(?:@\w+\s+)*(?:public|open)\s/#)
+            }
+            #expect(declarations.isEmpty, "\(file)")
+        }
+    }
+}
+
+/// The modules and their imports as `docs/architecture.md` lists them.
+struct ArchitectureDocument {
+    struct Entry {
+        let name: String
+        let dependencies: [String]
+        /// The description on the line below.
+        let description: String
+    }
+
+    let entries: [Entry]
+
+    init() throws {
+        let lines = try House.text("docs/architecture.md").split(separator: "\n", omittingEmptySubsequences: false)
+        let first = try #require(lines.firstIndex(of: "## Modules"))
+        var entries: [Entry] = []
+        for (index, line) in lines.enumerated() where index > first {
+            guard let match = line.wholeMatch(of: #/- (\w+)(?: → (.+))?/#) else { continue }
+            let dependencies = match.output.2?.split(separator: ", ").map { String($0) } ?? []
+            let below = index + 1 < lines.count ? lines[index + 1] : ""
+            let description = below.hasPrefix("  ") ? String(below.drop { $0 == " " }) : ""
+            entries.append(Entry(name: String(match.output.1), dependencies: dependencies, description: description))
+        }
+        self.entries = entries
+    }
+}
+
+/// A source target of the package.
+struct Module: Equatable {
+    let name: String
+    let path: String
+    let isCLibrary: Bool
+    /// The package's own targets that it depends on.
+    let dependencies: Set<String>
+
+    var area: String { self.path.split(separator: "/").dropFirst().first.map { String($0) } ?? "" }
+}
+
+/// The targets of `Package.swift`, as the package manager reads it.
+enum PackageTargets {
+    private struct Manifest: Decodable {
+        let targets: [Target]
+    }
+
+    private struct Target: Decodable {
+        let name: String
+        let path: String?
+        let type: String
+        let dependencies: [Dependency]
+    }
+
+    /// `{"byName": [name, condition]}`, `{"target": …}` or `{"product": …}`.
+    private struct Dependency: Decodable {
+        let name: String?
+
+        private enum Key: String, CodingKey {
+            case byName, target
+        }
+
+        init(from decoder: any Decoder) throws {
+            let container = try decoder.container(keyedBy: Key.self)
+            let key: Key? = container.contains(.byName) ? .byName : container.contains(.target) ? .target : nil
+            guard let key else {
+                self.name = nil
+                return
+            }
+            var list = try container.nestedUnkeyedContainer(forKey: key)
+            self.name = try list.decode(String.self)
+        }
+    }
+
+    /// The targets under `Sources`.
+    static func modules() throws -> [Module] {
+        let manifest = try JSONDecoder().decode(Manifest.self, from: self.dump())
+        let named = Set(manifest.targets.map(\.name))
+        return manifest.targets.compactMap { target in
+            guard let path = target.path, path.hasPrefix("Sources/") else { return nil }
+            let dependencies = Set(target.dependencies.compactMap(\.name)).intersection(named)
+            return Module(
+                name: target.name, path: path, isCLibrary: target.type == "system", dependencies: dependencies)
+        }
+    }
+
+    /// The package as JSON.
+    ///
+    /// A separate scratch folder avoids the lock that a running `swift test` description.
+    private static func dump() throws -> Data {
+        let scratch = FileManager.default.temporaryDirectory.appending(path: "carillon-house-\(UUID().uuidString)")
+        defer { try? FileManager.default.removeItem(at: scratch) }
+        let process = Process()
+        process.executableURL = URL(filePath: "/usr/bin/env")
+        process.arguments = [
+            "swift", "package", "--package-path", House.root.path, "--scratch-path", scratch.path, "dump-package",
+        ]
+        let output = Pipe()
+        process.standardOutput = output
+        process.standardError = FileHandle.nullDevice
+        try process.run()
+        let bytes = try output.fileHandleForReading.readToEnd() ?? Data()
+        process.waitUntilExit()
+        try #require(process.terminationStatus == 0, "swift package dump-package must work where the tests run")
+        return bytes
     }
 }

@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Foundation
+import Operations
 import Testing
+import Yams
 
 /// The checkout that the tests were built from.
 enum House {
@@ -31,5 +33,82 @@ enum House {
             modules.insert(String(module))
         }
         return modules
+    }
+}
+
+/// Files that operators deploy.
+enum Deployment {
+    /// Variables of other images, of Swift and of the compose file itself.
+    static let foreign: Set<String> = [
+        "POSTGRES_PASSWORD", "REDIS_MAXMEMORY", "GATEWAY_ADDRESS", "SWIFT_BACKTRACE", "CARILLON_VERSION",
+    ]
+
+    static func exists(_ path: String) -> Bool {
+        FileManager.default.fileExists(atPath: House.root.appending(path: path).path)
+    }
+
+    /// The documents of a YAML file.
+    static func documents(_ path: String) throws -> [YAMLValue] {
+        try Yams.load_all(yaml: try House.text(path)).map { YAMLValue($0) }
+    }
+
+    /// The variables that the services read, taken from the source of the settings.
+    static func knownVariables() throws -> Set<String> {
+        let folder = "Sources/Shared/Operations/Settings"
+        var names: Set<String> = ["TZDIR"]
+        for file in try FileManager.default.contentsOfDirectory(atPath: House.root.appending(path: folder).path) {
+            for match in try House.text("\(folder)/\(file)").matches(of: #/"([A-Z][A-Z0-9_]{3,})"/#) {
+                names.insert(String(match.output.1))
+            }
+        }
+        return names
+    }
+
+    /// Faults of a service's configuration; does not read the files that the variables name.
+    static func faults(_ variables: [String: String], of service: String) -> [String] {
+        let reader = SettingsReader.variables(variables)
+        if service == "gateway" { _ = GatewaySettings(reader) } else { _ = DispatcherSettings(reader) }
+        do throws(SettingsFaults) {
+            try reader.finish()
+            return []
+        } catch {
+            return error.faults
+        }
+    }
+
+    /// The seconds that a service takes at most to stop.
+    static func drain(_ service: String) throws -> Int {
+        let name = service.prefix(1).uppercased() + service.dropFirst()
+        let text = try House.text("Sources/\(name)/Command/\(name)Composition.swift")
+        let match = try #require(text.firstMatch(of: #/maximumGracefulShutdownDuration = \.seconds\((\d+)\)/#))
+        return try #require(Int(match.output.1))
+    }
+}
+
+/// A value of a YAML document.
+struct YAMLValue {
+    let any: Any
+
+    init(_ any: Any) { self.any = any }
+
+    subscript(_ key: String) -> YAMLValue? { (self.any as? [String: Any])?[key].map { YAMLValue($0) } }
+
+    var array: [YAMLValue] { (self.any as? [Any])?.map { YAMLValue($0) } ?? [] }
+    var keys: Set<String> { Set((self.any as? [String: Any])?.keys.map { $0 } ?? []) }
+    var int: Int? { self.any as? Int }
+    var bool: Bool? { self.any as? Bool }
+    /// The value as text; numbers and booleans too, because variables are text.
+    var string: String? {
+        switch self.any {
+        case let text as String: text
+        case let number as Int: String(number)
+        case let truth as Bool: String(truth)
+        default: nil
+        }
+    }
+    var strings: [String] { self.array.compactMap(\.string) }
+    /// The members as text.
+    var variables: [String: String] {
+        (self.any as? [String: Any] ?? [:]).compactMapValues { YAMLValue($0).string }
     }
 }

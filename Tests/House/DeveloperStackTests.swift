@@ -20,11 +20,11 @@ struct DeveloperStackTests {
         let process = Process()
         process.executableURL = URL(filePath: "/bin/bash")
         let libraries = ["messages", "ports", "processes", "environment"].map {
-            "source '\(Deployment.root.path)/deploy/lib/\($0).sh'"
+            "source '\(House.root.path)/deploy/lib/\($0).sh'"
         }
         process.arguments = [
             "-c",
-            (["set -euo pipefail", "exec 2>&1", "DATA='\(data.path)' ROOT='\(Deployment.root.path)' BIN=/bin"]
+            (["set -euo pipefail", "exec 2>&1", "DATA='\(data.path)' ROOT='\(House.root.path)' BIN=/bin"]
                 + libraries
                 + [script]).joined(separator: "\n"),
         ]
@@ -96,7 +96,7 @@ struct DeveloperStackTests {
     func authorities() throws {
         let text = try Self.run(
             Self.setUp + "\ncat \"$PROVIDER_CA\"",
-            environment: ["PROVIDER_CA": Deployment.root.appending(path: "LICENSE").path])
+            environment: ["PROVIDER_CA": House.root.appending(path: "LICENSE").path])
         #expect(text.contains("Apache License") && text.hasSuffix("the authority of the sandbox\n"))
     }
 

@@ -37,7 +37,7 @@ struct KubernetesTests {
         for folder in [Self.folder, "\(Self.folder)/httproute", "\(Self.folder)/keda", "\(Self.folder)/monitoring"] {
             let listed = try #require(try Deployment.documents("\(folder)/kustomization.yaml").first?["resources"])
             let names = try FileManager.default.contentsOfDirectory(
-                atPath: Deployment.root.appending(path: folder).path)
+                atPath: House.root.appending(path: folder).path)
             let files = names.filter {
                 $0.hasSuffix(".yaml") && !["kustomization.yaml", "secret.example.yaml"].contains($0)
             }
@@ -69,7 +69,7 @@ struct KubernetesTests {
             let mounts = container["volumeMounts"]?.array ?? []
             #expect(mounts.contains { $0["mountPath"]?.string == variables["CATALOG"] })
         }
-        let types = Deployment.root.appending(path: "\(Self.folder)/catalog").path
+        let types = House.root.appending(path: "\(Self.folder)/catalog").path
         #expect(try CatalogLoader.load(path: types).all.count == 2)
     }
 
@@ -82,7 +82,7 @@ struct KubernetesTests {
         #expect(pod["securityContext"]?["runAsNonRoot"]?.bool == true)
         #expect(pod["securityContext"]?["seccompProfile"]?["type"]?.string == "RuntimeDefault")
         let user = try #require(pod["securityContext"]?["runAsUser"]?.int)
-        #expect(try Deployment.text("deploy/docker/Dockerfile").contains("USER \(user):"))
+        #expect(try House.text("deploy/docker/Dockerfile").contains("USER \(user):"))
         #expect(container["securityContext"]?["readOnlyRootFilesystem"]?.bool == true)
         #expect(container["securityContext"]?["allowPrivilegeEscalation"]?.bool == false)
         #expect(container["securityContext"]?["capabilities"]?["drop"]?.strings == ["ALL"])
@@ -196,7 +196,7 @@ struct KubernetesTests {
 
     @Test("neither a pod that waits for the longest migration nor the migration job is killed")
     func migrations() throws {
-        let text = try Deployment.text("Sources/Shared/Storage/Stores/Migrations.swift")
+        let text = try House.text("Sources/Shared/Storage/Stores/Migrations.swift")
         let patience = try #require(text.firstMatch(of: #/patience: Duration = \.seconds\(([\d_]+)\)/#))
         let lockWait = try #require(Int(patience.output.1.filter { $0 != "_" }))
         let deadline = try #require(try Self.object("Job", "carillon-migrate")["spec"]?["activeDeadlineSeconds"]?.int)
@@ -231,7 +231,7 @@ struct KubernetesTests {
         let jobs = scaler["spec"]?["triggers"]?.array ?? []
         #expect(Set(jobs.compactMap { $0["metadata"]?["stream"]?.string }) == Set(Lane.allCases.map { keys.jobs($0) }))
         var triggers = jobs
-        let kustomization = try Deployment.text("\(Self.folder)/keda/kustomization.yaml")
+        let kustomization = try House.text("\(Self.folder)/keda/kustomization.yaml")
         for provider in Provider.wellKnown {
             let file = "providers/\(provider.rawValue).yaml"
             #expect(kustomization.contains("#   - {path: \(file), target: {kind: ScaledObject}}"))

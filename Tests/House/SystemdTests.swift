@@ -7,7 +7,7 @@ import Testing
 @Suite("systemd", .timeLimit(.minutes(10)))
 struct SystemdTests {
     private static func lines(_ service: String) throws -> [String] {
-        try Deployment.text("deploy/systemd/carillon-\(service)@.service").split(separator: "\n").map { String($0) }
+        try House.text("deploy/systemd/carillon-\(service)@.service").split(separator: "\n").map { String($0) }
     }
 
     @Test(
@@ -22,7 +22,7 @@ struct SystemdTests {
         #expect(value("ExecStart")?.hasPrefix("/usr/local/bin/\(service) ") == true)
         #expect(value("ExecReload")?.contains("-HUP") == true)
         #expect(value("User") == "carillon")
-        #expect(try Deployment.text("deploy/systemd/carillon.sysusers").contains("\nu carillon "))
+        #expect(try House.text("deploy/systemd/carillon.sysusers").contains("\nu carillon "))
         #expect(value("RestartPreventExitStatus") == String(SettingsFaults.exitCode))
         let stop = try #require(value("TimeoutStopSec").flatMap { Int($0) })
         #expect(stop > (try Deployment.drain(service)))
@@ -42,7 +42,7 @@ struct SystemdTests {
         let known = try Deployment.knownVariables()
         var all: [String: String] = [:]
         var set: [String: String] = [:]
-        for line in try Deployment.text("deploy/systemd/carillon.env.example").split(separator: "\n") {
+        for line in try House.text("deploy/systemd/carillon.env.example").split(separator: "\n") {
             guard let (_, mark, name, value) = line.wholeMatch(of: #/(#?)([A-Z_]+)=(.*)/#)?.output else { continue }
             all[String(name)] = String(value)
             if mark.isEmpty { set[String(name)] = String(value) }
