@@ -43,8 +43,8 @@ struct GatewayIdentity {
         if self.settings.acceptsAnyAudience {
             logger.warning("AUTH_JWKS without AUTH_AUDIENCE: tokens issued for other apps are accepted")
         }
-        for reason in self.initialKeys?.passedOver ?? [] {
-            logger.notice("key of the key set skipped", metadata: ["reason": "\(reason)"])
+        for reason in self.initialKeys?.skipped ?? [] {
+            logger.notice("skipped a key of the key set", metadata: ["reason": "\(reason)"])
         }
         switch self.settings.keySet {
         case nil: return nil

@@ -43,18 +43,18 @@ struct TokenVerifierTests {
             (#"{"sub":"ada","exp":1794999969}"#, "has expired"),
             (#"{"sub":"ada","nbf":1795000031}"#, "not valid yet"),
             (#"{"sub":"ada","iat":1795000031}"#, "issued in the future"),
-            (#"{"sub":"ada","exp":"soon"}"#, "claim exp is no time"),
-            (#"{"sub":"ada","iat":1e300}"#, "claim iat is no time"),
-            (#"{"exp":1795000600}"#, "claim sub is no user id"),
+            (#"{"sub":"ada","exp":"soon"}"#, "claim exp is not a time"),
+            (#"{"sub":"ada","iat":1e300}"#, "claim iat is not a time"),
+            (#"{"exp":1795000600}"#, "claim sub is not a user id"),
             (#"{"sub":"ada"}"#, "neither exp nor iat"),
             (#"{"sub":"ada","iat":1792407969}"#, "no exp and was issued over 30 days ago"),
-            (#"{"sub":""}"#, "claim sub is no user id"),
-            (#"{"sub":["ada"]}"#, "claim sub is no user id"),
+            (#"{"sub":""}"#, "claim sub is not a user id"),
+            (#"{"sub":["ada"]}"#, "claim sub is not a user id"),
             (#"{"sub":"ada","sub":"eve"}"#, "not a JSON Web Token"),
             ("[]", "not a JSON Web Token"),
-            (#"{"sub":"backend","scope":"service","types":"a"}"#, "claim types is no array"),
-            (#"{"sub":"backend","scope":"service","types":[""]}"#, "claim types is no array"),
-            (#"{"sub":"backend","scope":"admin","audiences":["everyone"]}"#, "claim audiences is no array"),
+            (#"{"sub":"backend","scope":"service","types":"a"}"#, "claim types is not an array"),
+            (#"{"sub":"backend","scope":"service","types":[""]}"#, "claim types is not an array"),
+            (#"{"sub":"backend","scope":"admin","audiences":["everyone"]}"#, "claim audiences is not an array"),
         ]
     )
     func claims(claims: String, reason: String) async throws {
@@ -86,7 +86,7 @@ struct TokenVerifierTests {
             (#"{"alg":"HS256","crit":["b64"],"b64":false}"#, "critical header"),
             (#"{"alg":"HS256","crit":[]}"#, "critical header"),
             (#"{"alg":"none","alg":"HS256"}"#, "not a JSON Web Token"),
-            (#"{"alg":"HS256","kid":7}"#, "kid is no text"),
+            (#"{"alg":"HS256","kid":7}"#, "kid is not a string"),
         ]
     )
     func headers(header: String, reason: String) async throws {

@@ -1,7 +1,9 @@
 // Carillon · CredentialResolver.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// Finds out who sends a request: the one way in for REST, sockets and every dialect.
+import Sockets
+
+/// Identifies the caller of a request, for REST, sockets and every dialect.
 package struct CredentialResolver: Sendable {
     private enum Credential {
         case token(String)
@@ -12,21 +14,21 @@ package struct CredentialResolver: Sendable {
     private let tickets: SocketTickets
     private let cookie: CookieRules?
 
-    /// - Parameter cookie: nil if none is configured.
+    /// - Parameter cookie: nil if no cookie is configured.
     package init(verifier: TokenVerifier, tickets: SocketTickets, cookie: CookieRules?) {
         self.verifier = verifier
         self.tickets = tickets
         self.cookie = cookie
     }
 
-    /// Who a token speaks for.
+    /// Verifies a token and returns its caller.
     package func caller(token: String) async throws(TokenFault) -> Caller {
         try await self.verifier.verify(token)
     }
 
-    /// Who sends a request; nil if it does not say so in one of the ways that count.
+    /// Returns the caller of a request; nil without an accepted kind of credential.
     ///
-    /// The first of header, token in the dialect's place, ticket and cookie counts, and must be good.
+    /// Only the first of header, inline token, ticket and cookie is used, and it must be valid.
     ///
     /// - Throws: ``TokenFault``.
     package func caller(
@@ -46,7 +48,7 @@ package struct CredentialResolver: Sendable {
     ) throws(TokenFault) -> Credential? {
         if let header = presented.authorization.first {
             guard presented.authorization.count == 1 else {
-                throw TokenFault("there is more than one Authorization header")
+                throw TokenFault("more than one Authorization header")
             }
             return .token(try Self.token(header, kinds))
         }
@@ -56,7 +58,7 @@ package struct CredentialResolver: Sendable {
         return nil
     }
 
-    /// The token of a header; scheme names know no case (RFC 9110 section 11.1).
+    /// Extracts the token of a header; scheme names are case-insensitive (RFC 9110 section 11.1).
     private static func token(_ header: String, _ kinds: CredentialKinds) throws(TokenFault) -> String {
         let schemes: [(kind: CredentialKinds, name: String)] = [(.bearer, "bearer "), (.token, "token ")]
         for scheme in schemes where kinds.contains(scheme.kind) {
@@ -64,5 +66,137 @@ package struct CredentialResolver: Sendable {
             return String(header.dropFirst(scheme.name.count).drop { $0 == " " })
         }
         throw TokenFault("the Authorization header must be a bearer token")
+    }
+}
+
+/// The unverified credentials of a request.
+package struct PresentedCredentials: Sendable, CustomStringConvertible {
+    /// All `Authorization` fields.
+    package var authorization: [String] = []
+    /// All `Cookie` fields.
+    package var cookies: [String] = []
+    /// The field `Origin`, which browsers set and pages cannot forge.
+    package var origin: String?
+    /// The field `Sec-Fetch-Site`, also set by browsers.
+    package var fetchSite: String?
+    /// False for GET and HEAD, which change nothing and whose responses other origins cannot read.
+    package var isUnsafe = true
+    /// A token in the dialect's own place: a subprotocol, the query or a message.
+    package var token: String?
+    /// A one-time ticket of ``SocketTickets``, from the query.
+    package var ticket: String?
+
+    package init() {}
+
+    /// Hides the credentials.
+    package var description: String { "credentials" }
+}
+
+/// The accepted kinds of credentials.
+package struct CredentialKinds: OptionSet, Sendable {
+    package let rawValue: UInt8
+
+    package init(rawValue: UInt8) {
+        self.rawValue = rawValue
+    }
+
+    /// `Authorization: Bearer` (RFC 6750 section 2.1).
+    package static let bearer = CredentialKinds(rawValue: 1)
+    /// `Authorization: Token`, which some clients send instead.
+    package static let token = CredentialKinds(rawValue: 2)
+    /// ``PresentedCredentials/token``.
+    package static let inline = CredentialKinds(rawValue: 4)
+    /// ``PresentedCredentials/ticket``.
+    package static let ticket = CredentialKinds(rawValue: 8)
+    /// The configured cookie.
+    package static let cookie = CredentialKinds(rawValue: 16)
+
+    /// The kinds for the canonical REST paths.
+    package static let canonical: CredentialKinds = [.bearer]
+    /// The kinds for the compatibility REST paths.
+    package static let compatible: CredentialKinds = [.bearer, .token, .cookie]
+    /// The kinds for native sockets and streams; Socket.IO and SignalR have their own places for a
+    /// token.
+    package static let socket: CredentialKinds = [.bearer, .inline, .ticket]
+
+    /// Whether these are for a socket, which sends its token only once.
+    var areOfSockets: Bool { !self.isDisjoint(with: [.inline, .ticket]) }
+}
+
+/// The cookie that holds a token, and the pages that may use it.
+///
+/// Browsers attach cookies to requests of any page, so the cookie counts only for allowed origins
+/// (against cross-site request forgery).
+package struct CookieRules: Sendable {
+    private let name: String
+    private let allowedOrigins: Set<String>
+
+    /// - Parameter allowedOrigins: origins such as `https://app.example.com`, compared in
+    ///   lowercase.
+    package init(name: String, allowedOrigins: [String]) {
+        self.name = name
+        self.allowedOrigins = Set(allowedOrigins.map { $0.lowercased() })
+    }
+
+    /// Returns the cookie's value; nil if there is none.
+    ///
+    /// - Throws: ``TokenFault`` if the cookie occurs twice, because the attacker may have set one,
+    ///   or if the request's origin is not allowed.
+    func token(_ presented: PresentedCredentials) throws(TokenFault) -> String? {
+        var values: [String] = []
+        for pair in presented.cookies.flatMap({ $0.split(separator: ";") }) {
+            let parts = pair.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+            guard parts.count == 2, Self.trimmed(parts[0]).utf8.elementsEqual(self.name.utf8) else { continue }
+            var value = Self.trimmed(parts[1])
+            if value.count >= 2, value.hasPrefix("\""), value.hasSuffix("\"") { value = value.dropFirst().dropLast() }
+            values.append(String(value))
+        }
+        guard let value = values.first else { return nil }
+        guard values.count == 1 else { throw TokenFault("the cookie occurs more than once") }
+        guard self.isAllowed(presented) else {
+            throw TokenFault(.forbidden, "the cookie is not accepted from this origin")
+        }
+        return value
+    }
+
+    private func isAllowed(_ presented: PresentedCredentials) -> Bool {
+        if let origin = presented.origin { return self.allowedOrigins.contains(origin.lowercased()) }
+        switch presented.fetchSite?.lowercased() {
+        case "same-origin": return true
+        // An address that the user typed, another client than a browser, or a very old browser.
+        case "none", nil: return !presented.isUnsafe
+        default: return false
+        }
+    }
+
+    private static func trimmed(_ text: Substring) -> Substring {
+        let isBlank = { (character: Character) in character == " " || character == "\t" }
+        let start = text.drop(while: isBlank)
+        guard let end = start.lastIndex(where: { !isBlank($0) }) else { return start.prefix(0) }
+        return start[...end]
+    }
+}
+
+// Conversions to the types of the sockets, which do not import this module.
+
+extension SocketIdentity {
+    init(_ caller: Caller) {
+        self.init(user: caller.user, issuedAt: caller.issuedAt, expiresAt: caller.expiresAt)
+    }
+}
+
+extension SocketRefusal {
+    init(_ fault: TokenFault) {
+        self.init(status: fault.status, reason: fault.description)
+    }
+}
+
+extension PresentedCredentials {
+    /// The credentials of a socket or a stream.
+    package init(_ credentials: SocketCredentials) {
+        self.init()
+        self.authorization = credentials.authorization
+        self.token = credentials.token
+        self.ticket = credentials.ticket
     }
 }

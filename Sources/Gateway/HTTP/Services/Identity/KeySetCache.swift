@@ -4,21 +4,22 @@
 import Core
 import CoreMetrics
 import Logging
+import Metrics
 import ServiceLifecycle
 import Synchronization
 
-/// The key set of the tokens' issuer: read again from time to time, and when a token names a key that is not in it.
+/// The key set of the token issuer, refreshed periodically and when a token names an unknown key.
 ///
-/// What was read stays in use while its source is out of reach. While nothing has been read yet, tokens that need it are
-/// answered with ``TokenFault/Code/unavailable``, and reading is tried again with backoff.
+/// The last good set stays in use while its source fails. Before the first success, tokens that
+/// need the set get ``TokenFault/Code/unavailable``, and reads are retried with backoff.
 package final class KeySetCache: Service {
-    /// When it is read.
+    /// The intervals of reads.
     package struct Timing: Sendable {
-        /// From one reading to the next.
+        /// The time between two periodic reads.
         package var interval: Duration = .seconds(300)
-        /// The least time between two readings, however many tokens name unknown keys.
+        /// The shortest time between two reads, however many tokens name unknown keys.
         package var gap: Duration = .seconds(10)
-        /// The waits after readings that failed.
+        /// The backoff after failed reads.
         package var backoff = Backoff(base: .seconds(2), limit: .seconds(60))
 
         package init() {}
@@ -26,21 +27,21 @@ package final class KeySetCache: Service {
 
     private struct State {
         var keys: KeySet?
-        /// How often it was read.
+        /// The number of successful reads.
         var reading: UInt64 = 0
-        /// From when one is asked for.
+        /// Whether a read was requested or runs.
         var isReading = false
         var hasFailed = false
         var failures = 0
-        /// No reading for a token's sake begins before.
+        /// The earliest time of a read on behalf of a token.
         var notBefore: ContinuousClock.Instant?
-        /// How long until the next reading that nobody asks for.
+        /// The time until the next periodic read.
         var pause: Duration
         var waiters: [CheckedContinuation<Void, Never>] = []
         var isFinished = false
     }
 
-    /// How many tokens may wait for a reading; one more is answered at once.
+    /// The most tokens that may wait for a read; further ones fail at once.
     private static let mostWaiters = 4_096
 
     private let timing: Timing
@@ -51,8 +52,8 @@ package final class KeySetCache: Service {
     private let bell = Bell()
 
     /// - Parameters:
-    ///   - initial: what was read already; nil to begin with nothing.
-    ///   - read: reads the document; has a deadline of its own.
+    ///   - initial: a set that was read before; nil for none.
+    ///   - read: reads the document; must have its own timeout.
     package init(
         initial: KeySet?,
         timing: Timing = Timing(),
@@ -75,12 +76,13 @@ package final class KeySetCache: Service {
 
     // MARK: Tokens
 
-    /// Changes with every reading that brought a set.
+    /// Changes with every successful read.
     var reading: UInt64 { self.state.withLock { $0.reading } }
 
-    /// The keys that a token may be signed with, never none.
+    /// Returns the candidate keys for a token's signature, at least one.
     ///
-    /// - Throws: ``TokenFault``: `refused` if the set has no such key, `unavailable` if it cannot be known now.
+    /// - Throws: ``TokenFault``: `refused` if the set has no such key, `unavailable` if the set
+    ///   cannot be read.
     func candidates(
         _ algorithm: VerificationKey.Algorithm,
         kid: String?
@@ -89,7 +91,7 @@ package final class KeySetCache: Service {
         await self.nextReading()
         if let known = self.known(algorithm, kid) { return known }
         guard self.state.withLock({ $0.keys != nil && !$0.hasFailed }) else {
-            throw TokenFault(.unavailable, "the key set of the token's issuer is out of reach")
+            throw TokenFault(.unavailable, "the issuer's key set cannot be read now")
         }
         throw TokenFault("the token's key is not in its issuer's key set")
     }
@@ -99,7 +101,7 @@ package final class KeySetCache: Service {
         return found.isEmpty ? nil : found
     }
 
-    /// Waits for the reading that is under way, or for one that may begin now; returns at once if it is too early for one.
+    /// Waits for the running read or starts one; returns at once if a read is not due yet.
     private func nextReading() async {
         await withCheckedContinuation { continuation in
             let (mustWait, mustRing) = self.state.withLock { state -> (Bool, Bool) in
@@ -118,7 +120,7 @@ package final class KeySetCache: Service {
 
     // MARK: Reading
 
-    /// Reads until the service ends.
+    /// Refreshes the set until the service ends.
     package func run() async throws {
         await cancelWhenGracefulShutdown {
             while !Task.isCancelled {
@@ -149,7 +151,7 @@ package final class KeySetCache: Service {
                 state.notBefore = self.uptime() + self.timing.gap
             case .failure:
                 state.hasFailed = true
-                // At least half of it: a source that is down is left in peace for a while.
+                // Wait at least half of the backoff, so that a failing source can recover.
                 let ceiling = self.timing.backoff.ceiling(attempt: state.failures)
                 state.pause = ceiling / 2 + self.timing.backoff.delay(attempt: state.failures) / 2
                 state.failures += 1
@@ -163,17 +165,19 @@ package final class KeySetCache: Service {
         self.report(result, before: before)
     }
 
-    /// - Parameter before: what the reading before brought; nil if there was none, or if it failed.
+    /// - Parameter before: the set of the last read; nil if there was none or it failed.
     private func report(_ result: Result<KeySet, KeySetFault>, before: KeySet?) {
         switch result {
         case .success(let keys):
             IdentityMetrics.keySetReadings.increment()
             if before == nil { self.logger.info("key set read", metadata: ["keys.count": "\(keys.count)"]) }
-            guard keys.passedOver != before?.passedOver else { return }
-            for reason in keys.passedOver { self.logger.notice("key of the key set skipped", metadata: ["reason": "\(reason)"]) }
+            guard keys.skipped != before?.skipped else { return }
+            for reason in keys.skipped {
+                self.logger.notice("skipped a key of the key set", metadata: ["reason": "\(reason)"])
+            }
         case .failure(let fault):
             IdentityMetrics.keySetFailures.increment()
-            self.logger.warning("key set not read", metadata: ["error": "\(fault)"])
+            self.logger.warning("cannot read key set", metadata: ["error": "\(fault)"])
         }
     }
 
@@ -185,5 +189,84 @@ package final class KeySetCache: Service {
             return state.waiters
         }
         for waiter in waiters { waiter.resume() }
+    }
+}
+
+/// Wakes one waiting task early; a ring without a waiter is kept once.
+final class Bell: Sendable {
+    private struct State {
+        var isRung = false
+        var sleeper: CheckedContinuation<Void, Never>?
+    }
+
+    private let state = Mutex(State())
+
+    func ring() {
+        let sleeper = self.state.withLock { state in
+            defer { state.sleeper = nil }
+            state.isRung = state.sleeper == nil
+            return state.sleeper
+        }
+        sleeper?.resume()
+    }
+
+    /// Waits until a ring, the time limit or cancellation; only one caller may wait at a time.
+    func wait(atMost limit: Duration) async {
+        await withTaskGroup(of: Void.self) { group in
+            group.addTask { await self.sleep() }
+            group.addTask {
+                // The time limit of the wait.
+                try? await Task.sleep(for: limit)
+                self.wake()
+            }
+            await group.next()
+            group.cancelAll()
+            // Wake again, in case the waiter suspended after the time limit and before the
+            // cancellation.
+            self.wake()
+        }
+    }
+
+    private func sleep() async {
+        await withCheckedContinuation { continuation in
+            let mustWait = self.state.withLock { state in
+                guard !state.isRung, !Task.isCancelled else {
+                    state.isRung = false
+                    return false
+                }
+                state.sleeper = continuation
+                return true
+            }
+            if !mustWait { continuation.resume() }
+        }
+    }
+
+    private func wake() {
+        let sleeper = self.state.withLock { state in
+            defer { state.sleeper = nil }
+            return state.sleeper
+        }
+        sleeper?.resume()
+    }
+}
+
+/// The metrics of identity.
+enum IdentityMetrics {
+    /// Refused tokens and tickets.
+    static let refused = Counter(label: "carillon.tokens.refused")
+    /// Tokens and tickets that could not be checked.
+    static let unchecked = Counter(label: "carillon.tokens.unchecked")
+    static let keySetReadings = Counter(label: "carillon.keyset.readings")
+    static let keySetFailures = Counter(label: "carillon.keyset.failures")
+    /// Lookups of single users, because not all revocations fit into memory.
+    static let revocationLookups = Counter(label: "carillon.revocations.lookups")
+    /// Users whose revocations are in memory.
+    static let revocationsHeld = Meter(label: "carillon.revocations.held")
+
+    static func count(_ fault: TokenFault) {
+        switch fault.code {
+        case .refused, .forbidden: Self.refused.increment()
+        case .unavailable: Self.unchecked.increment()
+        }
     }
 }

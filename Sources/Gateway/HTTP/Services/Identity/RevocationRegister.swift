@@ -5,16 +5,18 @@ import Clients
 import Core
 import CoreMetrics
 import Logging
+import ServiceLifecycle
+import Sockets
 import Storage
 import Synchronization
 
-/// From when on each user's tokens are good.
+/// The time before which each user's tokens are revoked.
 ///
-/// PostgreSQL has the truth; every gateway holds a copy, so that checking a token asks nobody. A change is announced to all
-/// gateways through Redis, and whoever misses that reads it with the next look, two seconds later.
+/// PostgreSQL stores it and every gateway keeps a copy, so verifying a token needs no query.
+/// Changes are announced through Redis; a gateway that misses one reads it within two seconds.
 package final class RevocationRegister: Sendable {
     private static let pageSize = 10_000
-    /// For how long after their revocation tokens may live that an erased user has left behind.
+    /// The longest lifetime of a token; revocations of erased users are kept for as long.
     private static let longestTokenLife: Duration = .seconds(400 * 86_400)
 
     private let store: RevocationStore
@@ -41,9 +43,10 @@ package final class RevocationRegister: Sendable {
         self.ledger = Mutex(RevocationLedger(bounds: .init(held: held)))
     }
 
-    /// Asserts that a caller's token was not revoked; one that does not say when it was made counts as the oldest.
+    /// Checks that a caller's token was not revoked; a token without a time of issue counts as the
+    /// oldest.
     ///
-    /// - Throws: ``TokenFault``: `refused`, or `unavailable` if it is not known and cannot be looked up.
+    /// - Throws: ``TokenFault``: `refused`, or `unavailable` if the revocation cannot be looked up.
     package func check(_ caller: Caller) async throws(TokenFault) {
         guard let before = try await self.moment(of: caller.user) else { return }
         guard let issuedAt = caller.issuedAt, issuedAt >= before else { throw TokenFault("the token was revoked") }
@@ -58,13 +61,13 @@ package final class RevocationRegister: Sendable {
             self.ledger.withLock { $0.remember(user: user, before: before, version: version, now: .now) }
             return before
         } catch {
-            throw TokenFault(.unavailable, "it cannot be checked now whether the token was revoked")
+            throw TokenFault(.unavailable, "revocations cannot be checked now")
         }
     }
 
-    /// Revokes all tokens of a user that were made before now.
+    /// Revokes all tokens of a user that were issued before now.
     ///
-    /// It stands when this returns: here at once, on other gateways with the announcement.
+    /// It takes effect here at once, and on other gateways when they get the announcement.
     package func revoke(user: String) async throws(PostgresError) -> Timestamp {
         let revocation = try await self.store.revoke(user: user, before: self.now())
         self.ledger.withLock { $0.note(revocation) }
@@ -72,32 +75,33 @@ package final class RevocationRegister: Sendable {
         do throws(RedisError) {
             try await self.redis.send("PUBLISH", .text(self.keys.revocationsChannel), .integer(revocation.version))
         } catch {
-            self.logger.warning("revocation not announced", metadata: ["error": "\(error)"])
+            self.logger.warning(
+                "cannot announce revocation; other gateways apply it within 2 s", metadata: ["error": "\(error)"])
         }
         return revocation.before
     }
 
-    /// Forgets what no token of an erased user can depend on any more.
+    /// Deletes revocations of erased users that are older than any token.
     package func forgetErased() async throws(PostgresError) {
         let life = Self.longestTokenLife
         let count = try await self.store.forget(before: self.now() + (.zero - life))
         guard count > 0 else { return }
-        self.logger.info("revocations of erased users forgotten", metadata: ["users.count": "\(count)"])
+        self.logger.info("deleted old revocations of erased users", metadata: ["users.count": "\(count)"])
     }
 
     // MARK: The copy
 
-    /// Something has changed, or may have.
+    /// Wakes the reader of changes.
     package func wake() {
         self.bell.ring()
     }
 
-    /// Sleeps until something may have changed.
+    /// Waits for a possible change.
     func wait(atMost limit: Duration) async {
         await self.bell.wait(atMost: limit)
     }
 
-    /// Reads what has changed since the last time, a page at most; for one caller at a time.
+    /// Reads at most one page of changes; only one caller at a time.
     package func load() async throws(PostgresError) -> (revocations: [RevocationStore.Revocation], isLast: Bool) {
         let since = self.ledger.withLock { $0.version }
         let page = try await self.store.changes(since: since, limit: Self.pageSize)
@@ -108,5 +112,139 @@ package final class RevocationRegister: Sendable {
         }
         IdentityMetrics.revocationsHeld.set(count)
         return (page, isLast)
+    }
+}
+
+/// A gateway's copy of the revocations: of all users if they fit, otherwise of some.
+///
+/// When the copy is full, other users are looked up one by one and cached briefly; a full cache is
+/// cleared.
+struct RevocationLedger {
+    struct Bounds {
+        var held = 100_000
+        var remembered = 10_000
+        var remembrance: Duration = .seconds(5)
+    }
+
+    enum Answer: Equatable {
+        /// The time before which the user's tokens are revoked; nil if none are.
+        case known(Timestamp?)
+        case unknown
+    }
+
+    private let bounds: Bounds
+    private var held: [ExactText: Timestamp] = [:]
+    private var remembered: [ExactText: (before: Timestamp?, until: ContinuousClock.Instant)] = [:]
+    /// The last change that was applied in order.
+    private(set) var version: Int64 = 0
+    private var isLoaded = false
+    private var isFull = false
+
+    init(bounds: Bounds = Bounds()) {
+        self.bounds = bounds
+    }
+
+    var count: Int { self.held.count }
+
+    func answer(user: String, now: ContinuousClock.Instant) -> Answer {
+        let user = ExactText(user)
+        if let before = self.held[user] { return .known(before) }
+        if self.isLoaded, !self.isFull { return .known(nil) }
+        if let found = self.remembered[user], now < found.until { return .known(found.before) }
+        return .unknown
+    }
+
+    /// Applies changes in order, from ``version`` on.
+    ///
+    /// - Parameter isLast: whether there are no further changes.
+    mutating func take(_ revocations: [RevocationStore.Revocation], isLast: Bool) {
+        for revocation in revocations {
+            self.note(revocation)
+            self.version = max(self.version, revocation.version)
+        }
+        if isLast { self.isLoaded = true }
+    }
+
+    /// Applies a single change out of order.
+    mutating func note(_ revocation: RevocationStore.Revocation) {
+        let user = ExactText(revocation.user)
+        self.remembered[user] = nil
+        if let before = self.held[user] {
+            self.held[user] = max(before, revocation.before)
+        } else if self.held.count < self.bounds.held {
+            self.held[user] = revocation.before
+        } else {
+            self.isFull = true
+        }
+    }
+
+    /// Caches the result of a lookup for a short time.
+    ///
+    /// - Parameter version: the ledger's version at the start of the lookup; a later change may be
+    ///   missing in the result.
+    mutating func remember(user: String, before: Timestamp?, version: Int64, now: ContinuousClock.Instant) {
+        guard version == self.version else { return }
+        if self.remembered.count >= self.bounds.remembered { self.remembered = [:] }
+        self.remembered[ExactText(user)] = (before, now + self.bounds.remembrance)
+    }
+}
+
+/// Keeps this gateway's copy of revocations, and closes the sockets whose tokens they end.
+package struct RevocationService: Service {
+    private static let interval: Duration = .seconds(2)
+    /// Revocations are reapplied for this long, because a socket may open right after the check.
+    private static let aftermath: Duration = .seconds(30)
+    /// The interval of the cleanup after erased users.
+    private static let cleaning: Duration = .seconds(3_600)
+    /// The most revocations to reapply; older ones are applied only once.
+    private static let mostRecent = 10_000
+
+    private let register: RevocationRegister
+    private let hub: SocketHub
+    private let logger: Logger
+
+    package init(register: RevocationRegister, hub: SocketHub, logger: Logger) {
+        self.register = register
+        self.hub = hub
+        self.logger = logger
+    }
+
+    package func run() async throws {
+        await cancelWhenGracefulShutdown {
+            var recent: [(revocation: RevocationStore.Revocation, until: ContinuousClock.Instant)] = []
+            var isFailing = false
+            var cleanAt = ContinuousClock.now
+            while !Task.isCancelled {
+                let now = ContinuousClock.now
+                do {
+                    if now >= cleanAt {
+                        try await self.register.forgetErased()
+                        cleanAt = now + Self.cleaning
+                    }
+                    recent += try await self.load().map { ($0, now + Self.aftermath) }
+                    isFailing = false
+                } catch {
+                    if !isFailing {
+                        self.logger.warning(
+                            "cannot read revocations; retrying every 2 s", metadata: ["error": "\(error)"])
+                    }
+                    isFailing = true
+                }
+                recent = recent.suffix(Self.mostRecent).filter { $0.until > now }
+                if !recent.isEmpty { self.hub.revoke(recent.map { ($0.revocation.user, $0.revocation.before) }) }
+                await self.register.wait(atMost: Self.interval)
+            }
+        }
+    }
+
+    private func load() async throws -> [RevocationStore.Revocation] {
+        var all: [RevocationStore.Revocation] = []
+        while true {
+            let (revocations, isLast) = try await self.register.load()
+            // Close the sockets of each page at once; only a bounded number is kept.
+            self.hub.revoke(revocations.map { ($0.user, $0.before) })
+            all = (all + revocations).suffix(Self.mostRecent)
+            if isLast { return all }
+        }
     }
 }

@@ -6,10 +6,10 @@ import Core
 import Crypto
 import Storage
 
-/// One-use tickets for browsers' sockets, whose URL is all that a page can set.
+/// One-time tickets for sockets of browsers, where a page can set only the URL.
 ///
-/// A ticket is 256 random bits, good for 30 s and for one socket; Redis knows only its hash. It speaks for its user as the
-/// token did that it was made with, and ends with it, but opens no call of services.
+/// A ticket is 256 random bits, valid for 30 s and one socket; Redis stores only its hash. It has
+/// the user and the end of the token that requested it, but no scopes.
 package struct SocketTickets: Sendable {
     private static let lifetimeSeconds: Int64 = 30
     private static let length = 32
@@ -19,7 +19,7 @@ package struct SocketTickets: Sendable {
     private let revocations: RevocationRegister?
     private let now: @Sendable () -> Timestamp
 
-    /// - Parameter revocations: nil to accept whatever was good when the ticket was made.
+    /// - Parameter revocations: nil to skip the check for revocation when a ticket is redeemed.
     package init(
         redis: RedisConnection,
         keys: Keyspace,
@@ -32,7 +32,7 @@ package struct SocketTickets: Sendable {
         self.now = now
     }
 
-    /// Makes one for a caller.
+    /// Issues a ticket for a caller.
     package func issue(for caller: Caller) async throws(RedisError) -> (ticket: String, expiresAt: Timestamp) {
         var generator = SystemRandomNumberGenerator()
         let secret = (0..<Self.length).map { _ in UInt8.random(in: .min ... .max, using: &generator) }
@@ -51,12 +51,12 @@ package struct SocketTickets: Sendable {
         return (Base64URL.encode(secret), caller.expiresAt.map { min($0, end) } ?? end)
     }
 
-    /// Who a ticket speaks for; it is used up, whatever comes of it.
+    /// Consumes a ticket and returns its caller.
     package func redeem(_ ticket: String) async throws(TokenFault) -> Caller {
         do throws(TokenFault) {
             guard ticket.utf8.count <= 64, let secret = Base64URL.decode(ticket.utf8), secret.count == Self.length
             else {
-                throw TokenFault("the ticket is not good, or no longer")
+                throw TokenFault("the ticket is invalid, used or expired")
             }
             let caller = try Self.caller(try await self.take(secret))
             if let end = caller.expiresAt, end <= self.now() { throw TokenFault("the token has expired") }
@@ -86,7 +86,7 @@ package struct SocketTickets: Sendable {
 
     private static func caller(_ stored: [UInt8]?) throws(TokenFault) -> Caller {
         guard let stored, let value = try? JSONParser.parse(stored), let user = value["user"]?.string else {
-            throw TokenFault("the ticket is not good, or no longer")
+            throw TokenFault("the ticket is invalid, used or expired")
         }
         func moment(_ name: String) -> Timestamp? { value[name]?.integer.map { Timestamp(microseconds: $0) } }
         return Caller(user: user, scopes: [], issuedAt: moment("issued_at"), expiresAt: moment("expires_at"))
