@@ -197,7 +197,7 @@ struct CredentialFileTests {
             #expect(try await served() == keys[0])
             try write("hunter2")
             try await eventually("the fault is told") {
-                gateway.process.errors().contains("web push key cannot be used; the old one stays")
+                gateway.process.errors().contains("cannot use new web push key; keeping the old one")
             }
             #expect(try await served() == keys[0])
             try write(texts[1])

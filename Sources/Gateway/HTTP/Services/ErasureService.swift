@@ -3,12 +3,12 @@
 
 import Storage
 
-/// Erases a user everywhere.
+/// Erases all data of a user.
 ///
-/// The user's tokens are revoked first, so that no socket stays open and no call with an old token makes the user anew. Each
-/// step may be repeated: an erasure that broke off is finished by the next one.
+/// Tokens are revoked first, so that sockets close and no old token recreates the user. Every step
+/// is idempotent: repeat an interrupted erasure to finish it.
 package struct ErasureService: Sendable {
-    /// How much was taken away, by table or kind of key.
+    /// The number of erased items, by table or kind of key.
     package struct Report: Sendable {
         package var postgres: [(name: String, count: Int)] = []
         package var redis: [(name: String, count: Int)] = []
@@ -37,16 +37,18 @@ package struct ErasureService: Sendable {
         self.unconfirmed = unconfirmed
     }
 
-    /// Revokes the user's tokens, erases the user from PostgreSQL, and then from Redis, where what is left would find no row.
+    /// Revokes the user's tokens and erases the user from PostgreSQL, then from Redis, where
+    /// leftovers refer to missing rows.
     ///
-    /// Other gateways close the user's sockets when they hear of it, up to seconds later; a socket that closes makes no user.
+    /// Other gateways close the user's sockets up to seconds later; closing a socket creates no
+    /// data.
     ///
-    /// - Parameter caps: The names of all caps of the catalog.
+    /// - Parameter caps: the names of all caps in the catalog.
     package func erase(user: String, caps: [String]) async throws -> Report {
         _ = try await self.revocations.revoke(user: user)
         let erasure = try await self.users.erase(user: user)
         var report = Report()
-        // Schedules for several users name them in their fields only.
+        // Schedules for several users contain the names only in their fields.
         let shared = try await self.schedules.erase(user: user)
         report.postgres = erasure.rows.map { ($0.table, $0.table == "schedules" ? $0.count + shared : $0.count) }
         report.postgres.append(("dead_letters", try await self.deadLetters.erase(user: user)))

@@ -8,9 +8,9 @@ import Logging
 import Metrics
 import Storage
 
-/// Tells upstream apps what users did, after it was stored.
+/// Publishes events about users to upstream apps, after the change is stored.
 ///
-/// What was stored stands whether or not this arrives: an event is lost if Redis is out of reach or the process dies.
+/// Events are best effort: they are lost if Redis is unavailable or the process dies.
 package struct EventTeller: Sendable {
     private static let written = Counter(label: "carillon.events.written")
     private static let lost = Counter(label: "carillon.events.lost")
@@ -19,7 +19,7 @@ package struct EventTeller: Sendable {
     private let connection: RedisConnection?
     private let logger: Logger?
 
-    /// Tells nobody.
+    /// Creates an instance that publishes nothing.
     package init() {
         self.log = nil
         self.connection = nil
@@ -32,13 +32,13 @@ package struct EventTeller: Sendable {
         self.logger = logger
     }
 
-    /// Adds events to a batch that is sent anyway; their replies come at its end.
+    /// Adds events to an existing batch; their replies come last.
     func add(_ events: [LifecycleEvent], in batch: inout RedisBatch) {
         guard let log else { return }
         for event in events { log.add(event, in: &batch) }
     }
 
-    /// Counts what became of events that were in a batch, by their replies.
+    /// Counts written and lost events by the replies of a batch.
     func note(_ replies: some Collection<RedisReply>) {
         guard !replies.isEmpty else { return }
         let refused = replies.count { if case .error = $0 { true } else { false } }

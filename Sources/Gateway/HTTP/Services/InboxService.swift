@@ -1,13 +1,16 @@
 // Carillon · InboxService.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
 import Core
+import CoreMetrics
 import Logging
+import Metrics
 import Storage
 
-/// Changes of inboxes as users make them: stored first, then told to every socket of the user.
+/// Applies users' changes to inboxes: stores them, then publishes them to all sockets of the user.
 package struct InboxService: Sendable {
-    /// Notifications that a change of all names; of more, it says up to which version.
+    /// The most notifications that a change lists; a larger one gives only its version.
     package static let mostNamed = 500
 
     private let store: InboxStore
@@ -36,9 +39,9 @@ package struct InboxService: Sendable {
         self.logger = logger
     }
 
-    /// Marks notifications read, all of them if `ids` is nil.
+    /// Marks notifications as read; all if `ids` is nil.
     ///
-    /// - Parameter isBulk: Whether the client named them as a list, and not one by itself.
+    /// - Parameter isBulk: whether the client sent a list rather than a single id.
     package func markRead(
         user: String,
         ids: [NotificationID]?,
@@ -52,16 +55,16 @@ package struct InboxService: Sendable {
         return change
     }
 
-    /// Deletes one notification, or all that are read if `id` is nil.
+    /// Deletes a notification, or all read ones if `id` is nil.
     package func delete(user: String, id: NotificationID?) async throws -> InboxStore.Change {
         let change = try await self.store.delete(user: user, id: id, at: self.now())
         await self.tell(user, .deleted, change, all: id == nil ? "all_read" : nil)
         return change
     }
 
-    /// Records that a notification was opened; the first time counts.
+    /// Records the first time that a notification was opened.
     ///
-    /// - Returns: whether the user has such a notification.
+    /// - Returns: whether the user has the notification.
     package func markOpened(user: String, id: NotificationID) async throws -> Bool {
         let now = self.now()
         guard let receipt = try await self.store.markOpened(user: user, id: id, at: now) else { return false }
@@ -69,11 +72,11 @@ package struct InboxService: Sendable {
         return true
     }
 
-    /// Takes a client's word that it has a notification, and ends the wait for its proof.
+    /// Records a client's confirmation of a notification, so that no fallback follows.
     ///
-    /// - Returns: whether the user has such a notification.
+    /// - Returns: whether the user has the notification.
     package func markDelivered(user: String, id: NotificationID) async throws -> Bool {
-        // The row first: if this process dies in between, the deadline lapses and the gate finds it delivered.
+        // Update the row first: after a crash the deadline expires and the gate finds the delivery.
         let now = self.now()
         guard let receipt = try await self.store.markDelivered(user: user, id: id, at: now, via: "client") else {
             return false
@@ -88,13 +91,13 @@ package struct InboxService: Sendable {
         await self.events.tell([LifecycleEvent(kind, label, at: at, way: way)])
     }
 
-    /// Tells the sockets.
+    /// Publishes a change to the user's sockets.
     ///
-    /// The change stands whether or not this arrives: a socket that misses it finds a hole before the next frame and
-    /// fills it from the inbox.
+    /// Delivery is best effort: a socket that misses a change notices the gap at the next frame and
+    /// resyncs from the inbox.
     ///
-    /// - Parameter all: the member that stands for all where they are too many to name; nil if the
-    ///   user named them.
+    /// - Parameter all: the member for "all" when there are too many ids; nil if the user listed
+    ///   them.
     private func tell(
         _ user: String,
         _ kind: NodeFrame.Kind,
@@ -118,7 +121,70 @@ package struct InboxService: Sendable {
                 )
             )
         } catch {
-            self.logger.warning("change not told to sockets", metadata: ["error": "\(error)"])
+            self.logger.warning(
+                "cannot publish inbox change; sockets resync at the next frame", metadata: ["error": "\(error)"])
+        }
+    }
+}
+
+/// Removes read notifications from the user's other devices if their type asks for it.
+///
+/// It is best effort and limited per user.
+package struct RetractionService: Sendable {
+    private static let perSecond = 2
+    private static let burst = 20
+    private static let asked = Counter(label: "carillon.retractions.asked")
+    private static let omitted = Counter(label: "carillon.retractions.omitted")
+
+    private let catalogs: CatalogRegister
+    private let deliveries: DeliveryStore
+    private let buckets: TokenBuckets
+    private let connection: RedisConnection
+    private let keys: Keyspace
+    private let logger: Logger
+
+    package init(
+        catalogs: CatalogRegister,
+        deliveries: DeliveryStore,
+        buckets: TokenBuckets,
+        connection: RedisConnection,
+        keys: Keyspace,
+        logger: Logger
+    ) {
+        self.catalogs = catalogs
+        self.deliveries = deliveries
+        self.buckets = buckets
+        self.connection = connection
+        self.keys = keys
+        self.logger = logger
+    }
+
+    /// Queues the removal of notifications from devices that received them, newest first; those
+    /// beyond the user's rate limit stay.
+    func retract(_ labels: [NotificationLabel]) async {
+        let catalog = self.catalogs.current
+        let wanted = labels.filter { catalog[$0.type]?.isRetractedOnRead == true }
+        guard let user = wanted.first?.user else { return }
+        do {
+            let holders = try await self.deliveries.holders(user: user, of: wanted.map(\.id))
+            guard !holders.isEmpty else { return }
+            let count = try await self.buckets.takeAvailable(
+                holders.count, kind: "retract", user: user, perSecond: Self.perSecond, burst: Self.burst)
+            if count < holders.count { Self.omitted.increment(by: holders.count - count) }
+            guard count > 0 else { return }
+            var batch = RedisBatch()
+            for holder in holders.prefix(count) {
+                let work = DeliveryWork(
+                    notification: holder.notification, device: holder.device, user: user, attempt: 0, isRepeat: false,
+                    isRetraction: true)
+                batch.append(
+                    "XADD", .text(self.keys.deliveries(holder.provider, .bulk)), "*", .text(DeliveryWork.field),
+                    .text(work.text))
+            }
+            for reply in try await self.connection.send(batch) { _ = try reply.checked() }
+            Self.asked.increment(by: count)
+        } catch {
+            self.logger.warning("cannot retract read notifications from other devices", metadata: ["error": "\(error)"])
         }
     }
 }

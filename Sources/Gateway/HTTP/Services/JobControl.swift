@@ -5,29 +5,29 @@ import Core
 import Logging
 import Storage
 
-/// Jobs after they were sent: how they stand, and calling them off.
+/// Reports and controls jobs after they were sent.
 package struct JobControl: Sendable {
-    /// How a job stands.
+    /// The state of a job.
     package struct Report: Sendable {
         package let name: CancellationStore.Name
-        /// Nil if nobody wanted them counted.
+        /// Nil if the notifications were not counted.
         package let tally: CancellationStore.Tally?
         package let cancelledAt: Timestamp?
-        /// How far it has come, if it is for a topic's subscribers or for everyone.
+        /// The progress of a broadcast.
         package let progress: Broadcast.Progress?
-        /// How many rows of it wait for their moment.
+        /// The number of rows that are scheduled for later.
         package let scheduled: Int
-        /// Whether nothing of it is under way any more, so far as it was counted.
+        /// Whether nothing of the job is in progress, as far as it was counted.
         package let isFinal: Bool
     }
 
-    /// What services say about a broadcast.
+    /// A command for a broadcast.
     package enum Order: Sendable {
         case pause, resume, confirm
 
         fileprivate var state: Broadcast.State { self == .pause ? .paused : .expanding }
 
-        /// From which states it leads there.
+        /// The states in which the command applies.
         fileprivate var states: Set<Broadcast.State> {
             switch self {
             case .pause: [.counting, .expanding]
@@ -36,7 +36,7 @@ package struct JobControl: Sendable {
             }
         }
 
-        /// In which states it has been obeyed before.
+        /// The states in which the command has already been carried out.
         fileprivate var obeyed: Set<Broadcast.State> {
             switch self {
             case .pause: [.paused]
@@ -48,7 +48,7 @@ package struct JobControl: Sendable {
     private static let pageSize = 500
     /// The last millisecond of the year 9999.
     private static let latest: Int64 = 253_402_300_799_999
-    /// Longer than any call to a provider takes: what was with one when its job was cancelled is settled after this.
+    /// Longer than any provider call: calls in flight at the cancellation have ended after this.
     private static let longestFlight: Duration = .seconds(120)
 
     private let cancellations: CancellationStore
@@ -80,8 +80,8 @@ package struct JobControl: Sendable {
         self.logger = logger
     }
 
-    /// What a job is called: its own id, or its entry's (`1700000000000-0`), with the stream before it (`stream/entry`) or
-    /// without.
+    /// Returns the name of a job from its own id or its entry's id (`1700000000000-0`), the latter
+    /// with or without the stream (`stream/entry`).
     package func name(org: String, id: String) -> CancellationStore.Name {
         let parts = id.split(separator: "/", omittingEmptySubsequences: false)
         let numbers = (parts.last ?? "").split(separator: "-", omittingEmptySubsequences: false)
@@ -98,9 +98,10 @@ package struct JobControl: Sendable {
         )
     }
 
-    /// How a job stands; nil if nothing is known of it.
+    /// Returns the state of a job; nil if it is unknown.
     ///
-    /// - Parameter isCounted: whether its notifications are counted, which takes a while where they are a million.
+    /// - Parameter isCounted: whether to count its notifications, which is slow for a million of
+    ///   them.
     package func find(_ name: CancellationStore.Name, isCounted: Bool = true) async throws -> Report? {
         if let progress = try await self.broadcasts.find(name) {
             return try await self.report(name, progress, isCounted: isCounted)
@@ -122,7 +123,7 @@ package struct JobControl: Sendable {
         let broadcast = progress.broadcast
         let own = Self.ownName(of: broadcast)
         let cancelledAt = try await self.cancellations.cancelledAt(own)
-        // What is being withdrawn is told apart from what is too late.
+        // Tells notifications that are still being withdrawn from those that are too late.
         let isCancelling = broadcast.state == .cancelling
         let tally = isCounted ? try await self.cancellations.tally(own, tellsOpen: isCancelling) : nil
         let isSettled = tally.map { self.isSettled($0, cancelledAt) } ?? false
@@ -137,20 +138,20 @@ package struct JobControl: Sendable {
         )
     }
 
-    /// What a broadcast's own notifications are found by.
+    /// Returns the name under which a broadcast's notifications are stored.
     private static func ownName(of broadcast: Broadcast) -> CancellationStore.Name {
         CancellationStore.Name(org: broadcast.org, id: broadcast.job)
     }
 
-    /// Whether nothing of a job is under way.
+    /// Whether nothing of a job is in progress.
     private func isSettled(_ tally: CancellationStore.Tally, _ cancelledAt: Timestamp?) -> Bool {
         let isSettled = tally.inFlight == 0 || cancelledAt.map { $0 + Self.longestFlight < self.now() } ?? false
         return isSettled && ![.pending, .deferred].contains { tally.counts[$0, default: 0] > 0 }
     }
 
-    /// Pauses, resumes or confirms a broadcast; may be repeated.
+    /// Pauses, resumes or confirms a broadcast; idempotent.
     ///
-    /// - Returns: how it stands, and whether it is as it was ordered; nil if the job is no broadcast.
+    /// - Returns: its state and whether it matches the command; nil if the job is not a broadcast.
     package func order(
         _ order: Order,
         _ name: CancellationStore.Name
@@ -162,15 +163,15 @@ package struct JobControl: Sendable {
         return (report, isChanged || order.obeyed.contains(progress.broadcast.state))
     }
 
-    /// Calls a job off: what of it comes later is stored as cancelled, what nobody has got yet is cancelled and leaves the
-    /// inboxes.
+    /// Cancels a job: later parts are stored as cancelled, and undelivered ones are cancelled and
+    /// leave the inboxes.
     ///
-    /// May be repeated. One that was cut short has done a part of it, and goes on from there. A broadcast expands no more when
-    /// this returns; what it stored is withdrawn by the dispatchers.
+    /// It is idempotent and continues after an interruption. A broadcast has stopped expanding when
+    /// this returns; the dispatchers withdraw its stored notifications.
     package func cancel(_ name: CancellationStore.Name) async throws -> Report? {
         let at = self.now()
         try await self.cancellations.record(name, at: at)
-        // What waits for its moment may wait longer than cancellations are kept.
+        // Scheduled rows may outlive the record of the cancellation.
         try await self.schedules.callOff(name, at: at)
         if let broadcast = try await self.broadcasts.find(name)?.broadcast {
             let own = Self.ownName(of: broadcast)
@@ -180,7 +181,7 @@ package struct JobControl: Sendable {
                 to: .cancelling,
                 from: [.counting, .awaitingConfirmation, .expanding, .paused, .done, .failed]
             )
-            // Pages that were being stored had their parts wait first.
+            // Pages in progress may have scheduled their parts before.
             try await self.schedules.callOff(own, at: at)
             return try await self.find(name)
         }
@@ -203,8 +204,8 @@ package struct JobControl: Sendable {
         await self.tell(try await self.cancellations.cancel(keys, at: at), at: at)
     }
 
-    /// Tells the upstream apps, and the sockets as of any deletion: one that misses it finds a hole before its next frame
-    /// and fills it.
+    /// Publishes the cancellations to upstream apps and to sockets; a socket that misses one
+    /// notices the gap at the next frame and resyncs.
     private func tell(_ withdrawals: [CancellationStore.Withdrawal], at: Timestamp) async {
         let frames = withdrawals.compactMap { withdrawal -> NodeFrame? in
             guard let place = withdrawal.place else { return nil }
@@ -220,7 +221,8 @@ package struct JobControl: Sendable {
         do {
             try await self.publisher.publish(frames)
         } catch {
-            self.logger.warning("cancellation not told to sockets", metadata: ["error": "\(error)"])
+            self.logger.warning(
+                "cannot publish cancellation; sockets resync at the next frame", metadata: ["error": "\(error)"])
         }
         await self.events.tell(withdrawals.map { LifecycleEvent(.cancelled, $0.label, at: at) })
     }

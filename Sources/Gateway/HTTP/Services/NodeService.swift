@@ -10,7 +10,8 @@ import Sockets
 import Storage
 import Synchronization
 
-/// Keeps a node known: its lease, its subscription, and the repair of what both missed.
+/// Keeps a node registered: renews its lease, holds its subscription, and repairs sockets after
+/// gaps in either.
 package struct NodeService: Service {
     private let node: String
     private let configuration: RedisConfiguration
@@ -68,14 +69,14 @@ package struct NodeService: Service {
             case .message(revocationsChannel, _): revocations.wake()
             case .message(_, let payload):
                 guard let frames = NodeFrameBatch.decode(payload) else {
-                    logger.error("frames of an unknown format were passed over")
+                    logger.error("ignored frames of an unknown format; run the same version on all nodes")
                     return
                 }
                 guard window.admits(at: now()) else { return hub.passOver(frames.count) }
                 hub.deliver(frames.map { NodeChange($0) })
             }
         }
-        // The lease outlives the drain: frames still reach the sockets that are left.
+        // The lease outlives the drain, because remaining sockets still need frames.
         while !Task.isCancelled, !Task.isShuttingDownGracefully || hub.count > 0 {
             do {
                 let start = self.now()
@@ -83,15 +84,16 @@ package struct NodeService: Service {
                 if isHeld, window.isWhole(at: self.now()) {
                     window.extend(from: start)
                 } else {
-                    // Drops the frames that wait; the hub repairs once it is subscribed again.
-                    await subscription.restart("the lease had lapsed")
+                    // Drops the waiting frames; the hub repairs after it has subscribed again.
+                    await subscription.restart("the lease lapsed")
                     window.begin(at: start)
                 }
             } catch {
-                self.logger.warning("lease not renewed", metadata: ["error": "\(error)"])
+                self.logger.warning("cannot renew the node's lease; retrying", metadata: ["error": "\(error)"])
             }
             for step in 0..<50 where !Task.isShuttingDownGracefully || hub.count > 0 {
-                // Sleeps in steps: a lapse ends the wait, and so does the last socket to leave.
+                // Sleeps in steps, so that a lapsed lease or the last socket to leave ends the
+                // wait.
                 guard step < 5 || window.isWhole(at: self.now()) else { break }
                 try await Task.sleep(for: Lease.renewal / 50)
             }
@@ -101,21 +103,21 @@ package struct NodeService: Service {
     }
 }
 
-/// For how long a node is sure to hold its lease, by its own clock.
+/// The time for which a node certainly holds its lease, by its own clock.
 ///
-/// Publishers pass over a node whose lease lapsed. So a node shows no frames that waited while it
-/// stood still: their cancellation may never have been sent here.
+/// Publishers skip a node whose lease has lapsed. A node that stalled must drop the frames that
+/// waited, because it may have missed their cancellation.
 private final class LeaseWindow: Sendable {
     private struct State {
-        /// Nil before the lease was taken.
+        /// Nil before the lease was acquired.
         var end: ContinuousClock.Instant?
-        /// Whether frames were passed over since the beginning.
+        /// Whether frames were dropped since the lease began.
         var hasGap = false
     }
 
     private let state = Mutex(State())
 
-    /// Whether frames that come now may be shown.
+    /// Whether frames that arrive now may be delivered.
     func admits(at now: ContinuousClock.Instant) -> Bool {
         self.state.withLock { state in
             if let end = state.end, now < end { return true }
@@ -124,17 +126,17 @@ private final class LeaseWindow: Sendable {
         }
     }
 
-    /// Whether the lease has been held without a gap, and no frame was passed over.
+    /// Whether the lease was held without a gap and no frame was dropped.
     func isWhole(at now: ContinuousClock.Instant) -> Bool {
         self.state.withLock { state in !state.hasGap && state.end.map { now < $0 } ?? false }
     }
 
-    /// The lease was renewed by a call that began at a moment.
+    /// Extends the window after a renewal whose call began at `start`.
     func extend(from start: ContinuousClock.Instant) {
         self.state.withLock { $0.end = start + Lease.lifetime }
     }
 
-    /// The lease was taken by a call that began at a moment, and nothing from before waits.
+    /// Starts a new window after the lease was acquired by a call that began at `start`.
     func begin(at start: ContinuousClock.Instant) {
         self.state.withLock { $0 = State(end: start + Lease.lifetime) }
     }

@@ -8,17 +8,17 @@ import Metrics
 import Sockets
 import Storage
 
-/// What sockets need, over the stores and the streams.
+/// The sockets' backend on the stores and streams.
 package struct SocketService: SocketBackend {
-    /// A first sync holds the newest unread, bounded by number and by size.
+    /// The first sync holds the newest unread notifications within these limits of count and bytes.
     private static let syncCount = 100
     private static let syncBytes = 256 * 1024
-    /// A client that is further behind starts afresh.
+    /// The most changes that a resume replays; a client that missed more starts with a first sync.
     private static let longestGap = 500
-    /// How many inboxes' changes are read in one round trip, each with ``longestGap`` rows at most.
+    /// The inboxes per round trip, each with at most ``longestGap`` rows.
     private static let usersPerRead = 32
 
-    /// Users of whom it could not be noted that they were last here now.
+    /// Users whose last presence could not be recorded.
     private static let unseen = Counter(label: "carillon.presence.unseen")
 
     private let node: String
@@ -87,7 +87,8 @@ package struct SocketService: SocketBackend {
 
     package func open(_ openings: [SocketOpening]) async throws -> [InboxSnapshot] {
         let now = self.now()
-        // Presence before the inbox: what is stored from now on is published here, what was stored before is read below.
+        // Register presence first: later notifications are then published here, earlier ones are
+        // read below.
         try await self.presence.register(
             openings.map { opening in
                 (
@@ -112,7 +113,7 @@ package struct SocketService: SocketBackend {
         )
     }
 
-    /// From where each client that came back without a word is to be told what it missed.
+    /// Returns the version from which each client without a `resume` continues, by its bookmark.
     private func returns(_ openings: [SocketOpening], at now: Timestamp) async throws -> [Int64?] {
         var versions = [Int64?](repeating: nil, count: openings.count)
         let places = openings.indices.filter { openings[$0].since == nil && openings[$0].client != nil }
@@ -144,7 +145,7 @@ package struct SocketService: SocketBackend {
 
     package func close(_ connections: [(user: String, connection: String)]) async throws {
         try await self.presence.remove(connections)
-        // They are gone now, whether or not it can be noted when they were last here.
+        // They are gone, even if their last presence cannot be recorded.
         let users = ExactText.distinct(connections.map(\.user))
         do {
             let presences = try await self.presence.lookUp(users)
@@ -201,7 +202,7 @@ package struct SocketService: SocketBackend {
     }
 
     package func confirm(_ proofs: [ReceiptProof]) async throws {
-        // The row first: if this process dies in between, the deadline lapses and the gate finds it delivered.
+        // Update the row first: after a crash the deadline expires and the gate finds the delivery.
         let delivered = try await self.notifications.markDelivered(
             proofs.map { ($0.user, $0.id, $0.at) }, via: "socket")
         var batch = RedisBatch()
@@ -227,18 +228,18 @@ package struct SocketService: SocketBackend {
 
     // MARK: Snapshots
 
-    /// An inbox of which a client is to know how it stands.
+    /// A request for the state of an inbox.
     private struct Request {
         let user: String
         let dialect: Dialect
         let since: Int64?
-        /// Whether it is told what it missed since, within the bounds of a first sync.
+        /// Whether to replay what was missed, within the limits of a first sync.
         var isReturn = false
     }
 
-    /// How each inbox stands: what changed since a version, or the newest unread where there is none.
+    /// Returns the changes since a version, or the newest unread without one.
     ///
-    /// Whoever is below the floor or too far behind gets the newest unread too, and begins anew.
+    /// A client below the floor or too far behind is reset to the newest unread.
     private func snapshots(
         _ requests: [Request]
     ) async throws -> [InboxSnapshot] {
@@ -265,7 +266,8 @@ package struct SocketService: SocketBackend {
                 limit: Self.longestGap + 1
             )
             for (item, change) in zip(batch, changes) where change.changed.count <= Self.longestGap {
-                // The changes belong to their own state: the inbox may have moved on, or begun anew, since it was read above.
+                // Use the state read with the changes: the inbox may have changed since the first
+                // read.
                 let state = change.state
                 guard state.floor <= item.since, item.since <= state.version else { continue }
                 var snapshot = self.snapshot(state, changed: change.changed, requests[item.index].dialect.shape)
@@ -296,10 +298,10 @@ package struct SocketService: SocketBackend {
         return snapshots.compactMap(\.self)
     }
 
-    /// The newest unread that a client has missed, oldest first, if it was away for more changes
-    /// than fit.
+    /// Returns the newest unread notifications that a client missed, oldest first, when it missed
+    /// more than fit.
     private static func missed(_ snapshot: InboxSnapshot, since: Int64) -> InboxSnapshot {
-        // The inbox has begun anew: the bookmark is of another.
+        // The inbox was reset, so the bookmark belongs to the old one.
         guard since <= snapshot.version else { return snapshot }
         var missed = snapshot
         missed.items = snapshot.items.reversed().filter { $0.version > since }
@@ -349,7 +351,8 @@ package struct SocketService: SocketBackend {
                     now: self.now()
                 )
             }
-        // What was settled beside its way to sockets, or rests in the inbox instead of a push, may still be proven.
+        // Notifications settled without a socket, or kept in the inbox instead of a push, can still
+        // be confirmed.
         let isSettledUnproven =
             notification.status == .sent
             && (notification.statusReason == "unproven"

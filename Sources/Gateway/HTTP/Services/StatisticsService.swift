@@ -4,15 +4,15 @@
 import Core
 import Storage
 
-/// Counts for operators; asked by several at once or again at once, it reads the database once.
+/// Statistics for operators, cached and shared by concurrent callers.
 package actor StatisticsService {
-    /// How far back minutes are counted.
+    /// The minutes covered by the summary.
     package static let minutes = 60
     private static let typesSpan: Duration = .seconds(86_400)
-    /// For how long what was counted is good enough.
+    /// The lifetime of the cache.
     private static let lifetime: Duration = .seconds(5)
 
-    /// For how many times as long as it took to count broadcasts they are not counted again.
+    /// Broadcasts are counted again only after this many times the duration of the count.
     private static let rest = 20
 
     private let store: StatisticsStore
@@ -27,7 +27,8 @@ package actor StatisticsService {
         self.now = now
     }
 
-    /// What went out in the last hour by minutes, this one included, and in the last day by types.
+    /// Returns the sends of the last hour by minute, including the current one, and of the last day
+    /// by type.
     package func summary() async throws -> StatisticsStore.Summary {
         let now = self.now()
         if let known, now - known.at < Self.lifetime, now >= known.at { return known.summary }
@@ -43,9 +44,9 @@ package actor StatisticsService {
         return summary
     }
 
-    /// Counts how far the newest broadcasts got.
+    /// Counts the reach of the newest broadcasts.
     ///
-    /// One may be to millions, so that counting takes a twentieth of the time at most.
+    /// Broadcasts may have millions of rows, so counting takes at most a twentieth of the time.
     package func broadcasts() async throws -> [StatisticsStore.BroadcastReach] {
         if let counted, ContinuousClock.now < counted.until { return counted.broadcasts }
         if let counting { return try await counting.value }

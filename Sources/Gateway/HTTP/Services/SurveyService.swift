@@ -5,11 +5,15 @@ import Clients
 import Core
 import CoreMetrics
 import Logging
+import Metrics
 import ServiceLifecycle
 import Storage
+import Synchronization
 
-/// Looks now and then at which providers there are, how much waits where and who works: for what reads bodies, and for the
-/// metrics of a gateway, which are there also where no dispatcher is.
+/// Polls Redis for known providers, queue lengths and live processes, for parsers and for the
+/// gateway's metrics.
+///
+/// Gateways report these metrics even when no dispatcher runs.
 package struct SurveyService: Service {
     private static let interval: Duration = .seconds(15)
 
@@ -20,7 +24,7 @@ package struct SurveyService: Service {
     private let logger: Logger
     private let metrics = SurveyMetrics()
 
-    /// - Parameter providers: are told of those that were announced.
+    /// - Parameter providers: receives the announced providers.
     package init(
         survey: StreamSurvey,
         connection: RedisConnection,
@@ -48,14 +52,16 @@ package struct SurveyService: Service {
                     let found = try await self.lookAtRedis()
                     if !found.isEmpty, found != faults {
                         self.logger.warning(
-                            "Redis may lose what it was given", metadata: ["reason": "\(found.joined(separator: "; "))"]
+                            "Redis may lose data; correct its settings",
+                            metadata: ["reason": "\(found.joined(separator: "; "))"]
                         )
                     }
                     faults = found
                     isFailing = false
                 } catch {
                     if !isFailing, !Task.isCancelled {
-                        self.logger.warning("Redis cannot be surveyed", metadata: ["error": "\(error)"])
+                        self.logger.warning(
+                            "cannot read the state of Redis; retrying every 15 s", metadata: ["error": "\(error)"])
                     }
                     isFailing = true
                 }
@@ -77,7 +83,7 @@ package struct SurveyService: Service {
         }
     }
 
-    /// - Returns: what is wrong with its settings.
+    /// Returns the faults in Redis's settings.
     private func lookAtRedis() async throws(RedisError) -> [String] {
         let memory = Self.facts(try await self.connection.send("INFO", "memory").string())
         let persistence = Self.facts(try await self.connection.send("INFO", "persistence").string())
@@ -92,7 +98,7 @@ package struct SurveyService: Service {
         return faults
     }
 
-    /// The lines `name:value` of an answer to INFO.
+    /// Parses the lines `name:value` of an INFO reply.
     static func facts(_ text: String?) -> [String: String] {
         var facts: [String: String] = [:]
         for line in (text ?? "").split(whereSeparator: \.isNewline) {
@@ -100,5 +106,50 @@ package struct SurveyService: Service {
             facts[String(line[..<colon])] = String(line[line.index(after: colon)...])
         }
         return facts
+    }
+}
+
+/// The metrics of ``SurveyService``, each created once.
+final class SurveyMetrics: Sendable {
+    /// The gauges of a stream.
+    struct Stream: Sendable {
+        let length: Gauge
+        let lag: Gauge
+        let pending: Gauge
+        let oldest: Gauge
+        let retries: Gauge
+
+        init(_ stream: StreamSurvey.Stream) {
+            let dimensions = [
+                ("stream", stream.provider?.rawValue ?? "jobs"), ("lane", stream.lane.rawValue),
+            ]
+            func gauge(_ name: String) -> Gauge {
+                Gauge(label: "carillon.stream." + name, dimensions: dimensions)
+            }
+            self.length = gauge("length")
+            self.lag = gauge("lag")
+            self.pending = gauge("pending")
+            self.oldest = gauge("oldest_seconds")
+            self.retries = gauge("retries")
+        }
+    }
+
+    // Keyed by stream; bounded by the number of known providers.
+    private let streams = Mutex<[String: Stream]>([:])
+    let dispatchers = Gauge(label: "carillon.dispatchers.alive")
+    let gateways = Gauge(label: "carillon.gateways.alive")
+    let memory = Gauge(label: "carillon.redis.memory_bytes")
+    let memoryLimit = Gauge(label: "carillon.redis.memory_limit_bytes")
+    /// 1 if Redis persists its data and evicts nothing.
+    let durable = Gauge(label: "carillon.redis.durable")
+
+    /// Returns the gauges of a stream, created on first use.
+    func gauges(of stream: StreamSurvey.Stream) -> Stream {
+        self.streams.withLock { streams in
+            if let known = streams[stream.name] { return known }
+            let made = Stream(stream)
+            streams[stream.name] = made
+            return made
+        }
     }
 }

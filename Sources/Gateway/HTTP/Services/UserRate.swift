@@ -8,17 +8,17 @@ import ServiceLifecycle
 import Storage
 import Synchronization
 
-/// Bounds what each user does, over all nodes, without waiting for anything.
+/// Limits the rate of each user over all nodes without waiting.
 ///
-/// A user's doings are counted here, and taken in lots from the user's bucket in Redis; what Redis answers holds from then
-/// on. So a user gets a little more than its rate, most calls cost no round trip, and while Redis is out of reach nobody
-/// is bounded: that is counted.
+/// Actions are counted here and taken in lots from the user's bucket in Redis, whose reply takes
+/// effect afterwards. So users get slightly more than their rate, and most calls need no round
+/// trip. While Redis is unavailable nothing is limited, which is counted.
 package final class UserRate: Service {
     package enum Kind: String, Sendable, CaseIterable {
         case calls, messages
     }
 
-    /// What a user did since its bucket was asked, and until when the bucket is empty.
+    /// Actions since the last lot, and the time until which the user is blocked.
     private struct Account {
         var count = 0
         var blockedUntil: ContinuousClock.Instant?
@@ -30,13 +30,15 @@ package final class UserRate: Service {
         let at: ContinuousClock.Instant
     }
 
-    /// Users that are held here; at the bound, all that may go on are forgotten, with less than a lot each, and if
-    /// none may, a newcomer is not bounded.
+    /// The most users held here.
+    ///
+    /// At the limit, users who are not blocked are dropped; if all are
+    /// blocked, new users are not limited.
     private static let mostUsers = 50_000
-    /// Lots that wait for Redis; at the bound, a lot is not counted.
+    /// The most lots that wait for Redis; further ones are dropped.
     private static let mostReports = 10_000
     private static let largestLot = 16
-    /// How long a lot may wait for Redis; later it says nothing about what the user does now, and is not counted.
+    /// The longest wait of a lot for Redis; older ones are dropped, because they are out of date.
     private static let longestWait = Duration.seconds(5)
 
     private let kind: Kind
@@ -52,8 +54,8 @@ package final class UserRate: Service {
     private let unchecked: Counter
 
     /// - Parameters:
-    ///   - perSecond: what a user may do in the long run.
-    ///   - burst: what a user may do at once.
+    ///   - perSecond: the long-term rate of a user.
+    ///   - burst: the largest burst of a user.
     package init(
         kind: Kind,
         perSecond: Int,
@@ -76,7 +78,7 @@ package final class UserRate: Service {
         self.unchecked = Counter(label: "carillon.rate.unchecked", dimensions: dimensions, factory: metrics)
     }
 
-    /// Notes what a user does, and tells how long it has to wait before that; nil if it need not.
+    /// Counts actions and returns how long the user must wait first; nil if not at all.
     package func delay(_ user: String, count: Int = 1) -> Duration? {
         let key = ExactText(user)
         let now = self.now()

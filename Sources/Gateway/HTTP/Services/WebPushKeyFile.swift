@@ -6,16 +6,16 @@ import Logging
 import ServiceLifecycle
 import Synchronization
 
-/// The public key that browsers subscribe with (RFC 8292 section 4.1), of a file that is looked at as often as dispatchers
-/// look at theirs.
+/// The public key for subscriptions of browsers (RFC 8292 section 4.1), reloaded from a file at the
+/// same interval as in dispatchers.
 ///
-/// A faulty file never replaces a good key.
+/// An invalid file never replaces a valid key.
 package final class WebPushKeyFile: Service {
     private static let interval: Duration = .seconds(10)
 
     private struct State {
         var publicKey: String
-        /// What was told of the file, which is not told again while it stays as it is.
+        /// The last reported fault; an unchanged fault is not logged again.
         var fault: VAPIDKey.Fault?
     }
 
@@ -24,18 +24,18 @@ package final class WebPushKeyFile: Service {
     private let state: Mutex<State>
 
     /// - Parameters:
-    ///   - key: the key of the start.
-    ///   - read: gives the file's contents; nil if they cannot be read.
+    ///   - key: the key at the start.
+    ///   - read: returns the file's contents; nil if it cannot be read.
     package init(_ key: VAPIDKey, logger: Logger, read: @escaping @Sendable () -> [UInt8]?) {
         self.read = read
         self.logger = logger
         self.state = Mutex(State(publicKey: key.publicKey))
     }
 
-    /// The key in base64url.
+    /// The public key in base64url.
     package var publicKey: String { self.state.withLock { $0.publicKey } }
 
-    /// Looks at the file now and then.
+    /// Reloads the file periodically.
     package func run() async throws {
         await cancelWhenGracefulShutdown {
             // A mounted secret changes through a link, which sends no signal, so poll the file.
@@ -43,7 +43,7 @@ package final class WebPushKeyFile: Service {
         }
     }
 
-    /// Takes the file's key, if it has a good one.
+    /// Reloads the key if the file is valid.
     package func look() {
         let metadata: Logger.Metadata = ["setting": "VAPID_KEY"]
         do throws(VAPIDKey.Fault) {
@@ -53,7 +53,7 @@ package final class WebPushKeyFile: Service {
                 defer { state = State(publicKey: publicKey) }
                 return state.publicKey != publicKey
             }
-            if isOther { self.logger.notice("web push key was read again", metadata: metadata) }
+            if isOther { self.logger.notice("web push key reloaded", metadata: metadata) }
         } catch {
             let fault = error
             let isNew = self.state.withLock { state in
@@ -62,7 +62,7 @@ package final class WebPushKeyFile: Service {
             }
             guard isNew else { return }
             self.logger.error(
-                "web push key cannot be used; the old one stays",
+                "cannot use new web push key; keeping the old one",
                 metadata: metadata.merging(["error": "\(fault)"]) { $1 }
             )
         }

@@ -3,9 +3,9 @@
 
 import Core
 
-/// The keys of webhooks' signatures.
+/// The secrets for the signatures of webhooks.
 package enum WebhookSecret {
-    /// A new one, of 256 random bits.
+    /// Returns a new secret of 256 random bits.
     package static func make() -> String {
         "whsec_" + Base64URL.encode((0..<32).map { _ in UInt8.random(in: .min ... .max) })
     }
