@@ -191,7 +191,7 @@ enum PackageTargets {
 
     /// The package as JSON.
     ///
-    /// A separate scratch folder avoids the lock that a running `swift test` description.
+    /// A separate scratch folder avoids the lock that a running `swift test` holds.
     private static func dump() throws -> Data {
         let scratch = FileManager.default.temporaryDirectory.appending(path: "carillon-house-\(UUID().uuidString)")
         defer { try? FileManager.default.removeItem(at: scratch) }

@@ -178,7 +178,7 @@ struct ComposeTests {
     }
 
     @Test("every setting of .env reaches every service, except hosts and ports inside the containers")
-    func handedOn() throws {
+    func environmentFile() throws {
         let fixed: Set<String> = ["GATEWAY_HOST", "GATEWAY_PORT", "METRICS_HOST", "METRICS_PORT"]
         for name in ["migrate", "gateway", "dispatcher"] {
             let service = try #require(try Self.services()[name])
@@ -203,7 +203,7 @@ struct ComposeTests {
     }
 
     @Test("only the secrets that an operator must set have no default")
-    func questions() throws {
+    func requiredSecrets() throws {
         let known = try Deployment.knownVariables().union(Deployment.foreign)
         for match in try House.text("deploy/compose.yaml").matches(of: #/\$\{(\w+)(:-|:\?)?/#) {
             let name = String(match.output.1)

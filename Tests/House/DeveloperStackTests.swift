@@ -75,7 +75,7 @@ struct DeveloperStackTests {
     }
 
     @Test("a provider that the caller configured keeps its settings and its real endpoint")
-    func own() throws {
+    func ownProvider() throws {
         let given = [
             "FCM_CREDENTIALS": "/mine/fcm.json", "APNS_KEY": "/mine/apns.p8", "APNS_KEY_ID": "ID",
             "APNS_TEAM_ID": "TEAM", "APNS_TOPIC": "org.example.mine", "VAPID_KEY": "/mine/vapid.pem",
@@ -101,7 +101,7 @@ struct DeveloperStackTests {
     }
 
     @Test("variables of an earlier start do not count as the caller's own unless they were changed")
-    func earlier() throws {
+    func earlierStart() throws {
         let text = try Self.run(
             Self.setUp + """
 
@@ -131,7 +131,7 @@ struct DeveloperStackTests {
     }
 
     @Test("processes killed at the same moment all restart")
-    func together() throws {
+    func simultaneousDeaths() throws {
         let text = try Self.run(
             """
             for name in redis dispatcher; do

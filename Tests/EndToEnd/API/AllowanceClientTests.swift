@@ -275,7 +275,7 @@ struct AllowanceClientTests {
             let gateway = try await stack.startGateway()
             let ada = try await CompatibilityClient(gateway, user: "ada")
             let preferences = "\(Self.inbox)/preferences"
-            func say(_ channels: String) async throws {
+            func setCategory(_ channels: String) async throws {
                 let body = #"{"categories":[{"category":"Allowance",\#(channels)}]}"#
                 #expect(try await ada.send(.put, "/v1/preferences", body).status == 200)
             }
@@ -287,7 +287,7 @@ struct AllowanceClientTests {
                 let list = try await ada.get("/api/notifications/preferences").body["preferences"]?.array
                 return list?.first { $0["type"]?.string == "AllowanceDeposit" }
             }
-            try await say(#""push":false"#)
+            try await setCategory(#""push":false"#)
             #expect(try await deposit()?["pushEnabled"]?.bool == false)
             #expect(try await deposit()?["inAppEnabled"]?.bool == true)
             #expect(try await hybrid()?["push_enabled"]?.bool == false)
@@ -299,13 +299,13 @@ struct AllowanceClientTests {
             let one = #"{"type":"AllowanceDeposit","push_enabled":false}"#
             let entry = try await ada.send(.put, "/api/notifications/preferences", one).body
             #expect(entry["push_enabled"]?.bool == false)
-            try await say(#""push":true"#)
+            try await setCategory(#""push":true"#)
             #expect(try await deposit()?["pushEnabled"]?.bool == true, "the type has no preference of its own")
             #expect(try await hybrid()?["push_enabled"]?.bool == true)
 
             // A value that differs from the category's becomes the type's own.
             _ = try await ada.send(.put, "/api/notifications/preferences", one)
-            try await say(#""email":true"#)
+            try await setCategory(#""email":true"#)
             #expect(try await deposit()?["pushEnabled"]?.bool == false)
             #expect(try await deposit()?["emailEnabled"]?.bool == false, "became the type's own together with push")
         }

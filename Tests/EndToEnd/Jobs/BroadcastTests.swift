@@ -68,7 +68,7 @@ struct BroadcastTests {
             #expect(try await Broadcasts.number(stack, left) == 0)
             // Rows that the killed dispatcher stored but did not hand on have no owner; the sweep
             // finds them.
-            try await stack.age()
+            try await stack.makeOlder()
             let last = try await eventualValue("the broadcast is final", within: .seconds(90)) {
                 let report = try await Broadcasts.report(gateway, entry)
                 return report["final"]?.bool == true ? report : nil
@@ -295,7 +295,7 @@ struct BroadcastTests {
     }
 
     @Test("a broadcast at local times is not final while its parts wait, and cancelling stops them all")
-    func byOwnClocks() async throws {
+    func localTimes() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
             try await stack.query("INSERT INTO carillon.users (user_id) SELECT 'u' || n FROM generate_series(1, 30) n")
@@ -314,7 +314,7 @@ struct BroadcastTests {
             let answer = try await gateway.call(.delete, "/v1/jobs/\(entry)", token: service)
             #expect(answer.status == 200)
             #expect(answer.body["too_late"]?.integer == 0)
-            let last = try await eventualValue("all of it is cancelled") {
+            let last = try await eventualValue("everything is cancelled") {
                 let report = try await Broadcasts.report(gateway, entry)
                 return report["recipients"]?["cancelled"]?.integer == 30 && report["final"]?.bool == true ? report : nil
             }

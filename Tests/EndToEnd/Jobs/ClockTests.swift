@@ -51,15 +51,15 @@ struct ClockTests {
     @Test("a dispatcher whose clock jumps ahead and back sends everything that waits once")
     func jumps() async throws {
         try await Self.with { stack, gateway in
-            try await Clockwork.with(stack) { clockwork in
+            try await ShiftedDispatcher.with(stack) { shifted in
                 for _ in 0..<3 {
-                    clockwork.jump(.seconds(3 * 3_600))
-                    try await eventually("what is due by that clock has left") {
+                    shifted.jump(.seconds(3 * 3_600))
+                    try await eventually("everything due by that clock has left") {
                         let digests = try await stack.query("SELECT 1 FROM carillon.digests").count
                         return try await Schedules.count(stack) + Int64(digests) == 0
                     }
-                    clockwork.jump(.seconds(-6 * 3_600))
-                    clockwork.jump(.seconds(3 * 3_600))
+                    shifted.jump(.seconds(-6 * 3_600))
+                    shifted.jump(.seconds(3 * 3_600))
                 }
                 // The gate, which has the right clock, deferred whatever left too early.
                 try await eventually("all wait for the end of quiet hours") {
@@ -135,7 +135,7 @@ struct ClockTests {
             }
             let before = try await mark()
             try await stack.connection.send("DEL", "carillon:sweep")
-            try await Clockwork.with(stack, ahead: .seconds(3 * 3_600)) { _ in
+            try await ShiftedDispatcher.with(stack, ahead: .seconds(3 * 3_600)) { _ in
                 try await eventually("it has swept") { try await mark() != before }
                 #expect(try await mark() <= Schedules.now())
             }
@@ -149,7 +149,9 @@ struct ClockTests {
                 "UPDATE carillon.sweep SET swept_until = least(swept_until, now() - interval '4 minutes')")
             for user in Self.users { try await gateway.set(QuietNow.over, of: user) }
             try await stack.connection.send("DEL", "carillon:sweep")
-            try await eventually("what lost its owner is pushed") { stack.pushed().count == Self.users.count }
+            try await eventually("notifications without an owner are pushed") {
+                stack.pushed().count == Self.users.count
+            }
         }
     }
 }

@@ -111,7 +111,7 @@ struct DeadLetterTests {
     }
 
     /// Inserts a dead letter with a job that is valid by now.
-    private static func bury(_ stack: Stack, entry: String, _ fields: String, stream: String = "carillon:jobs")
+    private static func insertLetter(_ stack: Stack, entry: String, _ fields: String, stream: String = "carillon:jobs")
         async throws
     {
         _ = try await stack.query(
@@ -187,7 +187,7 @@ struct DeadLetterTests {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
             for number in 0..<30 {
-                try await Self.bury(stack, entry: "1795000000000-\(number)", Self.job("ada", "\(number)"))
+                try await Self.insertLetter(stack, entry: "1795000000000-\(number)", Self.job("ada", "\(number)"))
             }
             let token = try await Self.admin()
             // Two admins at once, one of them twice, before any dispatcher runs.
@@ -234,7 +234,7 @@ struct DeadLetterTests {
             _ = try await stack.startDispatcher()
             try await stack.query("INSERT INTO carillon.users (user_id) SELECT 'u' || n FROM generate_series(1, 20) n")
             let fields = #"[["all","true"],["type","invoice_created"],["title","late"],["id","b1"]]"#
-            try await Self.bury(stack, entry: "1795000000000-0", fields)
+            try await Self.insertLetter(stack, entry: "1795000000000-0", fields)
             let answer = try await gateway.call(
                 .post, "/v1/admin/dead-letters/replay", token: try await Self.admin(), json: #"{"all":true}"#)
             #expect(answer.status == 202)
@@ -254,7 +254,7 @@ struct DeadLetterTests {
             let gateway = try await stack.startGateway()
             let elsewhere = ["carillon:presence:{ada}", "carillon:{Fcm}:deliveries:bulk", "elsewhere"]
             for stream in elsewhere + ["carillon:jobs:bulk", "carillon:{pigeon}:deliveries:bulk"] {
-                try await Self.bury(stack, entry: "1795000000000-0", Self.job("ada", "back"), stream: stream)
+                try await Self.insertLetter(stack, entry: "1795000000000-0", Self.job("ada", "back"), stream: stream)
             }
             let token = try await Self.admin()
             let replayed = try await gateway.call(
@@ -341,7 +341,7 @@ struct DeadLetterTests {
                 try await stack.query("SELECT id::text FROM carillon.notifications").first?.text(0))
             _ = try await stack.query("UPDATE carillon.devices SET active = true")
             _ = try await stack.query("UPDATE carillon.notifications SET status = 'failed'")
-            try await Self.bury(
+            try await Self.insertLetter(
                 stack, entry: "1795000000000-0", #"[["d","1 \#(id) \#(device) 8 - ada"]]"#,
                 stream: "carillon:{fcm}:deliveries:critical")
             let token = try await Self.admin()
@@ -354,7 +354,7 @@ struct DeadLetterTests {
                 try await gateway.call(.post, "/v1/admin/dead-letters/\(letter)/replay", token: token).status == 404
             }
 
-            try await Self.bury(stack, entry: "1795000000000-1", #"[["user","ada"],["type","unknown"]]"#)
+            try await Self.insertLetter(stack, entry: "1795000000000-1", #"[["user","ada"],["type","unknown"]]"#)
             let command = try await stack.spawn(
                 "dispatcher", ["dead", "replay", "--type", "unknown", "--json"], name: "replay")
             #expect(try await command.waitForExit() == .code(0))
@@ -365,7 +365,7 @@ struct DeadLetterTests {
             }
             // Ten at five a second.
             for number in 0..<10 {
-                try await Self.bury(stack, entry: "1795000000001-\(number)", Self.job("bob", "\(number)"))
+                try await Self.insertLetter(stack, entry: "1795000000001-\(number)", Self.job("bob", "\(number)"))
             }
             let clock = ContinuousClock()
             let start = clock.now

@@ -28,7 +28,7 @@ struct DeliveryTests {
             try await eventually("it counts as delivered") {
                 try await stack.statuses(user: "ada") == ["Paid": "delivered"]
             }
-            try await eventually("nothing waits for a proof") {
+            try await eventually("nothing is unconfirmed") {
                 for shard in 0..<16 {
                     let count = try await stack.connection.send("ZCARD", .text("carillon:unconfirmed:{\(shard)}"))
                     if try count.integer() > 0 { return false }
@@ -62,10 +62,10 @@ struct DeliveryTests {
             }
             // Last, because a cut ends every call on the connection.
             try await stack.append([("user", "cut"), ("type", "payment_received"), ("title", "For cut")])
-            try await eventually("what was cut off is sent again") {
+            try await eventually("the cut-off push is sent again") {
                 stack.pushed()["cut-once-1"] == ["For cut"]
             }
-            try await eventually("each one's status says how it went") {
+            try await eventually("each has its status") {
                 var statuses: [String: String] = [:]
                 for user in ["fcm", "apns", "gone", "flaky", "cut", "nobody"] {
                     statuses[user] = try await stack.statuses(user: user)["For \(user)"]
@@ -136,7 +136,7 @@ struct DeliveryTests {
             }
             let title = try #require(readInTime)
             try await stack.append([("user", "mute"), ("type", "payment_received"), ("title", "Unread")])
-            try await eventually("what is unread is pushed when its proof is overdue") {
+            try await eventually("the unread one is pushed when its proof is overdue") {
                 stack.pushed()["mute-phone"]?.contains("Unread") == true
             }
             try await stack.waitForPushes()
@@ -203,7 +203,7 @@ struct DeliveryTests {
     }
 
     @Test("a delivery that was appended twice is sent once")
-    func twinDeliveries() async throws {
+    func duplicateDelivery() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
             _ = try await stack.startDispatcher()

@@ -57,7 +57,7 @@ struct EventTests {
             try await stack.append([
                 ("user", "late"), ("type", "payment_received"), ("title", "x"), ("expires_at", "2026-01-01T00:00:00Z"),
             ])
-            try await eventually("all is told") { try await stack.events().count == 6 }
+            try await eventually("all events are there") { try await stack.events().count == 6 }
             let events = try await stack.events()
             func event(_ user: String, _ kind: String) throws -> [String: String] {
                 try #require(events.first { $0["user"] == user && $0["event"] == kind }, "\(kind) of \(user)")
@@ -80,7 +80,7 @@ struct EventTests {
     }
 
     @Test("a user's events name the channel that the notification came through, and the device of a push")
-    func ways() async throws {
+    func channels() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
             let phone = try await gateway.register(user: "ada", platform: "android", token: "ada-phone")
@@ -132,7 +132,7 @@ struct EventTests {
                 try await stack.query("SELECT count(*) FROM carillon.notifications WHERE status = 'sent'")
                     .first?.int8(0) == 3_000
             }
-            try await eventually("all were told") {
+            try await eventually("all events were appended") {
                 let reply = try await stack.connection.send("XINFO", "STREAM", "carillon:events")
                 var cursor = try #require(try reply.cursor())
                 for _ in 0..<(try cursor.array() ?? 0) / 2 {
@@ -176,12 +176,12 @@ struct LifecycleEventTests {
     }
 
     /// The kinds of a user's events by job, in order; events without a job are under "".
-    private static func told(_ stack: Stack, _ user: String) async throws -> [String: [String]] {
-        var told: [String: [String]] = [:]
+    private static func eventsByJob(_ stack: Stack, _ user: String) async throws -> [String: [String]] {
+        var kinds: [String: [String]] = [:]
         for event in try await stack.events() where event["user"] == user {
-            told[event["job"] ?? "", default: []].append(event["event"] ?? "")
+            kinds[event["job"] ?? "", default: []].append(event["event"] ?? "")
         }
-        return told
+        return kinds
     }
 
     @Test("deferred notifications are reported as deferred, then summarised, and the summary as sent")
@@ -196,7 +196,8 @@ struct LifecycleEventTests {
                 ])
             }
             try await eventually("each is reported as deferred") {
-                try await Self.told(stack, "ada") == Dictionary(uniqueKeysWithValues: jobs.map { ($0, ["deferred"]) })
+                try await Self.eventsByJob(stack, "ada")
+                    == Dictionary(uniqueKeysWithValues: jobs.map { ($0, ["deferred"]) })
             }
             let first = try #require(try await stack.events().first)
             #expect(first["reason"] == "quiet_hours")
@@ -205,8 +206,8 @@ struct LifecycleEventTests {
             #expect(first["category"] == "world")
             try await gateway.set(QuietNow.over, of: "ada")
             try await eventually("each is reported as summarised, and the summary as sent") {
-                let told = try await Self.told(stack, "ada")
-                return told[""] == ["sent"] && jobs.allSatisfy { told[$0] == ["deferred", "summarised"] }
+                let kinds = try await Self.eventsByJob(stack, "ada")
+                return kinds[""] == ["sent"] && jobs.allSatisfy { kinds[$0] == ["deferred", "summarised"] }
             }
             let events = try await stack.events()
             let summary = try #require(events.first { $0["event"] == "sent" })
@@ -218,7 +219,7 @@ struct LifecycleEventTests {
     }
 
     @Test("notifications in a digest are reported as deferred, then summarised")
-    func gathered() async throws {
+    func digested() async throws {
         try await Self.with { stack, _ in
             for job in ["c1", "c2"] {
                 try await stack.append([
@@ -226,13 +227,13 @@ struct LifecycleEventTests {
                 ])
             }
             try await eventually("both wait") {
-                try await Self.told(stack, "ben") == ["c1": ["deferred"], "c2": ["deferred"]]
+                try await Self.eventsByJob(stack, "ben") == ["c1": ["deferred"], "c2": ["deferred"]]
             }
             #expect(try await stack.events().allSatisfy { $0["reason"] == "digest" })
             try await stack.closeDigests()
             try await eventually("both are part of a summary, which waits in the inbox") {
-                let told = try await Self.told(stack, "ben")
-                return told == ["c1": ["deferred", "summarised"], "c2": ["deferred", "summarised"], "": ["sent"]]
+                let kinds = try await Self.eventsByJob(stack, "ben")
+                return kinds == ["c1": ["deferred", "summarised"], "c2": ["deferred", "summarised"], "": ["sent"]]
             }
             let events = try await stack.events()
             let summary = events.first { $0["event"] == "sent" }
@@ -249,11 +250,11 @@ struct LifecycleEventTests {
                     ("user", "cleo"), ("type", "news"), ("title", job), ("id", job), ("collapse_key", "match"),
                 ])
                 try await eventually("it waits in the inbox") {
-                    try await Self.told(stack, "cleo")[job]?.contains("sent") == true
+                    try await Self.eventsByJob(stack, "cleo")[job]?.contains("sent") == true
                 }
             }
             try await eventually("the first is replaced") {
-                try await Self.told(stack, "cleo") == ["s1": ["sent", "replaced"], "s2": ["sent"]]
+                try await Self.eventsByJob(stack, "cleo") == ["s1": ["sent", "replaced"], "s2": ["sent"]]
             }
             let events = try await stack.events()
             let newer = events.first { $0["job"] == "s2" }
@@ -270,20 +271,21 @@ struct LifecycleEventTests {
                 try await stack.append([("user", "dora"), ("type", "news"), ("title", job), ("id", job)])
             }
             try await eventually("one is cancelled, the other waits") {
-                try await Self.told(stack, "dora") == ["early": ["cancelled"], "late": ["sent"]]
+                try await Self.eventsByJob(stack, "dora") == ["early": ["cancelled"], "late": ["sent"]]
             }
             for _ in 0..<2 {
                 #expect(try await gateway.call(.delete, "/v1/jobs/late", token: service).status == 200)
             }
-            #expect(try await Self.told(stack, "dora") == ["early": ["cancelled"], "late": ["sent", "cancelled"]])
+            #expect(
+                try await Self.eventsByJob(stack, "dora") == ["early": ["cancelled"], "late": ["sent", "cancelled"]])
 
             try await stack.append([("all", "true"), ("type", "news"), ("title", "all"), ("id", "all")])
             try await eventually("the broadcast has come") {
-                try await Self.told(stack, "dora")["all"] == ["sent"]
+                try await Self.eventsByJob(stack, "dora")["all"] == ["sent"]
             }
             #expect(try await gateway.call(.delete, "/v1/jobs/all", token: service).status == 200)
-            try await eventually("it is withdrawn, and told so") {
-                try await Self.told(stack, "dora")["all"] == ["sent", "cancelled"]
+            try await eventually("it is withdrawn and reported as cancelled") {
+                try await Self.eventsByJob(stack, "dora")["all"] == ["sent", "cancelled"]
             }
         }
     }

@@ -175,12 +175,12 @@ struct LargeJobTests {
             }
             let before = try await stack.query(count).first?.int8(0) ?? 0
             #expect(before < Self.jobs * Self.users, "the alarm waited for the whole batch")
-            try await eventually("all are told", within: .seconds(120)) {
+            try await eventually("all are stored", within: .seconds(120)) {
                 try await stack.query(count).first?.int8(0) == Int64(Self.jobs * Self.users)
             }
-            let untold = "SELECT 1 FROM carillon.notifications WHERE status = 'pending' LIMIT 1"
+            let unsettled = "SELECT 1 FROM carillon.notifications WHERE status = 'pending' LIMIT 1"
             try await eventually("nothing is left to do", within: .seconds(120)) {
-                try await stack.query(untold).isEmpty
+                try await stack.query(unsettled).isEmpty
             }
         }
     }

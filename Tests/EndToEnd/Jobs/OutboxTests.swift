@@ -130,7 +130,7 @@ struct OutboxTests {
     }
 
     @Test("two dispatchers relay each row once and in order while one is killed")
-    func two() async throws {
+    func twoDispatchers() async throws {
         try await Stack.with { stack in
             var first = try await stack.startDispatcher(name: "dispatcher-0")
             _ = try await stack.startDispatcher(name: "dispatcher-1")
@@ -203,7 +203,7 @@ struct OutboxTests {
     }
 
     @Test("a full lane refuses jobs over HTTP, keeps them in the outbox, and lets other lanes' jobs pass")
-    func full() async throws {
+    func fullLane() async throws {
         try await Stack.with { stack in
             let catalog = try stack.catalog(
                 """
@@ -260,7 +260,7 @@ struct OutboxTests {
     }
 
     @Test("the printed script installs an outbox in another database, and jobs from there arrive")
-    func other() async throws {
+    func otherDatabase() async throws {
         try await TestDatabase.with(isMigrated: false) { shop in
             try await Stack.with { stack in
                 let command = try await stack.spawn("dispatcher", ["outbox-sql"], name: "outbox-sql")

@@ -53,8 +53,8 @@ struct QuietHoursTests {
             #expect(stack.pushed() == ["ada-phone": ["fire"]])
             // A change of quiet hours re-evaluates waiting notifications at once.
             try await Self.set(gateway, "/v1/settings", user: "ada", #"{"quiet_hours":null}"#)
-            try await eventually("what waited is pushed") { stack.pushed() == ["ada-phone": ["fire", "news"]] }
-            try await eventually("and counts as sent") { try await stack.statuses(user: "ada")["news"] == "sent" }
+            try await eventually("the deferred one is pushed") { stack.pushed() == ["ada-phone": ["fire", "news"]] }
+            try await eventually("it counts as sent") { try await stack.statuses(user: "ada")["news"] == "sent" }
             let rows = try await stack.query("SELECT id FROM carillon.notifications WHERE title = 'news'")
             let id = NotificationID(try #require(rows.first).uuid(0))
             let trace = try await gateway.call(
@@ -108,7 +108,7 @@ struct QuietHoursTests {
                 try await stack.connection.send("DEL", "carillon:used:{gil}:type:offer")
             }
             try await gateway.set(QuietNow.over, of: "gil")
-            func standing() async throws -> [[String]] {
+            func capped() async throws -> [[String]] {
                 let rows = try await stack.query(
                     """
                     SELECT title, status, coalesce(status_reason, '') FROM carillon.notifications
@@ -119,11 +119,11 @@ struct QuietHoursTests {
             }
             try await eventually("two are pushed") { Set(stack.pushed()["gil-phone"] ?? []) == ["o1", "o2"] }
             try await eventually("the others rest") {
-                try await standing() == ["o3", "o4"].map { [$0, "sent", "capped_by_type"] }
+                try await capped() == ["o3", "o4"].map { [$0, "sent", "capped_by_type"] }
             }
             // Pushes at release count in the cap's new window.
             try await stack.append([("user", "gil"), ("type", "offer"), ("title", "o5")])
-            try await eventually("the next one is over the cap") { try await standing().count == 3 }
+            try await eventually("the next one is over the cap") { try await capped().count == 3 }
             #expect(stack.pushed()["gil-phone"]?.count == 2)
             let unread = try await gateway.call(
                 .get, "/v1/notifications/unread-count", token: try await Stack.token(user: "gil"))
@@ -294,7 +294,7 @@ struct QuietHoursTests {
         try await Self.with { stack, gateway in
             try await gateway.register(user: "eve", platform: "android", token: "eve-phone")
             let socket = try await TestSocket.synced(port: gateway.port, user: "eve")
-            try await stack.leaveIdle(socket, user: "eve")
+            try await stack.makeIdle(socket, user: "eve")
             try await stack.append([("user", "eve"), ("type", "news"), ("title", "look")])
             _ = try await socket.first("notification")
             try await eventually("the phone rings too") { stack.pushed() == ["eve-phone": ["look"]] }
@@ -307,7 +307,7 @@ struct QuietHoursTests {
             let token = try await Stack.token(user: "gil")
             try await gateway.register(user: "gil", platform: "android", token: "gil-phone")
             let socket = try await TestSocket.synced(port: gateway.port, user: "gil")
-            try await stack.leaveIdle(socket, user: "gil")
+            try await stack.makeIdle(socket, user: "gil")
             try await stack.append([("user", "gil"), ("type", "memo"), ("title", "seen")])
             let frame = try await socket.first("notification")
             let id = try #require(frame["notification"]?["id"]?.string)

@@ -44,7 +44,7 @@ struct RetractionTests {
             try await eventually("both have both") {
                 stack.pushed()[phone]?.count == 2 && stack.pushed()["robot"]?.count == 2
             }
-            try await eventually("all is on record") {
+            try await eventually("all are recorded") {
                 try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'accepted'").count == 4
             }
             try await Self.readAll(gateway)
@@ -69,7 +69,7 @@ struct RetractionTests {
             try await gateway.register(user: "ada", platform: "android", token: "robot", name: "android")
             let first = try await stack.startDispatcher(environment: ["CATALOG": catalog])
             try await stack.append([("user", "ada"), ("type", "sticky"), ("title", "t"), ("collapse_key", "k")])
-            try await eventually("it is on record") {
+            try await eventually("the attempt is recorded") {
                 try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'accepted'").count == 1
             }
             // While no dispatcher runs, it is read and then replaced.
@@ -100,7 +100,7 @@ struct RetractionTests {
             for number in 0..<30 {
                 try await stack.append([("user", "ada"), ("type", "sticky"), ("title", "\(number)")])
             }
-            try await eventually("all is on record") {
+            try await eventually("all are recorded") {
                 try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'accepted'").count
                     == 30
             }

@@ -335,7 +335,7 @@ struct ScheduleScenarioTests {
                 let dad = try await stack.texts(user: "dad")
                 return mom == [words] && dad == [words]
             }
-            try await eventually("and the phone") { stack.pushed() == ["mom-phone": [words[0]]] }
+            try await eventually("the phone has it") { stack.pushed() == ["mom-phone": [words[0]]] }
             #expect(try await stack.texts(user: "kid").isEmpty)
             let id = try #require(created["id"]?.string)
             try await eventually("the next one is in a week") {

@@ -32,7 +32,7 @@ struct ScheduleTests {
                 let waiting = try await Schedules.count(stack)
                 return length == 0 && waiting == 20
             }
-            try await eventually("what is not deferred has come") { socket.titles.contains("now") }
+            try await eventually("the immediate one has arrived") { socket.titles.contains("now") }
             if socket.titles.count > 1 { #expect(Schedules.now() >= due) }
             try await eventually("all have come", within: .seconds(60)) { socket.titles.count >= 21 }
             #expect(Schedules.now() >= due)

@@ -13,7 +13,7 @@ struct PageTests {
         for page in try Pages.all() where page != "README.md" {
             for snippet in try Pages.snippets(page) where Snippet.languages.contains(snippet.language) {
                 let place = "\(page):\(snippet.line)"
-                #expect(snippet.fate != .unsaid, "\(place): a comment above says `run`, or `not run: why`")
+                #expect(snippet.fate != .unmarked, "\(place): a comment above says `run`, or `not run: why`")
             }
         }
         #expect(Pages.running().count >= 5)
@@ -85,7 +85,7 @@ struct TourTests {
                 try await Self.run(bench, commands[..<offline], name: "online")
                 try await page.waitForTitles(["Payment received"])
                 try await page.waitForUnread(1)
-                try await eventually("it is proven") {
+                try await eventually("it is confirmed") {
                     try await stack.statuses(user: "ada")["Payment received"] == "delivered"
                 }
             }

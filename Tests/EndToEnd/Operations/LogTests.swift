@@ -67,7 +67,7 @@ struct LogTests {
             #expect(answer.status == 202)
             let entry = try #require(answer.body["entry"]?.string)
             try await stack.append([("id", "order-18"), ("user", "ada"), ("type", "no\nsuch\ntype")])
-            try await eventually("all of it is in the dispatcher's log") {
+            try await eventually("the dispatcher has logged all of it") {
                 let log = dispatcher.errors()
                 return log.contains("delivery ended") && log.contains("set aside")
             }
@@ -207,7 +207,7 @@ struct DeliveryLogTests {
                     headers: [(name: "x-request-id", value: id)])
                 #expect(answer.status == 422)
                 #expect(answer.faults == ["token"])
-                let line = try await eventualValue("it is told") {
+                let line = try await eventualValue("the refusal is logged") {
                     Self.lines(gateway.process, "request answered").first { $0["request.id"] == id }
                 }
                 #expect(line["http.status"] == "422")

@@ -138,7 +138,7 @@ struct MetricsTests {
             func value(_ name: String) async throws -> Double {
                 try await Self.page("\(metrics)/metrics", stack).samples["\(name){provider=\"fcm\"}"] ?? 0
             }
-            func told() async throws -> JSONValue? {
+            func providerRow() async throws -> JSONValue? {
                 let answer = try await gateway.call(.get, "/v1/admin/providers", token: token)
                 return answer.body["providers"]?.array?.first { $0["provider"]?.string == "fcm" }
             }
@@ -149,7 +149,7 @@ struct MetricsTests {
             #expect(try await value("carillon_deliveries_duration_count") == 0)
             try await push("slow-1")
             try await eventually("one is in flight and has waited for a while") {
-                let row = try await told()
+                let row = try await providerRow()
                 return row?["ways"]?.array?.first?["in_flight"]?.integer == 1
                     && (row?["oldest_waiting_seconds"]?.integer ?? 0) >= 2
             }
@@ -157,7 +157,7 @@ struct MetricsTests {
             let seconds = try await value("carillon_deliveries_duration_sum")
             #expect(seconds >= Double(delay) - 1 && seconds < Double(delay) * 3)
             try await eventually("nothing waits any more") {
-                let row = try await told()
+                let row = try await providerRow()
                 let way = row?["ways"]?.array?.first
                 return row?["oldest_waiting_seconds"] == .null && way?["in_flight"]?.integer == 0
                     && way?["open_until"] == .null
@@ -166,7 +166,7 @@ struct MetricsTests {
             let start = Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000))
             try await push("quota-1")
             let until = try await eventualValue("the breaker is open") { () async throws -> Timestamp? in
-                let way = try await told()?["ways"]?.array?.first
+                let way = try await providerRow()?["ways"]?.array?.first
                 guard way?["breaker"]?.string == "open" else { return nil }
                 return way?["open_until"]?.string.flatMap { Timestamp(rfc3339: $0) }
             }
@@ -220,16 +220,16 @@ struct MetricsTests {
             #expect(answer.status == 201)
             let dispatcher = try await stack.startDispatcher(environment: ["APPS": file])
             let metrics = try await dispatcher.waitForLine("ready ").dropFirst("ready ".count)
-            func underWay() async throws -> Double? {
+            func inFlight() async throws -> Double? {
                 let samples = try await Self.page("\(metrics)/metrics", stack).samples
                 return samples.first { key, _ in
                     key.hasPrefix("carillon_provider_in_flight{") && key.contains(#"app="news""#)
                 }?.value
             }
             try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "Hello")])
-            try await eventually("one is in flight") { try await underWay() == 1 }
+            try await eventually("one is in flight") { try await inFlight() == 1 }
             try write("other")
-            try await eventually("the app is removed") { try await underWay() == 0 }
+            try await eventually("the app is removed") { try await inFlight() == 0 }
         }
     }
 

@@ -97,7 +97,7 @@ struct CredentialFileTests {
             try await pushes(1)
 
             try write { _ in "hunter2" }
-            try await eventually("each fault is told, with its setting") {
+            try await eventually("each fault is logged with its setting") {
                 let faults = lines("credentials cannot be used; the old ones stay")
                 return sources.keys.allSatisfy { name in faults.contains { $0.contains(name) } }
             }
@@ -150,7 +150,7 @@ struct CredentialFileTests {
 
             // A secret file has exactly one line.
             for name in ["password", "secret"] { _ = try write("hunter2\nhunter2-hunter2-hunter2\n", name) }
-            try await eventually("each fault is told, with its setting") {
+            try await eventually("each fault is logged with its setting") {
                 let faults = lines("credentials cannot be used; the old ones stay")
                 return ["SMTP_PASSWORD_FILE", "WEBHOOK_PROVIDER_SECRET_FILE"].allSatisfy { name in
                     faults.contains { $0.contains(name) }
@@ -196,7 +196,7 @@ struct CredentialFileTests {
             }
             #expect(try await served() == keys[0])
             try write("hunter2")
-            try await eventually("the fault is told") {
+            try await eventually("the fault is logged") {
                 gateway.process.errors().contains("cannot use new web push key; keeping the old one")
             }
             #expect(try await served() == keys[0])
@@ -247,7 +247,7 @@ struct ProjectTests {
     }
 
     /// Whether a dispatcher logged a message about an app.
-    private static func says(_ message: String, of app: String, _ dispatcher: ChildProcess) -> Bool {
+    private static func logged(_ message: String, of app: String, _ dispatcher: ChildProcess) -> Bool {
         dispatcher.errors().split(separator: "\n").contains { $0.contains(message) && $0.contains("app=\(app)") }
     }
 
@@ -278,14 +278,14 @@ struct ProjectTests {
             news["private_key"] = try account(stack.sandbox.serviceAccountPath)["private_key"]
             try write(news)
             try await eventually("it is read again") {
-                Self.says("credentials were read again", of: "news", dispatcher)
+                Self.logged("credentials were read again", of: "news", dispatcher)
             }
             for (user, _) in users { try await Self.push(stack, user, "second") }
             try await eventually("the first project's go out") {
                 stack.pushed()["phone"] == ["first", "second"] && stack.pushed()["tablet"] == ["first", "second"]
             }
             try await eventually("the other project's fault is logged") {
-                Self.says("provider does not accept our configuration", of: "news", dispatcher)
+                Self.logged("provider does not accept our configuration", of: "news", dispatcher)
             }
             try await eventually("its work is kept") {
                 let rows = try await stack.query(
@@ -293,7 +293,7 @@ struct ProjectTests {
                 return try rows.map { try $0.text(0) } == ["reader retry"]
             }
             #expect(stack.pushed()["reader"] == ["first"])
-            for app in ["default", "sister"] { #expect(!Self.says("does not accept", of: app, dispatcher)) }
+            for app in ["default", "sister"] { #expect(!Self.logged("does not accept", of: app, dispatcher)) }
         }
     }
 
@@ -315,7 +315,7 @@ struct ProjectTests {
             try await Self.push(stack, "quota-once-ada", "first")
             func areHeld(_ dispatchers: [ChildProcess]) -> Bool {
                 dispatchers.allSatisfy { dispatcher in
-                    ["default", "sister"].allSatisfy { Self.says("provider is out of use", of: $0, dispatcher) }
+                    ["default", "sister"].allSatisfy { Self.logged("provider is out of use", of: $0, dispatcher) }
                 }
             }
             // The provider told only one of them, and only for one app.
@@ -333,7 +333,7 @@ struct ProjectTests {
                 return states.count { $0.breaker == .open } == 6
                     && states.allSatisfy { ($0.breaker == .open) == ($0.app != "news") }
             }
-            try await eventually("what was kept goes out") {
+            try await eventually("the kept pushes go out") {
                 stack.pushed()["phone"]?.count == 10 && stack.pushed()["tablet"]?.count == 10
                     && stack.pushed()["quota-once-ada"] == ["first"]
             }

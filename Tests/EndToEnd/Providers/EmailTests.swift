@@ -57,7 +57,9 @@ struct EmailTests {
             #expect(mail.fields["list-unsubscribe-post"] == "List-Unsubscribe=One-Click")
             let id = try await stack.query("SELECT id::text FROM carillon.notifications").first?.text(0)
             #expect(mail.fields["message-id"] == "<\(id ?? "")@example.com>")
-            try await eventually("it is on record") { try await stack.mailAttempts(user: "ada") == ["accepted"] }
+            try await eventually("the attempt is recorded") {
+                try await stack.mailAttempts(user: "ada") == ["accepted"]
+            }
 
             let link = try #require(mail.unsubscribe)
             #expect(mail.text.contains("Unsubscribe: \(link)"))
@@ -98,7 +100,7 @@ struct EmailTests {
                     (mail.unsubscribe == nil) == (mail.subject == "security"), "a required type has no unsubscribe link"
                 )
             }
-            try await eventually("each status says how it went") {
+            try await eventually("each has its status") {
                 let homeless = try await stack.statuses(user: "homeless")
                 let silent = try await stack.statuses(user: "silent")
                 return homeless == ["news": "sent", "receipt": "failed", "security": "sent"]
@@ -234,7 +236,7 @@ struct EmailTests {
             #expect(try await stack.mailAttempts(user: "cut-once-c").first == "retry unknown_outcome:connectionLost")
             // Retries are made due instead of waiting for minutes.
             try await eventually("all have arrived") {
-                try await stack.hurryMail()
+                try await stack.makeMailDue()
                 return try stack.mails().count == 3
             }
         }
@@ -270,7 +272,7 @@ struct EmailTests {
             #expect(refusal.status == 200)
             _ = try await stack.startDispatcher(name: "second", environment: settings)
             try await eventually("the third one arrives, the others are stopped at the gate") {
-                try await stack.hurryMail()
+                try await stack.makeMailDue()
                 let ada = try await stack.mailAttempts(user: "ada").last
                 let eve = try await stack.mailAttempts(user: "eve").last
                 guard ada == "skipped cancelled", eve == "skipped opted_out" else { return false }

@@ -118,7 +118,7 @@ struct ProviderFaultTests {
                 let users = (0..<12).map { "u\($0)" }
                 for user in users { try await gateway.register(user: user, platform: "android", token: user) }
                 try await Self.notify(stack, users)
-                try await eventually("it is told") {
+                try await eventually("the outage is logged") {
                     dispatcher.errors().contains("provider is out of use; its work is kept")
                 }
                 try await eventually("each attempt is recorded") {

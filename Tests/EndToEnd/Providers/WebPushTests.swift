@@ -71,7 +71,7 @@ struct WebPushTests {
             let wire = String(decoding: message.body, as: UTF8.self) + message.headers.values.joined(separator: " ")
             for secret in ["Paid", "invoice", "ada\""] { #expect(!wire.contains(secret)) }
 
-            try await eventually("it is on record") { try await Self.attempts(stack) == ["accepted"] }
+            try await eventually("the attempt is recorded") { try await Self.attempts(stack) == ["accepted"] }
             let rows = try await stack.query("SELECT provider_id FROM carillon.delivery_attempts WHERE kind = 'push'")
             #expect(try rows.first?.text(0).hasPrefix("\(stack.sandbox.url)/message/") == true)
             #expect(try await stack.statuses(user: "ada") == ["Paid": "sent"])

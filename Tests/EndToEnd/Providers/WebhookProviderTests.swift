@@ -39,7 +39,7 @@ struct WebhookProviderTests {
             #expect(payload["notification"]?["url"]?.string == "/invoices/9")
             #expect(payload["notification"]?["data"]?["invoice"]?.integer == 9)
             #expect(message.headers["carillon-delivery"] == payload["delivery"]?.string)
-            try await eventually("it is on record") {
+            try await eventually("the attempt is recorded") {
                 let rows = try await stack.query(
                     "SELECT provider, outcome, provider_id FROM carillon.delivery_attempts WHERE kind = 'push'")
                 return try rows.map { "\(try $0.text(0)) \(try $0.text(1)) \(try $0.text(2).utf8.count)" }

@@ -171,8 +171,8 @@ struct CrashBoundaryTests {
             let doomed = try await Self.startDoomed(stack, boundary.server, environment: catalog)
             let socket =
                 boundary.wait == .attention ? try await TestSocket.synced(port: gateway.port, user: "ada") : nil
-            if let socket { try await stack.leaveIdle(socket, user: "ada") }
-            try await Self.leaveWaiting(boundary.wait, stack, gateway)
+            if let socket { try await stack.makeIdle(socket, user: "ada") }
+            try await Self.createDelayedWork(boundary.wait, stack, gateway)
             doomed.proxy.arm(boundary.words, .before)
             switch boundary.wait {
             case .quietHours: try await gateway.set(QuietNow.over, of: "ada")
@@ -219,7 +219,7 @@ struct CrashBoundaryTests {
     }
 
     /// Creates delayed work of a kind and waits until it is stored.
-    private static func leaveWaiting(_ wait: LateBoundary.Wait, _ stack: Stack, _ gateway: Gateway) async throws {
+    private static func createDelayedWork(_ wait: LateBoundary.Wait, _ stack: Stack, _ gateway: Gateway) async throws {
         let stream = "carillon:jobs:critical"
         switch wait {
         case .quietHours:

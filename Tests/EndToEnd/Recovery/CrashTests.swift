@@ -233,7 +233,7 @@ struct CrashTests {
             try await eventually("another has claimed all of them", within: .seconds(45)) {
                 try await group.consumers().allSatisfy { !gone.contains($0.name) || $0.pending == 0 }
             }
-            try await eventually("all are on record") {
+            try await eventually("all are recorded") {
                 try await stack.query("SELECT 1 FROM carillon.notifications WHERE status <> 'sent' LIMIT 1").isEmpty
             }
         }

@@ -20,7 +20,7 @@ struct OutageTests {
             try await eventually("it works before") { socket.titles == ["before"] }
 
             try await stack.redis.stall()
-            try await eventually("readyz says which") {
+            try await eventually("readyz names the server") {
                 let answer = try await gateway.call(.get, "/readyz", token: nil)
                 return answer.status == 503 && answer.body["redis"]?.string == "out of reach"
                     && answer.body["postgres"]?.string == "ok"
@@ -62,7 +62,7 @@ struct OutageTests {
 
             try await server.stall()
             try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "stalled")])
-            try await eventually("readyz says which") {
+            try await eventually("readyz names the server") {
                 let answer = try await gateway.call(.get, "/readyz", token: nil)
                 return answer.status == 503 && answer.body["postgres"]?.string == "out of reach"
                     && answer.body["redis"]?.string == "ok"
@@ -123,7 +123,7 @@ struct OutageTests {
             try await server.start()
             try await eventually("the socket that stayed open has it") { socket.titles.contains("held") }
             try await eventually("the phone has it") { stack.pushed()["phone"] != nil }
-            try await eventually("each one's status says how it went") {
+            try await eventually("each has its status") {
                 // The pool's first connection may still be the broken one.
                 let rows = try? await pool.query(
                     "SELECT user_id || ' ' || status FROM carillon.notifications WHERE title = 'held' ORDER BY user_id")
@@ -211,7 +211,7 @@ struct LongOutageTests {
             try await Self.append("before", to: stack)
 
             try await stack.redis.stall()
-            try await eventually("readyz says which") {
+            try await eventually("readyz names the server") {
                 let answer = try await gateway.call(.get, "/readyz", token: nil)
                 return answer.status == 503 && answer.body["redis"]?.string == "out of reach"
                     && answer.body["postgres"]?.string == "ok"
@@ -244,7 +244,7 @@ struct LongOutageTests {
             try await Self.append("before", to: stack)
 
             try await server.stall()
-            try await eventually("readyz says which") {
+            try await eventually("readyz names the server") {
                 let answer = try await gateway.call(.get, "/readyz", token: nil)
                 return answer.status == 503 && answer.body["postgres"]?.string == "out of reach"
                     && answer.body["redis"]?.string == "ok"

@@ -66,7 +66,7 @@ struct PartitionTests {
             try await eventually("it is ready again") { try await Self.isReady(gateway) }
             #expect(try await gateway.call(.post, "/v1/jobs", token: app, json: job).status == 202)
             try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "after")])
-            try await eventually("what comes then comes as a frame") { socket.titles.contains("after") }
+            try await eventually("the next notification arrives as a frame") { socket.titles.contains("after") }
             try await eventually("so does what was posted") { Self.titles(socket).contains("posted") }
             let rows = try await stack.query("SELECT title FROM carillon.notifications WHERE user_id = 'ada'")
             #expect(rows.count == 5)
@@ -110,7 +110,7 @@ struct PartitionTests {
                 number += 1
                 let title = "after \(number)"
                 try await notify(title)
-                try await eventually("what comes then arrives") {
+                try await eventually("the next notification arrives") {
                     sockets.allSatisfy { Self.titles($0).contains(title) }
                 }
             }
@@ -152,7 +152,7 @@ struct PartitionTests {
                 return sockets.allSatisfy { Self.titles($0).contains("missed") }
             }
             try await notify("last")
-            try await eventually("what comes then comes to all") {
+            try await eventually("the next notification reaches all") {
                 sockets.allSatisfy { Self.titles($0).contains("last") }
             }
             #expect(sockets.allSatisfy { $0.closeCode == nil })

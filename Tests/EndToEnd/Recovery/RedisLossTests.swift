@@ -57,14 +57,14 @@ struct RedisLossTests {
                 "gathered-phone": ["2 notifications"],
             ]
             try await eventually("all of them have arrived") { stack.pushed().mapValues { $0.sorted() } == expected }
-            try await eventually("and is on record") {
+            try await eventually("all of them are recorded") {
                 try await stack.query(
                     "SELECT 1 FROM carillon.notifications WHERE status = 'sent' AND sent_via = 'fcm'"
                 ).count == 5
             }
 
             // Emptied again, the sweep looks at everything, and nothing arrives twice.
-            try await stack.age()
+            try await stack.makeOlder()
             try await stack.connection.send("FLUSHALL")
             _ = try await stack.startDispatcher(name: "second", environment: environment)
             try await eventually("the dispatcher has noticed that Redis forgot") {
@@ -125,14 +125,14 @@ struct RedisLossTests {
             try await eventually("the socket that stayed open is registered", within: .seconds(60)) {
                 (try? await stack.connection.send("HLEN", "carillon:presence:{ada}").integer()) == 1
             }
-            try await stack.age()
+            try await stack.makeOlder()
             try await eventually("the push that waited is found in PostgreSQL", within: .seconds(90)) {
                 stack.pushed()["unavailable-3x-phone"]?.contains("stuck") == true
             }
             try await Schedules.makeDue(stack)
             try await stack.closeDigests()
             try await gateway.set(QuietNow.over, of: "asleep")
-            try await eventually("what waited for its time has come", within: .seconds(60)) {
+            try await eventually("the delayed notifications have arrived", within: .seconds(60)) {
                 let pushed = stack.pushed()
                 return pushed["asleep-phone"] == ["dawn"] && pushed["later-phone"] == ["later"]
                     && pushed["gathered-phone"] == ["2 notifications"]
@@ -156,7 +156,7 @@ struct RedisLossTests {
     }
 
     @Test("pushes queued in the seconds that Redis lost arrive once")
-    func wentBack() async throws {
+    func lostSeconds() async throws {
         try await Stack.with { stack in
             let environment = try stack.catalog(Self.catalog)
             let gateway = try await stack.startGateway(environment: environment)
@@ -191,7 +191,7 @@ struct RedisLossTests {
             let expected = ["unavailable-3x-job": ["lost"], "unavailable-3x-asleep": ["dawn"]]
             // The sweep runs every 20 s; failed attempts follow.
             try await eventually("both have come", within: .seconds(120)) { stack.pushed() == expected }
-            try await eventually("and count as sent") {
+            try await eventually("they count as sent") {
                 let statuses = try await stack.query("SELECT DISTINCT status FROM carillon.notifications")
                 return try statuses.map { try $0.text(0) } == ["sent"]
             }
@@ -229,7 +229,7 @@ struct RedisLossTests {
     }
 
     @Test("a push that Redis forgot was sent is not sent again")
-    func forgotThatItWasTaken() async throws {
+    func forgottenSend() async throws {
         try await Stack.with { stack in
             let environment = try stack.catalog(Self.catalog)
             let gateway = try await stack.startGateway(environment: environment)
@@ -279,10 +279,10 @@ struct SweepTests {
             try await eventually("the socket that stayed open is registered") {
                 try await stack.connection.send("HLEN", "carillon:presence:{online}").integer() == 1
             }
-            try await stack.age()
+            try await stack.makeOlder()
 
             _ = try await stack.startDispatcher(name: "second")
-            try await eventually("each one's status says how it went") {
+            try await eventually("each has its status") {
                 let online = try await stack.statuses(user: "online")
                 let offline = try await stack.statuses(user: "offline")
                 return online == [Self.title: "delivered"] && offline == [Self.title: "sent"]
@@ -310,7 +310,7 @@ struct SweepTests {
             dispatcher.send(SIGKILL)
             try await dispatcher.waitForExit()
             try await stack.connection.send("FLUSHALL")
-            try await stack.age()
+            try await stack.makeOlder()
 
             _ = try await stack.startDispatcher(name: "second")
             try await eventually("the phone has it") {
@@ -323,7 +323,7 @@ struct SweepTests {
     }
 
     @Test("when Redis is emptied, only the device that was still waiting gets the push")
-    func forgottenBesideAccepted() async throws {
+    func forgottenForOneDevice() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
             let dispatcher = try await stack.startDispatcher()
@@ -356,7 +356,7 @@ struct SweepTests {
     }
 
     @Test("waiting mail and attention pushes are still sent after Redis is emptied")
-    func forgottenBesideOthers() async throws {
+    func forgottenMailAndAttention() async throws {
         try await Stack.with { stack in
             let environment = try stack.catalog(
                 """
@@ -374,7 +374,7 @@ struct SweepTests {
             try await stack.setAddress(address, of: "ada", wanting: "letter", by: gateway)
             try await gateway.register(user: "idle", platform: "android", token: "unavailable-3x-phone")
             let socket = try await TestSocket.synced(port: gateway.port, user: "idle")
-            try await stack.leaveIdle(socket, user: "idle")
+            try await stack.makeIdle(socket, user: "idle")
             try await stack.append([("user", "ada"), ("type", "letter"), ("title", "Mail")])
             try await stack.append([("user", "idle"), ("type", "memo"), ("title", "Push")])
             try await eventually("the first try of both has failed, and their notifications wait for nothing") {
@@ -391,7 +391,7 @@ struct SweepTests {
 
             _ = try await stack.startDispatcher(name: "second", environment: environment)
             try await eventually("both have come", within: .seconds(60)) {
-                try await stack.hurryMail()
+                try await stack.makeMailDue()
                 let mails = try stack.mails().map(\.recipient)
                 return mails == [address] && stack.pushed()["unavailable-3x-phone"] == ["Push"]
             }

@@ -42,7 +42,7 @@ struct RetentionTests {
 
             try await stack.connection.send("DEL", "carillon:retention")
             let second = try await stack.startDispatcher(name: "dispatcher-1")
-            try await eventually("the socket is told") {
+            try await eventually("the socket gets the deletions") {
                 socket.all("deleted").flatMap { $0["change"]?["ids"]?.array ?? [] }.count == 3
             }
             let after = try await gateway.call(.get, "/v1/notifications", token: token).body
@@ -110,7 +110,7 @@ struct RetentionTests {
                     ('s', '1', 'old', '[]', now() - interval '31 days'), ('s', '2', 'new', '[]', now())
                 """)
             let dispatcher = try await stack.startDispatcher()
-            try await eventually("what is too old is gone") {
+            try await eventually("old data is gone") {
                 let parts = try await stack.query(
                     "SELECT FROM pg_class WHERE relname IN ('delivery_attempts_20200101', 'delivery_attempts_20200102')"
                 )

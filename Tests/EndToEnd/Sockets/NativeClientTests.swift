@@ -27,7 +27,7 @@ struct NativeClientTests {
             try await eventually("all come") { socket.titles == ["n1", "n2", "n3"] }
 
             try await socket.send(json: #"{"type":"resume","version":1}"#)
-            let changes = try await eventualValue("what changed comes") { socket.all("sync").dropFirst().first }
+            let changes = try await eventualValue("the changes arrive") { socket.all("sync").dropFirst().first }
             #expect(changes["version"]?.integer == 3)
             #expect(changes["reset"]?.bool == false)
             #expect(Self.titles(changes) == ["n2", "n3"])

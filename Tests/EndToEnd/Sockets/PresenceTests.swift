@@ -37,7 +37,7 @@ struct PresenceStateTests {
             try await eventually("it is back") { try await Self.states(stack, "u") == ["active", "active"] }
             try await speaking.send(json: #"{"type":"focus","active":false}"#)
             await speaking.close()
-            try await eventually("who has left stays away") { try await Self.states(stack, "u") == ["active"] }
+            try await eventually("the closed connection is gone") { try await Self.states(stack, "u") == ["active"] }
 
             // After Redis lost everything, the gateway registers the connection again with its
             // state.

@@ -139,7 +139,7 @@ struct ReverseProxyTests {
                 }
                 return true
             }
-            try await eventually("and a socket opens") {
+            try await eventually("a socket opens") {
                 let socket = try await TestSocket.open(port: proxy.port, token: token)
                 try await eventually("it is decided") { socket.status != nil }
                 return socket.status == 101

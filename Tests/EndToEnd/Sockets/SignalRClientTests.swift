@@ -40,7 +40,7 @@ struct SignalRConformanceTests {
         try await Self.with { port in
             let socket = try await Self.open(
                 port, handshake: TestSignalR.handshake + TestSignalR.call("Echo", "1", id: "a"))
-            try await eventually("what follows the handshake counts") { socket.messages.completion("a") != nil }
+            try await eventually("the call after the handshake is answered") { socket.messages.completion("a") != nil }
             let bytes =
                 TestSignalR.call("Echo", "[{\"k\":\"\u{2028}ä\"}]", id: "b") + TestSignalR.call("Add", "1,2", id: "c")
             try await socket.send(opcode: 2, payload: bytes)

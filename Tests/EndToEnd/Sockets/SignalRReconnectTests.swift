@@ -49,7 +49,7 @@ struct SignalRReconnectTests {
             #expect(sequence?["type"]?.integer == 9)
             #expect(sequence?["sequenceId"]?.integer == 1)
             #expect(second.messages.counts == [0, 1])
-            try await eventually("it is proven") { try await stack.statuses(user: "ada") == ["n1": "delivered"] }
+            try await eventually("it is confirmed") { try await stack.statuses(user: "ada") == ["n1": "delivered"] }
             try await second.send(opcode: 1, payload: TestSignalR.call("GetUnreadCount", id: "1"))
             try await eventually("calls are answered") { second.messages.completion("1")?["result"]?.integer == 1 }
 
@@ -85,7 +85,7 @@ struct SignalRAbsenceTests {
     }
 
     /// Waits until all of a user's connections have ended and their bookmarks are stored.
-    private static func gone(_ stack: Stack, _ count: Int) async throws {
+    private static func waitUntilGone(_ stack: Stack, _ count: Int) async throws {
         try await eventually("they are gone") {
             let isOffline = try await stack.connection.send("EXISTS", "carillon:presence:{ada}").integer() == 0
             let ended = try await stack.bookmarks(user: "ada").count { $0.hasSuffix(" 1") }
@@ -100,9 +100,9 @@ struct SignalRAbsenceTests {
             _ = try await stack.startDispatcher()
             let first = try await TestSignalR.synced(gateway, user: "ada")
             try await Self.notify(stack, "seen")
-            try await eventually("it is proven") { try await stack.statuses(user: "ada")["seen"] == "delivered" }
+            try await eventually("it is confirmed") { try await stack.statuses(user: "ada")["seen"] == "delivered" }
             await first.close()
-            try await Self.gone(stack, 1)
+            try await Self.waitUntilGone(stack, 1)
             for title in ["m1", "m2"] { try await Self.miss(stack, title) }
 
             let second = try await TestSignalR.synced(gateway, user: "ada")
@@ -110,11 +110,11 @@ struct SignalRAbsenceTests {
             #expect(second.messages.counts == [3])
             try await Self.notify(stack, "next")
             try await eventually("it goes on") { second.messages.receivedTitles == ["m1", "m2", "next"] }
-            try await eventually("all is proven") {
+            try await eventually("all are confirmed") {
                 try await stack.bookmarks(user: "ada").contains { $0.hasSuffix(" 4 0") }
             }
             await second.close()
-            try await Self.gone(stack, 1)
+            try await Self.waitUntilGone(stack, 1)
             let third = try await TestSignalR.synced(gateway, user: "ada")
             #expect(third.messages.receivedTitles.isEmpty)
             await third.close()
@@ -130,12 +130,12 @@ struct SignalRAbsenceTests {
                 try await TestSignalR.synced(gateway, user: "ada"), try await TestSignalR.synced(gateway, user: "ada"),
             ]
             for socket in sockets { await socket.close() }
-            try await Self.gone(stack, 2)
+            try await Self.waitUntilGone(stack, 2)
             try await Self.miss(stack, "missed")
             for _ in sockets {
                 let socket = try await TestSignalR.synced(gateway, user: "ada")
                 #expect(socket.messages.receivedTitles == ["missed"])
-                try await eventually("it is proven") {
+                try await eventually("it is confirmed") {
                     try await stack.bookmarks(user: "ada").contains { $0.hasSuffix(" 1 0") }
                 }
             }
@@ -148,7 +148,7 @@ struct SignalRAbsenceTests {
             _ = try await stack.startDispatcher()
             let first = try await TestSignalR.synced(gateway, user: "ada")
             await first.close()
-            try await Self.gone(stack, 1)
+            try await Self.waitUntilGone(stack, 1)
             for number in 1...105 { try await Self.notify(stack, "n\(number)") }
             try await eventually("they are settled") {
                 try await stack.statuses(user: "ada").values.count { $0 == "sent" } == 105

@@ -29,7 +29,7 @@ struct SignalRTests {
             let dto = try #require(socket.messages.arguments("ReceiveNotification").first)
             #expect(dto["isRead"]?.bool == false)
             #expect(dto["type"]?.integer != nil)
-            try await eventually("they are proven") {
+            try await eventually("they are confirmed") {
                 try await stack.statuses(user: "ada").values.allSatisfy { $0 == "delivered" }
             }
 
@@ -76,7 +76,7 @@ struct SignalRTests {
             let missed = socket.messages.receivedTitles
             #expect(missed == ["m1", "m2"].filter { missed.contains($0) })
             let proven = Set(missed)
-            try await eventually("they are proven") {
+            try await eventually("they are confirmed") {
                 try await stack.statuses(user: "ada").allSatisfy { !proven.contains($0.key) || $0.value == "delivered" }
             }
             let again = try await TestSignalR.synced(gateway, user: "ada")
@@ -213,13 +213,13 @@ struct SignalRTransportTests {
             let path = "\(TestSignalR.path)?id=\(id)"
             let stream = try await TestStream.open(port: gateway.port, user: "ada", path: path)
             try await eventually("it begins") { stream.status == 200 && stream.text.hasPrefix(":") }
-            try await gateway.say(TestSignalR.handshake, path, user: "ada")
+            try await gateway.post(TestSignalR.handshake, path, user: "ada")
             try await eventually("the count comes") { stream.signalR.counts == [0] }
             try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "n1")])
             try await eventually("it comes") { stream.signalR.receivedTitles == ["n1"] }
-            try await gateway.say(TestSignalR.call("MarkAllAsRead", id: "1"), path, user: "ada")
+            try await gateway.post(TestSignalR.call("MarkAllAsRead", id: "1"), path, user: "ada")
             try await eventually("it is answered") { stream.signalR.completion("1")?["result"]?.integer == 0 }
-            try await gateway.say(TestSignalR.record(#"{"type":7}"#), path, user: "ada")
+            try await gateway.post(TestSignalR.record(#"{"type":7}"#), path, user: "ada")
             try await eventually("it ends") { stream.isOver }
             let token = try await Stack.token(user: "ada")
             #expect(try await gateway.call(.post, path, token: token).status == 404)
@@ -237,7 +237,7 @@ struct SignalRTransportTests {
             let first = try await gateway.call(.get, path, token: token)
             #expect(first.status == 200)
             #expect(first.response.body.isEmpty)
-            try await gateway.say(TestSignalR.handshake, path, user: "ada")
+            try await gateway.post(TestSignalR.handshake, path, user: "ada")
             var messages: [JSONValue] = []
             while messages.counts.isEmpty { messages += try await gateway.poll(path, user: "ada") }
             #expect(messages.first == .object([]))
@@ -251,7 +251,7 @@ struct SignalRTransportTests {
             try await eventually("the next poll proves it") {
                 try await stack.statuses(user: "ada") == ["n1": "delivered"]
             }
-            try await gateway.say(TestSignalR.call("GetUnreadCount", id: "1"), path, user: "ada")
+            try await gateway.post(TestSignalR.call("GetUnreadCount", id: "1"), path, user: "ada")
             let answered = try await parked
             #expect(answered.completion("1")?["result"]?.integer == 1)
 
@@ -274,7 +274,7 @@ struct SignalRTransportTests {
             // longer.
             let began = ContinuousClock.now
             #expect(try await gateway.call(.get, polled, token: token).status == 200)
-            try await gateway.say(TestSignalR.handshake, polled, user: "ada")
+            try await gateway.post(TestSignalR.handshake, polled, user: "ada")
             // The hub opens once the handshake's answer has been fetched.
             #expect(try await gateway.call(.get, polled, token: token).status == 200)
             let service = try await Stack.token(user: "backend", scope: .admin)
@@ -326,7 +326,7 @@ extension TestStream {
 
 extension Gateway {
     /// Posts records.
-    fileprivate func say(_ records: [UInt8], _ path: String, user: String) async throws {
+    fileprivate func post(_ records: [UInt8], _ path: String, user: String) async throws {
         let text = String(decoding: records, as: UTF8.self)
         let answer = try await self.call(.post, path, token: try await Stack.token(user: user), json: text)
         guard answer.status == 200 else { throw FixtureError("POST was answered with \(answer.status)") }

@@ -381,7 +381,7 @@ struct FloodTests {
                 return now.resident - before.resident <= Self.kept
             }
             // On a busy machine one round may not reach every limit, so attack again.
-            try await eventually("what was refused is counted") {
+            try await eventually("refusals are counted") {
                 let page = try await gateway.call(.get, "/metrics", token: nil).response.body
                 let samples = try MetricsText(String(decoding: page, as: UTF8.self)).samples
                 let isCounted = ["pipeline", "memory"].allSatisfy { reason in

@@ -60,7 +60,7 @@ struct SocketIOClientTests {
             #expect(client.events("notification_read").first?["notification_id"] == sync.first?["id"])
             for number in 2...4 { try await Self.notify(stack, "n\(number)") }
             try await eventually("all come") { client.titles.sorted() == ["n2", "n3", "n4"] }
-            try await eventually("and are proven") {
+            try await eventually("they are confirmed") {
                 let statuses = try await stack.statuses(user: "ada")
                 return (2...4).allSatisfy { statuses["n\($0)"] == "delivered" }
             }
@@ -269,7 +269,7 @@ struct SocketIOBrowserTests {
             try await browser.wait(for: "all have come", "all('notification').length === 30")
             let versions = try await browser.run("return all('notification').map((n) => n.version)").array
             #expect(versions?.compactMap(\.integer) == Array(2...31))
-            try await eventually("and are proven") {
+            try await eventually("they are confirmed") {
                 let statuses = try await stack.statuses(user: "ada")
                 return (1...30).allSatisfy { statuses["n\($0)"] == "delivered" }
             }

@@ -54,7 +54,7 @@ struct SocketIOProtocolTests {
             #expect(try await Self.first(socket, #"42["sync""#) == #"42["sync",{"notifications":[]}]"#)
             for number in 0..<3 { try await Self.notify(stack, "n\(number)") }
             try await eventually("they come in order") { Self.titles(socket.texts) == ["n0", "n1", "n2"] }
-            try await eventually("and are proven") {
+            try await eventually("they are confirmed") {
                 try await stack.statuses(user: "ada").values.allSatisfy { $0 == "delivered" }
             }
             try await Self.send(socket, #"421["resync",{"last_sync_at":"2026-01-01T00:00:00Z"}]"#)
@@ -137,7 +137,7 @@ struct SocketIOProtocolTests {
             try await Self.notify(stack, "waits")
             try await Self.send(socket, "5")
             try await eventually("the waiting notification follows") { Self.titles(socket.texts) == ["waits"] }
-            try await eventually("and is proven") { try await stack.statuses(user: "ada")["waits"] == "delivered" }
+            try await eventually("it is confirmed") { try await stack.statuses(user: "ada")["waits"] == "delivered" }
             #expect(try await engine.poll().body == #"{"code":3,"message":"Bad request"}"#)
             try await Self.send(socket, #"427["get_unread_count"]"#)
             #expect(try await Self.first(socket, "437") == #"437[{"count":41}]"#)

@@ -91,7 +91,7 @@ struct StreamTests {
     }
 
     /// Title, status, reason and channel of a user's notifications.
-    private static func standings(_ stack: Stack, _ user: String) async throws -> [[String?]] {
+    private static func outcomes(_ stack: Stack, _ user: String) async throws -> [[String?]] {
         let rows = try await stack.query(
             """
             SELECT title, status, status_reason, sent_via FROM carillon.notifications WHERE user_id = $1 ORDER BY title
@@ -100,7 +100,7 @@ struct StreamTests {
     }
 
     @Test("unacknowledged notifications of a stream are settled, so the sweep does not push them again")
-    func unproven() async throws {
+    func unacknowledged() async throws {
         try await Stack.with { stack in
             let environment = try stack.catalog(
                 """
@@ -123,7 +123,7 @@ struct StreamTests {
                 ["3 over", "sent", "capped_by_type", "socket"],
             ]
             try await eventually("all are settled, what was within the cap by its push", within: .seconds(60)) {
-                try await Self.standings(stack, "ada") == expected
+                try await Self.outcomes(stack, "ada") == expected
             }
             await stream.close()
             try await eventually("the user is offline") {
@@ -131,11 +131,11 @@ struct StreamTests {
             }
             // Makes room under the cap again.
             #expect(try await stack.connection.send("DEL", "carillon:used:{ada}:type:offer").integer() == 1)
-            try await stack.age()
+            try await stack.makeOlder()
             try await stack.waitForSweep()
             try await stack.waitForPushes()
             #expect(stack.pushed() == ["ada-phone": ["2 within"]])
-            #expect(try await Self.standings(stack, "ada") == expected)
+            #expect(try await Self.outcomes(stack, "ada") == expected)
         }
     }
 

@@ -15,7 +15,7 @@ struct Snippet: Sendable {
     enum Fate: Equatable, Sendable {
         case run
         case notRun(reason: String)
-        case unsaid
+        case unmarked
     }
 
     /// A notification that the block must cause.
@@ -57,12 +57,12 @@ struct Snippet: Sendable {
         var app: App?
         var frame = Frame()
         guard let comment, let match = comment.wholeMatch(of: #/<!-- (run|not run)(?:: (.*))? -->/#) else {
-            (self.fate, self.prints, self.notices, self.app, self.frame) = (.unsaid, [], [], nil, frame)
+            (self.fate, self.prints, self.notices, self.app, self.frame) = (.unmarked, [], [], nil, frame)
             return
         }
         let words = String(match.output.2 ?? "")
         if match.output.1 == "not run" {
-            self.fate = words.isEmpty ? .unsaid : .notRun(reason: words)
+            self.fate = words.isEmpty ? .unmarked : .notRun(reason: words)
         } else {
             self.fate = .run
             for word in words.split(separator: "; ") {

@@ -65,7 +65,7 @@ extension Stack {
     }
 
     /// Makes all waiting e-mail retries due.
-    func hurryMail() async throws {
+    func makeMailDue() async throws {
         for lane in ["critical", "normal", "bulk"] {
             let key = "carillon:{email}:retry:\(lane)"
             for member in try await self.connection.send("ZRANGE", .text(key), "0", "-1").strings() {

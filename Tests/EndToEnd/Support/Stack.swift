@@ -55,15 +55,15 @@ final class Stack: Sendable {
     }
 
     /// With more stacks at once, servers on a machine of two cores miss their deadlines.
-    private static let turns = Permits(14)
+    private static let slots = Permits(14)
 
     /// Runs `body` with a stack and takes the stack down afterwards.
     static func with<Value>(
         sandbox configuration: SandboxConfiguration = SandboxConfiguration(),
         _ body: (Stack) async throws -> Value
     ) async throws -> Value {
-        await self.turns.acquire()
-        defer { self.turns.release() }
+        await self.slots.acquire()
+        defer { self.slots.release() }
         let directory = try TemporaryDirectory("stack")
         let redis = try await RedisServer.start()
         return try await TestDatabase.with { database in
@@ -81,8 +81,8 @@ final class Stack: Sendable {
 
     /// Runs `body` with a stack that uses the test's own database server.
     static func with<Value>(database url: String, _ body: (Stack) async throws -> Value) async throws -> Value {
-        await self.turns.acquire()
-        defer { self.turns.release() }
+        await self.slots.acquire()
+        defer { self.slots.release() }
         let directory = try TemporaryDirectory("stack")
         let redis = try await RedisServer.start()
         return try await ProviderSandbox.with { sandbox in

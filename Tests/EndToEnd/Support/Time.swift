@@ -15,7 +15,7 @@ import Testing
 
 extension Stack {
     /// Makes everything stored ten minutes older, so that the sweeper may hand it on again.
-    func age() async throws {
+    func makeOlder() async throws {
         for statement in [
             "UPDATE carillon.notifications SET stored_at = stored_at - interval '10 minutes'",
             "UPDATE carillon.sweep SET swept_until = swept_until - interval '20 minutes'",
@@ -47,7 +47,7 @@ extension Stack {
     }
 
     /// Makes a user's only socket idle, and has been for 90 seconds.
-    func leaveIdle(_ socket: TestSocket, user: String) async throws {
+    func makeIdle(_ socket: TestSocket, user: String) async throws {
         try await socket.send(json: #"{"type":"focus","active":false,"ref":1}"#)
         _ = try await socket.first("done")
         let key = RedisArgument.text("carillon:presence:{\(user)}")
@@ -146,7 +146,7 @@ enum Schedules {
 /// A dispatcher inside the test whose clock the test sets.
 ///
 /// It expands due work onto the streams; the dispatcher program sends.
-final class Clockwork: Sendable {
+final class ShiftedDispatcher: Sendable {
     private let ahead: Mutex<Duration>
 
     private init(ahead: Duration) {
@@ -161,15 +161,17 @@ final class Clockwork: Sendable {
     private var now: Timestamp { Schedules.now() + self.ahead.withLock { $0 } }
 
     /// Runs `body` while such a dispatcher works.
-    static func with(_ stack: Stack, ahead: Duration = .zero, _ body: (Clockwork) async throws -> Void) async throws {
+    static func with(_ stack: Stack, ahead: Duration = .zero, _ body: (ShiftedDispatcher) async throws -> Void)
+        async throws
+    {
         let url = try #require(stack.database?.url)
-        var configuration = PostgresConfiguration(connectionString: url, applicationName: "clockwork")
+        var configuration = PostgresConfiguration(connectionString: url, applicationName: "shifted")
         configuration.sessionSettings = StoreSession.settings
         configuration.connections = 4
         let pool = try PostgresPool(configuration, logger: TestLog.logger)
         let redis = try TestRedis.connect(stack.redis.configuration())
-        let clockwork = Clockwork(ahead: ahead)
-        let dispatcher = try clockwork.dispatcher(stack, pool, redis)
+        let shifted = ShiftedDispatcher(ahead: ahead)
+        let dispatcher = try shifted.dispatcher(stack, pool, redis)
         let services: [any Service] = [
             ScheduleService(dispatcher: dispatcher), FollowUpService(dispatcher: dispatcher),
             DigestService(dispatcher: dispatcher), SweepService(dispatcher: dispatcher),
@@ -180,7 +182,7 @@ final class Clockwork: Sendable {
             }
         }
         let result: Result<Void, any Error>
-        do { result = .success(try await body(clockwork)) } catch { result = .failure(error) }
+        do { result = .success(try await body(shifted)) } catch { result = .failure(error) }
         work.cancel()
         await work.value
         await redis.close()
@@ -192,7 +194,7 @@ final class Clockwork: Sendable {
         let keys = Keyspace()
         let catalog = try CatalogLoader.load(path: stack.directory.file("catalog.yaml"))
         return Dispatcher(
-            name: "clockwork",
+            name: "shifted",
             catalogs: CatalogRegister(catalog, now: { self.now }),
             keys: keys,
             redis: redis,
@@ -209,7 +211,7 @@ final class Clockwork: Sendable {
             cancellations: CancellationStore(pool: pool),
             presence: PresenceRegistry(connection: redis, keys: keys),
             events: EventLog(keys: keys, length: nil),
-            channels: ChannelDirectory([ChannelDirectory.Way(Silence())]),
+            channels: ChannelDirectory([ChannelDirectory.Way(SilentChannel())]),
             now: { self.now },
             logger: TestLog.logger
         )
@@ -217,7 +219,7 @@ final class Clockwork: Sendable {
 }
 
 /// A channel that makes FCM known but never sends; the dispatcher program sends instead.
-private struct Silence: ProviderChannel {
+private struct SilentChannel: ProviderChannel {
     let provider = Provider.fcm
     let app = "default"
 

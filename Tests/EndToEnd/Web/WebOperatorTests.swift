@@ -210,7 +210,7 @@ struct WebOperatorTests {
                     try await browser.click(order(name))
                     if name == "confirm" {
                         try await browser.wait(
-                            for: "it says to whom and what",
+                            for: "the dialog names audience and text",
                             "/Send it to 40 users.*Invoice created to everyone: “To all”/"
                                 + ".test(document.querySelector('dialog')?.textContent)")
                         #expect(try await state() == "awaiting_confirmation")
