@@ -186,7 +186,7 @@ let package = Package(
         ),
 
         // Support that tests, benchmarks and the demo share.
-        room("Support", in: "Tests/Support", ["Clients", "Core", "Storage", logging, nioCore, nioPosix]),
+        room("Support", in: "Tests/Support", ["Clients", "Core", "Protocols", "Storage", logging, nioCore, nioPosix]),
         room(
             "Sandbox",
             in: "Tests/Sandbox/Server",

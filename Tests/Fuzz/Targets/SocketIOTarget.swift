@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Protocols
+import Support
 
 /// Engine.IO payloads and packets, Socket.IO packets, and whole sessions of both.
 struct SocketIOTarget: FuzzTarget {

@@ -1,16 +1,18 @@
 // Carillon · WebSocketHandshake.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Crypto
+import FoundationEssentials
 import NIOHTTP1
 
 /// The request that opens a WebSocket (RFC 6455 section 4.2).
 package enum WebSocketHandshake {
-    /// Whether a request asks for one, rightly or not.
+    /// Whether the request asks for a WebSocket, valid or not.
     package static func isAskedFor(by head: HTTPRequestHead) -> Bool {
         head.headers[canonicalForm: "upgrade"].contains { $0.lowercased() == "websocket" }
     }
 
-    /// What is wrong with it (section 4.2.1); nil if nothing is.
+    /// Returns the fault of the request (section 4.2.1); nil if it is valid.
     package static func fault(_ head: HTTPRequestHead) -> (status: HTTPResponseStatus, reason: String)? {
         guard head.method == .GET, head.version == .http1_1 else {
             return (.badRequest, "a socket begins with GET and HTTP/1.1")
@@ -31,7 +33,7 @@ package enum WebSocketHandshake {
         return nil
     }
 
-    /// The answer that accepts it (section 4.2.2).
+    /// Returns the answer that accepts the request (section 4.2.2).
     package static func acceptance(of head: HTTPRequestHead, subprotocol: String?) -> HTTPResponseHead {
         var headers: HTTPHeaders = [
             "upgrade": "websocket", "connection": "upgrade",
@@ -39,5 +41,21 @@ package enum WebSocketHandshake {
         ]
         if let subprotocol { headers.add(name: "sec-websocket-protocol", value: subprotocol) }
         return HTTPResponseHead(version: .http1_1, status: .switchingProtocols, headers: headers)
+    }
+}
+
+/// The key exchange of the handshake (RFC 6455 section 4.2.2).
+package enum WebSocketKey {
+    private static let suffix = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+
+    /// Whether the client's key is 16 bytes in base64.
+    package static func isValid(_ key: String) -> Bool {
+        Data(base64Encoded: key)?.count == 16
+    }
+
+    /// Returns the value of `Sec-WebSocket-Accept`.
+    package static func accept(_ key: String) -> String {
+        // The RFC requires SHA-1; security does not depend on it.
+        Data(Insecure.SHA1.hash(data: Data((key + Self.suffix).utf8))).base64EncodedString()
     }
 }

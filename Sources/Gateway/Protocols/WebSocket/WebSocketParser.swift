@@ -3,18 +3,18 @@
 
 import NIOCore
 
-/// Reads the frames of a client (RFC 6455 section 5) and puts messages together.
+/// Parses a client's frames (RFC 6455 section 5) and assembles messages.
 ///
-/// Knows no channel.
+/// Pure: uses no channel.
 package struct WebSocketParser {
     package enum Event: Equatable, Sendable {
         case text(String)
         case binary([UInt8])
         case ping([UInt8])
         case pong([UInt8])
-        /// The peer's close frame; the code is nil if it gave none.
+        /// A close frame; the code is nil if the frame has none.
         case close(code: UInt16?)
-        /// The peer broke the protocol; nothing that follows is read.
+        /// A protocol violation; later input is ignored.
         case violation(WebSocketCloseCode, String)
     }
 
@@ -37,13 +37,14 @@ package struct WebSocketParser {
         let reason: String
     }
 
-    /// Nothing is kept between reads while the peer sends whole frames.
+    /// Input that is not parsed yet; nil while the peer sends whole frames.
     private var unread: ByteBuffer?
     private var header: Header?
     private var messageKind: Opcode?
     private var message: [UInt8] = []
     private var fragmentCount = 0
-    /// Of a text in fragments, each is looked at as it comes, so that what is no text ends early (RFC 6455 section 8.1).
+    /// Validates text fragments as they arrive, so that invalid text fails early (RFC 6455 section
+    /// 8.1).
     private var progress = UTF8Progress()
     private var isOver = false
 
@@ -51,22 +52,23 @@ package struct WebSocketParser {
     private let maximumFragments: Int
 
     /// - Parameters:
-    ///   - maximumMessage: bytes of a whole message; more is answered with 1009.
-    ///   - maximumFragments: frames of a message; more is answered with 1008.
+    ///   - maximumMessage: the limit of a message in bytes; beyond it the violation has code 1009.
+    ///   - maximumFragments: the limit of a message's frames; beyond it the violation has code
+    ///     1008.
     package init(maximumMessage: Int = 64 * 1024, maximumFragments: Int = 256) {
         self.maximumMessage = maximumMessage
         self.maximumFragments = maximumFragments
     }
 
-    /// Bytes that are kept of a frame or message that is not complete.
+    /// The bytes held for an incomplete frame or message.
     package var buffered: Int { (self.unread?.readableBytes ?? 0) + self.message.count }
 
-    /// Takes what came and hands over every event that is complete.
+    /// Parses the input and delivers every complete event.
     package mutating func read(_ buffer: ByteBuffer, _ handle: (Event) -> Void) {
         guard !self.isOver else { return }
         var bytes = buffer
         if var unread = self.unread {
-            // Given up first, or each piece of a message would copy all that came before it.
+            // Cleared first: a second reference would make each piece copy all earlier input.
             self.unread = nil
             unread.writeImmutableBuffer(bytes)
             bytes = unread
@@ -83,7 +85,8 @@ package struct WebSocketParser {
         if bytes.readableBytes > 0, !self.isOver { self.unread = bytes.slice() }
     }
 
-    /// The next frame's event; nil if there is no whole frame, and nil within if the frame completes nothing.
+    /// Returns the next frame's event: outer nil without a whole frame, inner nil if the frame
+    /// completes nothing.
     private mutating func next(_ bytes: inout ByteBuffer) throws(Violation) -> Event?? {
         if self.header == nil { self.header = try self.readHeader(&bytes) }
         guard let header = self.header, var payload = bytes.readBytes(length: header.length) else {
@@ -143,7 +146,7 @@ package struct WebSocketParser {
         guard (opcode == .continuation) == (self.messageKind != nil) else {
             throw Violation(code: .protocolError, reason: "message is out of order")
         }
-        // A claimed length may be the largest that there is: added to anything, it would overflow.
+        // Subtract instead of adding: the peer's length may be huge and would overflow.
         guard length <= self.maximumMessage - self.message.count else {
             throw Violation(code: .messageTooBig, reason: "message exceeds \(self.maximumMessage) bytes")
         }
@@ -219,5 +222,46 @@ package struct WebSocketParser {
             throw Violation(code: .invalidPayload, reason: "close reason is not valid UTF-8")
         }
         return .close(code: code)
+    }
+}
+
+/// Validates text that arrives in pieces as UTF-8 (RFC 3629 section 4), even if a sequence is
+/// split.
+struct UTF8Progress {
+    /// The bytes that the current sequence still needs.
+    private var missing: UInt8 = 0
+    /// The allowed range of its next byte.
+    private var range: ClosedRange<UInt8> = 0x80...0xBF
+
+    /// Takes the next piece; returns false if it cannot be part of valid UTF-8.
+    mutating func take(_ bytes: [UInt8]) -> Bool {
+        for byte in bytes {
+            guard self.missing > 0 else {
+                guard byte < 0x80 || self.begin(byte) else { return false }
+                continue
+            }
+            guard self.range.contains(byte) else { return false }
+            self.range = 0x80...0xBF
+            self.missing -= 1
+        }
+        return true
+    }
+
+    /// Takes the first byte of a sequence and limits the second, which rules out overlong forms,
+    /// surrogates and anything beyond U+10FFFF.
+    private mutating func begin(_ byte: UInt8) -> Bool {
+        switch byte {
+        case 0xC2...0xDF: self.missing = 1
+        case 0xE0...0xEF:
+            self.missing = 2
+            if byte == 0xE0 { self.range = 0xA0...0xBF }
+            if byte == 0xED { self.range = 0x80...0x9F }
+        case 0xF0...0xF4:
+            self.missing = 3
+            if byte == 0xF0 { self.range = 0x90...0xBF }
+            if byte == 0xF4 { self.range = 0x80...0x8F }
+        default: return false
+        }
+        return true
     }
 }

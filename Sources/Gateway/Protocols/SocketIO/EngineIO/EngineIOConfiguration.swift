@@ -1,32 +1,34 @@
 // Carillon · EngineIOConfiguration.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// The times and bounds of all sessions of one server; a reference, so that a session only points at it.
+/// The timeouts and limits of a server's sessions; a reference type, so that sessions share it.
 package final class EngineIOConfiguration: Sendable {
-    /// How long after the open, and after each pong, the server pings; told to the client.
+    /// The time from the handshake, and from each pong, to the server's ping; sent to the client.
     package let pingInterval: Milliseconds
-    /// How long the client has for its pong; told to the client.
+    /// The time limit for the client's pong; sent to the client.
     package let pingTimeout: Milliseconds
-    /// How long a WebSocket that wants to take over has until its upgrade packet.
+    /// The time limit from opening a WebSocket to its upgrade packet.
     package let upgradeTimeout: Milliseconds
-    /// When a request that waits during an upgrade is released: at most 100 ms, so that the client can go on; 0 is at once.
+    /// The time after which a poll is released during an upgrade, so that the client can proceed:
+    /// at most 100 ms; 0 means at once.
     package let upgradeRelease: Milliseconds
-    /// How long a session that the server closed waits for a request that fetches the news of it.
+    /// The time a session closed by the server waits for a request that learns of it.
     package let closeLinger: Milliseconds
-    /// The largest body and the largest WebSocket message that the client may send, in bytes; told to the client.
+    /// The largest body or WebSocket message from the client, in bytes; sent to the client.
     package let maximumPayload: Int
-    /// The most packets in a body from the client; clients batch all they have up to the largest body.
+    /// The packets in a body from the client; clients fill a body with all they have.
     package let maximumPacketsReceived: Int
-    /// The most packets in an answer to a poll; some clients refuse more than 16.
+    /// The packets in an answer to a poll; some clients reject more than 16.
     package let maximumPacketsSent: Int
-    /// Above this many bytes an answer to a poll takes no further packet; a larger packet goes alone.
+    /// The bytes in an answer to a poll; a larger packet is sent alone.
     package let maximumBytesSent: Int
-    /// The most bytes that wait for a poll, each packet with ``packetOverhead``; one more closes the session.
+    /// The bytes that may wait for a poll, including ``packetOverhead`` a packet; more close the
+    /// session.
     package let maximumWaiting: Int
-    /// Whether polling sessions may change to a WebSocket.
+    /// Whether polling sessions may upgrade to a WebSocket.
     package let allowsUpgrade: Bool
 
-    /// What a waiting packet counts beside its content, so that many small ones are bounded too.
+    /// The cost of a waiting packet beyond its content, which also limits many small ones.
     package static let packetOverhead = 64
 
     package init(

@@ -1,29 +1,32 @@
 // Carillon · EngineIOPacket.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// A packet of Engine.IO 4: its type is the first character of its text.
+import Core
+
+/// An Engine.IO 4 packet; the first character of its text is the type.
 ///
-/// The text of a packet is UTF-8. A binary message has no type: on a WebSocket it is a binary frame, in a polling payload
-/// the letter `b` and base64.
+/// The text is UTF-8. A binary message has no type: on a WebSocket it is a binary frame, in a
+/// polling payload the letter `b` and base64.
 package enum EngineIOPacket: Sendable, Equatable {
-    /// The handshake's JSON; only the server sends it.
+    /// The handshake's JSON; sent only by the server.
     case open([UInt8])
     case close
-    /// From the server a heartbeat; from the client only with the text `probe`, on a WebSocket that wants to take over.
+    /// A heartbeat from the server; from the client only with the text `probe`, on a WebSocket that
+    /// wants to take over.
     case ping([UInt8])
     case pong([UInt8])
     case message(EngineIOMessage)
-    /// The client's word that the probed WebSocket takes over.
+    /// The client's confirmation that the probed WebSocket takes over.
     case upgrade
-    /// Only the server sends it, to release a request.
+    /// Sent only by the server, to release a poll.
     case noop
 
-    /// What a probe and its answer carry.
+    /// The content of a probe and its answer.
     package static let probe = Array("probe".utf8)
 
-    /// Reads the text of one packet.
+    /// Decodes the text of one packet.
     ///
-    /// Does not check that it is UTF-8: a WebSocket's frames and a polling payload were checked as a whole.
+    /// Does not validate UTF-8: WebSocket frames and polling payloads were validated as a whole.
     package init(text: ArraySlice<UInt8>) throws(EngineIOFault) {
         guard let type = text.first else { throw .emptyPacket }
         let content = text.dropFirst()
@@ -46,7 +49,7 @@ package enum EngineIOPacket: Sendable, Equatable {
         return packet
     }
 
-    /// Its text, or nil for a binary message, which goes as a binary frame.
+    /// The packet's text; nil for a binary message, which is sent as a binary frame.
     package var text: [UInt8]? {
         switch self {
         case .open(let json): Self.joined("0", json)
@@ -71,5 +74,182 @@ package enum EngineIOPacket: Sendable, Equatable {
     var isMessage: Bool {
         if case .message = self { return true }
         return false
+    }
+}
+
+/// A message of the layer above: UTF-8 text or bytes.
+package enum EngineIOMessage: Sendable, Equatable {
+    case text([UInt8])
+    case binary([UInt8])
+
+    /// The size in bytes without framing.
+    package var count: Int {
+        switch self {
+        case .text(let bytes), .binary(let bytes): bytes.count
+        }
+    }
+
+    var fitsPolling: Bool {
+        if case .text(let text) = self { return !text.contains(EngineIOPayload.separator) }
+        return true
+    }
+}
+
+/// The content of the server's first packet: exactly five members.
+package enum EngineIOHandshake {
+    /// Returns the JSON of the open packet.
+    ///
+    /// - Parameter sid: the session's id, a bearer secret: by convention 20 base64url characters.
+    ///   Never show it to others or use it elsewhere.
+    package static func json(sid: String, transport: EngineIOTransport, configuration: EngineIOConfiguration) -> [UInt8]
+    {
+        var writer = JSONWriter(capacity: 128)
+        writer.beginObject()
+        writer.member("sid", sid)
+        writer.key("upgrades")
+        writer.beginArray()
+        if transport == .polling, configuration.allowsUpgrade { writer.string("websocket") }
+        writer.endArray()
+        writer.member("pingInterval", configuration.pingInterval)
+        writer.member("pingTimeout", configuration.pingTimeout)
+        writer.member("maxPayload", configuration.maximumPayload)
+        writer.endObject()
+        return writer.bytes
+    }
+}
+
+/// The body of a polling request or response: packets joined by the record separator.
+package enum EngineIOPayload {
+    package static let separator: UInt8 = 0x1E
+    private static let binaryMark = UInt8(ascii: "b")
+
+    /// Joins packets; an empty list gives an empty body, which must never be sent.
+    package static func encode(_ packets: [EngineIOPacket]) -> [UInt8] {
+        var body: [UInt8] = []
+        body.reserveCapacity(packets.reduce(0) { $0 + Self.length(of: $1) + 1 })
+        for (index, packet) in packets.enumerated() {
+            if index > 0 { body.append(Self.separator) }
+            if case .message(.binary(let bytes)) = packet {
+                body.append(Self.binaryMark)
+                Base64.append(bytes, to: &body)
+            } else if let text = packet.text {
+                body.append(contentsOf: text)
+            }
+        }
+        return body
+    }
+
+    /// Returns the bytes of a packet in a body, without a separator.
+    static func length(of packet: EngineIOPacket) -> Int {
+        switch packet {
+        case .message(.binary(let bytes)): 1 + Base64.length(of: bytes.count)
+        case .message(.text(let content)), .open(let content), .ping(let content), .pong(let content): 1 + content.count
+        case .close, .upgrade, .noop: 1
+        }
+    }
+
+    /// Decodes the packets of a body.
+    ///
+    /// - Throws: the first fault, which discards the whole body. A body over `maximumBytes` or
+    ///   `maximumPackets` is rejected before it is parsed.
+    package static func decode(_ body: [UInt8], maximumPackets: Int, maximumBytes: Int) throws(EngineIOFault)
+        -> [EngineIOPacket]
+    {
+        guard body.count <= maximumBytes else { throw .tooLarge }
+        guard body.count(where: { $0 == Self.separator }) < maximumPackets else { throw .tooManyPackets }
+        guard String(validating: body, as: UTF8.self) != nil else { throw .invalidUTF8 }
+        var packets: [EngineIOPacket] = []
+        var rest = body[...]
+        while true {
+            let end = rest.firstIndex(of: Self.separator)
+            packets.append(try Self.packet(rest[..<(end ?? rest.endIndex)]))
+            guard let end else { return packets }
+            rest = rest[(end + 1)...]
+        }
+    }
+
+    /// Counts the packets without a message in a body, judging by their first bytes.
+    package static func countWithoutMessage(in body: [UInt8]) -> Int {
+        body.split(separator: Self.separator, omittingEmptySubsequences: false).count { packet in
+            packet.first != UInt8(ascii: "4") && packet.first != Self.binaryMark
+        }
+    }
+
+    private static func packet(_ text: ArraySlice<UInt8>) throws(EngineIOFault) -> EngineIOPacket {
+        guard text.first == Self.binaryMark else { return try EngineIOPacket(text: text) }
+        guard let bytes = Base64.decode(text.dropFirst()) else { throw .invalidBase64 }
+        return .message(.binary(bytes))
+    }
+}
+
+/// The reason why input is not an Engine.IO packet or polling payload.
+package enum EngineIOFault: String, Error, Sendable, Equatable {
+    case emptyPacket = "a packet without a type"
+    case unknownType = "a packet of unknown type"
+    /// Close, upgrade and noop have no content.
+    case unexpectedContent = "content in a packet that carries none"
+    case invalidUTF8 = "text that is not valid UTF-8"
+    case invalidBase64 = "a binary packet that is not base64"
+    case tooManyPackets = "too many packets in a payload"
+    case tooLarge = "too large a payload"
+}
+
+/// Base64 with the standard alphabet (RFC 4648 section 4), for binary packets over polling.
+enum Base64 {
+    private static let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
+    private static let padding = UInt8(ascii: "=")
+    private static let foreign: UInt8 = 0xFF
+
+    private static let values: [UInt8] = {
+        var values = [UInt8](repeating: Self.foreign, count: 256)
+        for (value, letter) in Self.alphabet.enumerated() { values[Int(letter)] = UInt8(value) }
+        return values
+    }()
+
+    /// Returns the encoded length of `count` bytes.
+    static func length(of count: Int) -> Int { (count + 2) / 3 * 4 }
+
+    static func append(_ bytes: [UInt8], to text: inout [UInt8]) {
+        text.reserveCapacity(text.count + Self.length(of: bytes.count))
+        var index = 0
+        while index < bytes.count {
+            let left = bytes.count - index
+            let second = left > 1 ? bytes[index + 1] : 0
+            let third = left > 2 ? bytes[index + 2] : 0
+            text.append(Self.alphabet[Int(bytes[index] >> 2)])
+            text.append(Self.alphabet[Int(bytes[index] & 0x03) << 4 | Int(second >> 4)])
+            text.append(left > 1 ? Self.alphabet[Int(second & 0x0F) << 2 | Int(third >> 6)] : Self.padding)
+            text.append(left > 2 ? Self.alphabet[Int(third & 0x3F)] : Self.padding)
+            index += 3
+        }
+    }
+
+    /// Decodes a text; nil if it has an invalid letter or ends within a byte.
+    ///
+    /// As lenient as the reference server, since clients differ: it accepts line breaks (the Java
+    /// client breaks lines after 76 letters), missing padding and unused bits.
+    static func decode(_ text: ArraySlice<UInt8>) -> [UInt8]? {
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(text.count / 4 * 3 + 2)
+        var bits: UInt32 = 0
+        var count = 0
+        var letters = 0
+        var isPadded = false
+        for letter in text where letter != 0x0A && letter != 0x0D {
+            guard letter != Self.padding else {
+                isPadded = true
+                continue
+            }
+            let value = Self.values[Int(letter)]
+            guard value != Self.foreign, !isPadded else { return nil }
+            letters += 1
+            bits = bits << 6 | UInt32(value)
+            count += 6
+            guard count >= 8 else { continue }
+            count -= 8
+            bytes.append(UInt8(truncatingIfNeeded: bits >> count))
+            bits &= (1 << count) - 1
+        }
+        return letters % 4 == 1 ? nil : bytes
     }
 }

@@ -1,24 +1,27 @@
 // Carillon · EngineIORequest.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// A request to the protocol's path, before anything is done about it.
+import Core
+
+/// A request to the protocol's path and its dispatch.
 package struct EngineIORequest: Sendable {
     package enum Decision: Sendable, Equatable {
-        /// Open a new session; for a WebSocket after the upgrade of HTTP.
+        /// Open a new session; for a WebSocket, after the HTTP upgrade.
         case open(EngineIOTransport)
         case poll(sid: String)
         case post(sid: String)
         /// Upgrade HTTP, then hand the WebSocket to the session.
         case takeOver(sid: String)
-        /// Answer with ``EngineIORefusal/response``, or ``EngineIORefusal/upgradeResponse`` if it asks for a WebSocket.
+        /// Answer with ``EngineIORefusal/response``, or with ``EngineIORefusal/upgradeResponse`` if
+        /// the request asks for a WebSocket.
         case refuse(EngineIORefusal)
     }
 
     package let method: String
     package let query: EngineIOQuery
-    /// Whether the request asks for a WebSocket, as RFC 6455 section 4.2.1 has it.
+    /// Whether the request asks for a WebSocket (RFC 6455 section 4.2.1).
     package let asksForWebSocket: Bool
-    /// The bytes of the header `Origin`.
+    /// The bytes of the `Origin` header.
     package let origin: [UInt8]?
 
     package init(method: String, query: EngineIOQuery, asksForWebSocket: Bool, origin: [UInt8]? = nil) {
@@ -28,11 +31,11 @@ package struct EngineIORequest: Sendable {
         self.origin = origin
     }
 
-    /// Judges the request by the rules of the protocol, in their order.
+    /// Decides about the request by the protocol's rules, in their order.
     ///
     /// - Parameters:
-    ///   - transportOf: How the session of that id travels, nil if there is none.
-    ///   - allow: The owner's own check of a request for a new session; nil lets it pass.
+    ///   - transportOf: returns the transport of the session with that id; nil if there is none.
+    ///   - allow: the owner's own check of a request for a new session; nil allows it.
     package func judge(
         transportOf: (_ sid: String) -> EngineIOTransport?,
         allow: () -> EngineIORefusal? = { nil }
@@ -48,7 +51,8 @@ package struct EngineIORequest: Sendable {
             return self.judge(transport, of: sid, that: current)
         }
         guard self.method == "GET" else { return .refuse(.badHandshakeMethod) }
-        // A WebSocket is the only thing to ask for by an upgrade, and never comes without one.
+        // The WebSocket transport requires an upgrade request, and an upgrade allows no other
+        // transport.
         guard (transport == .webSocket) == self.asksForWebSocket else { return .refuse(.badRequest) }
         if let refusal = allow() { return .refuse(refusal) }
         guard self.query.version == "4" else { return .refuse(.unsupportedVersion) }
@@ -56,7 +60,7 @@ package struct EngineIORequest: Sendable {
     }
 
     private func judge(_ transport: EngineIOTransport, of sid: String, that current: EngineIOTransport) -> Decision {
-        // Whether the session can be taken over is its own to say, by closing the WebSocket.
+        // The session decides whether it can be taken over; if not, it closes the WebSocket.
         if self.asksForWebSocket { return transport == .webSocket ? .takeOver(sid: sid) : .refuse(.badRequest) }
         guard transport == .polling, current == .polling else { return .refuse(.badRequest) }
         switch self.method {
@@ -64,5 +68,110 @@ package struct EngineIORequest: Sendable {
         case "POST": return .post(sid: sid)
         default: return .refuse(.badRequest)
         }
+    }
+}
+
+/// The query of a request to the protocol's path.
+package struct EngineIOQuery: Sendable, Equatable {
+    /// The protocol's own names; the cache buster `t` and version 3's `j` and `b64` are ignored.
+    private static let names: Set<String> = ["EIO", "transport", "sid", "t", "j", "b64"]
+
+    private let query: RequestQuery
+
+    package init(_ query: RequestQuery) {
+        self.query = query
+    }
+
+    /// `EIO`: the protocol's version.
+    package var version: String? { self.query["EIO"] }
+    package var transport: String? { self.query["transport"] }
+    /// The session's id; nil if empty.
+    package var sid: String? { self.query["sid"].flatMap { $0.isEmpty ? nil : $0 } }
+    /// The application's own parameters in order.
+    package var parameters: [RequestQuery.Field] { self.query.fields.filter { !Self.names.contains($0.name) } }
+}
+
+/// The transport of a session's packets.
+package enum EngineIOTransport: String, Sendable, Equatable {
+    case polling
+    case webSocket = "websocket"
+}
+
+/// The reason for refusing a request, with the protocol's code.
+package enum EngineIORefusal: Sendable, Equatable {
+    case unknownTransport
+    case unknownSession
+    case badHandshakeMethod
+    case badRequest
+    /// The owner refused; the client gets this text, or `Forbidden`.
+    case forbidden(String?)
+    case unsupportedVersion
+
+    package var code: Int {
+        switch self {
+        case .unknownTransport: 0
+        case .unknownSession: 1
+        case .badHandshakeMethod: 2
+        case .badRequest: 3
+        case .forbidden: 4
+        case .unsupportedVersion: 5
+        }
+    }
+
+    package var message: String {
+        switch self {
+        case .unknownTransport: "Transport unknown"
+        case .unknownSession: "Session ID unknown"
+        case .badHandshakeMethod: "Bad handshake method"
+        case .badRequest: "Bad request"
+        case .forbidden(let text): text ?? "Forbidden"
+        case .unsupportedVersion: "Unsupported protocol version"
+        }
+    }
+
+    /// The answer to a plain request.
+    package var response: EngineIOResponse {
+        var writer = JSONWriter(capacity: 64)
+        writer.beginObject()
+        writer.member("code", self.code)
+        writer.member("message", self.message)
+        writer.endObject()
+        return EngineIOResponse(status: self.code == 4 ? 403 : 400, contentType: .json, body: writer.bytes)
+    }
+
+    /// The answer to a WebSocket request: always 400 with only the text; the connection then
+    /// closes.
+    package var upgradeResponse: EngineIOResponse {
+        EngineIOResponse(status: 400, contentType: .html, body: Array(self.message.utf8))
+    }
+}
+
+/// The answer to a polling request; send it with `cache-control: no-store`.
+package struct EngineIOResponse: Sendable, Equatable {
+    package enum ContentType: String, Sendable {
+        case text = "text/plain; charset=UTF-8"
+        case html = "text/html"
+        case json = "application/json"
+    }
+
+    package let status: Int
+    /// Nil if the body is empty.
+    package let contentType: ContentType?
+    package let body: [UInt8]
+
+    package init(status: Int, contentType: ContentType?, body: [UInt8]) {
+        self.status = status
+        self.contentType = contentType
+        self.body = body
+    }
+
+    /// Accepts a post.
+    static let ok = EngineIOResponse(status: 200, contentType: .html, body: Array("ok".utf8))
+
+    /// Rejects a post that is too large.
+    static let tooLarge = EngineIOResponse(status: 413, contentType: nil, body: [])
+
+    static func packets(_ packets: [EngineIOPacket]) -> EngineIOResponse {
+        EngineIOResponse(status: 200, contentType: .text, body: EngineIOPayload.encode(packets))
     }
 }

@@ -1,18 +1,25 @@
 // Carillon · EngineIOSession.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// One session of Engine.IO 4 on the server: over polling, over a WebSocket, and the change from the first to the second.
+/// A monotonic time with any origin, or a duration, in milliseconds.
 ///
-/// Knows no channel, no clock and no task. Each call adds to a list what is to be done, in order; the owner does it, and
-/// calls ``tick(now:into:)`` when ``nextDeadline`` has come. Times must never go back. An idle session allocates nothing.
+/// The state machines never read a clock; their callers pass the time.
+package typealias Milliseconds = Int64
+
+/// An Engine.IO 4 session on the server: polling, WebSocket, and the upgrade from the first to the
+/// second.
 ///
-/// What waits for a poll is bounded by ``EngineIOConfiguration/maximumWaiting``; at the bound the session closes with
-/// `tooMuchWaiting`. What a WebSocket has not yet written is its owner's to bound.
+/// Pure: no channel, no clock, no task. Each call appends actions to a list; the owner carries them
+/// out in order and calls ``tick(now:into:)`` at ``nextDeadline``. Times must never go back. An
+/// idle session allocates nothing.
+///
+/// Packets that wait for a poll are limited by ``EngineIOConfiguration/maximumWaiting``; beyond it
+/// the session closes with `tooMuchWaiting`. The owner limits what a WebSocket has not written yet.
 package struct EngineIOSession: Sendable {
     enum Phase: UInt8 {
         case polling
         case webSocket
-        /// The server closed, and no request was there to tell the client.
+        /// Closed by the server, with no request yet to inform the client.
         case closing
         case closed
     }
@@ -21,38 +28,38 @@ package struct EngineIOSession: Sendable {
     struct Upgrade {
         let carrier: EngineIOCarrier
         let deadline: Milliseconds
-        /// From here on messages wait, and polls are released with a noop or a ping.
+        /// Once true, messages wait and polls are released with a noop or a ping.
         var isProbed = false
     }
 
-    let configuration: EngineIOConfiguration
+    package let configuration: EngineIOConfiguration
     var phase: Phase
-    /// When to ping, or until when the pong must be here; while closing, when to stop waiting.
+    /// The time of the next ping, the deadline for a pong, or the end of lingering while closing.
     var deadline: Milliseconds
     var awaitsPong = false
     var closeReason: EngineIOCloseReason = .forcedClose
     /// The request that waits for packets.
     var poll: EngineIOCarrier?
-    /// When a poll that waits during an upgrade is released.
+    /// The release time of a poll that waits during an upgrade.
     var releaseAt: Milliseconds = .max
-    /// The post whose body is not yet here.
+    /// The post whose body is incomplete.
     var post: EngineIOCarrier?
     var webSocket: EngineIOCarrier?
     var upgrade: Upgrade?
-    /// What waits for a poll, or for the end of an upgrade.
-    var waiting: [EngineIOPacket] = []
-    var waitingBytes = 0
-    /// How many messages have left, in an answer or on a WebSocket.
+    /// Packets that wait for a poll or for the end of an upgrade.
+    package internal(set) var waiting: [EngineIOPacket] = []
+    package internal(set) var waitingBytes = 0
+    /// The messages written, in an answer or on a WebSocket.
     var messagesWritten: UInt64 = 0
 
-    /// How many messages have been taken to be sent, since the open.
+    /// The messages accepted for sending since the handshake.
     package internal(set) var messagesSent: UInt64 = 0
-    /// How many of them the client has proven to have, by its next poll or by its upgrade.
+    /// The messages that the client has proven to have, by its next poll or by its upgrade.
     ///
-    /// Over a WebSocket this stands still: there the owner proves by pings of its own.
+    /// Does not advance on a WebSocket: there the owner proves delivery with its own pings.
     package internal(set) var messagesProven: UInt64 = 0
 
-    /// Opens a session by a poll, which gets the handshake.
+    /// Opens a session over polling; the poll gets the handshake.
     package init(
         sid: String,
         polling request: EngineIOCarrier,
@@ -83,7 +90,7 @@ package struct EngineIOSession: Sendable {
         Self.write(.open(json), on: webSocket, into: &actions)
     }
 
-    /// How it travels now; nil when it is over.
+    /// The current transport; nil after the end.
     package var transport: EngineIOTransport? {
         switch self.phase {
         case .polling, .closing: .polling
@@ -95,7 +102,7 @@ package struct EngineIOSession: Sendable {
     /// Whether messages can be sent.
     package var isOpen: Bool { self.phase == .polling || self.phase == .webSocket }
 
-    /// When ``tick(now:into:)`` is due; nil when it is over.
+    /// The time of the next ``tick(now:into:)``; nil after the end.
     package var nextDeadline: Milliseconds? {
         guard self.phase != .closed else { return nil }
         return min(self.deadline, self.upgrade?.deadline ?? .max, self.poll == nil ? .max : self.releaseAt)
@@ -103,8 +110,9 @@ package struct EngineIOSession: Sendable {
 
     /// Sends messages, which stay together and in order.
     ///
-    /// - Returns: Whether they were taken. They are not when the session is closed or closing, when too much waits already,
-    ///   which closes it, or when a text for polling holds the record separator, which only a WebSocket can carry.
+    /// - Returns: whether they were accepted. They are not if the session is closed or closing, if
+    ///   too much waits already (which closes it), or if a text for polling contains the record
+    ///   separator, which only a WebSocket can carry.
     @discardableResult
     package mutating func send(_ messages: [EngineIOMessage], into actions: inout [EngineIOAction]) -> Bool {
         guard self.isOpen else { return false }
@@ -115,9 +123,10 @@ package struct EngineIOSession: Sendable {
         return true
     }
 
-    /// Notes messages that the owner writes itself, as frames that sessions share; they are counted as sent.
+    /// Counts messages as sent that the owner writes itself, as frames shared by sessions.
     ///
-    /// - Returns: The WebSocket to write them on at once; nil if messages must go through ``send(_:into:)``.
+    /// - Returns: the WebSocket to write them on at once; nil if they must go through
+    ///   ``send(_:into:)``.
     package mutating func writing(messages count: Int) -> EngineIOCarrier? {
         guard self.isOpen, let webSocket else { return nil }
         self.messagesSent += UInt64(count)
@@ -140,7 +149,8 @@ package struct EngineIOSession: Sendable {
         return true
     }
 
-    /// Does what is due: pings and their timeout, the end of an upgrade, the release of a poll, the end of a close.
+    /// Runs what is due: pings, pong timeouts, the end of an upgrade, the release of a poll, the
+    /// end of lingering.
     package mutating func tick(now: Milliseconds, into actions: inout [EngineIOAction]) {
         if let upgrade, now >= upgrade.deadline { self.dropUpgrade(code: 1000, into: &actions) }
         if now >= self.releaseAt { self.releasePoll(into: &actions) }
@@ -151,7 +161,7 @@ package struct EngineIOSession: Sendable {
         case .polling, .webSocket:
             guard !self.awaitsPong else { return self.finish(.pingTimeout, into: &actions) }
             self.awaitsPong = true
-            // A late tick takes its lateness from the client's time, but never more than half of it.
+            // A late tick shortens the client's time by the delay, but by half at most.
             let timeout = self.configuration.pingTimeout
             self.deadline = max(self.deadline + timeout, now + timeout / 2)
             self.ping(into: &actions)
@@ -163,16 +173,16 @@ package struct EngineIOSession: Sendable {
         if let webSocket { return Self.write(packet, on: webSocket, into: &actions) }
         self.waiting.append(packet)
         self.waitingBytes += Self.cost(of: packet)
-        // Pings go on during an upgrade; only messages wait for its end.
+        // Pings continue during an upgrade; only messages wait for its end.
         if self.upgrade?.isProbed == true { self.releasePoll(into: &actions) }
         self.answerPoll(into: &actions)
     }
 
-    /// Does what a packet of the client asks, whichever way it came.
+    /// Handles a packet from the client over either transport.
     mutating func receive(_ packet: EngineIOPacket, now: Milliseconds, into actions: inout [EngineIOAction]) {
         switch packet {
         case .close where self.phase != .closed: self.finish(.transportClose, pollGets: .noop, into: &actions)
-        // While it closes nothing but the client's own close matters.
+        // While closing, only the client's own close matters.
         case _ where !self.isOpen: break
         case .message(let message): actions.append(.deliver(message))
         case .ping: self.finish(.pingFromClient, into: &actions)
@@ -180,7 +190,7 @@ package struct EngineIOSession: Sendable {
             guard self.awaitsPong else { return }
             self.awaitsPong = false
             self.deadline = now + self.configuration.pingInterval
-        // Out of place, but nothing is lost by it; clients are used to servers that let it pass.
+        // Out of place but harmless; other servers ignore it too.
         case .open, .upgrade, .noop, .close: break
         }
     }
@@ -195,5 +205,360 @@ package struct EngineIOSession: Sendable {
 
     static func cost(of packet: EngineIOPacket) -> Int {
         EngineIOPayload.length(of: packet) + EngineIOConfiguration.packetOverhead
+    }
+}
+
+extension EngineIOSession {
+    /// Handles a GET, which asks for packets.
+    package mutating func pollRequested(
+        _ request: EngineIOCarrier,
+        now: Milliseconds,
+        into actions: inout [EngineIOAction]
+    ) {
+        self.tick(now: now, into: &actions)
+        switch self.phase {
+        case .closed: actions.append(.respond(request, EngineIORefusal.unknownSession.response))
+        case .webSocket: actions.append(.respond(request, EngineIORefusal.badRequest.response))
+        case .polling, .closing:
+            guard self.poll == nil else {
+                self.answerPoll(with: [.close], into: &actions)
+                actions.append(.respond(request, EngineIORefusal.badRequest.response))
+                return self.finish(.overlappingPolls, into: &actions)
+            }
+            // A new poll proves that the client has the last answer.
+            self.messagesProven = self.messagesWritten
+            self.poll = request
+            if self.phase == .closing { return self.answerClosing(alone: [.noop, .close], into: &actions) }
+            if self.upgrade?.isProbed == true { self.scheduleRelease(now: now, into: &actions) }
+            self.answerPoll(into: &actions)
+        }
+    }
+
+    /// Ends the session because its waiting poll was aborted.
+    ///
+    /// An answered poll does not count: connections normally close after answers.
+    package mutating func pollAborted(
+        _ request: EngineIOCarrier,
+        now: Milliseconds,
+        into actions: inout [EngineIOAction]
+    ) {
+        guard self.poll == request else { return }
+        self.poll = nil
+        self.finish(.transportError, into: &actions)
+    }
+
+    /// Handles the start of a POST; its body follows in ``postCompleted(_:body:now:into:)``.
+    ///
+    /// - Returns: whether the body is wanted; if not, the actions contain the answer.
+    package mutating func postStarted(
+        _ request: EngineIOCarrier,
+        contentType: String?,
+        contentLength: Int?,
+        now: Milliseconds,
+        into actions: inout [EngineIOAction]
+    ) -> Bool {
+        self.tick(now: now, into: &actions)
+        if self.phase == .closed {
+            actions.append(.respond(request, EngineIORefusal.unknownSession.response))
+        } else if self.phase == .webSocket {
+            actions.append(.respond(request, EngineIORefusal.badRequest.response))
+        } else if self.post != nil {
+            actions.append(.respond(request, EngineIORefusal.badRequest.response))
+            self.finish(.overlappingPosts, into: &actions)
+        } else if Self.isOctetStream(contentType) {
+            actions.append(.respond(request, EngineIORefusal.badRequest.response))
+            self.finish(.invalidContentType, into: &actions)
+        } else if contentLength ?? 0 > self.configuration.maximumPayload {
+            actions.append(.respond(request, .tooLarge))
+        } else {
+            self.post = request
+            return true
+        }
+        return false
+    }
+
+    /// Handles a POST's body; one that is too large may be cut after
+    /// ``EngineIOConfiguration/maximumPayload`` + 1 bytes.
+    ///
+    /// One invalid packet discards the whole body and closes the session.
+    package mutating func postCompleted(
+        _ request: EngineIOCarrier,
+        body: [UInt8],
+        now: Milliseconds,
+        into actions: inout [EngineIOAction]
+    ) {
+        self.tick(now: now, into: &actions)
+        guard self.post == request else { return }
+        self.post = nil
+        guard body.count <= self.configuration.maximumPayload else {
+            actions.append(.respond(request, .tooLarge))
+            return
+        }
+        do {
+            let packets = try EngineIOPayload.decode(
+                body,
+                maximumPackets: self.configuration.maximumPacketsReceived,
+                maximumBytes: self.configuration.maximumPayload
+            )
+            actions.append(.respond(request, .ok))
+            for packet in packets { self.receive(packet, now: now, into: &actions) }
+        } catch {
+            actions.append(.respond(request, EngineIORefusal.badRequest.response))
+            self.finish(.parseError, into: &actions)
+        }
+    }
+
+    /// Ends the session because a POST's body was aborted or cut.
+    package mutating func postAborted(
+        _ request: EngineIOCarrier,
+        now: Milliseconds,
+        into actions: inout [EngineIOAction]
+    ) {
+        guard self.post == request else { return }
+        self.post = nil
+        self.finish(.transportError, into: &actions)
+    }
+
+    private static func isOctetStream(_ contentType: String?) -> Bool {
+        let mediaType = contentType?.prefix { $0 != ";" }.filter { $0 != " " && $0 != "\t" }
+        return mediaType?.lowercased() == "application/octet-stream"
+    }
+
+    /// Answers the waiting poll if packets wait and no upgrade holds them.
+    mutating func answerPoll(into actions: inout [EngineIOAction]) {
+        guard self.poll != nil, !self.waiting.isEmpty, self.upgrade?.isProbed != true else { return }
+        self.answerPoll(with: self.takeWaiting(), into: &actions)
+    }
+
+    /// Answers the waiting poll.
+    mutating func answerPoll(with packets: [EngineIOPacket], into actions: inout [EngineIOAction]) {
+        guard let poll else { return }
+        self.poll = nil
+        self.releaseAt = .max
+        actions.append(.respond(poll, .packets(packets)))
+    }
+
+    /// Answers the poll of a closing session with the waiting packets, and the close after the last
+    /// of them.
+    ///
+    /// - Parameter alone: the answer if nothing waits.
+    mutating func answerClosing(alone: [EngineIOPacket], into actions: inout [EngineIOAction]) {
+        let shouldReconnect = self.closeReason.shouldReconnect
+        guard !self.waiting.isEmpty else {
+            if !shouldReconnect { self.answerPoll(with: alone, into: &actions) }
+            return self.finish(self.closeReason, into: &actions)
+        }
+        let packets = self.takeWaiting(leaving: 1)
+        let isLast = self.waiting.isEmpty
+        self.answerPoll(with: isLast && !shouldReconnect ? packets + [.close] : packets, into: &actions)
+        if isLast { self.finish(self.closeReason, into: &actions) }
+    }
+
+    /// Removes and returns the oldest waiting packets, as many as one answer takes, but at least
+    /// one.
+    private mutating func takeWaiting(leaving room: Int = 0) -> [EngineIOPacket] {
+        var count = 0
+        var bytes = 0
+        for packet in self.waiting.prefix(self.configuration.maximumPacketsSent - room) {
+            bytes += EngineIOPayload.length(of: packet) + 1
+            guard count == 0 || bytes <= self.configuration.maximumBytesSent else { break }
+            count += 1
+            self.waitingBytes -= Self.cost(of: packet)
+            if packet.isMessage { self.messagesWritten += 1 }
+        }
+        let taken = Array(self.waiting.prefix(count))
+        // Releases the storage, so that idle sessions keep none.
+        if count == self.waiting.count { self.waiting = [] } else { self.waiting.removeFirst(count) }
+        return taken
+    }
+
+    /// Schedules the release of a poll that waits during an upgrade, soon enough that the client
+    /// can proceed.
+    mutating func scheduleRelease(now: Milliseconds, into actions: inout [EngineIOAction]) {
+        guard self.poll != nil else { return }
+        self.releaseAt = now + self.configuration.upgradeRelease
+        if self.configuration.upgradeRelease == 0 { self.releasePoll(into: &actions) }
+    }
+
+    /// Releases the waiting poll with the waiting ping, or with a noop.
+    mutating func releasePoll(into actions: inout [EngineIOAction]) {
+        guard self.poll != nil else { return }
+        let ping = EngineIOPacket.ping([])
+        guard let index = self.waiting.firstIndex(of: ping) else {
+            return self.answerPoll(with: [.noop], into: &actions)
+        }
+        self.waiting.remove(at: index)
+        self.waitingBytes -= Self.cost(of: ping)
+        if self.waiting.isEmpty { self.waiting = [] }
+        self.answerPoll(with: [ping], into: &actions)
+    }
+}
+
+extension EngineIOSession {
+    /// Handles a new WebSocket for the session, which wants to take over.
+    ///
+    /// Closes it at once if another one is taking over or already has.
+    package mutating func webSocketOpened(
+        _ carrier: EngineIOCarrier,
+        now: Milliseconds,
+        into actions: inout [EngineIOAction]
+    ) {
+        self.tick(now: now, into: &actions)
+        guard self.phase == .polling, self.upgrade == nil, self.configuration.allowsUpgrade else {
+            actions.append(.closeWebSocket(carrier, code: 1008))
+            return
+        }
+        self.upgrade = Upgrade(carrier: carrier, deadline: now + self.configuration.upgradeTimeout)
+    }
+
+    /// Handles a text message on a WebSocket; its UTF-8 was validated before.
+    package mutating func webSocketText(
+        _ carrier: EngineIOCarrier,
+        _ text: [UInt8],
+        now: Milliseconds,
+        into actions: inout [EngineIOAction]
+    ) {
+        self.tick(now: now, into: &actions)
+        let packet = Result { () throws(EngineIOFault) in try EngineIOPacket(text: text[...]) }
+        if carrier == self.webSocket {
+            switch packet {
+            case .success(let packet): self.receive(packet, now: now, into: &actions)
+            case .failure: self.finish(.parseError, into: &actions)
+            }
+        } else if let upgrade, carrier == upgrade.carrier {
+            switch packet {
+            case .success(.ping(EngineIOPacket.probe)): self.probed(upgrade, now: now, into: &actions)
+            case .success(.upgrade) where upgrade.isProbed: self.takeOver(carrier, into: &actions)
+            default: self.dropUpgrade(code: 1002, into: &actions)
+            }
+        }
+    }
+
+    /// Handles a binary message on a WebSocket.
+    package mutating func webSocketBinary(
+        _ carrier: EngineIOCarrier,
+        _ bytes: [UInt8],
+        now: Milliseconds,
+        into actions: inout [EngineIOAction]
+    ) {
+        self.tick(now: now, into: &actions)
+        if carrier == self.webSocket {
+            self.receive(.message(.binary(bytes)), now: now, into: &actions)
+        } else if carrier == self.upgrade?.carrier {
+            self.dropUpgrade(code: 1002, into: &actions)
+        }
+    }
+
+    /// Handles the end of a WebSocket, closed by the client or failed.
+    ///
+    /// If it had not taken over, the session continues with polling.
+    package mutating func webSocketClosed(
+        _ carrier: EngineIOCarrier,
+        failed: Bool = false,
+        now: Milliseconds,
+        into actions: inout [EngineIOAction]
+    ) {
+        if carrier == self.webSocket {
+            self.webSocket = nil
+            self.finish(failed ? .transportError : .transportClose, into: &actions)
+        } else if carrier == self.upgrade?.carrier {
+            self.upgrade = nil
+            self.resumePolling(into: &actions)
+        }
+    }
+
+    private mutating func probed(_ upgrade: Upgrade, now: Milliseconds, into actions: inout [EngineIOAction]) {
+        Self.write(.pong(EngineIOPacket.probe), on: upgrade.carrier, into: &actions)
+        guard !upgrade.isProbed else { return }
+        self.upgrade?.isProbed = true
+        self.scheduleRelease(now: now, into: &actions)
+    }
+
+    /// Moves the session to the WebSocket after the client's last poll; held messages follow there.
+    private mutating func takeOver(_ carrier: EngineIOCarrier, into actions: inout [EngineIOAction]) {
+        self.upgrade = nil
+        self.answerPoll(with: [.noop], into: &actions)
+        self.phase = .webSocket
+        self.webSocket = carrier
+        self.messagesProven = self.messagesWritten
+        actions.append(.upgraded(carrier))
+        for packet in self.waiting { Self.write(packet, on: carrier, into: &actions) }
+        self.waiting = []
+        self.waitingBytes = 0
+        self.messagesWritten = self.messagesSent
+    }
+
+    /// Aborts an upgrade; polling continues.
+    mutating func dropUpgrade(code: UInt16, into actions: inout [EngineIOAction]) {
+        guard let upgrade else { return }
+        self.upgrade = nil
+        actions.append(.closeWebSocket(upgrade.carrier, code: code))
+        self.resumePolling(into: &actions)
+    }
+
+    private mutating func resumePolling(into actions: inout [EngineIOAction]) {
+        self.releaseAt = .max
+        self.answerPoll(into: &actions)
+    }
+}
+
+extension EngineIOSession {
+    /// Closes the session on behalf of the owner.
+    ///
+    /// A WebSocket closes at once. Over polling the client learns of it with the waiting poll, or
+    /// with the next one within ``EngineIOConfiguration/closeLinger``, after its unfetched
+    /// messages. Until then nothing more is delivered or accepted; ``EngineIOAction/closed(_:)``
+    /// follows at the end.
+    ///
+    /// - Parameter lingers: whether to wait for a poll; if not, only an already waiting one is
+    ///   answered.
+    package mutating func close(
+        _ reason: EngineIOCloseReason,
+        lingers: Bool = true,
+        now: Milliseconds,
+        into actions: inout [EngineIOAction]
+    ) {
+        switch self.phase {
+        case .closing, .closed: break
+        case .webSocket: self.finish(reason, into: &actions)
+        case .polling where !lingers: self.finish(reason, into: &actions)
+        case .polling:
+            self.phase = .closing
+            self.closeReason = reason
+            self.deadline = now + self.configuration.closeLinger
+            if let upgrade {
+                self.upgrade = nil
+                self.releaseAt = .max
+                actions.append(.closeWebSocket(upgrade.carrier, code: reason.webSocketCode))
+            }
+            if self.poll != nil { self.answerClosing(alone: [.close], into: &actions) }
+        }
+    }
+
+    /// Ends the session: answers every request and closes every WebSocket.
+    mutating func finish(
+        _ reason: EngineIOCloseReason,
+        pollGets packet: EngineIOPacket = .close,
+        into actions: inout [EngineIOAction]
+    ) {
+        guard self.phase != .closed else { return }
+        self.phase = .closed
+        // Clients react differently to a close packet; python-engineio never reconnects after it.
+        // An unknown session, the same answer that another server would give, makes all of them
+        // reconnect.
+        if reason.shouldReconnect, let poll {
+            self.poll = nil
+            actions.append(.respond(poll, EngineIORefusal.unknownSession.response))
+        }
+        self.answerPoll(with: [packet], into: &actions)
+        if let post { actions.append(.respond(post, EngineIORefusal.badRequest.response)) }
+        if let webSocket { actions.append(.closeWebSocket(webSocket, code: reason.webSocketCode)) }
+        if let upgrade { actions.append(.closeWebSocket(upgrade.carrier, code: reason.webSocketCode)) }
+        self.post = nil
+        self.webSocket = nil
+        self.upgrade = nil
+        self.waiting = []
+        self.waitingBytes = 0
+        actions.append(.closed(reason))
     }
 }

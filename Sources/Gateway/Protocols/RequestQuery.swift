@@ -1,0 +1,114 @@
+// Carillon · RequestQuery.swift
+// SPDX-License-Identifier: Apache-2.0
+
+/// The decoded fields of a request's query or of a form.
+///
+/// Rejects malformed escapes, invalid UTF-8 and repeated names, because a proxy or a log may read
+/// them differently.
+package struct RequestQuery: Sendable, Equatable {
+    package struct Field: Sendable, Equatable {
+        package let name: String
+        package let value: String
+
+        package init(_ name: String, _ value: String) {
+            self.name = name
+            self.value = value
+        }
+    }
+
+    /// The fields in order; names are in lower case if case was ignored.
+    package let fields: [Field]
+
+    /// Parses `name=value&…`; a name without `=` has an empty value.
+    ///
+    /// - Parameters:
+    ///   - text: a target's part after the question mark, or a form's body.
+    ///   - ignoresCase: whether `ID` and `id` are the same name; if so, look up names in lower
+    ///     case.
+    /// - Throws: ``QueryFault`` if the text cannot be decoded or a name is repeated.
+    package init(_ text: some StringProtocol, ignoresCase: Bool = false) throws(QueryFault) {
+        var fields = try Self.fields(text)
+        if ignoresCase { fields = fields.map { Field($0.name.lowercased(), $0.value) } }
+        var names: Set<String> = []
+        for field in fields where !names.insert(field.name).inserted { throw .repeated(field.name) }
+        self.fields = fields
+    }
+
+    /// Parses the query of a request's target.
+    ///
+    /// - Throws: ``QueryFault``, as ``init(_:ignoresCase:)``.
+    package init(target: some StringProtocol, ignoresCase: Bool = false) throws(QueryFault) {
+        try self.init(target.drop { $0 != "?" }.dropFirst(), ignoresCase: ignoresCase)
+    }
+
+    /// Returns the value of a name; nil if it is absent.
+    package subscript(name: String) -> String? { self.fields.first { $0.name == name }?.value }
+
+    /// Parses all fields, for formats in which a name may be repeated.
+    ///
+    /// - Throws: ``QueryFault`` if a field cannot be decoded.
+    package static func fields(_ text: some StringProtocol) throws(QueryFault) -> [Field] {
+        var fields: [Field] = []
+        for part in text.split(separator: "&") {
+            let pair = part.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+            guard let name = PercentCoding.decode(pair[0], plusIsSpace: true) else { throw .malformed("query") }
+            guard let value = PercentCoding.decode(pair.count > 1 ? pair[1] : "", plusIsSpace: true) else {
+                throw .malformed(name)
+            }
+            fields.append(Field(name, value))
+        }
+        return fields
+    }
+}
+
+/// The fault of a query and its parameter.
+package struct QueryFault: Error, Sendable, Equatable, CustomStringConvertible {
+    private static let longestName = 64
+
+    /// The parameter's name, cut to 64 characters; `query` if the name is undecodable.
+    package let name: String
+    package let reason: String
+
+    fileprivate static func malformed(_ name: String) -> QueryFault {
+        QueryFault(name: String(name.prefix(self.longestName)), reason: "is not percent-encoded UTF-8")
+    }
+
+    fileprivate static func repeated(_ name: String) -> QueryFault {
+        QueryFault(name: String(name.prefix(self.longestName)), reason: "occurs twice")
+    }
+
+    package var description: String { "\(self.name): \(self.reason)" }
+}
+
+/// Percent-encoding in URIs (RFC 3986 section 2.1) and forms.
+package enum PercentCoding {
+    /// Decodes a text; nil if a `%` lacks its two digits or the bytes are not UTF-8.
+    ///
+    /// - Parameter plusIsSpace: whether `+` means a space, as in forms and queries, but not in
+    ///   paths.
+    package static func decode(_ encoded: some StringProtocol, plusIsSpace: Bool = false) -> String? {
+        var bytes: [UInt8] = []
+        var rest = encoded.utf8.makeIterator()
+        while let byte = rest.next() {
+            switch byte {
+            case UInt8(ascii: "%"):
+                guard let high = rest.next().flatMap(Self.digit), let low = rest.next().flatMap(Self.digit) else {
+                    return nil
+                }
+                bytes.append(high << 4 | low)
+            case UInt8(ascii: "+") where plusIsSpace: bytes.append(UInt8(ascii: " "))
+            default: bytes.append(byte)
+            }
+        }
+        return String(validating: bytes, as: UTF8.self)
+    }
+
+    private static func digit(_ byte: UInt8) -> UInt8? {
+        switch byte {
+        case UInt8(ascii: "0")...UInt8(ascii: "9"): byte - UInt8(ascii: "0")
+        case UInt8(ascii: "a")...UInt8(ascii: "f"): byte - UInt8(ascii: "a") + 10
+        case UInt8(ascii: "A")...UInt8(ascii: "F"): byte - UInt8(ascii: "A") + 10
+        default: nil
+        }
+    }
+}

@@ -1,0 +1,71 @@
+// Carillon · SignalRAction.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+
+/// An action for the owner to carry out, in list order.
+package enum SignalRAction: Sendable, Equatable {
+    /// Write whole records to the attached transport.
+    case write([UInt8])
+    /// The handshake is complete: the connection accepts messages from now on.
+    case opened(version: Int)
+    /// Run the call, then call ``SignalRConnection/complete(_:_:now:)``, even if the client wants
+    /// no answer.
+    case invoke(SignalRCall)
+    /// The client wants no more items of this call; it must still be completed.
+    case cancel(call: UInt64)
+    /// An item of a stream that came with a call.
+    case uploadedItem(call: UInt64, streamID: String, item: JSONValue)
+    /// The end of a stream that came with a call; `error` is set if the client failed.
+    case uploadEnded(call: UInt64, streamID: String, error: String?)
+    /// The result of an invocation by ``SignalRConnection/invokeClient(target:arguments:now:)``.
+    case clientResult(SignalRCompletion)
+    /// No action follows. Close the transport after the written records.
+    case end(SignalREnd)
+}
+
+/// The reason why a connection ended.
+package enum SignalREnd: Sendable, Equatable {
+    /// The client closed it.
+    case client
+    /// The server closed it with ``SignalRConnection/close(error:allowReconnect:now:)``.
+    case server
+    case handshakeRefused(String)
+    case handshakeTimeout
+    /// The client broke a rule or exceeded a limit.
+    case fault(SignalRFault)
+    /// The client was silent for too long.
+    case clientTimeout
+    case transportLost
+    /// The client did not reconnect in time.
+    case detachedTooLong
+}
+
+/// The decision about a record that the server sends unprompted.
+package enum SignalRAdmission: Sendable, Equatable {
+    /// Write the record's bytes now, before the bytes of any later action.
+    case write
+    /// The client is disconnected; the record is written when it reconnects.
+    case held
+    /// Rejected without effect.
+    case refused(Reason)
+
+    package enum Reason: Sendable, Equatable {
+        /// The handshake is incomplete, or the connection has ended.
+        case notOpen
+        /// Too many bytes are unacknowledged.
+        case resendBufferFull
+        /// The client is disconnected, and uncounted records are not kept for it.
+        case detached
+        /// Too many invocations await results.
+        case tooManyClientResults
+    }
+}
+
+/// A call of a client method; its result comes as ``SignalRAction/clientResult(_:)``.
+package struct SignalRClientInvocation: Sendable, Equatable {
+    package let invocationID: String
+    /// The record to write if the admission allows it.
+    package let record: SignalRRecord
+    package let admission: SignalRAdmission
+}

@@ -1,0 +1,427 @@
+// Carillon · SignalRConnection.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+
+/// The limits that all connections share; times are in milliseconds.
+package final class SignalRConfiguration: Sendable {
+    /// The reference server's limits.
+    package static let standard = SignalRConfiguration()
+
+    /// The longest record from a client; a longer one closes the connection.
+    package let maximumMessageBytes: Int
+    /// The time without writes after which the server pings.
+    package let keepAliveInterval: Int64
+    /// The time without input after which a client counts as lost.
+    package let clientTimeout: Int64
+    /// The time limit for the client's handshake.
+    package let handshakeTimeout: Int64
+    /// The invocations that may wait for the running one; more close the connection.
+    package let maximumWaitingInvocations: Int
+    /// The bytes of the waiting invocations; more close the connection.
+    package let maximumWaitingBytes: Int
+    /// The concurrent streams in either direction; a further one gets an error.
+    package let maximumStreams: Int
+    /// The server's own invocations that may await results.
+    package let maximumClientResults: Int
+    /// The unacknowledged bytes that stateful reconnect keeps before it accepts no more.
+    package let resendBufferBytes: Int
+    /// The delay of acknowledgements, so that one covers many messages.
+    package let acknowledgementDelay: Int64
+    /// The time a connection with stateful reconnect waits for its client.
+    package let detachedLimit: Int64
+
+    package init(
+        maximumMessageBytes: Int = 32 * 1024,
+        keepAliveInterval: Int64 = 15_000,
+        clientTimeout: Int64 = 30_000,
+        handshakeTimeout: Int64 = 15_000,
+        maximumWaitingInvocations: Int = 100,
+        maximumWaitingBytes: Int = 256 * 1024,
+        maximumStreams: Int = 100,
+        maximumClientResults: Int = 100,
+        resendBufferBytes: Int = 100_000,
+        acknowledgementDelay: Int64 = 1000,
+        detachedLimit: Int64 = 15_000
+    ) {
+        self.maximumMessageBytes = maximumMessageBytes
+        self.keepAliveInterval = keepAliveInterval
+        self.clientTimeout = clientTimeout
+        self.handshakeTimeout = handshakeTimeout
+        self.maximumWaitingInvocations = maximumWaitingInvocations
+        self.maximumWaitingBytes = maximumWaitingBytes
+        self.maximumStreams = maximumStreams
+        self.maximumClientResults = maximumClientResults
+        self.resendBufferBytes = resendBufferBytes
+        self.acknowledgementDelay = acknowledgementDelay
+        self.detachedLimit = detachedLimit
+    }
+}
+
+/// A client's connection to a hub: bytes and time in, actions out.
+///
+/// Times are milliseconds of one monotonic clock of the caller's choice and never go back. A
+/// connection starts with its first transport. With stateful reconnect it can outlive a WebSocket;
+/// otherwise it ends with its transport.
+package struct SignalRConnection: Sendable {
+    private enum Phase {
+        case handshaking
+        case open
+        case closed
+    }
+
+    let configuration: SignalRConfiguration
+    private var phase = Phase.handshaking
+    private var isAttached = true
+    private let offersStatefulReconnect: Bool
+    private let hasInherentKeepAlive: Bool
+    private var splitter: SignalRRecordSplitter
+    /// The start of the current state: of the handshake or of the client's absence.
+    private var since: Int64
+    private var lastSent: Int64
+    private var lastHeard: Int64
+    private var calls = SignalRCallQueue()
+    private var reliability: SignalRReliability?
+    private var clientResults: Set<String> = []
+    private var lastClientInvocation: UInt64 = 0
+
+    /// Starts a connection with an attached transport.
+    ///
+    /// - Parameters:
+    ///   - configuration: the limits.
+    ///   - offersStatefulReconnect: ``SignalRNegotiation/Offer/usesStatefulReconnect``; takes
+    ///     effect if the client's handshake has version 2.
+    ///   - hasInherentKeepAlive: true for long polling, whose polls prove life: no pings, no
+    ///     silence timeout.
+    ///   - now: the time.
+    package init(
+        configuration: SignalRConfiguration = .standard,
+        offersStatefulReconnect: Bool = false,
+        hasInherentKeepAlive: Bool = false,
+        now: Int64
+    ) {
+        self.configuration = configuration
+        self.offersStatefulReconnect = offersStatefulReconnect
+        self.hasInherentKeepAlive = hasInherentKeepAlive
+        self.splitter = SignalRRecordSplitter(maximumBytes: configuration.maximumMessageBytes)
+        self.since = now
+        self.lastSent = now
+        self.lastHeard = now
+    }
+
+    /// Whether the handshake is complete and the connection has not ended; the client may be
+    /// disconnected.
+    package var isOpen: Bool { self.phase == .open }
+
+    /// Whether the connection has ended.
+    package var isClosed: Bool { self.phase == .closed }
+
+    /// Whether the connection may continue on another WebSocket.
+    package var canReattach: Bool { self.phase == .open && self.reliability != nil }
+
+    /// Whether the caller should stop reading from the transport until a call completes.
+    package var isCongested: Bool { self.phase == .open && self.calls.isCongested(self.configuration) }
+
+    /// Whether the caller should produce no more until the client acknowledges: pushes are refused,
+    /// and an answer that the client awaits ends the connection.
+    package var isBackPressured: Bool { self.reliability?.isFull(self.configuration.resendBufferBytes) ?? false }
+
+    /// The latest time for the next ``tick(now:)``; nil if none is due.
+    package var nextDeadline: Int64? {
+        switch self.phase {
+        case .closed: return nil
+        case .handshaking: return self.since + self.configuration.handshakeTimeout
+        case .open: break
+        }
+        guard self.isAttached else { return self.since + self.configuration.detachedLimit }
+        var deadline = self.reliability?.acknowledgementDue ?? .max
+        if !self.hasInherentKeepAlive {
+            deadline = min(deadline, self.lastSent + self.configuration.keepAliveInterval)
+            deadline = min(deadline, self.lastHeard + self.configuration.clientTimeout)
+        }
+        return deadline == .max ? nil : deadline
+    }
+
+    // MARK: Transport events
+
+    /// Handles bytes from the client: a frame's payload, text or binary, or a POST's body.
+    ///
+    /// Ignores input after the end or from a transport that was reported as lost.
+    package mutating func receive(_ bytes: [UInt8], now: Int64) -> [SignalRAction] {
+        guard self.phase != .closed, self.isAttached else { return [] }
+        self.lastHeard = now
+        var actions: [SignalRAction] = []
+        let batch = self.splitter.split(bytes)
+        for record in batch.records where self.phase != .closed {
+            if self.phase == .handshaking {
+                self.greet(record, now, &actions)
+            } else {
+                self.take(record, now, &actions)
+            }
+        }
+        if batch.isTooLong, self.phase != .closed {
+            let limit = self.configuration.maximumMessageBytes
+            let fault = SignalRFault(.recordTooLong, "The maximum message size of \(limit)B was exceeded.")
+            if self.phase == .handshaking {
+                self.refuse("\(SignalRHandshake.unexpectedError) \(fault.message)", &actions)
+            } else {
+                self.fail(fault, now, &actions)
+            }
+        }
+        return actions
+    }
+
+    /// Handles the loss of the transport.
+    ///
+    /// Ends the connection, or waits for the client if ``canReattach``.
+    package mutating func transportLost(now: Int64) -> [SignalRAction] {
+        guard self.phase != .closed, self.isAttached else { return [] }
+        guard self.canReattach else {
+            self.phase = .closed
+            return [.end(.transportLost)]
+        }
+        self.isAttached = false
+        self.since = now
+        return []
+    }
+
+    /// Continues on the client's new WebSocket; one that is still attached counts as lost.
+    ///
+    /// - Returns: the actions for the new one; nil, without effect, unless ``canReattach``.
+    package mutating func reattach(now: Int64) -> [SignalRAction]? {
+        guard self.canReattach, let records = self.reliability?.reattach() else { return nil }
+        self.isAttached = true
+        self.splitter = SignalRRecordSplitter(maximumBytes: self.configuration.maximumMessageBytes)
+        self.lastHeard = now
+        self.lastSent = now
+        return records.map { .write($0) }
+    }
+
+    /// Runs what is due: pings, acknowledgements and timeouts.
+    package mutating func tick(now: Int64) -> [SignalRAction] {
+        var actions: [SignalRAction] = []
+        switch self.phase {
+        case .closed: break
+        case .handshaking:
+            if now - self.since >= self.configuration.handshakeTimeout {
+                self.phase = .closed
+                let answer = SignalRHandshake.refused(SignalRHandshake.timeoutError)
+                actions += [.write(answer.response), .end(.handshakeTimeout)]
+            }
+        case .open where !self.isAttached:
+            if now - self.since >= self.configuration.detachedLimit {
+                self.phase = .closed
+                actions.append(.end(.detachedTooLong))
+            }
+        case .open:
+            // Reading is paused, so silence proves nothing.
+            if self.isCongested { self.lastHeard = now }
+            if !self.hasInherentKeepAlive, now - self.lastHeard >= self.configuration.clientTimeout {
+                // Allows reconnecting: a client that reads this was only slow.
+                self.end(.clientTimeout, SignalRErrorText.clientTimeout, allowReconnect: true, now, &actions)
+                break
+            }
+            if let acknowledgement = self.reliability?.dueAcknowledgement(now: now) {
+                self.emit(acknowledgement, now, &actions)
+            }
+            if !self.hasInherentKeepAlive, now - self.lastSent >= self.configuration.keepAliveInterval {
+                self.emit(.ping, now, &actions)
+            }
+        }
+        return actions
+    }
+
+    // MARK: Hub calls
+
+    /// Answers a call and starts the next one; no effect if the call is not running.
+    package mutating func complete(
+        _ call: UInt64,
+        _ outcome: SignalRCompletion.Outcome,
+        now: Int64
+    ) -> [SignalRAction] {
+        guard self.phase == .open, let completed = self.calls.complete(call) else { return [] }
+        var actions: [SignalRAction] = []
+        if let invocationID = completed.invocationID {
+            self.emit(
+                SignalRRecord(.completion(SignalRCompletion(invocationID: invocationID, outcome: outcome))), now,
+                &actions)
+        }
+        if self.phase == .open, let next = completed.next { actions.append(.invoke(next)) }
+        return actions
+    }
+
+    /// Sends an item of a streaming call; sends nothing if the client cancelled it.
+    package mutating func sendItem(_ item: JSONValue, of call: UInt64, now: Int64) -> [SignalRAction] {
+        guard self.phase == .open, let invocationID = self.calls.openStream(call) else { return [] }
+        var actions: [SignalRAction] = []
+        self.emit(SignalRRecord(.streamItem(invocationID: invocationID, item: item)), now, &actions)
+        return actions
+    }
+
+    /// Admits a record that the server sends unprompted, possibly one shared by many connections.
+    package mutating func push(_ record: SignalRRecord, now: Int64) -> SignalRAdmission {
+        guard self.phase == .open else { return .refused(.notOpen) }
+        if record.isCounted, self.reliability != nil {
+            guard !self.isBackPressured else { return .refused(.resendBufferFull) }
+            self.reliability?.keep(record.bytes)
+        }
+        guard self.isAttached else { return record.isCounted ? .held : .refused(.detached) }
+        self.lastSent = now
+        return .write
+    }
+
+    /// Calls a client method and awaits its result.
+    package mutating func invokeClient(target: String, arguments: [JSONValue], now: Int64) -> SignalRClientInvocation {
+        let invocationID = String(self.lastClientInvocation + 1)
+        let record = SignalRRecord(
+            .invocation(SignalRInvocation(target: target, arguments: arguments, invocationID: invocationID)))
+        guard self.clientResults.count < self.configuration.maximumClientResults else {
+            return SignalRClientInvocation(
+                invocationID: invocationID, record: record, admission: .refused(.tooManyClientResults))
+        }
+        let admission = self.push(record, now: now)
+        if admission == .write || admission == .held {
+            self.lastClientInvocation += 1
+            self.clientResults.insert(invocationID)
+        }
+        return SignalRClientInvocation(invocationID: invocationID, record: record, admission: admission)
+    }
+
+    /// Stops waiting for a client's result.
+    package mutating func forgetClientInvocation(_ invocationID: String) {
+        self.clientResults.remove(invocationID)
+    }
+
+    /// Ends the connection with a Close message.
+    ///
+    /// A server that shuts down should allow clients to reconnect, and close a WebSocket with 1001
+    /// after the message.
+    ///
+    /// - Parameters:
+    ///   - error: nil for a regular end.
+    ///   - allowReconnect: whether a client with automatic reconnect should use it; otherwise it
+    ///     stops for good.
+    ///   - now: the time.
+    package mutating func close(error: String? = nil, allowReconnect: Bool = false, now: Int64) -> [SignalRAction] {
+        var actions: [SignalRAction] = []
+        switch self.phase {
+        case .closed: break
+        case .handshaking:
+            self.phase = .closed
+            let answer = SignalRHandshake.refused(error ?? SignalRHandshake.timeoutError)
+            actions += [.write(answer.response), .end(.server)]
+        case .open: self.end(.server, error, allowReconnect: allowReconnect, now, &actions)
+        }
+        return actions
+    }
+}
+
+// MARK: - Messages
+
+extension SignalRConnection {
+    private mutating func greet(_ record: [UInt8], _ now: Int64, _ actions: inout [SignalRAction]) {
+        let handshake = SignalRHandshake(request: record)
+        switch handshake {
+        case .refused(let error): self.refuse(error, &actions)
+        case .accepted(let version):
+            self.phase = .open
+            self.lastSent = now
+            if self.offersStatefulReconnect, version == 2 { self.reliability = SignalRReliability() }
+            actions += [.write(handshake.response), .opened(version: version)]
+        }
+    }
+
+    private mutating func take(_ record: [UInt8], _ now: Int64, _ actions: inout [SignalRAction]) {
+        do throws(SignalRFault) {
+            guard let message = try SignalRDecoder.message(record) else { return }
+            let delay = self.configuration.acknowledgementDelay
+            guard self.reliability?.admits(message, now: now, delay: delay) ?? true else { return }
+            switch message {
+            case .invocation(let invocation): self.take(invocation, cost: record.count, now, &actions)
+            case .streamItem(let streamID, let item):
+                guard let call = self.calls.call(uploading: streamID) else { return }
+                actions.append(.uploadedItem(call: call, streamID: streamID, item: item))
+            case .completion(let completion): self.take(completion, &actions)
+            case .cancelInvocation(let invocationID):
+                guard let call = self.calls.cancel(invocationID) else { return }
+                actions.append(.cancel(call: call))
+            case .ping: return
+            case .close:
+                self.phase = .closed
+                actions.append(.end(.client))
+            case .acknowledgement(let sequenceID): self.reliability?.acknowledge(sequenceID)
+            case .sequence(let sequenceID): try self.reliability?.resume(at: sequenceID)
+            }
+        } catch {
+            self.fail(error, now, &actions)
+        }
+    }
+
+    private mutating func take(
+        _ invocation: SignalRInvocation,
+        cost: Int,
+        _ now: Int64,
+        _ actions: inout [SignalRAction]
+    ) {
+        switch self.calls.take(invocation, cost: cost, self.configuration) {
+        case .start(let call): actions.append(.invoke(call))
+        case .wait: return
+        case .refuse(let error):
+            guard let invocationID = invocation.invocationID else { return }
+            let completion = SignalRCompletion(invocationID: invocationID, outcome: .error(error))
+            self.emit(SignalRRecord(.completion(completion)), now, &actions)
+        case .fail(let fault): self.fail(fault, now, &actions)
+        }
+    }
+
+    private mutating func take(_ completion: SignalRCompletion, _ actions: inout [SignalRAction]) {
+        if self.clientResults.remove(completion.invocationID) != nil {
+            actions.append(.clientResult(completion))
+        } else if let call = self.calls.endUpload(completion.invocationID) {
+            var error: String?
+            if case .error(let text) = completion.outcome { error = text }
+            actions.append(.uploadEnded(call: call, streamID: completion.invocationID, error: error))
+        }
+    }
+
+    /// Sends a record that the client awaits.
+    private mutating func emit(_ record: SignalRRecord, _ now: Int64, _ actions: inout [SignalRAction]) {
+        if record.isCounted, self.reliability != nil {
+            guard !self.isBackPressured else {
+                let fault = SignalRFault(.resendBufferFull, "Too many messages are unacknowledged.")
+                self.fail(fault, now, &actions)
+                return
+            }
+            self.reliability?.keep(record.bytes)
+        }
+        guard self.isAttached else { return }
+        self.lastSent = now
+        actions.append(.write(record.bytes))
+    }
+
+    private mutating func refuse(_ error: String, _ actions: inout [SignalRAction]) {
+        self.phase = .closed
+        actions += [.write(SignalRHandshake.refused(error).response), .end(.handshakeRefused(error))]
+    }
+
+    private mutating func fail(_ fault: SignalRFault, _ now: Int64, _ actions: inout [SignalRAction]) {
+        let error = "\(SignalRErrorText.closedWithError) \(fault.message)"
+        self.end(.fault(fault), error, allowReconnect: false, now, &actions)
+    }
+
+    private mutating func end(
+        _ end: SignalREnd,
+        _ error: String?,
+        allowReconnect: Bool,
+        _ now: Int64,
+        _ actions: inout [SignalRAction]
+    ) {
+        self.emit(SignalRRecord(.close(error: error, allowReconnect: allowReconnect)), now, &actions)
+        self.phase = .closed
+        // Releases memory, because callers may retain a closed connection for a while.
+        self.calls = SignalRCallQueue()
+        self.reliability = nil
+        self.splitter = SignalRRecordSplitter(maximumBytes: self.configuration.maximumMessageBytes)
+        actions.append(.end(end))
+    }
+}

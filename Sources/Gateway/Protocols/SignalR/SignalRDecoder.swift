@@ -1,0 +1,205 @@
+// Carillon · SignalRDecoder.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+
+/// Decodes records of the JSON hub protocol.
+package enum SignalRDecoder {
+    /// Decodes a record without its separator; nil for an unknown type, which must be ignored.
+    ///
+    /// Properties may come in any order, unknown ones are skipped, and null means absent for
+    /// optional ones.
+    ///
+    /// - Throws: ``SignalRFault`` that names the property.
+    package static func message(_ record: [UInt8]) throws(SignalRFault) -> SignalRMessage? {
+        let value: JSONValue
+        do {
+            value = try JSONParser.parse(record)
+        } catch {
+            throw SignalRFault(.invalidJSON, "A message is \(error.kind.rawValue).", at: "byte \(error.offset)")
+        }
+        guard value.object != nil else { throw SignalRFault(.invalidMessage, "A message is not a JSON object.") }
+        guard let type = value["type"] else { throw .missing("type") }
+        guard let type = type.integer else { throw .wrongType("type", "Number") }
+        switch type {
+        case 1, 4: return .invocation(try Self.invocation(value, isStream: type == 4))
+        case 2:
+            guard let item = value["item"] else { throw .missing("item") }
+            return .streamItem(invocationID: try Self.invocationID(value), item: item)
+        case 3: return .completion(try Self.completion(value))
+        case 5: return .cancelInvocation(invocationID: try Self.invocationID(value))
+        case 6: return .ping
+        case 7:
+            return .close(
+                error: try Self.text("error", of: value), allowReconnect: try Self.flag("allowReconnect", of: value))
+        case 8: return .acknowledgement(sequenceID: try Self.sequenceID(value))
+        case 9: return .sequence(sequenceID: try Self.sequenceID(value))
+        default: return nil
+        }
+    }
+
+    private static func invocation(_ value: JSONValue, isStream: Bool) throws(SignalRFault) -> SignalRInvocation {
+        let invocationID = isStream ? try Self.invocationID(value) : try Self.text("invocationId", of: value)
+        guard let target = try Self.text("target", of: value), !target.isEmpty else { throw .missing("target") }
+        guard let arguments = value["arguments"] else { throw .missing("arguments") }
+        guard let arguments = arguments.array else { throw .wrongType("arguments", "Array") }
+        var streamIDs: [String] = []
+        if let list = Self.present("streamIds", of: value) {
+            guard let texts = list.strings else { throw .wrongType("streamIds", "Array of String") }
+            streamIDs = texts
+        }
+        return SignalRInvocation(
+            target: target,
+            arguments: arguments,
+            invocationID: invocationID == "" ? nil : invocationID,
+            streamIDs: streamIDs,
+            headers: try Self.headers(value),
+            isStream: isStream
+        )
+    }
+
+    private static func headers(_ value: JSONValue) throws(SignalRFault) -> [String: String] {
+        guard let object = Self.present("headers", of: value) else { return [:] }
+        guard let members = object.object else { throw .wrongType("headers", "Object") }
+        var headers: [String: String] = [:]
+        for member in members {
+            guard let text = member.value.string else { throw .wrongType("headers", "Object of String") }
+            headers[member.key] = text
+        }
+        return headers
+    }
+
+    private static func completion(_ value: JSONValue) throws(SignalRFault) -> SignalRCompletion {
+        let invocationID = try Self.invocationID(value)
+        let error = try Self.text("error", of: value)
+        let outcome: SignalRCompletion.Outcome
+        switch (value["result"], error) {
+        case (.some, .some):
+            throw SignalRFault(
+                .invalidMessage, "The 'error' and 'result' properties are mutually exclusive.", at: "error")
+        case (nil, let error?): outcome = .error(error)
+        case (let result?, nil): outcome = .result(result)
+        case (nil, nil): outcome = .void
+        }
+        return SignalRCompletion(invocationID: invocationID, outcome: outcome)
+    }
+
+    private static func invocationID(_ value: JSONValue) throws(SignalRFault) -> String {
+        guard let id = try Self.text("invocationId", of: value), !id.isEmpty else { throw .missing("invocationId") }
+        return id
+    }
+
+    private static func sequenceID(_ value: JSONValue) throws(SignalRFault) -> Int64 {
+        guard let id = value["sequenceId"] else { throw .missing("sequenceId") }
+        guard let id = id.integer else { throw .wrongType("sequenceId", "Number") }
+        return id
+    }
+
+    private static func text(_ property: String, of value: JSONValue) throws(SignalRFault) -> String? {
+        guard let member = Self.present(property, of: value) else { return nil }
+        guard let text = member.string else { throw .wrongType(property, "String") }
+        return text
+    }
+
+    private static func flag(_ property: String, of value: JSONValue) throws(SignalRFault) -> Bool {
+        guard let member = Self.present(property, of: value) else { return false }
+        guard let flag = member.bool else { throw .wrongType(property, "Boolean") }
+        return flag
+    }
+
+    private static func present(_ property: String, of value: JSONValue) -> JSONValue? {
+        guard let member = value[property], member != .null else { return nil }
+        return member
+    }
+}
+
+/// Splits input into records, which end with the byte 0x1E and may span pieces.
+package struct SignalRRecordSplitter: Sendable {
+    package static let separator: UInt8 = 0x1E
+
+    package struct Batch: Sendable, Equatable {
+        /// The records without their separators.
+        package var records: [[UInt8]] = []
+        /// Whether a later record, finished or not, exceeded the limit; later input is ignored.
+        package var isTooLong = false
+    }
+
+    private let maximumBytes: Int
+    private var pending: [UInt8] = []
+    private var isBroken = false
+
+    /// Creates a splitter that holds at most one unfinished record of `maximumBytes`, without its
+    /// separator.
+    package init(maximumBytes: Int) {
+        self.maximumBytes = maximumBytes
+    }
+
+    /// The bytes of the unfinished record.
+    package var pendingBytes: Int { self.pending.count }
+
+    /// Returns the records that these bytes complete.
+    package mutating func split(_ bytes: [UInt8]) -> Batch {
+        var batch = Batch()
+        guard !self.isBroken else { return batch }
+        var start = 0
+        while let end = bytes[start...].firstIndex(of: Self.separator) {
+            guard self.pending.count + (end - start) <= self.maximumBytes else { return self.stop(batch) }
+            if self.pending.isEmpty {
+                batch.records.append(Array(bytes[start..<end]))
+            } else {
+                self.pending.append(contentsOf: bytes[start..<end])
+                batch.records.append(self.pending)
+                self.pending = []
+            }
+            start = end + 1
+        }
+        guard self.pending.count + (bytes.count - start) <= self.maximumBytes else { return self.stop(batch) }
+        self.pending.append(contentsOf: bytes[start...])
+        return batch
+    }
+
+    private mutating func stop(_ batch: Batch) -> Batch {
+        self.isBroken = true
+        self.pending = []
+        var batch = batch
+        batch.isTooLong = true
+        return batch
+    }
+}
+
+/// The fault of a client's input, or of its reading too slowly.
+package struct SignalRFault: Error, Sendable, Equatable, CustomStringConvertible {
+    package enum Code: String, Sendable {
+        case recordTooLong
+        case invalidJSON
+        case invalidMessage
+        case invalidSequence
+        case tooManyInvocations
+        case tooManyStreams
+        case resendBufferFull
+    }
+
+    package let code: Code
+    /// A text that the client may see; never quotes its input.
+    package let message: String
+    /// The property at fault, or the byte of the record.
+    package let place: String?
+
+    package init(_ code: Code, _ message: String, at place: String? = nil) {
+        self.code = code
+        self.message = message
+        self.place = place
+    }
+
+    package var description: String {
+        "\(self.code): \(self.message)" + (self.place.map { ", at \($0)" } ?? "")
+    }
+
+    static func missing(_ property: String) -> SignalRFault {
+        SignalRFault(.invalidMessage, "Missing required property '\(property)'.", at: property)
+    }
+
+    static func wrongType(_ property: String, _ type: String) -> SignalRFault {
+        SignalRFault(.invalidMessage, "Expected '\(property)' to be of type \(type).", at: property)
+    }
+}

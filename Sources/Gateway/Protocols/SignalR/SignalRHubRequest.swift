@@ -1,0 +1,175 @@
+// Carillon · SignalRHubRequest.swift
+// SPDX-License-Identifier: Apache-2.0
+
+/// A request to a hub's path and its dispatch.
+package struct SignalRHubRequest: Sendable, Equatable {
+    /// The state of the connection that the request's id names.
+    package struct Standing: Sendable, Equatable {
+        /// Nil until the first request chose one.
+        package var transport: SignalRTransport?
+        /// Whether a transport is attached now; irrelevant for long polling.
+        package var isAttached: Bool
+        /// Whether the connection may move to a new socket: ``SignalRConnection/canReattach``.
+        package var canReattach: Bool
+
+        package init(transport: SignalRTransport?, isAttached: Bool, canReattach: Bool) {
+            self.transport = transport
+            self.isAttached = isAttached
+            self.canReattach = canReattach
+        }
+    }
+
+    package enum Verdict: Sendable, Equatable {
+        /// Create a connection for a WebSocket without id, which was not negotiated.
+        case create
+        /// Attach the connection's first transport: WebSockets or Server-Sent Events.
+        case attach(SignalRTransport)
+        /// Attach a new socket to a connection with kept state; replaces an attached one.
+        case reattach
+        /// Handle a long-polling GET with ``SignalRPollingState/poll(_:now:)``.
+        case poll
+        /// Handle the client's messages in the body; answer ``SignalRResponse/sent``.
+        case send
+        /// End a long-polling connection; answer ``SignalRResponse/deleted``.
+        case delete
+        case refuse(SignalRResponse)
+    }
+
+    package let method: String
+    /// See ``SignalRConnectRequest/id``.
+    package let id: String?
+    package let wantsWebSocket: Bool
+    package let wantsEventStream: Bool
+
+    /// Describes a request.
+    ///
+    /// - Parameters:
+    ///   - method: the method in capitals.
+    ///   - id: ``SignalRConnectRequest/id``.
+    ///   - wantsWebSocket: whether the request is a WebSocket upgrade.
+    ///   - accept: the Accept header.
+    package init(method: String, id: String?, wantsWebSocket: Bool, accept: String?) {
+        self.method = method
+        self.id = id
+        self.wantsWebSocket = wantsWebSocket
+        self.wantsEventStream = Self.acceptsEventStream(accept ?? "")
+    }
+
+    /// Decides about the request.
+    ///
+    /// - Parameters:
+    ///   - connection: the connection of the id; nil if there is no id or no such connection.
+    ///   - transports: the hub's transports.
+    package func verdict(_ connection: Standing?, transports: [SignalRTransport]) -> Verdict {
+        switch self.method {
+        case "GET": self.get(connection, transports)
+        case "POST": self.existing(connection) { Self.post($0) }
+        case "DELETE":
+            self.existing(connection) { connection in
+                guard connection.transport == .longPolling else {
+                    return .refuse(.refusal(400, "Cannot terminate this connection using the DELETE endpoint."))
+                }
+                return .delete
+            }
+        default: .refuse(.refusal(405))
+        }
+    }
+
+    private func existing(_ connection: Standing?, _ judge: (Standing) -> Verdict) -> Verdict {
+        guard self.id != nil else { return .refuse(.refusal(400, "Connection ID required")) }
+        guard let connection else { return .refuse(.refusal(404, "No Connection with that ID")) }
+        return judge(connection)
+    }
+
+    private static func post(_ connection: Standing) -> Verdict {
+        switch connection.transport {
+        case .webSockets:
+            .refuse(.refusal(405, "POST requests are not allowed for WebSocket connections."))
+        case nil: .refuse(.refusal(400, "The connection has no transport yet"))
+        case .serverSentEvents, .longPolling: .send
+        }
+    }
+
+    private func get(_ connection: Standing?, _ transports: [SignalRTransport]) -> Verdict {
+        let transport: SignalRTransport =
+            if self.wantsEventStream { .serverSentEvents } else if self.wantsWebSocket { .webSockets } else {
+                .longPolling
+            }
+        if transport == .webSockets, self.id == nil {
+            return transports.contains(transport) ? .create : Self.notOffered(transport)
+        }
+        return self.existing(connection) { connection in
+            guard transports.contains(transport) else { return Self.notOffered(transport) }
+            guard let chosen = connection.transport else {
+                return transport == .longPolling ? .poll : .attach(transport)
+            }
+            guard chosen == transport else {
+                return .refuse(.refusal(400, "Cannot change transports mid-connection"))
+            }
+            switch transport {
+            case .longPolling: return .poll
+            case .webSockets where connection.canReattach: return .reattach
+            case .webSockets, .serverSentEvents:
+                // Without its transport, a connection that cannot move has ended.
+                return .refuse(connection.isAttached ? .refusal(409) : .refusal(404, "No Connection with that ID"))
+            }
+        }
+    }
+
+    private static func notOffered(_ transport: SignalRTransport) -> Verdict {
+        .refuse(.refusal(404, "\(transport.rawValue) transport not supported by this end point type"))
+    }
+
+    private static func acceptsEventStream(_ accept: String) -> Bool {
+        accept.split(separator: ",").contains { range in
+            let type = range.prefix { $0 != ";" }.filter { $0 != " " && $0 != "\t" }
+            return type.lowercased() == "text/event-stream"
+        }
+    }
+}
+
+/// The connection id and token in a request to a hub's path.
+package struct SignalRConnectRequest: Sendable, Equatable {
+    private static let secrets: Set<String> = ["access_token", "id"]
+
+    /// The query's `id`, which the negotiation issued.
+    ///
+    /// Nil for a client that skipped negotiation; the `connectionId` that one client then sends is
+    /// ignored.
+    package let id: String?
+    /// The bearer token of the header, or of the query's `access_token`: browsers cannot set
+    /// headers on a WebSocket or an EventSource.
+    package let accessToken: String?
+
+    /// Parses a request.
+    ///
+    /// - Parameters:
+    ///   - query: the request's query with names in lower case.
+    ///   - authorization: the Authorization header; schemes other than bearer are ignored.
+    package init(query: RequestQuery, authorization: String?) {
+        self.id = query["id"].flatMap { $0.isEmpty ? nil : $0 }
+        let inHeader = authorization.flatMap { Self.bearer($0) }
+        self.accessToken = inHeader ?? query["access_token"].flatMap { $0.isEmpty ? nil : $0 }
+    }
+
+    /// Returns a request's target for logs, without the secret values of `access_token` and `id`.
+    package static func scrubbed(target: String) -> String {
+        let parts = target.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
+        guard parts.count == 2 else { return target }
+        let pairs = parts[1].split(separator: "&", omittingEmptySubsequences: false).map { pair in
+            let name = pair.prefix { $0 != "=" }
+            // An undecodable name may be one of them.
+            let isSecret = PercentCoding.decode(name, plusIsSpace: true).map { Self.secrets.contains($0.lowercased()) }
+            guard isSecret ?? true else { return String(pair) }
+            return name.endIndex < pair.endIndex ? "\(name)=-" : String(pair)
+        }
+        return "\(parts[0])?\(pairs.joined(separator: "&"))"
+    }
+
+    private static func bearer(_ header: String) -> String? {
+        let words = header.split(separator: " ", maxSplits: 1)
+        guard words.count == 2, words[0].lowercased() == "bearer" else { return nil }
+        let token = words[1].drop { $0 == " " }
+        return token.isEmpty ? nil : String(token)
+    }
+}

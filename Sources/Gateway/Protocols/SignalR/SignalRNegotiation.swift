@@ -1,0 +1,139 @@
+// Carillon · SignalRNegotiation.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+
+/// The answer to `{hub}/negotiate`.
+package struct SignalRNegotiation: Sendable, Equatable {
+    /// The server's record of an offered connection.
+    package struct Offer: Sendable, Equatable {
+        /// 0 or 1.
+        package let version: Int
+        /// The secret that the client returns as `id`: the token, or in version 0 the connection's
+        /// id.
+        package let id: String
+        /// Whether the client requested stateful reconnect and gets it.
+        package let usesStatefulReconnect: Bool
+    }
+
+    /// The time after which an unused offer expires, in milliseconds.
+    package static let unusedLimit: Int64 = 15_000
+    /// The highest supported version.
+    private static let highestVersion: Int32 = 1
+
+    package let response: SignalRResponse
+    /// Nil if the request was refused; the ids are then unused.
+    package let offer: Offer?
+
+    /// Answers a request.
+    ///
+    /// - Parameters:
+    ///   - method: anything but POST gets 405.
+    ///   - query: the query with names in lower case. `negotiateversion` selects the form of the
+    ///     answer; if it is not a number, the body is an error.
+    ///   - transports: the offered transports, preferred first.
+    ///   - connectionID: public in version 1, but the secret in version 0, so it must be as hard to
+    ///     guess.
+    ///   - connectionToken: the secret in version 1.
+    ///   - allowsStatefulReconnect: granted if the client asks and WebSockets are offered.
+    package init(
+        method: String,
+        query: RequestQuery,
+        transports: [SignalRTransport],
+        connectionID: String,
+        connectionToken: String,
+        allowsStatefulReconnect: Bool
+    ) {
+        guard method == "POST" else {
+            self.init(.refusal(405))
+            return
+        }
+        var version: Int32 = 0
+        if let text = query["negotiateversion"] {
+            guard let number = Int32(text) else {
+                self.init(error: "The client requested a non-integer protocol version.")
+                return
+            }
+            guard number >= 0 else {
+                self.init(
+                    error: "The client requested version '\(number)', but the server does not support this version.")
+                return
+            }
+            version = min(number, Self.highestVersion)
+        }
+        // JavaScript clients fail to start if this comes unrequested.
+        let isStateful =
+            allowsStatefulReconnect && transports.contains(.webSockets)
+            && query["usestatefulreconnect"]?.lowercased() == "true"
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.member("negotiateVersion", version)
+        writer.member("connectionId", connectionID)
+        if version > 0 {
+            writer.member("connectionToken", connectionToken)
+        }
+        writer.key("availableTransports")
+        writer.beginArray()
+        for transport in transports {
+            writer.beginObject()
+            writer.member("transport", transport.rawValue)
+            writer.key("transferFormats")
+            writer.beginArray()
+            writer.string("Text")
+            writer.endArray()
+            writer.endObject()
+        }
+        writer.endArray()
+        if isStateful {
+            writer.member("useStatefulReconnect", true)
+        }
+        writer.endObject()
+        let id = version > 0 ? connectionToken : connectionID
+        self.init(
+            SignalRResponse(status: 200, contentType: SignalRResponse.json, body: writer.bytes),
+            Offer(version: Int(version), id: id, usesStatefulReconnect: isStateful)
+        )
+    }
+
+    private init(_ response: SignalRResponse, _ offer: Offer? = nil) {
+        self.response = response
+        self.offer = offer
+    }
+
+    private init(error: String) {
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.member("error", error)
+        writer.endObject()
+        self.init(SignalRResponse(status: 200, contentType: SignalRResponse.json, body: writer.bytes))
+    }
+}
+
+/// A complete HTTP answer.
+package struct SignalRResponse: Sendable, Equatable {
+    package static let plainText = "text/plain"
+    package static let json = "application/json"
+
+    /// Forbids caching of polls and their answers.
+    package static let cacheControl = "no-cache, no-store"
+
+    package let status: Int
+    package let contentType: String
+    package let body: [UInt8]
+
+    package init(status: Int, contentType: String = SignalRResponse.plainText, body: [UInt8] = []) {
+        self.status = status
+        self.contentType = contentType
+        self.body = body
+    }
+
+    /// Returns a refusal with its reason as text.
+    package static func refusal(_ status: Int, _ reason: String = "") -> SignalRResponse {
+        SignalRResponse(status: status, body: Array(reason.utf8))
+    }
+
+    /// The answer to a POST with messages.
+    package static let sent = SignalRResponse(status: 200)
+    /// The answer to a DELETE of a long-polling connection.
+    package static let deleted = SignalRResponse(status: 202)
+}

@@ -1,0 +1,225 @@
+// Carillon · SignalRTransports.swift
+// SPDX-License-Identifier: Apache-2.0
+
+/// A transport by its name in the protocol.
+package enum SignalRTransport: String, Sendable, CaseIterable {
+    case webSockets = "WebSockets"
+    case serverSentEvents = "ServerSentEvents"
+    case longPolling = "LongPolling"
+}
+
+/// Encodes a connection's records as Server-Sent Events; the client sends with POST.
+package enum SignalREventStream {
+    package static let contentType = EventStreamEncoder.contentType
+
+    /// Written at once: some browsers report a stream as open only after its first bytes.
+    package static let opening = EventStreamEncoder.comment(lineEnd: .carriageReturnLineFeed)
+
+    /// Encodes the bytes of a ``SignalRAction/write(_:)`` as one event.
+    package static func event(_ records: [UInt8]) -> [UInt8] {
+        EventStreamEncoder.event(data: records, lineEnd: .carriageReturnLineFeed)
+    }
+}
+
+/// The server side of one long-polling connection: decides when and how each GET is answered.
+///
+/// Written records wait for a GET, and a GET waits for records. Times are milliseconds of one
+/// monotonic clock; the caller numbers the GETs. At most one GET is parked; a newer one releases
+/// it.
+///
+/// A response does not prove its arrival, but the next poll does. So a push is confirmed once
+/// ``recordsProven`` reaches the value of ``recordsTaken`` after that push.
+package struct SignalRPollingState: Sendable {
+    /// Times are in milliseconds.
+    package struct Limits: Sendable, Equatable {
+        /// The time after which a parked GET is answered with nothing.
+        package var pollTimeout: Int64
+        /// The time a connection lives without a parked GET.
+        package var silence: Int64
+        /// The bytes that may wait for a GET.
+        ///
+        /// One record may exceed it; the next then ends the connection.
+        package var bufferBytes: Int
+
+        package init(pollTimeout: Int64 = 90_000, silence: Int64 = 15_000, bufferBytes: Int = 1_000_000) {
+            self.pollTimeout = pollTimeout
+            self.silence = silence
+            self.bufferBytes = bufferBytes
+        }
+    }
+
+    private struct Poll {
+        let number: UInt64
+        let since: Int64
+    }
+
+    /// The records written so far.
+    package private(set) var recordsTaken: UInt64 = 0
+    /// The records contained in an answer so far.
+    package private(set) var recordsAnswered: UInt64 = 0
+    /// The records whose arrival a later GET proved.
+    package private(set) var recordsProven: UInt64 = 0
+
+    private let limits: Limits
+    private var hasPolled = false
+    private var parked: Poll?
+    /// The GET whose answer contains unproven records.
+    private var unproven: UInt64?
+    private var buffer: [UInt8] = []
+    /// Whether writing has ended: the client gets the rest, then the end.
+    private var isClosing = false
+    private var isOver = false
+    /// The time since which no GET is parked.
+    private var idleSince: Int64
+
+    /// Starts a negotiated connection.
+    package init(limits: Limits = Limits(), now: Int64) {
+        self.limits = limits
+        self.idleSince = now
+    }
+
+    /// Whether the connection has ended.
+    package var isEnded: Bool { self.isOver }
+
+    /// Whether a GET waits for records.
+    package var isPolled: Bool { self.parked != nil }
+
+    /// The latest time for the next ``tick(now:)``; nil if none is due.
+    package var nextDeadline: Int64? {
+        guard !self.isOver else { return nil }
+        return self.parked.map { $0.since + self.limits.pollTimeout } ?? (self.idleSince + self.limits.silence)
+    }
+
+    /// Handles a GET.
+    ///
+    /// The first is answered at once with nothing. A later one proves earlier answers, releases a
+    /// parked GET with 204, and is answered at once if records wait.
+    package mutating func poll(_ number: UInt64, now: Int64) -> [SignalRPollingAction] {
+        guard !self.isOver else { return [.answer(poll: number, .refusal(404, "No Connection with that ID"))] }
+        self.recordsProven = self.recordsAnswered
+        self.unproven = nil
+        var actions = self.release()
+        guard self.hasPolled else {
+            self.hasPolled = true
+            self.idleSince = now
+            return actions + [.answer(poll: number, Self.nothing)]
+        }
+        self.parked = Poll(number: number, since: now)
+        actions += self.flush(now: now)
+        return actions
+    }
+
+    /// Buffers whole records for the client; call ``flush(now:)`` after the last of a round.
+    ///
+    /// - Parameters:
+    ///   - bytes: the bytes of a ``SignalRAction/write(_:)``.
+    ///   - records: their number.
+    /// - Returns: the end if too much waits already, else nothing.
+    package mutating func write(_ bytes: [UInt8], records: Int = 1) -> [SignalRPollingAction] {
+        guard !self.isOver, !self.isClosing else { return [] }
+        guard self.buffer.count <= self.limits.bufferBytes else { return self.end(.overflow) }
+        if self.buffer.isEmpty { self.buffer = bytes } else { self.buffer.append(contentsOf: bytes) }
+        self.recordsTaken += UInt64(clamping: records)
+        return []
+    }
+
+    /// Answers the parked GET with the waiting records.
+    package mutating func flush(now: Int64) -> [SignalRPollingAction] {
+        guard !self.isOver, let poll = self.parked else { return [] }
+        guard !self.buffer.isEmpty else { return self.isClosing ? self.end(.closed) : [] }
+        let body = self.buffer
+        self.buffer = []
+        self.parked = nil
+        self.idleSince = now
+        self.recordsAnswered = self.recordsTaken
+        self.unproven = poll.number
+        return [.answer(poll: poll.number, SignalRResponse(status: 200, contentType: Self.contentType, body: body))]
+    }
+
+    /// Ends writing: the client gets the rest, then 204 for its next GET.
+    package mutating func close(now: Int64) -> [SignalRPollingAction] {
+        guard !self.isOver, !self.isClosing else { return [] }
+        self.isClosing = true
+        return self.flush(now: now)
+    }
+
+    /// Answers the parked GET with 401 because its token has expired; records wait for the next
+    /// GET.
+    package mutating func refuse(now: Int64) -> [SignalRPollingAction] {
+        guard !self.isOver, let poll = self.parked else { return [] }
+        self.parked = nil
+        self.idleSince = now
+        return [.answer(poll: poll.number, .refusal(401, "The token has expired."))]
+    }
+
+    /// Handles a DELETE, whose answer is ``SignalRResponse/deleted``.
+    package mutating func delete() -> [SignalRPollingAction] {
+        self.isOver ? [] : self.end(.deleted)
+    }
+
+    /// Handles a GET whose connection broke before its answer was written.
+    ///
+    /// A parked GET may be repeated; if its answer contained records, the connection ends.
+    package mutating func pollLost(_ number: UInt64, now: Int64) -> [SignalRPollingAction] {
+        guard !self.isOver else { return [] }
+        if self.parked?.number == number {
+            self.parked = nil
+            self.idleSince = now
+        } else if self.unproven == number {
+            return self.end(.responseLost)
+        }
+        return []
+    }
+
+    /// Runs what is due: the empty answer, and the end of a connection without polls.
+    package mutating func tick(now: Int64) -> [SignalRPollingAction] {
+        guard !self.isOver else { return [] }
+        if let poll = self.parked {
+            if !self.buffer.isEmpty || self.isClosing { return self.flush(now: now) }
+            guard now - poll.since >= self.limits.pollTimeout else { return [] }
+            self.parked = nil
+            self.idleSince = now
+            return [.answer(poll: poll.number, Self.nothing)]
+        }
+        return now - self.idleSince >= self.limits.silence ? self.end(.silent) : []
+    }
+
+    /// The reference server's content type; clients read it as UTF-8.
+    private static let contentType = "application/octet-stream"
+    private static let nothing = SignalRResponse(status: 200)
+    private static let over = SignalRResponse(status: 204)
+
+    private mutating func release() -> [SignalRPollingAction] {
+        guard let poll = self.parked else { return [] }
+        self.parked = nil
+        return [.answer(poll: poll.number, Self.over)]
+    }
+
+    private mutating func end(_ end: SignalRPollingAction.End) -> [SignalRPollingAction] {
+        self.isOver = true
+        self.buffer = []
+        return self.release() + [.end(end)]
+    }
+}
+
+/// An action for a long-polling connection, in list order.
+package enum SignalRPollingAction: Sendable, Equatable {
+    /// Answer this GET.
+    case answer(poll: UInt64, SignalRResponse)
+    /// End the connection: forget its id, so that later requests get 404, and call
+    /// ``SignalRConnection/transportLost(now:)``.
+    case end(End)
+
+    package enum End: String, Sendable, Equatable {
+        /// The server closed it, and the client has everything.
+        case closed
+        /// The client sent DELETE.
+        case deleted
+        /// No GET came in time.
+        case silent
+        /// An answer could not be written, and repeating its records might duplicate them.
+        case responseLost
+        /// The buffer for the client overflowed.
+        case overflow
+    }
+}

@@ -1,0 +1,307 @@
+// Carillon · SocketIOConnection.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+
+/// The timeouts and limits of a server's connections; a reference type, so that connections share
+/// it.
+package final class SocketIOConfiguration: Sendable {
+    /// The time a connection may stay without a joined namespace.
+    package let connectTimeout: Milliseconds
+    /// The attachments of one packet; more close the connection.
+    package let maximumAttachments: Int
+    /// The bytes of all attachments of one packet; more close the connection.
+    package let maximumAttachmentBytes: Int
+    /// The namespaces joined or requested; a further CONNECT is refused.
+    package let maximumNamespaces: Int
+    /// The bytes of a namespace's name; a longer name closes the connection.
+    package let maximumNamespaceLength: Int
+    /// The pending acknowledgements of a namespace; a further event that wants one is not sent.
+    package let maximumAwaitedAcknowledgements: Int
+    /// Whether `pid` and `offset` in a CONNECT request recovery.
+    package let offersRecovery: Bool
+
+    package init(
+        connectTimeout: Milliseconds = 10_000,
+        maximumAttachments: Int = 10,
+        maximumAttachmentBytes: Int = 1_000_000,
+        maximumNamespaces: Int = 16,
+        maximumNamespaceLength: Int = 256,
+        maximumAwaitedAcknowledgements: Int = 64,
+        offersRecovery: Bool = false
+    ) {
+        self.connectTimeout = connectTimeout
+        self.maximumAttachments = max(maximumAttachments, 0)
+        self.maximumAttachmentBytes = maximumAttachmentBytes
+        self.maximumNamespaces = maximumNamespaces
+        self.maximumNamespaceLength = maximumNamespaceLength
+        self.maximumAwaitedAcknowledgements = maximumAwaitedAcknowledgements
+        self.offersRecovery = offersRecovery
+    }
+}
+
+/// A client's Socket.IO 5 connection on the server: its namespaces over one Engine.IO session.
+///
+/// Pure: no channel, no clock, no task. Each call appends actions to a list; the owner carries them
+/// out in order and calls ``tick(now:into:)`` at ``nextDeadline``. Any protocol violation closes
+/// the whole connection.
+package struct SocketIOConnection: Sendable {
+    let configuration: SocketIOConfiguration
+    private var decoder: SocketIODecoder
+    var memberships = SocketIOMemberships()
+    private var lastTicket: UInt32 = 0
+    private var isClosed = false
+    /// The deadline for joining a namespace; `max` while one is joined.
+    var deadline: Milliseconds
+
+    package init(configuration: SocketIOConfiguration, now: Milliseconds) {
+        self.configuration = configuration
+        self.decoder = SocketIODecoder(configuration: configuration)
+        self.deadline = now + configuration.connectTimeout
+    }
+
+    /// The time of the next ``tick(now:into:)``; nil if none is due.
+    package var nextDeadline: Milliseconds? { self.isClosed || self.deadline == .max ? nil : self.deadline }
+
+    /// Whether the client has joined the namespace.
+    package func hasJoined(_ namespace: String = SocketIOPacket.defaultNamespace) -> Bool {
+        self.memberships[namespace]?.isJoined == true
+    }
+
+    /// Closes the connection if no namespace was joined in time.
+    package mutating func tick(now: Milliseconds, into actions: inout [SocketIOAction]) {
+        if now >= self.deadline { self.close(.connectTimeout, into: &actions) }
+    }
+
+    /// Handles a message from the session.
+    package mutating func receive(
+        _ message: EngineIOMessage,
+        now: Milliseconds,
+        into actions: inout [SocketIOAction]
+    ) {
+        guard !self.isClosed else { return }
+        do {
+            guard let packet = try self.decoder.read(message) else { return }
+            try self.receive(packet, now: now, into: &actions)
+        } catch {
+            self.close(.fault(error), into: &actions)
+        }
+    }
+
+    private mutating func receive(
+        _ packet: SocketIOPacket,
+        now: Milliseconds,
+        into actions: inout [SocketIOAction]
+    ) throws(SocketIOFault) {
+        let namespace = packet.namespace
+        switch packet.content {
+        case .connect(let payload):
+            guard self.memberships[namespace] == nil else { throw .alreadyConnected }
+            guard self.memberships.count < self.configuration.maximumNamespaces else {
+                return Self.send(.connectError(Self.refusal("Too many namespaces", nil)), namespace, into: &actions)
+            }
+            self.lastTicket &+= 1
+            let request = SocketIOConnectRequest(
+                ticket: .init(number: self.lastTicket),
+                namespace: namespace,
+                payload: payload,
+                offersRecovery: self.configuration.offersRecovery
+            )
+            self.memberships[namespace] = SocketIOMembership(ticket: request.ticket)
+            actions.append(.connectRequested(request))
+        case .disconnect: self.leave(namespace, .clientNamespaceDisconnect, now: now, into: &actions)
+        case .event(let name, let arguments, let id):
+            guard self.hasJoined(namespace) else { throw .notConnected }
+            actions.append(.event(namespace: namespace, name, arguments, acknowledgement: id))
+        case .acknowledgement(let id, let arguments):
+            guard self.hasJoined(namespace) else { throw .notConnected }
+            // An unknown or already answered id is not a fault.
+            guard self.memberships[namespace]?.settle(id) == true else { return }
+            actions.append(.acknowledged(namespace: namespace, id, arguments))
+        case .connectError: throw .connectErrorFromClient
+        }
+    }
+
+    /// Removes the client from a namespace; it does not reconnect on its own, and the connection
+    /// stays open.
+    ///
+    /// Does nothing if the namespace is not joined.
+    package mutating func disconnect(
+        _ namespace: String = SocketIOPacket.defaultNamespace,
+        now: Milliseconds,
+        into actions: inout [SocketIOAction]
+    ) {
+        guard self.hasJoined(namespace) else { return }
+        Self.send(.disconnect, namespace, into: &actions)
+        self.leave(namespace, .serverNamespaceDisconnect, now: now, into: &actions)
+    }
+
+    private mutating func leave(
+        _ namespace: String,
+        _ reason: SocketIODisconnectReason,
+        now: Milliseconds,
+        into actions: inout [SocketIOAction]
+    ) {
+        guard let membership = self.memberships[namespace] else { return }
+        self.memberships[namespace] = nil
+        Self.report(namespace, membership, reason, into: &actions)
+        if membership.isJoined, !self.memberships.hasJoined { self.deadline = now + self.configuration.connectTimeout }
+    }
+
+    private static func report(
+        _ namespace: String,
+        _ membership: SocketIOMembership,
+        _ reason: SocketIODisconnectReason,
+        into actions: inout [SocketIOAction]
+    ) {
+        actions.append(
+            membership.isJoined ? .left(namespace: namespace, reason) : .connectWithdrawn(membership.ticket)
+        )
+    }
+
+    /// Closes the whole connection: reports every namespace as left, then asks to close the
+    /// session.
+    package mutating func close(_ reason: SocketIOCloseReason, into actions: inout [SocketIOAction]) {
+        guard !self.isClosed else { return }
+        self.end(reason.namespace, into: &actions)
+        actions.append(.close(reason))
+    }
+
+    /// Ends the connection after its session; reports every namespace as left.
+    package mutating func sessionClosed(_ reason: EngineIOCloseReason, into actions: inout [SocketIOAction]) {
+        guard !self.isClosed else { return }
+        self.end(SocketIODisconnectReason(reason), into: &actions)
+    }
+
+    private mutating func end(_ reason: SocketIODisconnectReason, into actions: inout [SocketIOAction]) {
+        self.isClosed = true
+        self.deadline = .max
+        for (namespace, membership) in self.memberships.all {
+            Self.report(namespace, membership, reason, into: &actions)
+        }
+        self.memberships = SocketIOMemberships()
+        self.decoder = SocketIODecoder(configuration: self.configuration)
+    }
+
+    static func send(
+        _ content: SocketIOPacket.Content,
+        _ namespace: String,
+        into actions: inout [SocketIOAction]
+    ) {
+        actions.append(.send(SocketIOPacket(content, namespace: namespace).messages))
+    }
+}
+
+extension SocketIOConnection {
+    /// The refusal message for an unknown namespace.
+    package static let unknownNamespace = "Invalid namespace"
+
+    /// Accepts the client into the requested namespace.
+    ///
+    /// - Parameters:
+    ///   - sid: the socket's id in this namespace, never the session's. A recovered client gets its
+    ///     old id.
+    ///   - recovery: makes the client recoverable; missed events are sent before the reply.
+    /// - Returns: false, without sending, if the request was withdrawn.
+    @discardableResult
+    package mutating func accept(
+        _ ticket: SocketIOConnectRequest.Ticket,
+        sid: String,
+        recovery: SocketIORecoveryGrant? = nil,
+        into actions: inout [SocketIOAction]
+    ) -> Bool {
+        guard let namespace = self.memberships.namespace(of: ticket) else { return false }
+        self.memberships[namespace]?.isJoined = true
+        self.memberships[namespace]?.isRecoverable = recovery != nil
+        self.deadline = .max
+        var messages: [EngineIOMessage] = []
+        for missed in recovery?.missed ?? [] {
+            messages += Self.event(missed.name, missed.arguments, offset: missed.offset, namespace).messages
+        }
+        var reply = [JSONMember("sid", .string(sid))]
+        if let recovery { reply.append(JSONMember("pid", .string(recovery.pid))) }
+        messages += SocketIOPacket(.connect(.object(reply)), namespace: namespace).messages
+        actions.append(.send(messages))
+        return true
+    }
+
+    /// Refuses the requested namespace; the connection stays open, and the client may ask again.
+    ///
+    /// - Returns: false, without sending, if the request was withdrawn.
+    @discardableResult
+    package mutating func refuse(
+        _ ticket: SocketIOConnectRequest.Ticket,
+        message: String,
+        data: JSONValue? = nil,
+        into actions: inout [SocketIOAction]
+    ) -> Bool {
+        guard let namespace = self.memberships.namespace(of: ticket) else { return false }
+        self.memberships[namespace] = nil
+        Self.send(.connectError(Self.refusal(message, data)), namespace, into: &actions)
+        return true
+    }
+
+    /// Sends an event.
+    package mutating func emit(
+        _ name: SocketIOEventName,
+        _ arguments: [SocketIOValue] = [],
+        to namespace: String = SocketIOPacket.defaultNamespace,
+        as emission: SocketIOEmission = .plain,
+        into actions: inout [SocketIOAction]
+    ) -> SocketIOEmissionResult {
+        guard let membership = self.memberships[namespace], membership.isJoined else { return .notJoined }
+        switch emission {
+        case .plain:
+            Self.send(.event(name, arguments, acknowledgement: nil), namespace, into: &actions)
+            return .sent
+        case .recoverable(let offset):
+            let event = Self.event(name, arguments, offset: membership.isRecoverable ? offset : nil, namespace)
+            actions.append(.send(event.messages))
+            return .sent
+        case .acknowledged:
+            guard membership.awaited.count < self.configuration.maximumAwaitedAcknowledgements else {
+                return .tooManyAwaited
+            }
+            let id = membership.nextAcknowledgement
+            self.memberships[namespace]?.nextAcknowledgement += 1
+            self.memberships[namespace]?.awaited.append(id)
+            Self.send(.event(name, arguments, acknowledgement: id), namespace, into: &actions)
+            return .awaiting(id)
+        }
+    }
+
+    /// Acknowledges an event of the client; call this once for each event that wants it.
+    ///
+    /// - Returns: false, without sending, if the client has left the namespace.
+    @discardableResult
+    package func acknowledge(
+        _ id: UInt64,
+        with arguments: [SocketIOValue] = [],
+        in namespace: String = SocketIOPacket.defaultNamespace,
+        into actions: inout [SocketIOAction]
+    ) -> Bool {
+        guard self.hasJoined(namespace) else { return false }
+        Self.send(.acknowledgement(id, arguments), namespace, into: &actions)
+        return true
+    }
+
+    /// Stops waiting for the client's acknowledgement; a late one is ignored.
+    package mutating func forget(_ id: UInt64, in namespace: String = SocketIOPacket.defaultNamespace) {
+        _ = self.memberships[namespace]?.settle(id)
+    }
+
+    static func refusal(_ message: String, _ data: JSONValue?) -> JSONValue {
+        let members = [JSONMember("message", .string(message))]
+        return .object(members + (data.map { [JSONMember("data", $0)] } ?? []))
+    }
+
+    private static func event(
+        _ name: SocketIOEventName,
+        _ arguments: [SocketIOValue],
+        offset: String?,
+        _ namespace: String
+    ) -> SocketIOPacket {
+        let offsets = offset.map { [SocketIOValue.json(.string($0))] } ?? []
+        return SocketIOPacket(.event(name, arguments + offsets, acknowledgement: nil), namespace: namespace)
+    }
+}
