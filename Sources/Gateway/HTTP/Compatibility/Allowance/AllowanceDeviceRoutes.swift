@@ -6,7 +6,7 @@ import HTTPTypes
 import Hummingbird
 import Storage
 
-/// The family-finance app's `/api/v1/devices`; its tokens are FCM's on every platform.
+/// The family-finance app's `/api/v1/devices`; its tokens are for FCM on every platform.
 struct AllowanceDeviceRoutes {
     private static let tokenHeader = "X-Device-Token"
 
@@ -61,7 +61,7 @@ struct AllowanceDeviceRoutes {
         return Answer.noContent
     }
 
-    /// Logging out; a token that is not known is gone already.
+    /// Logs a device out; an unknown token is not an error.
     private func removeCurrent(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
         let name = HTTPField.Name(Self.tokenHeader)
@@ -69,7 +69,7 @@ struct AllowanceDeviceRoutes {
             throw Problem(
                 .badRequest,
                 "a header is missing",
-                faults: [JobFault(Self.tokenHeader, "is missing; it names the device")]
+                faults: [JobFault(Self.tokenHeader, "is missing; it must contain the device's token")]
             )
         }
         _ = try await self.devices.services.devices.remove(user: user, token: token)

@@ -33,8 +33,8 @@ struct AllowanceInboxRoutes {
             guard let type = self.types.find(text) else {
                 throw Problem(
                     .badRequest,
-                    "the query is at fault",
-                    faults: [JobFault("type", "is no code of the catalog")]
+                    "invalid query parameters",
+                    faults: [JobFault("type", "is not a code in the catalog")]
                 )
             }
             filter.type = type.name
@@ -77,7 +77,7 @@ struct AllowanceInboxRoutes {
         return Response.json(writer)
     }
 
-    /// No `notificationIds`, or null, means all; an empty array means none.
+    /// Missing or null `notificationIds` mean all; an empty array means none.
     private func readMany(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
         var fields = try await RequestFields.read(request)
@@ -111,7 +111,7 @@ struct AllowanceInboxRoutes {
         let title = fields.text("title", limit: JobLimits.title, isRequired: true)
         let body = fields.text("body", limit: JobLimits.body)
         let type = code.flatMap { self.types[$0] }
-        if code != nil, type == nil { fields.fault("type", "is no code of the catalog") }
+        if code != nil, type == nil { fields.fault("type", "is not a code in the catalog") }
         try fields.finish()
         guard let user, let title, let type else { throw Problem(.badRequest, "fields are missing") }
         let id = try await JobSender(services: self.services)

@@ -50,12 +50,77 @@ struct AllowancePreferenceRoutes {
         case .times(let hours, let isOn):
             var settings = UserSettings()
             if isOn { settings.quietHours = hours } else { settings.pausedQuietHours = hours }
-            // Its clients know no weekdays.
+            // The app's clients know no weekdays, so keep them.
             try await self.services.preferences.set(
                 user: user, settings: settings, keeping: [.general, .emailOptOut, .weekdays])
         case .switched(let isOn): try await self.services.preferences.switchQuietHours(user: user, isOn: isOn)
         case nil: break
         }
         return try await self.answer(user)
+    }
+}
+
+/// Parses and checks preferences from the family-finance app's clients.
+enum AllowanceRequests {
+    /// A catalog has dozens of types, and a client sends each once.
+    private static let mostPreferences = 1_000
+
+    /// Parses `UpdateNotificationPreferencesDto`: the listed types; other preferences stay.
+    ///
+    /// Clients send all types back, so required types may be listed unchanged.
+    static func preferences(_ fields: inout RequestFields, types: CodedTypes) -> [String: TypePreference] {
+        guard let items = fields.value["preferences"]?.array, items.count <= Self.mostPreferences else {
+            fields.fault("preferences", "must be an array of at most \(Self.mostPreferences) objects")
+            return [:]
+        }
+        var changed: [String: TypePreference] = [:]
+        for (index, item) in items.enumerated() {
+            var entry = RequestFields(item, at: "preferences[\(index)].")
+            let code = entry.integer("notificationType", isRequired: true)
+            let inApp = entry.flag("inAppEnabled")
+            let push = entry.flag("pushEnabled")
+            let email = entry.flag("emailEnabled")
+            let type = code.flatMap { types[$0] }
+            if code != nil, type == nil { entry.fault("notificationType", "is not in the catalog") }
+            if let type, type.isRequired, inApp == false || push == false {
+                entry.fault("notificationType", "is required and cannot be switched off")
+            }
+            if let type {
+                var wish = changed[type.name] ?? TypePreference()
+                if !type.isRequired {
+                    wish.inApp = inApp ?? wish.inApp
+                    wish.push = push ?? wish.push
+                }
+                wish.email = email ?? wish.email
+                changed[type.name] = wish
+            }
+            fields.add(entry)
+        }
+        return changed
+    }
+
+    /// A change of quiet hours.
+    enum QuietChange: Equatable {
+        /// New times; nil for none, because start and end are equal.
+        case times(QuietHours?, isOn: Bool)
+        /// Switches quiet hours on or off; their times stay.
+        case switched(on: Bool)
+    }
+
+    /// Parses `UpdateQuietHoursDto`, which applies to all days; nil after a fault.
+    static func quietHours(_ fields: inout RequestFields) -> QuietChange? {
+        let isOn = fields.flag("enabled")
+        if isOn == nil, fields.faults.isEmpty { fields.fault("enabled", "is missing") }
+        let start: Int? = fields.time("startTime") ?? nil
+        let end: Int? = fields.time("endTime") ?? nil
+        guard let isOn, fields.faults.isEmpty else { return nil }
+        switch (start, end) {
+        case (nil, nil): return .switched(on: isOn)
+        case (let start?, let end?):
+            return .times(start == end ? nil : QuietHours(start: start, end: end), isOn: isOn)
+        case (nil, _): fields.fault("startTime", "is missing")
+        case (_, nil): fields.fault("endTime", "is missing")
+        }
+        return nil
     }
 }

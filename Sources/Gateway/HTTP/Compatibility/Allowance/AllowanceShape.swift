@@ -4,11 +4,11 @@
 import Core
 import Storage
 
-/// The family-finance app's JSON: .NET's, camelCase with enums as integers.
+/// The family-finance app's JSON in .NET style: camelCase, and enums as integers.
 ///
-/// Its notifications are those of ``CamelCaseShape``.
+/// Notifications use ``CamelCaseShape``.
 enum AllowanceShape {
-    /// A category for types that have none.
+    /// The category of types without one.
     private static let otherCategory = "Other"
 
     /// `DevicePlatform`.
@@ -16,12 +16,12 @@ enum AllowanceShape {
         switch platform {
         case .ios: 1
         case .android: 2
-        // Its client knows no fourth.
+        // The client knows no other platform.
         case .web, .webhook: 3
         }
     }
 
-    /// The platform of a number, or of a name in any case.
+    /// Returns the platform of a number, or of a name in any case.
     static func platform(_ value: JSONValue?) -> Platform? {
         switch value {
         case .number("1"): .ios
@@ -32,7 +32,7 @@ enum AllowanceShape {
         }
     }
 
-    /// `NotificationListDto`, its members.
+    /// Writes the members of `NotificationListDto`.
     static func write(
         _ page: InboxStore.OffsetPage,
         of query: PageQuery,
@@ -51,7 +51,7 @@ enum AllowanceShape {
         writer.member("hasMore", query.offset + query.limit < Int(page.matching))
     }
 
-    /// `DeviceTokenDto`.
+    /// Writes a `DeviceTokenDto`.
     static func write(_ device: Device, to writer: inout JSONWriter) {
         writer.beginObject()
         writer.member("id", device.id.description)
@@ -63,7 +63,7 @@ enum AllowanceShape {
         writer.endObject()
     }
 
-    /// `NotificationPreferencesDto`, its members: every type that has a code, by code.
+    /// Writes the members of `NotificationPreferencesDto`: every type with a code, sorted by code.
     static func write(
         _ types: CodedTypes,
         wishes: [String: TypePreference],

@@ -5,28 +5,29 @@ import Core
 import HTTPTypes
 import Protocols
 
-/// The part of PostgREST's query language that a table of tokens needs: `column=eq.…`, `in.(…)`, `is.null`, `not.is.null`,
-/// `select`, `order`, `limit` and `offset`.
+/// The subset of PostgREST's query language for a table of tokens.
 ///
-/// What is not understood is refused, since a filter that is left out would touch more rows than were meant.
+/// It supports `column=eq.…`, `in.(…)`, `is.null`, `not.is.null`, `select`, `order`, `limit` and
+/// `offset`. Anything else is refused, because ignoring a filter would affect too many rows.
 struct EdgeQuery {
     private enum Condition {
         case among(Set<String>)
         case isNull(Bool)
     }
 
-    /// The columns to be written.
+    /// The columns of the response.
     private(set) var columns = EdgeRow.Column.allCases
     private var conditions: [(column: EdgeRow.Column, condition: Condition)] = []
     private var order: [(column: EdgeRow.Column, isDescending: Bool)] = []
     private var limit = Int.max
     private(set) var offset = 0
 
-    /// Whether it narrows the rows at all.
+    /// Whether the query has any filter.
     var isFiltered: Bool { !self.conditions.isEmpty }
 
-    /// - Parameter parameters: of the URL, decoded; filters of one column count together.
-    /// - Throws: `Problem` that names every fault.
+    /// - Parameter parameters: the decoded parameters of the URL; several filters of a column all
+    ///   apply.
+    /// - Throws: `Problem` with every fault.
     init(_ parameters: [RequestQuery.Field]) throws {
         var faults: [JobFault] = []
         var names: Set<String> = []
@@ -42,11 +43,11 @@ struct EdgeQuery {
             }
         }
         guard faults.isEmpty else {
-            throw Problem(.badRequest, "the query is at fault", faults: faults, code: Self.code(of: faults))
+            throw Problem(.badRequest, "invalid query parameters", faults: faults, code: Self.code(of: faults))
         }
     }
 
-    /// PostgreSQL's code for a column that is not there, or else PostgREST's for a query that it cannot read.
+    /// Returns PostgreSQL's code for an unknown column, otherwise PostgREST's for an invalid query.
     private static func code(of faults: [JobFault]) -> String {
         faults.contains { $0.reason == EdgeRow.noColumn } ? "42703" : "PGRST100"
     }
@@ -57,7 +58,7 @@ struct EdgeQuery {
         case "order": try self.addOrder(value)
         case "limit": self.limit = try Self.number(name, value)
         case "offset": self.offset = try Self.number(name, value)
-        // Said of an upsert; the columns by which rows are the same are fixed here.
+        // Parts of an upsert; the conflict columns are fixed here.
         case "on_conflict", "columns": break
         default:
             guard let column = EdgeRow.Column(rawValue: name) else {
@@ -103,12 +104,12 @@ struct EdgeQuery {
             let texts = value.dropFirst(4).dropLast().split(separator: ",")
             return .among(Set(texts.map { $0.hasPrefix("\"") ? String($0.dropFirst().dropLast()) : String($0) }))
         }
-        throw JobFault(name, "takes eq., in.(…), is.null or not.is.null")
+        throw JobFault(name, "must be eq., in.(…), is.null or not.is.null")
     }
 
     // MARK: Rows
 
-    /// Those that the filters name, in the order that was asked for, before `limit` and `offset`.
+    /// Returns the rows that pass the filters, sorted, before `limit` and `offset`.
     func matching(_ rows: [EdgeRow]) -> [EdgeRow] {
         let found = rows.filter { row in
             self.conditions.allSatisfy { column, condition in
@@ -120,7 +121,7 @@ struct EdgeQuery {
             }
         }
         guard !self.order.isEmpty else { return found }
-        // Times are texts of one length, so texts order as their values do. Nulls are last.
+        // Times have a fixed length, so they sort as texts. Nulls come last.
         return found.sorted { left, right in
             for (column, isDescending) in self.order {
                 switch (left.text(column), right.text(column)) {
@@ -135,8 +136,65 @@ struct EdgeQuery {
         }
     }
 
-    /// The part of `rows` that `limit` and `offset` leave.
+    /// Applies `limit` and `offset`.
     func page(_ rows: [EdgeRow]) -> ArraySlice<EdgeRow> {
         rows.dropFirst(self.offset).prefix(self.limit)
+    }
+}
+
+/// The response that a client prefers, from the headers `Prefer` (RFC 7240) and `Accept`.
+struct EdgePreferences: Equatable {
+    /// Whether to return the changed rows.
+    var returnsRows: Bool
+    /// Whether to return the number of all rows.
+    var counts: Bool
+    /// Whether the client expects exactly one row, as an object.
+    var isSingle: Bool
+
+    init(prefer: [String], accept: String?) {
+        let words = prefer.joined(separator: ",").split(separator: ",").map { word in word.filter { $0 != " " } }
+        self.returnsRows = words.contains("return=representation")
+        self.counts = words.contains { $0.hasPrefix("count=") }
+        self.isSingle = accept?.contains("application/vnd.pgrst.object+json") == true
+    }
+}
+
+/// A device as a row of the table `user_push_tokens`.
+struct EdgeRow {
+    /// The columns of the table.
+    enum Column: String, CaseIterable {
+        case id, userID = "user_id", platform, token, deviceID = "device_id"
+        case appVersion = "app_version", locale, lastSeenAt = "last_seen_at", createdAt = "created_at", updatedAt =
+            "updated_at"
+    }
+
+    /// The fault of an unknown column.
+    static let noColumn = "is not a column of user_push_tokens"
+
+    let device: Device
+
+    /// Returns a column as text; nil for null.
+    func text(_ column: Column) -> String? {
+        switch column {
+        case .id: self.device.id.description
+        case .userID: self.device.user
+        case .platform: self.device.platform.rawValue
+        case .token: self.device.token
+        case .deviceID: self.device.deviceID
+        case .appVersion: self.device.appVersion
+        case .locale: self.device.locale
+        case .lastSeenAt, .updatedAt: self.device.lastUsedAt.rfc3339
+        case .createdAt: self.device.createdAt.rfc3339
+        }
+    }
+
+    /// Writes the columns as an object.
+    func write(_ columns: [Column], to writer: inout JSONWriter) {
+        writer.beginObject()
+        for column in columns {
+            writer.key(escaping: column.rawValue)
+            writer.string(self.text(column))
+        }
+        writer.endObject()
     }
 }

@@ -5,13 +5,13 @@ import Core
 import HTTPTypes
 import Storage
 
-/// Rows as the scheduler's clients send them, checked.
+/// Parses and checks rows from the scheduler's clients.
 enum EdgeRequests {
-    /// The most rows of one call.
+    /// The most rows per call.
     private static let mostRows = 100
     private static let longestVersion = 64
 
-    /// What a client says of a token.
+    /// A token from a client.
     struct Token: Equatable {
         var platform: Platform
         var token: String
@@ -20,7 +20,7 @@ enum EdgeRequests {
         var locale: String?
     }
 
-    /// What a client tells of a notification.
+    /// An event from a client.
     struct Event: Equatable {
         enum Kind: String, CaseIterable {
             case delivered, opened
@@ -30,7 +30,7 @@ enum EdgeRequests {
         var kind: Kind
     }
 
-    /// New tokens, or old ones that are seen again; times and ids are the server's.
+    /// Parses new or known tokens; the server sets times and ids.
     ///
     /// - Throws: `Problem` 400 with every fault, or 403 for another user's row.
     static func tokens(_ body: JSONValue?, user: String) throws -> [Token] {
@@ -49,7 +49,7 @@ enum EdgeRequests {
         }
     }
 
-    /// A change of tokens that are there; whatever it names, they are seen.
+    /// Parses a change of existing tokens, which also counts as a use.
     ///
     /// - Throws: `Problem` 400 with every fault, or 403 for another user's row.
     static func change(_ body: JSONValue?, user: String) throws -> DeviceStore.Change {
@@ -86,12 +86,12 @@ enum EdgeRequests {
         return text
     }
 
-    /// PostgreSQL's code, which PostgREST passes on: a column without a value, or one that a check refuses.
+    /// Returns PostgreSQL's code, as PostgREST does: a missing value or a failed check.
     private static func code(of faults: [JobFault]) -> String {
         faults.contains { $0.reason == "is missing" } ? "23502" : "23514"
     }
 
-    /// - Throws: `Problem` 400 for a token that APNs cannot have given.
+    /// - Throws: `Problem` 400 for a token that is not from APNs.
     static func requireAPNSToken(_ token: String) throws {
         guard !Device.isAPNSToken(token) else { return }
         let faults = [JobFault("token", Device.noAPNSToken)]
@@ -103,7 +103,7 @@ enum EdgeRequests {
         throw Problem(.forbidden, "a row of user_push_tokens belongs to its user")
     }
 
-    /// Reads one object, or an array of them.
+    /// Parses an object or an array of objects.
     private static func rows<Row>(_ body: JSONValue?, _ read: (inout RequestFields) throws -> Row?) throws -> [Row] {
         let values = body?.array ?? body.map { [$0] } ?? []
         guard (1...Self.mostRows).contains(values.count), values.allSatisfy({ $0.object != nil }) else {

@@ -4,7 +4,7 @@
 import Core
 import Storage
 
-/// What several systems do with devices.
+/// Device operations that several systems share.
 struct DeviceKeeper {
     static let longestName = 128
 
@@ -20,11 +20,11 @@ struct DeviceKeeper {
         var deviceID: String?
         var appVersion: String?
         var locale: String?
-        /// Whether its user has switched it off; nil keeps what the user said before.
+        /// Whether the user has switched the device off; nil keeps the last choice.
         var isSilenced: Bool?
     }
 
-    /// Registers a device; what the same name or the same `deviceID` had registered before goes.
+    /// Registers a device; it replaces devices with the same name or `deviceID`.
     func register(_ registration: Registration, user: String) async throws -> Device {
         var device = Device(
             id: NotificationID(high: .random(in: .min ... .max), low: .random(in: .min ... .max)).asRandomUUID,
@@ -43,23 +43,25 @@ struct DeviceKeeper {
         return try await self.services.register(device, replacing: true, silenced: registration.isSilenced)
     }
 
-    /// The user's devices that are sent to, the latest used first.
+    /// Returns the user's active devices, the last used first.
     func active(user: String) async throws -> [Device] {
         try await self.services.devices.list(user: user).filter(\.isActive)
     }
 }
 
 extension RequestFields {
-    /// A token that is to be registered, of the length and the characters that the canonical calls take: one app's on one
-    /// device, and no topic of FCM's, which would pass the user's notifications on to all who have subscribed to it.
+    /// Returns a token to register, with the same limits as the canonical paths.
+    ///
+    /// A topic of FCM is refused, because it would send the user's notifications to all
+    /// subscribers.
     mutating func newToken(_ name: String, isRequired: Bool = true) -> String? {
         guard let token = self.token(name, isRequired: isRequired) else { return nil }
         if !UserFields.isPrintable(token) { self.fault(name, UserFields.unprintable) }
-        if Device.isTopic(token) { self.fault(name, "stands for a topic, and not for a device") }
+        if Device.isTopic(token) { self.fault(name, "is a topic, not a device") }
         return token
     }
 
-    /// A token of FCM or of a browser.
+    /// Returns a token of FCM or of a browser.
     mutating func token(_ name: String, isRequired: Bool = true) -> String? {
         self.text(name, limit: UserFields.longestToken, isRequired: isRequired)
     }

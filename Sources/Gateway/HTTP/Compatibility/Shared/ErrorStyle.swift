@@ -3,19 +3,21 @@
 
 import Core
 import HTTPTypes
+import Hummingbird
+import Metrics
 
-/// How a system's clients want to hear that something is wrong.
+/// The error format of a system's clients.
 ///
-/// Every body is a problem document (RFC 9457) whose `detail` names each faulty field, with the same words as `error` and
-/// `message`, under which one client or another looks for them.
+/// Every body is a problem document (RFC 9457). Its `detail` lists each invalid field; `error` and
+/// `message` repeat it for clients that read those.
 struct ErrorStyle: Sendable {
-    /// The system, as metrics name it.
+    /// The name of the system in metrics.
     let system: String
-    /// The status for fields at fault.
+    /// The status for invalid fields.
     let invalid: HTTPResponse.Status
-    /// Whether `errors` is an object with an array of reasons for each field, as ASP.NET writes it.
+    /// Whether `errors` is an object with an array of reasons per field, as in ASP.NET.
     var groupsFaults = false
-    /// Whether `code`, `details` and `hint` stand beside `message`, as PostgREST writes it.
+    /// Whether `code`, `details` and `hint` accompany `message`, as in PostgREST.
     var hasCode = false
 
     static let hybrid = ErrorStyle(system: "socketio-hybrid", invalid: .unprocessableContent)
@@ -24,7 +26,7 @@ struct ErrorStyle: Sendable {
     static let tasks = ErrorStyle(system: "task-reminders", invalid: .badRequest)
     static let edge = ErrorStyle(system: "edge-scheduler", invalid: .badRequest, hasCode: true)
 
-    /// Whose clients call which paths.
+    /// The style of each path.
     static let paths: [(path: String, style: ErrorStyle)] = [
         ("api/notifications", .hybrid), ("api/push", .hybrid), ("api/push/apns", .tasks), ("api/push/gcm", .tasks),
         ("api/push/test", .tasks), ("api/v1/notifications", .allowance), ("api/v1/devices", .allowance),
@@ -67,7 +69,7 @@ struct ErrorStyle: Sendable {
         return writer.bytes
     }
 
-    /// PostgREST's code for a status, or PostgreSQL's where PostgREST passes that on.
+    /// Returns PostgREST's code for a status, or PostgreSQL's where PostgREST forwards that.
     private static func code(of status: HTTPResponse.Status) -> String {
         switch status.code {
         case 400, 413: "PGRST102"
@@ -93,5 +95,69 @@ struct ErrorStyle: Sendable {
             writer.endArray()
         }
         writer.endObject()
+    }
+}
+
+/// Converts errors into the format of each system's clients, including unknown methods and paths.
+///
+/// It also counts the calls per system, which shows who still uses them.
+struct ErrorMiddleware: RouterMiddleware {
+    typealias Context = APIContext
+
+    /// A system with its counters.
+    private struct System: Sendable {
+        let style: ErrorStyle
+        let answered: Counter
+        let refused: Counter
+        let failed: Counter
+
+        init(_ style: ErrorStyle) {
+            func counter(_ outcome: String) -> Counter {
+                Counter(
+                    label: "carillon.compatibility.calls",
+                    dimensions: [("system", style.system), ("outcome", outcome)]
+                )
+            }
+            self.style = style
+            self.answered = counter("answered")
+            self.refused = counter("refused")
+            self.failed = counter("failed")
+        }
+    }
+
+    /// The segments of each path and its system, the longest path first.
+    private let systems: [(path: [Substring], system: System)]
+
+    /// - Parameter styles: by path; a style also applies below its path, unless a longer path has
+    ///   its own.
+    init(_ styles: [(path: String, style: ErrorStyle)]) {
+        var known: [String: System] = [:]
+        for (_, style) in styles where known[style.system] == nil { known[style.system] = System(style) }
+        self.systems = styles.compactMap { path, style in
+            known[style.system].map { (path: path.split(separator: "/"), system: $0) }
+        }.sorted { $0.path.count > $1.path.count }
+    }
+
+    private func system(of path: String) -> System? {
+        let segments = path.split(separator: "/")
+        return self.systems.first { segments.starts(with: $0.path) }?.system
+    }
+
+    func handle(
+        _ request: Request,
+        context: APIContext,
+        next: @concurrent (Request, APIContext) async throws -> Response
+    ) async throws -> Response {
+        guard let system = self.system(of: request.uri.path) else { return try await next(request, context) }
+        do {
+            let response = try await next(request, context)
+            system.answered.increment()
+            return response
+        } catch {
+            let problem = ProblemMiddleware.problem(error, request, context)
+            let status = system.style.status(of: problem)
+            (status.kind == .serverError ? system.failed : system.refused).increment()
+            return problem.response(system.style.body(of: problem), status: status)
+        }
     }
 }

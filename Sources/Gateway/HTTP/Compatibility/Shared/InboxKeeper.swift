@@ -6,13 +6,13 @@ import HTTPTypes
 import Hummingbird
 import Storage
 
-/// What several systems do with an inbox.
+/// Inbox operations that several systems share.
 struct InboxKeeper {
     let services: APIServices
 
-    /// The id in the path.
+    /// Returns the id in the path.
     ///
-    /// - Throws: `Problem` 404 if it is none.
+    /// - Throws: `Problem` 404 if it is invalid.
     static func id(_ context: APIContext) throws -> NotificationID {
         guard let id = NotificationID(try context.parameters.require("id")) else { throw Answer.notFound }
         return id
@@ -24,7 +24,7 @@ struct InboxKeeper {
         return notification
     }
 
-    /// Marks one read, and says how it stands then.
+    /// Marks a notification as read and returns its new state.
     ///
     /// - Throws: `Problem` 404 if the user has no such notification.
     func markRead(user: String, id: NotificationID) async throws -> Notification {
@@ -43,5 +43,36 @@ struct InboxKeeper {
 
     func unread(user: String) async throws -> Int32 {
         try await self.services.inbox.state(of: user).unread
+    }
+}
+
+/// Responses that several systems share.
+enum Answer {
+    static let noContent = Response(status: .noContent)
+    /// Unknown ids and those of other users look the same.
+    static let notFound = Problem(.notFound, "there is no such thing")
+}
+
+/// Appends single jobs, for the test sends of several systems.
+struct JobSender {
+    let services: APIServices
+
+    /// Checks a job as the dispatcher does and appends it to the lane of its type.
+    ///
+    /// - Parameter fields: the job's fields without `type` and `id`.
+    /// - Returns: the job's id.
+    /// - Throws: `Problem` 422 with every fault, or 503 if the lane is full.
+    func send(_ type: NotificationType, _ fields: [(name: String, value: String)]) async throws -> String {
+        let id = NotificationID(high: .random(in: .min ... .max), low: .random(in: .min ... .max)).asRandomUUID
+        let named = [("type", type.name), ("id", id.description)] + fields
+        let bytes = named.map { (name: $0.0, value: Array($0.1.utf8)) }
+        do throws(JobFaults) {
+            _ = try self.services.catalog.job(bytes.map { ($0.name, $0.value[...]) })
+        } catch {
+            throw Problem(.unprocessableContent, "some fields are at fault", faults: error.faults)
+        }
+        try await self.services.requireRoom(in: [type.lane])
+        _ = try await self.services.jobs.append([(type.lane, bytes)])
+        return id.description
     }
 }

@@ -6,19 +6,20 @@ import HTTPTypes
 import Hummingbird
 import NIOCore
 import Protocols
+import Storage
 
-/// The fields of a request's body: JSON under any content type, or a form.
+/// The fields of a request's body: JSON with any content type, or a form.
 ///
-/// Fields that are not asked for are left alone, as the systems replaced here do it; one that is asked for and cannot be
-/// used is noted, and ``finish()`` names them all.
+/// Unknown fields are ignored, as the original systems did. Faults are collected, and ``finish()``
+/// throws them all.
 struct RequestFields {
     private static let limit = 256 * 1024
 
     let value: JSONValue
-    /// Whether there was a body.
+    /// Whether the request had a body.
     let isPresent: Bool
     private(set) var faults: [JobFault] = []
-    /// What stands before a field's name in a fault: an element's place and a dot.
+    /// The prefix of field names in faults, such as `[3].`.
     private let place: String
 
     init(_ value: JSONValue, at place: String = "") {
@@ -35,7 +36,7 @@ struct RequestFields {
 
     // MARK: Reading
 
-    /// Reads a body that must be an object; an empty one has no fields.
+    /// Reads a body that must be an object; an empty body has no fields.
     ///
     /// - Throws: `Problem` 400 or 413.
     static func read(_ request: Request) async throws -> RequestFields {
@@ -44,7 +45,7 @@ struct RequestFields {
         return RequestFields(value)
     }
 
-    /// Reads any JSON; nil if there is no body.
+    /// Reads any JSON; nil without a body.
     ///
     /// - Throws: `Problem` 400 or 413.
     static func readValue(_ request: Request) async throws -> JSONValue? {
@@ -58,7 +59,8 @@ struct RequestFields {
         return try self.parse(Array(buffer.readableBytesView), contentType: request.headers[.contentType])
     }
 
-    /// What a body says: JSON wherever it looks like it, since clients send it as a form or as text as well.
+    /// Parses a body as JSON if it looks like JSON, because clients also label it as a form or
+    /// text.
     ///
     /// - Throws: `Problem` 400.
     static func parse(_ bytes: [UInt8], contentType: String?) throws -> JSONValue {
@@ -67,7 +69,7 @@ struct RequestFields {
         if !looksLikeJSON, contentType?.lowercased().hasPrefix("application/x-www-form-urlencoded") == true {
             guard let text = String(validating: bytes, as: UTF8.self), let form = try? RequestQuery(text),
                 !form.fields.contains(where: { $0.value.utf8.contains(0) })
-            else { throw Problem(.badRequest, "the body is not a well-formed form, or names a field twice") }
+            else { throw Problem(.badRequest, "the body is not a valid form, or repeats a field") }
             return .object(form.fields.map { JSONMember($0.name, .string($0.value)) })
         }
         do throws(JSONFault) {
@@ -83,12 +85,12 @@ struct RequestFields {
         self.faults.append(JobFault(self.place + field, reason))
     }
 
-    /// Takes over the faults of a part.
+    /// Adds the faults of a part.
     mutating func add(_ part: RequestFields) {
         self.faults += part.faults
     }
 
-    /// A field's text of at most `limit` characters; nil if it is absent, null or empty.
+    /// Returns a text of at most `limit` characters; nil if it is absent, null or empty.
     mutating func text(_ name: String, limit: Int, isRequired: Bool = false) -> String? {
         switch self.value[name] {
         case nil, .null, .string(""):
@@ -101,7 +103,7 @@ struct RequestFields {
         }
     }
 
-    /// A whole number, also as text; nil if it is absent or null.
+    /// Returns a whole number, which may be a string; nil if it is absent or null.
     mutating func integer(_ name: String, isRequired: Bool = false) -> Int? {
         switch self.value[name] {
         case nil, .null:
@@ -115,7 +117,7 @@ struct RequestFields {
         return nil
     }
 
-    /// True or false, also as text; nil if it is absent or null.
+    /// Returns a boolean, which may be a string; nil if it is absent or null.
     mutating func flag(_ name: String) -> Bool? {
         switch self.value[name] {
         case nil, .null: return nil
@@ -128,8 +130,7 @@ struct RequestFields {
         return nil
     }
 
-    /// A time of day in whole minutes; nil if it is absent, and an inner nil if it is null or
-    /// empty.
+    /// Returns a time of day in minutes; nil if it is absent, an inner nil if it is null or empty.
     mutating func time(_ name: String) -> Int?? {
         guard self.value[name] != nil else { return nil }
         guard let text = self.text(name, limit: 16) else { return .some(nil) }
@@ -138,7 +139,7 @@ struct RequestFields {
         return nil
     }
 
-    /// One of an enum's raw values, in any case; nil if it is absent or null.
+    /// Returns a case of an enum by its raw value in any letter case; nil if it is absent or null.
     mutating func choice<Value: RawRepresentable<String> & CaseIterable>(
         _ name: String,
         of type: Value.Type,
@@ -150,7 +151,7 @@ struct RequestFields {
         return nil
     }
 
-    /// An array of notifications' ids; nil if it is absent or null.
+    /// Returns an array of notification ids; nil if it is absent or null.
     mutating func notifications(_ name: String, limit: Int = 1_000) -> [NotificationID]? {
         switch self.value[name] {
         case nil, .null: return nil
@@ -171,7 +172,7 @@ struct RequestFields {
     }
 }
 
-/// True and false as query strings and forms write them.
+/// Booleans as in query strings and forms.
 enum QueryFlag {
     static func read(_ text: some StringProtocol) -> Bool? {
         switch text.lowercased() {
@@ -179,5 +180,97 @@ enum QueryFlag {
         case "false", "0", "no", "off": false
         default: nil
         }
+    }
+}
+
+/// The page of an inbox that a query requests.
+struct PageQuery: Equatable {
+    var offset: Int
+    var limit: Int
+    var unreadOnly: Bool
+
+    private static let tooFar =
+        "must not exceed \(InboxStore.furthestOffset) notifications; use the cursor of GET /v1/notifications"
+
+    /// Reads `offset`, `limit` and `unread_only`.
+    ///
+    /// A limit above the largest is reduced to it.
+    ///
+    /// - Throws: `Problem` with every fault.
+    static func byOffset(_ query: RequestQuery) throws -> PageQuery {
+        var faults: [JobFault] = []
+        let offset = Self.number(query, "offset", fallback: 0, in: 0...Int.max, &faults)
+        let limit = Self.number(query, "limit", fallback: 20, in: 1...Int.max, &faults)
+        if offset > InboxStore.furthestOffset { faults.append(JobFault("offset", Self.tooFar)) }
+        let unreadOnly = Self.flag(query, "unread_only", &faults)
+        try Self.finish(faults)
+        return PageQuery(offset: offset, limit: min(limit, 100), unreadOnly: unreadOnly)
+    }
+
+    /// Reads `page` (from 1), `pageSize` and `unreadOnly`.
+    ///
+    /// A page below 1 counts as 1; a size above the largest is reduced to it.
+    ///
+    /// - Throws: `Problem` with every fault.
+    static func byPage(_ query: RequestQuery) throws -> PageQuery {
+        var faults: [JobFault] = []
+        let page = max(Self.number(query, "page", fallback: 1, in: Int.min...Int.max, &faults), 1)
+        let size = min(Self.number(query, "pageSize", fallback: 20, in: 1...Int.max, &faults), 50)
+        // The first comparison prevents an overflow of the product.
+        if page - 1 > InboxStore.furthestOffset || (page - 1) * size > InboxStore.furthestOffset {
+            faults.append(JobFault("page", Self.tooFar))
+        }
+        let unreadOnly = Self.flag(query, "unreadOnly", &faults)
+        try Self.finish(faults)
+        return PageQuery(offset: (page - 1) * size, limit: size, unreadOnly: unreadOnly)
+    }
+
+    private static func number(
+        _ query: RequestQuery,
+        _ name: String,
+        fallback: Int,
+        in range: ClosedRange<Int>,
+        _ faults: inout [JobFault]
+    ) -> Int {
+        guard let text = query[name] else { return fallback }
+        if let number = Int(text), range.contains(number) { return number }
+        let bound = range.lowerBound == .min ? "" : " from \(range.lowerBound)"
+        faults.append(JobFault(name, "must be a whole number\(bound)"))
+        return fallback
+    }
+
+    private static func flag(_ query: RequestQuery, _ name: String, _ faults: inout [JobFault]) -> Bool {
+        guard let text = query[name] else { return false }
+        if let flag = QueryFlag.read(text) { return flag }
+        faults.append(JobFault(name, "must be true or false"))
+        return false
+    }
+
+    private static func finish(_ faults: [JobFault]) throws {
+        guard faults.isEmpty else { throw Problem(.unprocessableContent, "invalid query parameters", faults: faults) }
+    }
+}
+
+/// Times of day in minutes after midnight.
+enum WallClock {
+    /// Returns `22:00:00`, the format of databases and .NET.
+    static func text(_ minutes: Int) -> String {
+        func two(_ value: Int) -> String { (value < 10 ? "0" : "") + String(value) }
+        return "\(two(minutes / 60)):\(two(minutes % 60)):00"
+    }
+
+    /// Parses `22:00`, `22:00:00` or `22:00:00.0000000` into minutes after midnight.
+    ///
+    /// Seconds must be zero; nil if the text is invalid.
+    static func minutes(_ text: String) -> Int? {
+        let parts = text.split(separator: ":", omittingEmptySubsequences: false)
+        guard (2...3).contains(parts.count), parts[0].utf8.count == 2, parts[1].utf8.count == 2,
+            text.utf8.first != UInt8(ascii: "+"), parts[1].utf8.first != UInt8(ascii: "+"),
+            let hours = UInt8(parts[0]), let minutes = UInt8(parts[1]), hours < 24, minutes < 60
+        else { return nil }
+        if parts.count == 3 {
+            guard parts[2].hasPrefix("00"), parts[2].allSatisfy({ $0 == "0" || $0 == "." }) else { return nil }
+        }
+        return Int(hours) * 60 + Int(minutes)
     }
 }

@@ -7,7 +7,7 @@ import Hummingbird
 import Protocols
 import Storage
 
-/// The accounting app's `/api/push`; its tokens are FCM's on every platform.
+/// The accounting app's `/api/push`; its tokens are for FCM on every platform.
 struct HybridDeviceRoutes {
     let devices: DeviceKeeper
 
@@ -39,9 +39,10 @@ struct HybridDeviceRoutes {
         }
     }
 
-    /// Removes the token that the body names, or the query where a proxy drops the body of a DELETE.
+    /// Removes the token in the body, or in the query because some proxies drop the body of a
+    /// DELETE.
     ///
-    /// One that is not known is gone already, so that logging out twice is no error.
+    /// An unknown token is not an error, so that a client may log out twice.
     private func unregister(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
         var fields = try await RequestFields.read(request)

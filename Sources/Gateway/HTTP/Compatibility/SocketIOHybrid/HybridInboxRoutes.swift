@@ -47,7 +47,7 @@ struct HybridInboxRoutes {
     private func find(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
         let id = try InboxKeeper.id(context)
-        // A page of one, since it knows the way by which it went out.
+        // Only a page, here of one item, includes `sent_via`.
         let page = try await self.services.inbox.page(
             user: user,
             filter: InboxStore.Filter(limit: 1, before: id.successor),
@@ -132,7 +132,7 @@ struct HybridInboxRoutes {
         return Response.json(writer)
     }
 
-    /// Reads a type's quiet hours, and notes a fault if they are malformed.
+    /// Reads a type's quiet hours and records a fault if they are malformed.
     private func quietHours(
         _ fields: inout RequestFields,
         of type: NotificationType?,
@@ -145,7 +145,15 @@ struct HybridInboxRoutes {
         let settings = try await self.services.preferences.settings(user: user)
         let shown = HybridShape.quietHours(of: type, wishes: wishes, settings: settings)
         let said = HybridShape.quietChange(&fields, shown: shown)
-        if said != nil, type.isRequired { fields.fault("type", "is required and has no quiet hours of its own") }
+        if said != nil, type.isRequired { fields.fault("type", "is required and cannot have its own quiet hours") }
         return said
+    }
+}
+
+extension NotificationID {
+    /// The next id; the greatest id returns itself.
+    var successor: NotificationID {
+        if self.low < .max { return NotificationID(high: self.high, low: self.low + 1) }
+        return self.high < .max ? NotificationID(high: self.high + 1, low: 0) : self
     }
 }

@@ -6,7 +6,7 @@ import Storage
 
 /// The accounting app's JSON: rows of its tables in snake_case.
 enum HybridShape {
-    /// A notification; what its socket event holds, and the row's columns beside it.
+    /// Writes a notification: the members of its socket event plus the columns of the row.
     static func write(_ notification: Notification, sentVia: String?, to writer: inout JSONWriter) {
         writer.beginObject()
         writer.member("id", notification.id.description)
@@ -25,8 +25,8 @@ enum HybridShape {
         writer.endObject()
     }
 
-    /// `socket`, `push`, or nil for a notification in the inbox alone, also if mail or a summary
-    /// announced it.
+    /// Returns `socket`, `push`, or nil for a notification that is only in the inbox, even if an
+    /// e-mail or a digest announced it.
     static func sentVia(_ via: String?) -> String? {
         switch via {
         case nil, "inbox", "email", "summary": nil
@@ -35,7 +35,7 @@ enum HybridShape {
         }
     }
 
-    /// The page: the list, the total of what the query asks for, and where the page lies.
+    /// Writes a page: the list, the total and the position.
     static func write(_ page: InboxStore.OffsetPage, of query: PageQuery, to writer: inout JSONWriter) {
         writer.key("notifications")
         writer.beginArray()
@@ -48,7 +48,7 @@ enum HybridShape {
         writer.member("has_more", query.offset + page.items.count < Int(page.matching))
     }
 
-    /// A device, with its token: the client that registered it compares it with its own.
+    /// Writes a device with its token, which the client compares with its own.
     static func write(_ device: Device, to writer: inout JSONWriter) {
         writer.beginObject()
         writer.member("id", device.id.description)
@@ -61,7 +61,7 @@ enum HybridShape {
         writer.endObject()
     }
 
-    /// The quiet hours that hold for one type: its own, or else the user's.
+    /// Returns the effective quiet hours of a type: its own or the user's.
     static func quietHours(of type: NotificationType, wishes: [String: TypePreference], settings: UserSettings)
         -> QuietHours?
     {
@@ -72,10 +72,10 @@ enum HybridShape {
         }
     }
 
-    /// Reads a type's quiet hours from a client: nil if it sent none, or those that it was shown.
+    /// Parses a type's quiet hours; nil if the client sent none or the same as shown.
     ///
-    /// So a client that sends back all that it has read leaves the user's quiet hours in force for the type. Of start
-    /// and end, one that is absent is as shown. The days stay, as such clients know none.
+    /// A client that sends everything back thus keeps the user's quiet hours for the type. A
+    /// missing start or end is as shown. Weekdays stay, because these clients know none.
     static func quietChange(_ fields: inout RequestFields, shown: QuietHours?) -> QuietOverride? {
         let start: Int? = fields.time("quiet_hours_start") ?? shown?.start
         let end: Int? = fields.time("quiet_hours_end") ?? shown?.end
@@ -91,7 +91,7 @@ enum HybridShape {
         return nil
     }
 
-    /// What holds for one type.
+    /// Writes the effective preferences of a type.
     static func write(
         _ type: NotificationType,
         wishes: [String: TypePreference],

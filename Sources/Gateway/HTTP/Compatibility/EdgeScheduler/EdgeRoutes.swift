@@ -1,4 +1,4 @@
-// Carillon · EdgeTokenRoutes.swift
+// Carillon · EdgeRoutes.swift
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
@@ -8,7 +8,7 @@ import NIOCore
 import Protocols
 import Storage
 
-/// The scheduler's table `/rest/v1/user_push_tokens`: every call sees the caller's own rows alone.
+/// The scheduler's table `/rest/v1/user_push_tokens`; callers see only their own rows.
 struct EdgeTokenRoutes {
     let devices: DeviceKeeper
     private var services: APIServices { self.devices.services }
@@ -62,8 +62,7 @@ struct EdgeTokenRoutes {
         return response
     }
 
-    /// Every insert is an upsert: a token that is known is seen again, and keeps its id and what
-    /// the row leaves out.
+    /// Inserts or updates rows: a known token keeps its id and the fields that the row leaves out.
     private func upsert(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
         let query = try Self.query(request)
@@ -130,7 +129,7 @@ struct EdgeTokenRoutes {
         return Self.answer(rows, query, preferences, status: .ok)
     }
 
-    /// A query that names the rows to be changed.
+    /// Returns a query that has a filter.
     private static func filtered(_ request: Request) throws -> EdgeQuery {
         let query = try self.query(request)
         guard query.isFiltered else {
@@ -141,10 +140,10 @@ struct EdgeTokenRoutes {
 
     // MARK: Answering
 
-    /// Before anything is changed, that there is one row where one is expected.
+    /// Checks that there is exactly one row if the client expects one, before anything changes.
     private static func requireSingle(_ count: Int, _ preferences: EdgePreferences) throws {
         guard preferences.isSingle, count != 1 else { return }
-        // Clients tell no row from several by these details.
+        // Clients parse these details.
         throw Problem(
             .notAcceptable, "one row is expected, and the result contains \(count) rows",
             details: "Results contain \(count) rows, application/vnd.pgrst.object+json requires 1 row")
@@ -165,5 +164,30 @@ struct EdgeTokenRoutes {
             writer.endArray()
         }
         return Response.json(writer, status: status)
+    }
+}
+
+/// The scheduler's `/rest/v1/notification_events`: events that clients report about their
+/// notifications.
+struct EdgeEventRoutes {
+    let services: APIServices
+
+    func add(to groups: CompatibilityGroups) {
+        groups.group("rest/v1/notification_events").post(use: self.record)
+    }
+
+    /// Records all events or none.
+    ///
+    /// The first event of a kind counts; an opened notification counts as delivered.
+    private func record(_ request: Request, _ context: APIContext) async throws -> Response {
+        let user = try context.user()
+        let events = try EdgeRequests.events(try await RequestFields.readValue(request))
+        let known = try await self.services.inbox.known(user: user, ids: events.map(\.id))
+        guard events.allSatisfy({ known.contains($0.id) }) else { throw Answer.notFound }
+        for id in known.sorted() { _ = try await self.services.inboxService.markDelivered(user: user, id: id) }
+        for event in events where event.kind == .opened {
+            _ = try await self.services.inboxService.markOpened(user: user, id: event.id)
+        }
+        return Response(status: .created)
     }
 }

@@ -9,13 +9,13 @@ import Storage
 
 /// The household-task app's `/api/push/apns`, `/api/push/gcm` and `/api/push/test`.
 struct TaskDeviceRoutes {
-    /// The type of test sends; without it in the catalog there are none.
+    /// The type of test sends; without it in the catalog they are off.
     private static let testType = "push_test"
 
     let devices: DeviceKeeper
     private var services: APIServices { self.devices.services }
 
-    /// One provider's paths.
+    /// The paths of one provider.
     private struct Endpoint {
         let provider: Provider
         let platform: Platform
@@ -67,14 +67,14 @@ struct TaskDeviceRoutes {
         return Response.json(writer)
     }
 
-    /// Removes the device that the path names by its token or its id.
+    /// Removes the device with the token or id in the path.
     private func remove(_ request: Request, _ context: APIContext, _ endpoint: Endpoint) async throws -> Response {
         let user = try context.user()
         guard let key = PercentCoding.decode(try context.parameters.require("key")) else { throw Answer.notFound }
         return try await self.remove(key, user, endpoint)
     }
 
-    /// Removes the device whose token the body or the query names.
+    /// Removes the device with the token in the body or the query.
     private func removeNamed(
         _ request: Request,
         _ context: APIContext,
@@ -97,7 +97,7 @@ struct TaskDeviceRoutes {
         return Answer.noContent
     }
 
-    /// Sends a push to the caller's own devices.
+    /// Sends a test push to the caller's devices.
     private func sendTest(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
         guard let type = self.services.catalog[Self.testType] else {
@@ -113,5 +113,64 @@ struct TaskDeviceRoutes {
             writer.member("message", "Test notification sent")
             writer.member("id", id)
         }
+    }
+}
+
+/// A device's id as an integer, for clients that store 32 bits.
+///
+/// It comes from the random part of the device's UUID and is looked up only among a user's devices,
+/// at most a hundred. Two of them collide for about one in 400,000 users; such a number is refused.
+enum TaskDeviceNumber {
+    static func number(of id: NotificationID) -> Int {
+        Int(id.low & 0x7FFF_FFFF)
+    }
+
+    /// Finds a device by its number, UUID or token; nil if none or several match.
+    static func find(_ key: String, in devices: [Device]) -> Device? {
+        let found = devices.filter { device in
+            device.token == key || NotificationID(key) == device.id || Int(key) == Self.number(of: device.id)
+        }
+        return found.count == 1 ? found.first : nil
+    }
+}
+
+/// The household-task app's JSON.
+enum TaskShape {
+    /// Writes a device as a row of the app's table, the same for APNs and FCM.
+    static func write(_ device: Device, to writer: inout JSONWriter) {
+        writer.beginObject()
+        writer.member("id", TaskDeviceNumber.number(of: device.id))
+        writer.member("name", device.name)
+        writer.member("registration_id", device.token)
+        writer.member("device_id", device.deviceID)
+        writer.member("active", device.getsPushes)
+        writer.member("date_created", device.createdAt.rfc3339)
+        if device.provider == .fcm {
+            writer.member("cloud_message_type", "FCM")
+        }
+        writer.endObject()
+    }
+
+    /// Parses a registration.
+    static func registration(
+        _ fields: inout RequestFields,
+        platform: Platform,
+        provider: Provider
+    ) -> DeviceKeeper.Registration {
+        let token = fields.newToken("registration_id")
+        if provider == .apns, let token, !Device.isAPNSToken(token) {
+            fields.fault("registration_id", Device.noAPNSToken)
+        }
+        var registration = DeviceKeeper.Registration(platform: platform, provider: provider, token: token ?? "")
+        registration.name = fields.text("name", limit: DeviceKeeper.longestName)
+        registration.deviceID = Self.deviceID(&fields)
+        registration.isSilenced = fields.flag("active").map { !$0 }
+        return registration
+    }
+
+    /// Android clients may send it as a number.
+    private static func deviceID(_ fields: inout RequestFields) -> String? {
+        if case .number(let text) = fields.value["device_id"] { return String(text.prefix(DeviceKeeper.longestName)) }
+        return fields.text("device_id", limit: DeviceKeeper.longestName)
     }
 }

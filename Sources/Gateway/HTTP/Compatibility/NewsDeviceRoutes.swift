@@ -6,9 +6,10 @@ import HTTPTypes
 import Hummingbird
 import Storage
 
-/// The news app's `/device-token`; its tokens are FCM's.
+/// The news app's `/device-token`; its tokens are for FCM.
 struct NewsDeviceRoutes {
-    /// The name under which a token is stored: the app keeps one a user and platform, and a newer one replaces it.
+    /// The name of the stored device: the app has one token per user and platform, which a new one
+    /// replaces.
     private static let deviceName = "device-token"
 
     let devices: DeviceKeeper
@@ -21,8 +22,8 @@ struct NewsDeviceRoutes {
         group.get("status", use: self.status)
     }
 
-    /// Registers a token, and so switches notifications on: for the device, and for a user who has
-    /// opted out of all.
+    /// Registers a token, and switches notifications on for the device and for a user who had opted
+    /// out.
     private func register(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
         var fields = try await RequestFields.read(request)
@@ -46,8 +47,8 @@ struct NewsDeviceRoutes {
         return Response.object { NewsShape.writeOutcome("Device token registered successfully", to: &$0) }
     }
 
-    /// Removes the token that the body names, or else all: the app's clients name none, as a user
-    /// had one.
+    /// Removes the token in the body, or all tokens: old clients send none, because a user had only
+    /// one.
     private func unregister(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
         var fields = try await RequestFields.read(request)
@@ -75,5 +76,41 @@ struct NewsDeviceRoutes {
                 to: &writer
             )
         }
+    }
+}
+
+/// The news app's JSON.
+enum NewsShape {
+    /// The category of the types on the app's settings page.
+    static let category = "news"
+
+    /// Writes the response to a registration or its removal.
+    static func writeOutcome(_ message: String, to writer: inout JSONWriter) {
+        writer.member("success", true)
+        writer.member("message", message)
+    }
+
+    /// Writes a user's status: whether breaking news reaches a device, its platform, and the
+    /// preferences.
+    ///
+    /// - Parameter devices: the active devices, the last used first.
+    static func writeStatus(
+        devices: [Device],
+        isOptedOut: Bool,
+        types: [NotificationType],
+        wishes: [String: TypePreference],
+        to writer: inout JSONWriter
+    ) {
+        writer.member("notifications_enabled", devices.contains(where: \.getsPushes) && !isOptedOut)
+        writer.member("has_token", !devices.isEmpty)
+        writer.member("token_count", devices.count)
+        writer.member("platform", devices.first?.platform.rawValue)
+        writer.key("preferences")
+        writer.beginObject()
+        for type in types where type.category == Self.category {
+            writer.key(escaping: type.name)
+            writer.bool(EffectiveWish.push(wishes.wish(for: type), type))
+        }
+        writer.endObject()
     }
 }
