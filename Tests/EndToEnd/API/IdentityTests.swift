@@ -66,7 +66,7 @@ struct IdentityTests {
             let token = try Self.token(#"{"sub":"ada","exp":4000000000}"#, kid: "one", key: key)
             let down = try await gateway.call(.get, "/v1/notifications", token: token)
             #expect(down.status == 503)
-            #expect(down.body["detail"]?.string?.contains("out of reach") == true)
+            #expect(down.body["detail"]?.string?.contains("cannot be read now") == true)
             let socket = try await TestSocket.open(port: listening, token: token)
             try await eventually("the socket is refused") { socket.status == 503 }
             let later = try await TestSocket.open(port: listening, token: nil)

@@ -100,7 +100,7 @@ struct CatalogReloadTests {
 
             // On SIGHUP the dispatcher reads the file, refuses it and goes on.
             dispatcher.send(SIGHUP)
-            try await eventually("the dispatcher says so") { dispatcher.errors().contains("catalog refused") }
+            try await eventually("the dispatcher says so") { dispatcher.errors().contains("catalog rejected") }
             try await stack.append([("user", "ada"), ("type", "hello"), ("vars", #"{"n":1}"#)])
             try await eventually("the old words") { try await stack.texts(user: "ada") == [["Hello 1", ""]] }
             try stack.catalog(Self.catalog("Salut"))
@@ -225,7 +225,7 @@ struct CatalogBroadcastTests {
             #expect(Set(first.keys) == ["Hello 1"])
             try stack.catalog("types:\n  hello: {lane: slow}\n")
             dispatcher.send(SIGHUP)
-            try await eventually("it is refused") { dispatcher.errors().contains("catalog refused") }
+            try await eventually("it is refused") { dispatcher.errors().contains("catalog rejected") }
             try await stack.freeChains(below: 12)
             try await eventually("three quarters are expanded") {
                 try await Self.state(gateway)?["chains_done"]?.integer == 12

@@ -102,7 +102,7 @@ struct AnnouncedProviderTests {
             let nowhere = "redis://127.0.0.1:\(try FreePort.next())/0"
             let lonely = try await imported("lonely", ["REDIS_URL": nowhere])
             #expect(try await lonely.waitForExit() == .code(65))
-            #expect(lonely.errors().contains("no providers but fcm, apns, webpush, webhook are known"))
+            #expect(lonely.errors().contains("only fcm, apns, webpush, webhook are known"))
             let late = try await imported("late")
             #expect(try await late.waitForExit() == .code(0), "\(late.errors())")
             #expect(try await stack.query("SELECT 1 FROM carillon.devices WHERE provider = 'pigeon'").count == 1)

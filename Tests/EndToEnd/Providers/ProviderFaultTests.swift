@@ -37,7 +37,7 @@ struct ProviderFaultTests {
             #expect(try await stack.deadReasons().isEmpty)
             let reasons = try await stack.query(
                 "SELECT DISTINCT reason FROM carillon.delivery_attempts WHERE outcome = 'retry'")
-            // libcurl repeats some by itself; the dispatcher retries those that were already sent.
+            // libcurl repeats some; the dispatcher retries those that were already sent.
             let words = try reasons.map { try $0.text(0).prefix { $0 != ":" } }
             #expect(Set(words).isSubset(of: ["unknown_outcome", "not_sent"]))
             try await eventually("each is logged as accepted") {

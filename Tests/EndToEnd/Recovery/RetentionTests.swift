@@ -6,7 +6,7 @@ import Core
 import Support
 import Testing
 
-/// Retention: old data is removed, clients are told, and counts stay right.
+/// Retention: old data is removed, clients get the deletions, and counts stay right.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct RetentionTests {
     @Test("expired notifications become tombstones with a version, then disappear, and counts stay exact")
