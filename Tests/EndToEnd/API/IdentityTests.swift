@@ -204,7 +204,7 @@ struct IdentityTests {
             #expect(answer.status == 200)
             #expect(answer.body["user"]?.string == user)
             for socket in sockets {
-                try await eventually("the socket is closed", within: .seconds(30)) { socket.closeCode == 4401 }
+                try await eventually("the socket is closed") { socket.closeCode == 4401 }
             }
             for gateway in [first, second] {
                 let refused = try await gateway.call(.get, "/v1/notifications", token: token)

@@ -195,7 +195,7 @@ struct UserRestTests {
             // The user's tokens are revoked here at once, and the user's sockets end everywhere.
             #expect(try await gateway.call(.get, "/v1/notifications", token: token).status == 401)
             for socket in sockets {
-                try await eventually("the socket is closed", within: .seconds(30)) { socket.closeCode == 4401 }
+                try await eventually("the socket is closed") { socket.closeCode == 4401 }
                 try await eventually("the connection is closed") { socket.isClosed }
             }
             // Departures are stored in order, so a later one proves that the user's was handled.

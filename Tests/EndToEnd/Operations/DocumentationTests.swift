@@ -34,7 +34,7 @@ struct PageTests {
                         let process = try await bench.start(
                             language, text, name: "page-\(language)", environment: environment)
                     else { continue }
-                    let exit = try await process.waitForExit(within: .seconds(180))
+                    let exit = try await process.waitForExit(within: .seconds(300))
                     #expect(exit == .code(0), "\(path), \(language): \(process.output())\(process.errors())")
                     let output = process.output() + process.errors()
                     for print in parts.flatMap(\.prints) {

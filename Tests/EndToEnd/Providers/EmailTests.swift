@@ -159,7 +159,7 @@ struct EmailTests {
             let accepted = try await gateway.call(
                 .post, "/v1/jobs/test", token: service, json: #"{"user":"bob","channel":"email"}"#)
             #expect(accepted.body["outcome"]?.string == "accepted")
-            #expect(try await command.waitForExit(within: .seconds(60)) == .code(1))
+            #expect(try await command.waitForExit(within: .seconds(120)) == .code(1))
             #expect(command.output().contains(#/outcome: +no_answer/#))
             #expect(command.output().contains("the provider did not answer in 35 s"))
         }

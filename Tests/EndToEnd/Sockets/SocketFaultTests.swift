@@ -79,7 +79,7 @@ struct SocketFaultTests {
                 #expect(try await socket.waitForClose() == code, "\(name)")
                 // After broken framing the server stops reading and ends the connection.
                 if [1002, 1007, 1009].contains(code) {
-                    try await eventually("\(name) is closed", within: .seconds(30)) { socket.isClosed }
+                    try await eventually("\(name) is closed") { socket.isClosed }
                 }
             }
             // Registered and application close codes are echoed.
@@ -158,7 +158,7 @@ struct SocketFaultTests {
                 try await socket.send(opcode: 3, payload: [])
                 #expect(try await socket.waitForClose() == 1002, "\(path)")
                 // Only a client that keeps sending sees the end.
-                try await eventually("\(path) is dropped", within: .seconds(40)) {
+                try await eventually("\(path) is dropped", within: .seconds(90)) {
                     do {
                         try await socket.send(raw: [0])
                         return socket.isClosed

@@ -231,7 +231,7 @@ struct SocketIOConformanceTests {
         let port = try #require(try await program.waitForLine("ready ").split(separator: ":").last)
         let client = try await PythonClient.start(
             "socketio_conformance.py", [String(port)] + (recovery ? ["recovery"] : []), in: directory.path)
-        let exit = try await client.process.waitForExit(within: .seconds(90))
+        let exit = try await client.process.waitForExit(within: .seconds(240))
         let failures = client.lines.filter { $0.hasPrefix("FAIL") }
         #expect(failures == [])
         #expect(exit == .code(0))
