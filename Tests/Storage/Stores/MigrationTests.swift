@@ -6,29 +6,46 @@ import Storage
 import Support
 import Testing
 
-@Suite("Stores: migrations and those who hold locks", .timeLimit(.minutes(10)))
+@Suite("Migrations", .timeLimit(.minutes(10)))
 struct MigrationTests {
-    /// Takes the migration back that adds a column, and runs `body` while somebody reads the table in a long transaction.
-    private static func whileRead<Value: Sendable>(
-        _ pool: PostgresPool,
-        _ body: () async throws -> Value
-    ) async throws -> Value {
-        try await pool.run([
-            PostgresStatement("DELETE FROM carillon.schema_migrations WHERE number = 14"),
-            PostgresStatement("ALTER TABLE carillon.follow_ups DROP COLUMN held"),
-        ])
-        return try await pool.transaction { transaction in
-            // As a dump does.
-            try await transaction.query("LOCK TABLE carillon.follow_ups IN ACCESS SHARE MODE")
-            return try await body()
+    /// The released migrations and one more, which needs the lock of a table.
+    private static let migrations =
+        Migrations.all + [
+            Migrations.Migration(
+                number: 1_000, name: "mood", script: "ALTER TABLE carillon.follow_ups ADD COLUMN mood text")
+        ]
+
+    @Test("applies what is missing, in order and once")
+    func order() async throws {
+        try await TestDatabase.with(isMigrated: false) { database in
+            let pool = database.pool
+            let labels = try await Migrations.state(of: pool, comparedWith: Self.migrations).missing
+            #expect(labels == ["1 schema", "1000 mood"])
+            #expect(try await Migrations.apply(Self.migrations, to: pool, logger: TestLog.logger) == labels)
+            #expect(try await Migrations.apply(Self.migrations, to: pool, logger: TestLog.logger).isEmpty)
+            #expect(try await pool.query("SELECT mood FROM carillon.follow_ups").isEmpty)
+            #expect(try await Migrations.state(of: pool) == .init(missing: [], unknown: [1_000]))
         }
     }
 
-    @Test("one that waits for a lock lets others pass, and is applied when the lock is free")
+    @Test("leaves nothing of a migration that fails")
+    func failure() async throws {
+        let faulty = Migrations.Migration(
+            number: 1_000, name: "faulty", script: "CREATE TABLE carillon.half (); SELECT 1 / 0")
+        try await Samples.withStores { pool in
+            await #expect(throws: PostgresError.self) {
+                try await Migrations.apply(Migrations.all + [faulty], to: pool, logger: TestLog.logger)
+            }
+            #expect(try await pool.query("SELECT to_regclass('carillon.half') IS NULL").first?.bool(0) == true)
+            #expect(try await Migrations.state(of: pool) == .init(missing: [], unknown: []))
+        }
+    }
+
+    @Test("lets others pass while it waits for a lock, and is applied when the lock is free")
     func waits() async throws {
         try await Samples.withStores { pool in
             let applying = try await Self.whileRead(pool) {
-                let applying = Task { try await Migrations.apply(to: pool, logger: TestLog.logger) }
+                let applying = Task { try await Migrations.apply(Self.migrations, to: pool, logger: TestLog.logger) }
                 try await eventually("it waits for the table") {
                     try await !pool.query(
                         """
@@ -38,22 +55,22 @@ struct MigrationTests {
                         """
                     ).isEmpty
                 }
-                // The table's holder lets nothing go meanwhile, so this comes through only once the migration gives way.
+                // The reader holds its lock, so this query passes only when the migration gives way.
                 #expect(try await pool.query("SELECT count(*) FROM carillon.follow_ups").first?.int8(0) == 0)
                 return applying
             }
-            #expect(try await applying.value == ["14 held_follow_ups"])
-            #expect(try await pool.query("SELECT held FROM carillon.follow_ups").isEmpty)
-            #expect(try await Migrations.state(of: pool).missing.isEmpty)
+            #expect(try await applying.value == ["1000 mood"])
+            #expect(try await pool.query("SELECT mood FROM carillon.follow_ups").isEmpty)
+            #expect(try await Migrations.state(of: pool, comparedWith: Self.migrations).missing.isEmpty)
         }
     }
 
-    @Test("one that gets no lock gives up when its patience is over, says who was in the way, and leaves nothing")
+    @Test("gives up without a lock when its patience ends, names the blocker, and leaves nothing")
     func givesUp() async throws {
         try await Samples.withStores { pool in
             let error = try await Self.whileRead(pool) { () async throws -> PostgresError? in
                 do {
-                    try await Migrations.apply(to: pool, logger: TestLog.logger, patience: .zero)
+                    try await Migrations.apply(Self.migrations, to: pool, logger: TestLog.logger, patience: .zero)
                     return nil
                 } catch let error as PostgresError {
                     return error
@@ -61,9 +78,20 @@ struct MigrationTests {
             }
             let message = try #require(error?.message)
             #expect(error?.code == .server && error?.sqlState == "55P03")
-            #expect(message.contains("14 held_follow_ups") && message.contains("(process "), "\(message)")
-            #expect(try await Migrations.state(of: pool).missing == ["14 held_follow_ups"])
-            #expect(try await Migrations.apply(to: pool, logger: TestLog.logger) == ["14 held_follow_ups"])
+            #expect(message.contains("1000 mood") && message.contains("(process "), "\(message)")
+            #expect(try await Migrations.state(of: pool, comparedWith: Self.migrations).missing == ["1000 mood"])
+            #expect(try await Migrations.apply(Self.migrations, to: pool, logger: TestLog.logger) == ["1000 mood"])
+        }
+    }
+
+    /// Runs `body` while a long transaction reads the table, as a dump does.
+    private static func whileRead<Value: Sendable>(
+        _ pool: PostgresPool,
+        _ body: () async throws -> Value
+    ) async throws -> Value {
+        try await pool.transaction { transaction in
+            try await transaction.query("LOCK TABLE carillon.follow_ups IN ACCESS SHARE MODE")
+            return try await body()
         }
     }
 }

@@ -4,7 +4,7 @@
 import Clients
 import Synchronization
 
-/// SQL about inbox versions and their epoch (`V0020_epoch.sql`).
+/// SQL about inbox versions and their epoch.
 ///
 /// A restore only raises the base. No inbox is written; each is read as if it had been raised too.
 enum EpochSQL {

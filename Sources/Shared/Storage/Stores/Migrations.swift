@@ -4,48 +4,37 @@
 import Clients
 import Logging
 
-/// The numbered SQL files, applied in order and once.
+/// Numbered SQL scripts, each applied once and in order.
 package enum Migrations {
-    struct Migration {
+    package struct Migration: Sendable {
         let number: Int
         let name: String
-        let script: [UInt8]
+        let script: String
+
+        package init(number: Int, name: String, script: String) {
+            self.number = number
+            self.name = name
+            self.script = script
+        }
+
+        /// The name in logs and output, such as `1 schema`.
+        var label: String { "\(self.number) \(self.name)" }
     }
 
-    static let all: [Migration] = [
-        Migration(number: 1, name: "initial", script: PackageResources.V0001_initial_sql),
-        Migration(number: 2, name: "people", script: PackageResources.V0002_people_sql),
-        Migration(number: 3, name: "token_revocations", script: PackageResources.V0003_token_revocations_sql),
-        Migration(number: 4, name: "cancellations", script: PackageResources.V0004_cancellations_sql),
-        Migration(number: 5, name: "outbox", script: PackageResources.V0005_outbox_sql),
-        Migration(number: 6, name: "broadcasts", script: PackageResources.V0006_broadcasts_sql),
-        Migration(number: 7, name: "schedules", script: PackageResources.V0007_schedules_sql),
-        Migration(number: 8, name: "webhooks", script: PackageResources.V0008_webhooks_sql),
-        Migration(number: 9, name: "retention", script: PackageResources.V0009_retention_sql),
-        Migration(number: 10, name: "decisions", script: PackageResources.V0010_decisions_sql),
-        Migration(number: 11, name: "digests", script: PackageResources.V0011_digests_sql),
-        Migration(number: 12, name: "email", script: PackageResources.V0012_email_sql),
-        Migration(number: 13, name: "statistics", script: PackageResources.V0013_statistics_sql),
-        Migration(number: 14, name: "held_follow_ups", script: PackageResources.V0014_held_follow_ups_sql),
-        Migration(number: 15, name: "digest_details", script: PackageResources.V0015_digest_details_sql),
-        Migration(number: 16, name: "inbox_begun", script: PackageResources.V0016_inbox_begun_sql),
-        Migration(number: 17, name: "email_set", script: PackageResources.V0017_email_set_sql),
-        Migration(number: 18, name: "critical_follow_ups", script: PackageResources.V0018_critical_follow_ups_sql),
-        Migration(number: 19, name: "device_age", script: PackageResources.V0019_device_age_sql),
-        Migration(number: 20, name: "epoch", script: PackageResources.V0020_epoch_sql),
-        Migration(number: 21, name: "sent_device", script: PackageResources.V0021_sent_device_sql),
-        Migration(number: 22, name: "switched_off_devices", script: PackageResources.V0022_switched_off_devices_sql),
-        Migration(number: 23, name: "repair", script: PackageResources.V0023_repair_sql),
-        Migration(number: 24, name: "opened", script: PackageResources.V0024_opened_sql),
+    /// The migrations of this release. A released one never changes.
+    package static let all = [
+        Migration(
+            number: 1, name: "schema",
+            script: String(decoding: PackageResources.V0001_schema_sql + PackageResources.outbox_sql, as: UTF8.self))
     ]
 
-    /// What a database needs that only has an outbox to be relayed; it may be run again.
+    /// Prepares a database that has only an outbox for the relay. It can run repeatedly.
     package static var outboxScript: String {
         """
         BEGIN;
         CREATE SCHEMA IF NOT EXISTS carillon;
 
-        \(String(decoding: PackageResources.V0005_outbox_sql, as: UTF8.self))
+        \(String(decoding: PackageResources.outbox_sql, as: UTF8.self))
         COMMIT;
         """
     }
@@ -53,21 +42,22 @@ package enum Migrations {
     /// The advisory lock under which migrations are applied: "carillon" in ASCII.
     private static let lock: Int64 = 0x6361_7269_6C6C_6F6E
 
-    /// For how long a migration waits for one lock, and whoever comes after it waits behind it.
+    /// How long a migration waits for one lock; later transactions queue behind it meanwhile.
     private static let lockWait = "2s"
     /// In seconds.
     private static let longestPause = 30
 
-    /// Brings the database to the newest state; does nothing where it is there already.
+    /// Applies the migrations that the database lacks.
     ///
-    /// Each migration is one transaction; several processes may call this at once. One that does not get a lock soon lets
-    /// those behind it pass, and is tried again after pauses that grow.
+    /// Each migration is one transaction. Several processes may call this at once. A migration that
+    /// does not get a lock soon lets others pass, and retries with growing pauses.
     ///
-    /// - Parameter patience: for how long each is tried again.
-    /// - Returns: the names of those that were applied now.
-    /// - Throws: ``PostgresError``; with SQLSTATE 55P03 or 40P01 and who is in the way if patience has run out.
+    /// - Parameter patience: how long each migration is retried.
+    /// - Returns: number and name of each that was applied now.
+    /// - Throws: ``PostgresError``; after `patience` with SQLSTATE 55P03 or 40P01 and the blocker.
     @discardableResult
     package static func apply(
+        _ migrations: [Migration] = Self.all,
         to pool: PostgresPool,
         logger: Logger,
         patience: Duration = .seconds(600)
@@ -83,14 +73,13 @@ package enum Migrations {
                 """
             )
             let applied = Set(try connection.query("SELECT number FROM carillon.schema_migrations"))
-            var names: [String] = []
-            for migration in Self.all where !applied.contains(String(migration.number)) {
+            let missing = migrations.filter { !applied.contains(String($0.number)) }
+            for migration in missing {
                 try Self.apply(migration, on: connection, patience: patience, logger: logger)
-                names.append("\(migration.number) \(migration.name)")
                 logger.info("migration applied", metadata: ["migration.name": "\(migration.name)"])
             }
             try InboxPart.check(connection)
-            return names
+            return missing.map(\.label)
         }
     }
 
@@ -100,7 +89,6 @@ package enum Migrations {
         patience: Duration,
         logger: Logger
     ) throws(PostgresError) {
-        let name = "\(migration.number) \(migration.name)"
         let end = ContinuousClock.now + patience
         var pause = 1
         while true {
@@ -109,7 +97,7 @@ package enum Migrations {
                     """
                     BEGIN;
                     SET LOCAL lock_timeout = '\(Self.lockWait)';
-                    \(String(decoding: migration.script, as: UTF8.self));
+                    \(migration.script);
                     INSERT INTO carillon.schema_migrations (number, name)
                         VALUES (\(migration.number), '\(migration.name)');
                     COMMIT;
@@ -120,23 +108,23 @@ package enum Migrations {
                 let blocker = try connection.query(Self.oldestTransaction).first ?? "a transaction that has ended"
                 guard ContinuousClock.now < end else {
                     throw PostgresError(
-                        .server, "migration \(name) did not get its locks in \(patience), as of \(blocker)",
+                        .server, "migration \(migration.label) did not get its locks in \(patience), as of \(blocker)",
                         sqlState: error.sqlState)
                 }
                 logger.warning(
                     "migration waits for a lock",
-                    metadata: ["migration.name": "\(name)", "reason": "\(blocker)"]
+                    metadata: ["migration.name": "\(migration.label)", "reason": "\(blocker)"]
                 )
-                // Whoever holds a lock tells nobody when it lets go, but for those that queue for it.
+                // PostgreSQL signals a released lock only to those that queue for it.
                 try connection.execute("SELECT pg_sleep(\(pause))")
                 pause = min(pause * 2, Self.longestPause)
             }
         }
     }
 
-    /// Who is most likely in a migration's way: the oldest transaction of others that holds a lock on a table of ours.
+    /// The likely blocker: the oldest other transaction that holds a lock on a table of Carillon.
     ///
-    /// A role that may not see when others' began sees that they are there.
+    /// A role without the right to see when transactions began still sees that they exist.
     private static let oldestTransaction = """
         SELECT format('%s (process %s, in a transaction for %s)', coalesce(nullif(a.application_name, ''), 'a client'),
             a.pid, coalesce(date_trunc('second', clock_timestamp() - a.xact_start)::text, 'an unknown time'))
@@ -150,19 +138,46 @@ package enum Migrations {
         ORDER BY a.xact_start NULLS FIRST LIMIT 1
         """
 
-    /// Applies the migrations as soon as the database can be reached, however long that takes.
+    /// Applies the migrations as soon as the database is reachable, however long that takes.
     ///
-    /// - Throws: what the database says against a migration.
+    /// - Throws: the database's error about a migration.
     package static func applyWhenReachable(to pool: PostgresPool, logger: Logger) async throws {
         while true {
             do {
                 try await self.apply(to: pool, logger: logger)
                 return
             } catch let error as PostgresError where error.code != .server {
-                logger.warning("waiting for the database", metadata: ["error": "\(error)"])
-                // PostgreSQL tells nobody when it is back.
+                logger.warning("database unreachable; retrying every second", metadata: ["error": "\(error)"])
                 try await Task.sleep(for: .seconds(1))
             }
         }
+    }
+}
+
+extension Migrations {
+    /// The difference between a database and this release.
+    package struct State: Sendable, Equatable {
+        /// Number and name of each migration that is not applied.
+        package let missing: [String]
+        /// Numbers of applied migrations that this release does not know.
+        package let unknown: [Int]
+    }
+
+    /// Compares, and changes nothing.
+    package static func state(
+        of pool: PostgresPool,
+        comparedWith migrations: [Migration] = Self.all
+    ) async throws(PostgresError) -> State {
+        let known = try await pool.query("SELECT to_regclass('carillon.schema_migrations') IS NOT NULL")
+        var applied: Set<Int> = []
+        if try known.first?.bool(0) == true {
+            for row in try await pool.query("SELECT number FROM carillon.schema_migrations") {
+                applied.insert(Int(try row.int4(0)))
+            }
+        }
+        return State(
+            missing: migrations.filter { !applied.contains($0.number) }.map(\.label),
+            unknown: applied.subtracting(migrations.map(\.number)).sorted()
+        )
     }
 }
