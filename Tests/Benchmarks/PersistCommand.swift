@@ -72,7 +72,7 @@ struct PersistCommand: AsyncParsableCommand {
     }
 
     private func store(_ work: PersistWork, _ database: ScratchDatabase) async throws -> Double {
-        let store = NotificationStore(pool: database.pool)
+        let store = Database(database.pool).notifications
         let elapsed = try await seconds {
             for batch in work.batches { _ = try await store.store(batch, areRepeats: false) }
         }

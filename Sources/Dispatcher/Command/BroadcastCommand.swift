@@ -72,7 +72,7 @@ struct BroadcastCommand: AsyncParsableCommand {
                 entries: ["\(stream)/\(entry)"]
             )
             try await CommandClients.withDatabase(database) { pool in
-                try await self.watch(name, BroadcastStore(pool: pool), stream, entry)
+                try await self.watch(name, Database(pool).broadcasts, stream, entry)
             }
         }
     }

@@ -94,7 +94,7 @@ struct DeadCommand: AsyncParsableCommand {
     private static func with(_ options: CommonOptions, _ work: (DeadLetterStore) async throws -> Void) async throws {
         try await DispatcherCommand.run {
             try await CommandClients.withDatabase(options, name: "dead") { pool in
-                try await work(DeadLetterStore(pool: pool))
+                try await work(Database(pool).deadLetters)
             }
         }
     }

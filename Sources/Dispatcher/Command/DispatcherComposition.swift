@@ -60,32 +60,23 @@ enum DispatcherComposition {
         let redis = try connect(jobsLoop)
         let pool = try PostgresPool(self.database(settings), logger: logger)
         try await Migrations.applyWhenReachable(to: pool, logger: logger)
-        let notifications = NotificationStore(pool: pool)
+        let database = Database(pool)
         let time = ClockService(
-            clock: clock, notifications: notifications, machine: machineTime, logger: logger)
+            clock: clock, notifications: database.notifications, machine: machineTime, logger: logger)
         // Before anything is looked at that may be due.
         try? await time.set()
         let keys = Keyspace()
+        let live = Live(redis, keys: keys)
         let catalogs = CatalogRegister(catalog, path: settings.common.catalog, now: now)
         let directory = ChannelDirectory(ways)
         apps.tellRates(directory)
         let dispatcher = Dispatcher(
             name: name,
             catalogs: catalogs,
-            keys: keys,
-            redis: redis,
-            notifications: notifications,
-            recipients: RecipientStore(pool: pool),
-            deliveries: DeliveryStore(pool: pool),
-            deadLetters: DeadLetterStore(pool: pool),
-            followUps: FollowUpStore(pool: pool),
-            digests: DigestStore(pool: pool),
-            schedules: ScheduleStore(pool: pool),
+            database: database,
+            live: live,
             zones: zones,
             defaultZone: settings.common.defaultZone,
-            broadcasts: BroadcastStore(pool: pool),
-            cancellations: CancellationStore(pool: pool),
-            presence: PresenceRegistry(connection: redis, keys: keys),
             events: EventLog(keys: keys, length: settings.common.eventsLength),
             channels: directory,
             now: now,
@@ -118,7 +109,7 @@ enum DispatcherComposition {
         let broadcastPool = try PostgresPool(broadcastDatabase, logger: logger)
         let broadcastRedis = try connect(eventLoops.next())
         let broadcasts = BroadcastService(
-            dispatcher: dispatcher.onConnections(broadcastPool, broadcastRedis),
+            dispatcher: dispatcher.on(Database(broadcastPool), Live(broadcastRedis, keys: keys)),
             configuration: BroadcastService.Configuration(
                 confirmAbove: Int64(settings.broadcastConfirmAbove),
                 highWaterMark: Int64(settings.broadcastHighWater)
@@ -164,8 +155,8 @@ enum DispatcherComposition {
         services.append(
             TestSendService(
                 dispatcher: dispatcher,
-                devices: DeviceStore(pool: pool),
-                preferences: PreferenceStore(pool: pool),
+                devices: database.devices,
+                preferences: database.preferences,
                 reader: try connect(eventLoops.next())
             )
         )
@@ -175,7 +166,7 @@ enum DispatcherComposition {
         services.append(
             RetentionService(
                 dispatcher: dispatcher,
-                store: RetentionStore(pool: pool),
+                store: database.retention,
                 periods: .init(
                     audit: days.audit,
                     inbox: days.inbox,
@@ -187,7 +178,7 @@ enum DispatcherComposition {
         )
         if dispatcher.events.isOn {
             services.append(
-                WebhookService(dispatcher: dispatcher, store: WebhookStore(pool: pool), transfer: webhooks))
+                WebhookService(dispatcher: dispatcher, store: database.webhooks, transfer: webhooks))
         }
         services += self.outboxes(settings).map { name, database in
             OutboxRelay(dispatcher: dispatcher, name: name, configuration: database)

@@ -58,7 +58,7 @@ struct JobSubmission {
         let lane = try self.lane(catalog)
         return try await CommandClients.withRedis(configuration) { connection in
             let keys = Keyspace()
-            let entries = try await JobStream(connection: connection, keys: keys).append([(lane, self.fields)])
+            let entries = try await Live(connection, keys: keys).jobs.append([(lane, self.fields)])
             return (keys.jobs(lane), entries.first ?? "")
         }
     }

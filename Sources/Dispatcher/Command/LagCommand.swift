@@ -56,7 +56,7 @@ struct LagCommand: AsyncParsableCommand {
             try reader.finish()
             guard let address else { return }
             try await CommandClients.withRedis(address) { connection in
-                let survey = StreamSurvey(connection: connection, keys: Keyspace())
+                let survey = Live(connection).survey
                 var report = try await self.look(survey)
                 while self.watch {
                     // Redis does not signal how long a stream is, so poll at the interval that was asked for.

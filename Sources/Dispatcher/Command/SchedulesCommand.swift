@@ -145,7 +145,7 @@ struct SchedulesCommand: AsyncParsableCommand {
     ) async throws {
         try await DispatcherCommand.run {
             try await CommandClients.withDatabase(options, name: "schedules") { pool in
-                try await body(ScheduleStore(pool: pool))
+                try await body(Database(pool).schedules)
             }
         }
     }

@@ -57,8 +57,8 @@ struct SendTestCommand: AsyncParsableCommand {
             let answer = try await CommandClients.withRedis(address) { redis in
                 try await CommandClients.withDatabase(database) { pool in
                     try await self.email
-                        ? self.answerOfMail(redis, PreferenceStore(pool: pool))
-                        : self.answer(redis, DeviceStore(pool: pool))
+                        ? self.answerOfMail(redis, Database(pool).preferences)
+                        : self.answer(redis, Database(pool).devices)
                 }
             }
             self.show(answer)
@@ -95,7 +95,7 @@ struct SendTestCommand: AsyncParsableCommand {
         for case (let name, .some(let text)) in [("title", self.title), ("body", self.body)] {
             members.append(JSONMember(name, .string(text)))
         }
-        let sends = TestSends(connection: redis, keys: Keyspace())
+        let sends = Live(redis).testSends
         guard try await sends.ask(JSONWriter.bytes(of: .object(members))) else {
             throw CommandFailure(ExitStatus.unavailable, "too many test sends wait; is a dispatcher running?")
         }

@@ -83,12 +83,12 @@ struct SimulateCommand: AsyncParsableCommand {
                     try await CommandClients.withDatabase(database) { pool in
                         try await JobSimulation(
                             catalog: catalog,
-                            recipients: RecipientStore(pool: pool),
-                            topics: TopicStore(pool: pool),
-                            digests: DigestStore(pool: pool),
-                            presence: PresenceRegistry(connection: redis, keys: Keyspace()),
-                            providers: ProviderBoard(connection: redis, keys: Keyspace()),
-                            usage: UsageCaps(connection: redis, keys: Keyspace()),
+                            recipients: Database(pool).recipients,
+                            topics: Database(pool).topics,
+                            digests: Database(pool).digests,
+                            presence: PresenceRegistry(Live(redis)),
+                            providers: Live(redis).providerBoard,
+                            usage: Live(redis).usageCaps,
                             zones: zones,
                             defaultZone: zone
                         ).answer(asked, now: Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000)))

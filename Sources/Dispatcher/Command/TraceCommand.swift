@@ -36,7 +36,7 @@ struct TraceCommand: AsyncParsableCommand {
         guard let id = NotificationID(self.id) else { throw ValidationError("\(self.id) is no id of a notification") }
         try await DispatcherCommand.run {
             let record = try await CommandClients.withDatabase(self.options, name: "trace") { pool in
-                try await TraceStore(pool: pool).record(id, user: self.user)
+                try await Database(pool).traces.record(id, user: self.user)
             }
             guard let record else {
                 let hint = self.user == nil ? "; --user finds one that was never tried" : " of that user"

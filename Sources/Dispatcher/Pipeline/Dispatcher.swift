@@ -13,18 +13,9 @@ package struct Dispatcher: Sendable {
     /// New at every start, so that a name never means two processes.
     package let name: String
     package let catalogs: CatalogRegister
-    package let keys: Keyspace
+    package private(set) var database: Database
     /// Non-blocking commands of all stages, pipelined on one connection.
-    package private(set) var redis: RedisConnection
-    package private(set) var notifications: NotificationStore
-    package private(set) var recipients: RecipientStore
-    package private(set) var deliveries: DeliveryStore
-    package let deadLetters: DeadLetterStore
-    package private(set) var broadcasts: BroadcastStore
-    package private(set) var cancellations: CancellationStore
-    package private(set) var followUps: FollowUpStore
-    package private(set) var digests: DigestStore
-    package private(set) var schedules: ScheduleStore
+    package private(set) var live: Live
     package let zones: ZoneDatabase
     /// The zone of users who have set none, or one that is no more.
     package let defaultZone: String
@@ -46,20 +37,10 @@ package struct Dispatcher: Sendable {
     package init(
         name: String,
         catalogs: CatalogRegister,
-        keys: Keyspace,
-        redis: RedisConnection,
-        notifications: NotificationStore,
-        recipients: RecipientStore,
-        deliveries: DeliveryStore,
-        deadLetters: DeadLetterStore,
-        followUps: FollowUpStore,
-        digests: DigestStore,
-        schedules: ScheduleStore,
+        database: Database,
+        live: Live,
         zones: ZoneDatabase,
         defaultZone: String,
-        broadcasts: BroadcastStore,
-        cancellations: CancellationStore,
-        presence: PresenceRegistry,
         events: EventLog,
         channels: ChannelDirectory,
         now: @escaping @Sendable () -> Timestamp,
@@ -68,26 +49,29 @@ package struct Dispatcher: Sendable {
     ) {
         self.name = name
         self.catalogs = catalogs
-        self.keys = keys
-        self.redis = redis
-        self.notifications = notifications
-        self.recipients = recipients
-        self.deliveries = deliveries
-        self.deadLetters = deadLetters
-        self.followUps = followUps
-        self.digests = digests
-        self.schedules = schedules
+        self.database = database
+        self.live = live
+        self.presence = PresenceRegistry(live)
         self.zones = zones
         self.defaultZone = defaultZone
-        self.broadcasts = broadcasts
-        self.cancellations = cancellations
-        self.presence = presence
         self.events = events
         self.channels = channels
         self.now = now
         self.instant = instant
         self.logger = logger
     }
+
+    package var redis: RedisConnection { self.live.connection }
+    package var keys: Keyspace { self.live.keys }
+    package var notifications: NotificationStore { self.database.notifications }
+    package var recipients: RecipientStore { self.database.recipients }
+    package var deliveries: DeliveryStore { self.database.deliveries }
+    package var deadLetters: DeadLetterStore { self.database.deadLetters }
+    package var broadcasts: BroadcastStore { self.database.broadcasts }
+    package var cancellations: CancellationStore { self.database.cancellations }
+    package var followUps: FollowUpStore { self.database.followUps }
+    package var digests: DigestStore { self.database.digests }
+    package var schedules: ScheduleStore { self.database.schedules }
 
     /// The catalog of this moment; what goes through a batch takes it once.
     package var catalog: Catalog { self.catalogs.current }
@@ -133,19 +117,12 @@ package struct Dispatcher: Sendable {
         return facts.releaseAt
     }
 
-    /// The same dispatcher on connections of its own, so that what a broadcast asks holds nobody up.
-    package func onConnections(_ pool: PostgresPool, _ redis: RedisConnection) -> Dispatcher {
+    /// A copy on other connections, so that a broadcast's queries delay nothing else.
+    package func on(_ database: Database, _ live: Live) -> Dispatcher {
         var copy = self
-        copy.redis = redis
-        copy.presence = PresenceRegistry(connection: redis, keys: self.keys)
-        copy.notifications = NotificationStore(pool: pool)
-        copy.recipients = RecipientStore(pool: pool)
-        copy.deliveries = DeliveryStore(pool: pool)
-        copy.broadcasts = BroadcastStore(pool: pool)
-        copy.followUps = FollowUpStore(pool: pool)
-        copy.digests = DigestStore(pool: pool)
-        copy.schedules = ScheduleStore(pool: pool)
-        copy.cancellations = CancellationStore(pool: pool)
+        copy.database = database
+        copy.live = live
+        copy.presence = PresenceRegistry(live)
         return copy
     }
 

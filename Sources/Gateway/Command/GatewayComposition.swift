@@ -61,20 +61,22 @@ enum GatewayComposition {
         )
         redisConfiguration.certificateAuthorityFile = settings.common.redisCertificateAuthority
         let redis = try RedisConnection(redisConfiguration, on: eventLoops.next(), logger: logger)
-        var database = PostgresConfiguration(
+        var postgres = PostgresConfiguration(
             connectionString: settings.common.database,
             applicationName: "carillon-gateway"
         )
-        database.sessionSettings = StoreSession.settings
-        database.connections = settings.common.databaseConnections
+        postgres.sessionSettings = StoreSession.settings
+        postgres.connections = settings.common.databaseConnections
         let epoch = EpochWatch()
-        epoch.watch(&database)
-        let pool = try PostgresPool(database, logger: logger)
+        epoch.watch(&postgres)
+        let pool = try PostgresPool(postgres, logger: logger)
         try await Migrations.applyWhenReachable(to: pool, logger: logger)
+        let database = Database(pool)
+        let live = Live(redis, keys: keys)
 
         let keySet = try identity.keySet(logger: logger)
         let revocations = RevocationRegister(
-            store: RevocationStore(pool: pool),
+            store: database.revocations,
             redis: redis,
             keys: keys,
             now: now,
@@ -86,19 +88,19 @@ enum GatewayComposition {
             tickets: tickets,
             cookie: identity.cookie
         )
-        let notifications = NotificationStore(pool: pool)
-        let inbox = InboxStore(pool: pool)
-        let users = UserStore(pool: pool, limits: deviceRules.limits)
+        let notifications = database.notifications
+        let inbox = InboxStore(database)
+        let users = database.users(limits: deviceRules.limits)
         let zones = ZoneDatabase()
-        let presence = PresenceRegistry(connection: redis, keys: keys)
-        let unconfirmed = UnconfirmedSet(connection: redis, keys: keys)
-        let publisher = FramePublisher(connection: redis, keys: keys, presence: presence)
+        let presence = PresenceRegistry(live)
+        let unconfirmed = live.unconfirmed
+        let publisher = FramePublisher(live, presence: presence)
         let events = EventTeller(
             log: EventLog(keys: keys, length: settings.common.eventsLength),
             connection: redis,
             logger: logger
         )
-        let buckets = TokenBuckets(connection: redis, keys: keys)
+        let buckets = live.buckets
         let inboxService = InboxService(
             store: inbox,
             publisher: publisher,
@@ -106,7 +108,7 @@ enum GatewayComposition {
             events: events,
             retractions: RetractionService(
                 catalogs: catalogs,
-                deliveries: DeliveryStore(pool: pool),
+                deliveries: database.deliveries,
                 buckets: buckets,
                 connection: redis,
                 keys: keys,
@@ -124,7 +126,7 @@ enum GatewayComposition {
             inboxService: inboxService,
             notifications: notifications,
             presence: presence,
-            bookmarks: Bookmarks(connection: redis, keys: keys),
+            bookmarks: live.bookmarks,
             users: users,
             unconfirmed: unconfirmed,
             events: events,
@@ -160,7 +162,7 @@ enum GatewayComposition {
         let webPushKeyFile = webPushKey.map {
             WebPushKeyFile($0, logger: logger) { FileManager.default.contents(atPath: keyFile).map { Array($0) } }
         }
-        let survey = StreamSurvey(connection: redis, keys: keys)
+        let survey = live.survey
         let providers = KnownProviders()
         let inboxPages = InboxPageCache(bytes: settings.inboxCacheBytes, now: now)
         let router = APIRouter.make(
@@ -171,34 +173,34 @@ enum GatewayComposition {
                 inbox: inbox,
                 inboxService: inboxService,
                 notifications: notifications,
-                devices: DeviceStore(pool: pool, limits: deviceRules.limits),
-                preferences: PreferenceStore(pool: pool),
+                devices: database.devices(limits: deviceRules.limits),
+                preferences: database.preferences,
                 users: users,
-                exports: UserExportStore(pool: pool),
+                exports: database.exports,
                 erasure: ErasureService(
                     revocations: revocations,
                     users: users,
-                    deadLetters: DeadLetterStore(pool: pool),
-                    schedules: ScheduleStore(pool: pool),
-                    traces: UserTraces(connection: redis, keys: keys),
+                    deadLetters: database.deadLetters,
+                    schedules: database.schedules,
+                    traces: live.userTraces,
                     unconfirmed: unconfirmed
                 ),
-                topics: TopicStore(pool: pool),
-                schedules: ScheduleStore(pool: pool),
+                topics: database.topics,
+                schedules: database.schedules,
                 presence: presence,
-                recipients: RecipientStore(pool: pool),
-                usage: UsageCaps(connection: redis, keys: keys),
-                traces: TraceStore(pool: pool),
-                digests: DigestStore(pool: pool),
+                recipients: database.recipients,
+                usage: live.usageCaps,
+                traces: database.traces,
+                digests: database.digests,
                 survey: survey,
-                providerBoard: ProviderBoard(connection: redis, keys: keys),
-                testSends: TestSends(connection: redis, keys: keys),
-                jobs: JobStream(connection: redis, keys: keys),
-                broadcasts: BroadcastStore(pool: pool),
+                providerBoard: live.providerBoard,
+                testSends: live.testSends,
+                jobs: live.jobs,
+                broadcasts: database.broadcasts,
                 jobControl: JobControl(
-                    cancellations: CancellationStore(pool: pool),
-                    broadcasts: BroadcastStore(pool: pool),
-                    schedules: ScheduleStore(pool: pool),
+                    cancellations: database.cancellations,
+                    broadcasts: database.broadcasts,
+                    schedules: database.schedules,
                     publisher: publisher,
                     events: events,
                     keys: keys,
@@ -206,7 +208,7 @@ enum GatewayComposition {
                     logger: logger
                 ),
                 catalogs: catalogs,
-                catalogAnnouncer: CatalogAnnouncer(connection: redis, keys: keys),
+                catalogAnnouncer: live.catalogAnnouncer,
                 zones: zones,
                 defaultZone: settings.common.defaultZone,
                 redis: redis,
@@ -220,14 +222,14 @@ enum GatewayComposition {
                     UnsubscribeLinks(secret: $0, previousSecret: settings.authentication.secrets.dropFirst().first)
                 },
                 callRate: callRate,
-                webhooks: WebhookStore(pool: pool),
-                deadLetters: DeadLetterStore(pool: pool),
+                webhooks: database.webhooks,
+                deadLetters: database.deadLetters,
                 webhookOptions: WebhookOptions(
                     areEventsWritten: settings.common.eventsLength != nil,
                     allowsPrivate: settings.common.allowsPrivateWebhooks
                 ),
-                statistics: StatisticsStore(pool: pool),
-                clientReports: ClientReportStore(pool: pool),
+                statistics: database.statistics,
+                clientReports: database.clientReports,
                 providers: providers,
                 events: events,
                 inboxPages: inboxPages

@@ -67,7 +67,7 @@ struct ImportCommand: AsyncParsableCommand {
         guard let configuration else { return providers }
         do {
             let announced = try await CommandClients.withRedis(configuration) { connection in
-                try await ProviderRoster(connection: connection, keys: Keyspace()).all()
+                try await Live(connection).providerRoster.all()
             }
             providers.add(announced)
         } catch {
@@ -99,7 +99,7 @@ struct ImportCommand: AsyncParsableCommand {
         defer { lines.close() }
         var users = UserImport(
             fields: fields,
-            store: UserStore(pool: pool, limits: rules.limits),
+            store: Database(pool).users(limits: rules.limits),
             report: { Terminal.error("line \($0): \($1)") },
             progress: { tally in
                 let text = "\(tally.users) users of \(tally.lines) lines"

@@ -245,9 +245,9 @@ struct DeliveryLoad {
 
     private func held() async throws -> Int {
         let connection = self.stack.redis.connection
-        let retries = try await RetrySet(connection: connection, keys: Keyspace())
+        let retries = try await Live(connection).retries
             .count(provider: self.provider, lane: .normal)
-        let held = try await HeldSets(connection: connection, keys: Keyspace())
+        let held = try await Live(connection).heldSets
             .waiting(provider: self.provider, lane: .normal)
         return retries + held.count
     }

@@ -80,7 +80,7 @@ struct ReconnectCommand: AsyncParsableCommand {
 
     /// Checks that all users are present on the restarted gateway.
     private func check(_ names: [String], _ stack: ScratchStack, node: String) async throws {
-        let registry = PresenceRegistry(connection: stack.redis.connection, keys: Keyspace())
+        let registry = PresenceRegistry(Live(stack.redis.connection))
         var rest = names[...]
         var present = 0
         while !rest.isEmpty {

@@ -214,7 +214,7 @@ struct ProofBoard: Sendable {
 
     /// Adds notifications with a deadline that does not pass during the benchmark.
     func expect(_ notifications: [(user: String, id: NotificationID)]) async throws {
-        let set = UnconfirmedSet(connection: self.redis, keys: Keyspace())
+        let set = Live(self.redis).unconfirmed
         let deadline = Timestamp(milliseconds: Int64((Date.now.timeIntervalSince1970 + 86_400) * 1_000))
         var rest = notifications[...]
         while !rest.isEmpty {

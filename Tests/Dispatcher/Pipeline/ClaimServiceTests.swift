@@ -59,7 +59,7 @@ struct ClaimServiceTests {
                 let keys = Keyspace(prefix: prefix)
                 let dispatcher = try TestDispatcher.make(
                     database.pool, redis, keys, [NotificationType(name: "news")], Accepting(), eventsLength: 100)
-                let phone = try await DeviceStore(pool: database.pool).register(
+                let phone = try await Database(database.pool).devices.register(
                     Device(
                         id: NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0003), user: "ada",
                         platform: .android, provider: .fcm, app: "default", environment: .production,

@@ -151,7 +151,7 @@ struct DeliverySenderTests {
                 var type = NotificationType(name: "news")
                 type.badge = rule
                 if isOneOpened {
-                    let opened = try await InboxStore(pool: database.pool).markOpened(
+                    let opened = try await InboxStore(Database(database.pool)).markOpened(
                         user: "ada", id: Self.second, at: Timestamp(seconds: 1_795_168_800))
                     #expect(opened?.changed != nil)
                 }
@@ -367,7 +367,7 @@ struct DeliverySenderTests {
                     notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
                 let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, Array(work.text.utf8)[...])])
                 // Used up for an hour.
-                let time = try await StreamSurvey(connection: redis, keys: keys).time()
+                let time = try await Live(redis, keys: keys).survey.time()
                 let full = (time + .seconds(3_600)).milliseconds
                 try await redis.send("SET", .text("\(prefix)rate:send:{fcm:default}"), .integer(full))
                 let sent = Mutex(0)
@@ -437,7 +437,7 @@ struct DeliverySenderTests {
             provider: .fcm,
             health: health,
             pauses: AccountPauses(.fcm, health: health, channels: dispatcher.channels),
-            turns: RatedTurns(.fcm, turns: SendingTurns(connection: redis, keys: keys), now: dispatcher.now),
+            turns: RatedTurns(.fcm, turns: Live(redis, keys: keys).sendingTurns, now: dispatcher.now),
             metrics: PipelineMetrics.Deliveries(.fcm)
         )
     }

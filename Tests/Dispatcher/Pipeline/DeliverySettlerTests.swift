@@ -57,7 +57,7 @@ struct DeliverySettlerTests {
                 let dispatcher = try TestDispatcher.make(
                     database.pool, redis, keys, [NotificationType(name: "news")])
                 let settler = Self.settler(dispatcher)
-                let set = RetrySet(connection: redis, keys: keys)
+                let set = Live(redis, keys: keys).retries
                 let stream = RedisArgument.text(keys.deliveries(.webpush, .normal))
                 let refused = DeliveryOutcome.Result.answered(.configuration(reason: "HTTP_403", concernsAll: false))
                 // The eighth try of the normal lane is the last.
@@ -94,10 +94,10 @@ struct DeliverySettlerTests {
                     let result = DeliveryOutcome.Result.heldBack(until: due, reason: "rate", app: app)
                     try await settler.settle([Self.outcome(result, attempt: attempt, dispatcher, app: nil)])
                 }
-                let held = HeldSets(connection: redis, keys: keys)
+                let held = Live(redis, keys: keys).heldSets
                 #expect(try await held.apps(provider: .webpush, lane: .normal).sorted() == ["news", "shop"])
                 #expect(try await held.waiting(provider: .webpush, lane: .normal).count == 2)
-                let set = RetrySet(connection: redis, keys: keys)
+                let set = Live(redis, keys: keys).retries
                 #expect(try await set.count(provider: .webpush, lane: .normal) == 0)
                 let early = try await held.moveDue(
                     provider: .webpush, lane: .normal, app: "shop", now: due + .milliseconds(-1), limit: 10)
@@ -126,7 +126,7 @@ struct DeliverySettlerTests {
                 for isRepeat in [false, true] {
                     try await settler.settle([Self.outcome(result, attempt: 0, dispatcher, isRepeat: isRepeat)])
                 }
-                let set = RetrySet(connection: redis, keys: keys)
+                let set = Live(redis, keys: keys).retries
                 #expect(try await set.count(provider: .webpush, lane: .normal) == 1)
             }
         }
@@ -148,7 +148,7 @@ struct DeliverySettlerTests {
                 let attempts = try await database.pool.query(
                     "SELECT outcome, reason FROM carillon.delivery_attempts")
                 #expect(try attempts.map { try [$0.text(0), $0.text(1)] } == [["failed", "no_subscription"]])
-                let set = RetrySet(connection: redis, keys: keys)
+                let set = Live(redis, keys: keys).retries
                 #expect(try await set.count(provider: .webpush, lane: .normal) == 0)
             }
         }

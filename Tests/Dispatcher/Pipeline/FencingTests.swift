@@ -152,7 +152,7 @@ struct FencingTests {
             provider: .fcm,
             health: health,
             pauses: AccountPauses(.fcm, health: health, channels: dispatcher.channels),
-            turns: RatedTurns(.fcm, turns: SendingTurns(connection: redis, keys: keys), now: dispatcher.now),
+            turns: RatedTurns(.fcm, turns: Live(redis, keys: keys).sendingTurns, now: dispatcher.now),
             metrics: PipelineMetrics.Deliveries(.fcm)
         )
     }
@@ -276,8 +276,8 @@ struct FencingTests {
                     var configuration = TransferConfiguration()
                     configuration.allowPlainHTTP = true
                     let transfer = try TransferClient(configuration: configuration, logger: TestLog.logger)
-                    let store = WebhookStore(pool: database.pool)
-                    let queues = WebhookQueues(connection: redis, keys: keys)
+                    let store = Database(database.pool).webhooks
+                    let queues = Live(redis, keys: keys).webhookQueues
                     let id = Self.notification(1)
                     _ = try await store.register(
                         Webhook(id: id, org: nil, url: stub.url, kinds: nil, secret: "s", createdAt: TestDispatcher.now)

@@ -33,7 +33,7 @@ struct PostponementTests {
                     due.append(try #require(end))
                     return notification
                 }
-                let store = PreferenceStore(pool: pool)
+                let store = Database(pool).preferences
                 try await store.set(user: "steady", settings: settings)
                 if isOverride {
                     var preference = TypePreference()

@@ -17,9 +17,9 @@ struct RatedTurnsTests {
         try await TestRedis.with { redis, prefix in
             let keys = Keyspace(prefix: prefix)
             let dispatchers = (0..<2).map { _ in
-                RatedTurns(.fcm, turns: SendingTurns(connection: redis, keys: keys), now: { TestDispatcher.now })
+                RatedTurns(.fcm, turns: Live(redis, keys: keys).sendingTurns, now: { TestDispatcher.now })
             }
-            let survey = StreamSurvey(connection: redis, keys: keys)
+            let survey = Live(redis, keys: keys).survey
             let start = try await survey.time()
             // The bucket of one a second holds one.
             #expect(await dispatchers[0].take("default", account: "one", perSecond: 1) == nil)

@@ -56,8 +56,8 @@ struct RetryFairnessTests {
             self.mover = RetryService(dispatcher: dispatcher, deliveries: [service])
         }
 
-        var held: HeldSets { HeldSets(connection: self.redis, keys: self.keys) }
-        var retries: RetrySet { RetrySet(connection: self.redis, keys: self.keys) }
+        var held: HeldSets { Live(self.redis, keys: self.keys).heldSets }
+        var retries: RetrySet { Live(self.redis, keys: self.keys).retries }
 
         private func work(_ number: UInt64, _ user: String, attempt: Int) -> DeliveryWork {
             DeliveryWork(

@@ -16,7 +16,7 @@ struct RetryServiceTests {
     private static func add(
         _ numbers: Range<UInt64>, _ lane: Lane, _ redis: RedisConnection, _ keys: Keyspace
     ) async throws {
-        let set = RetrySet(connection: redis, keys: keys)
+        let set = Live(redis, keys: keys).retries
         var batch = RedisBatch()
         for number in numbers {
             let work = DeliveryWork(
@@ -39,7 +39,7 @@ struct RetryServiceTests {
                     now: { TestDispatcher.now + .seconds(seconds.withLock { $0 }) })
                 let service = DeliveriesService(dispatcher: dispatcher, provider: .fcm, calls: 8, readers: [:])
                 let retries = RetryService(dispatcher: dispatcher, deliveries: [service])
-                let set = RetrySet(connection: redis, keys: keys)
+                let set = Live(redis, keys: keys).retries
                 func length(_ lane: Lane) async throws -> Int {
                     Int(try await redis.send("XLEN", .text(keys.deliveries(.fcm, lane))).integer())
                 }

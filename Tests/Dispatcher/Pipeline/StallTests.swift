@@ -78,7 +78,7 @@ struct StallTests {
                 let rival = try TestDispatcher.make(
                     database.pool, redis, keys, [news], Silent(),
                     now: { TestDispatcher.now + .seconds(61) }, eventsLength: 100)
-                _ = try await DeviceStore(pool: database.pool).register(
+                _ = try await Database(database.pool).devices.register(
                     Device(
                         id: NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0003), user: "ada",
                         platform: .android, provider: .fcm, app: "default", environment: .production,
@@ -93,7 +93,7 @@ struct StallTests {
     func proof() async throws {
         try await Self.with { scene in
             try await scene.append(Self.notification)
-            let set = UnconfirmedSet(connection: scene.redis, keys: scene.keys)
+            let set = Live(scene.redis, keys: scene.keys).unconfirmed
             let awaited = UnconfirmedNotification(id: Self.notification.id, user: "ada", lane: .normal)
             var batch = RedisBatch()
             set.add(awaited, deadline: TestDispatcher.now, in: &batch)

@@ -61,7 +61,7 @@ struct SweepServiceTests {
                 let keys = Keyspace(prefix: prefix)
                 let dispatcher = try TestDispatcher.make(
                     database.pool, redis, keys, [NotificationType(name: "news")], Silent())
-                let phone = try await DeviceStore(pool: database.pool).register(
+                let phone = try await Database(database.pool).devices.register(
                     Device(
                         id: NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0003), user: "ada",
                         platform: .android, provider: .fcm, app: "default", environment: .production,
@@ -114,7 +114,7 @@ struct SweepServiceTests {
     @Test("a delivery that waits for its next try is left there", arguments: [1, 7], [false, true])
     func waiting(attempt: Int, wasUnknown: Bool) async throws {
         try await Self.with { scene in
-            let retries = RetrySet(connection: scene.redis, keys: scene.keys)
+            let retries = Live(scene.redis, keys: scene.keys).retries
             var batch = RedisBatch()
             let work = scene.work(attempt: attempt, wasUnknown: wasUnknown)
             retries.add(work, due: TestDispatcher.now, provider: .fcm, lane: .normal, in: &batch)
@@ -128,7 +128,7 @@ struct SweepServiceTests {
     @Test("a delivery that waits for its next try is left there, however many others wait")
     func waitingAmongMany() async throws {
         try await Self.with { scene in
-            let retries = RetrySet(connection: scene.redis, keys: scene.keys)
+            let retries = Live(scene.redis, keys: scene.keys).retries
             var batch = RedisBatch()
             for number in 0..<10_001 {
                 let other = DeliveryWork(
@@ -148,7 +148,7 @@ struct SweepServiceTests {
     @Test("a repair remembers a bounded number of waiting deliveries and counts the rest")
     func waitingBound() async throws {
         try await Self.with { scene in
-            let retries = RetrySet(connection: scene.redis, keys: scene.keys)
+            let retries = Live(scene.redis, keys: scene.keys).retries
             var batch = RedisBatch()
             let works = (0..<5_000).map { number in
                 DeliveryWork(
@@ -159,7 +159,7 @@ struct SweepServiceTests {
                 retries.add(work, due: TestDispatcher.now, provider: .fcm, lane: .normal, in: &batch)
             }
             for reply in try await scene.redis.send(batch) { _ = try reply.checked() }
-            let waiting = WaitingRetries(connection: scene.redis, keys: scene.keys, most: 2_000)
+            let waiting = WaitingRetries(Live(scene.redis, keys: scene.keys), most: 2_000)
             let known = try await waiting.contain(works, provider: .fcm, lane: .normal).count { $0 }
             #expect((2_000..<5_000).contains(known))
             #expect(await waiting.unread == 5_000 - known)
@@ -172,7 +172,7 @@ struct SweepServiceTests {
     @Test("what one device has and another waits for, mail and calls for attention are handed on again")
     func beside() async throws {
         try await Self.with { scene in
-            let tablet = try await DeviceStore(pool: scene.pool).register(
+            let tablet = try await Database(scene.pool).devices.register(
                 Device(
                     id: NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0004), user: "ada",
                     platform: .android, provider: .fcm, app: "default", environment: .production, token: "tablet",

@@ -56,8 +56,8 @@ struct TestSendServiceTests {
                 let reader = try await TestRedis.connect()
                 let service = TestSendService(
                     dispatcher: dispatcher,
-                    devices: DeviceStore(pool: database.pool),
-                    preferences: PreferenceStore(pool: database.pool),
+                    devices: Database(database.pool).devices,
+                    preferences: Database(database.pool).preferences,
                     reader: reader,
                     patience: patience
                 )
@@ -80,7 +80,7 @@ struct TestSendServiceTests {
     @Test("a provider that hangs is told to be one, before whoever asked gives up")
     func hangs() async throws {
         try await Self.with(patience: .milliseconds(100)) { redis, keys in
-            let sends = TestSends(connection: redis, keys: keys)
+            let sends = Live(redis, keys: keys).testSends
             try await Self.ask("one", Self.hanging, sends)
             guard case .answered(let text) = try await sends.waitForAnswer("one") else {
                 Issue.record("it was not answered")
@@ -95,7 +95,7 @@ struct TestSendServiceTests {
     @Test("one that hangs holds up no other, and is told apart from one that nobody took")
     func together() async throws {
         try await Self.with(patience: .seconds(3_600)) { redis, keys in
-            let sends = TestSends(connection: redis, keys: keys, patience: .seconds(5))
+            let sends = TestSends(Live(redis, keys: keys), patience: .seconds(5))
             for number in 0..<7 { try await Self.ask("hangs-\(number)", Self.hanging, sends) }
             try await Self.ask("good", Self.good, sends)
             guard case .answered(let text) = try await sends.waitForAnswer("good") else {

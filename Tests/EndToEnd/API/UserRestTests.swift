@@ -143,7 +143,7 @@ struct UserRestTests {
             let waiting = UnconfirmedNotification(
                 id: NotificationID(try #require(unproven.first).uuid(0)), user: "ada", lane: .critical)
             var batch = RedisBatch()
-            UnconfirmedSet(connection: stack.connection, keys: Keyspace())
+            Live(stack.connection).unconfirmed
                 .add(waiting, deadline: Timestamp(seconds: 4_000_000_000), in: &batch)
             for reply in try await stack.connection.send(batch) { _ = try reply.checked() }
             let retries: RedisArgument = "carillon:{fcm}:retry:critical"
@@ -161,7 +161,7 @@ struct UserRestTests {
             // The remains of a gateway that was killed.
             let ghost = ConnectionPresence(
                 connection: "ghost", node: "gone", dialect: .native, state: .active, since: Timestamp(seconds: 1))
-            try await PresenceRegistry(connection: stack.connection, keys: Keyspace()).register([("ada", ghost)])
+            try await PresenceRegistry(Live(stack.connection)).register([("ada", ghost)])
             let answer = try await gateway.call(.delete, "/v1/users/ada", token: service)
             #expect(answer.status == 200)
             let rows = answer.body["postgres"]

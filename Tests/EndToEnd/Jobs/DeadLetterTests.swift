@@ -453,7 +453,7 @@ struct PoisonJobTests {
                 ])
             }
             try await eventually("they wait") { try await Schedules.count(stack) == titles.count }
-            let store = ScheduleStore(pool: try #require(stack.database?.pool))
+            let store = Database(try #require(stack.database?.pool)).schedules
             // Dispatchers with clocks ahead claim all of them and die: one with the batch, five
             // with one alone.
             for alone in [nil, "deadly", "twice", "deadly", "twice", "deadly"] {

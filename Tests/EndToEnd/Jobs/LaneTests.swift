@@ -130,7 +130,7 @@ struct LaneTests {
                     [("user", "b\(number)"), ("type", "mass"), ("title", "mass")], stream: "carillon:jobs:bulk")
             }
             // Each of these calls times out after 30 s.
-            let board = ProviderBoard(connection: stack.connection, keys: Keyspace())
+            let board = Live(stack.connection).providerBoard
             try await eventually("bulk has all that it may have") {
                 try await board.states(now: Timestamp(seconds: 0)).contains { $0.provider == .fcm && $0.inFlight == 6 }
             }

@@ -15,7 +15,7 @@ struct AnnouncedProviderTests {
     private static let known = "must be one of fcm, apns, webpush, webhook"
 
     private static func announce(_ stack: Stack) async throws {
-        try await ProviderRoster(connection: stack.connection, keys: Keyspace()).announce([Provider(word: "pigeon")])
+        try await Live(stack.connection).providerRoster.announce([Provider(word: "pigeon")])
     }
 
     private static func register(_ gateway: Gateway, provider: String) async throws -> Gateway.Answer {

@@ -327,7 +327,7 @@ struct ProjectTests {
                 for user in ["phone", "tablet", "reader"] { try await Self.push(stack, user, "n\(number)") }
             }
             try await eventually("the other project's go out") { stack.pushed()["reader"]?.count == 10 }
-            let board = ProviderBoard(connection: stack.connection, keys: Keyspace())
+            let board = Live(stack.connection).providerBoard
             try await eventually("admins see which wait") {
                 let states = try await board.states(now: Timestamp(seconds: 0)).filter { $0.provider == .fcm }
                 return states.count { $0.breaker == .open } == 6

@@ -23,12 +23,14 @@ enum TestServices {
         let pool = try PostgresPool(configuration, logger: logger)
         let now: @Sendable () -> Timestamp = { Timestamp(seconds: 1_795_000_000) }
         let keys = Keyspace()
-        let presence = PresenceRegistry(connection: redis, keys: keys)
-        let unconfirmed = UnconfirmedSet(connection: redis, keys: keys)
-        let inbox = InboxStore(pool: pool)
-        let users = UserStore(pool: pool)
+        let database = Database(pool)
+        let live = Live(redis, keys: keys)
+        let presence = PresenceRegistry(live)
+        let unconfirmed = live.unconfirmed
+        let inbox = InboxStore(database)
+        let users = database.users
         let revocations = RevocationRegister(
-            store: RevocationStore(pool: pool),
+            store: database.revocations,
             redis: redis,
             keys: keys,
             now: now,
@@ -48,56 +50,56 @@ enum TestServices {
             inbox: inbox,
             inboxService: InboxService(
                 store: inbox,
-                publisher: FramePublisher(connection: redis, keys: keys, presence: presence),
+                publisher: FramePublisher(live, presence: presence),
                 unconfirmed: unconfirmed,
                 now: now,
                 logger: logger
             ),
-            notifications: NotificationStore(pool: pool),
-            devices: DeviceStore(pool: pool),
-            preferences: PreferenceStore(pool: pool),
+            notifications: database.notifications,
+            devices: database.devices,
+            preferences: database.preferences,
             users: users,
-            exports: UserExportStore(pool: pool),
+            exports: database.exports,
             erasure: ErasureService(
                 revocations: revocations,
                 users: users,
-                deadLetters: DeadLetterStore(pool: pool),
-                schedules: ScheduleStore(pool: pool),
-                traces: UserTraces(connection: redis, keys: keys),
+                deadLetters: database.deadLetters,
+                schedules: database.schedules,
+                traces: live.userTraces,
                 unconfirmed: unconfirmed
             ),
-            topics: TopicStore(pool: pool),
-            schedules: ScheduleStore(pool: pool),
+            topics: database.topics,
+            schedules: database.schedules,
             presence: presence,
-            recipients: RecipientStore(pool: pool),
-            usage: UsageCaps(connection: redis, keys: keys),
-            traces: TraceStore(pool: pool),
-            digests: DigestStore(pool: pool),
-            survey: StreamSurvey(connection: redis, keys: keys),
-            providerBoard: ProviderBoard(connection: redis, keys: keys),
-            testSends: TestSends(connection: redis, keys: keys),
-            jobs: JobStream(connection: redis, keys: keys),
-            broadcasts: BroadcastStore(pool: pool),
+            recipients: database.recipients,
+            usage: live.usageCaps,
+            traces: database.traces,
+            digests: database.digests,
+            survey: live.survey,
+            providerBoard: live.providerBoard,
+            testSends: live.testSends,
+            jobs: live.jobs,
+            broadcasts: database.broadcasts,
             jobControl: JobControl(
-                cancellations: CancellationStore(pool: pool),
-                broadcasts: BroadcastStore(pool: pool),
-                schedules: ScheduleStore(pool: pool),
-                publisher: FramePublisher(connection: redis, keys: keys, presence: presence),
+                cancellations: database.cancellations,
+                broadcasts: database.broadcasts,
+                schedules: database.schedules,
+                publisher: FramePublisher(live, presence: presence),
                 keys: keys,
                 now: now,
                 logger: logger
             ),
             catalogs: CatalogRegister(try Catalog([]), now: now),
-            catalogAnnouncer: CatalogAnnouncer(connection: redis, keys: keys),
+            catalogAnnouncer: live.catalogAnnouncer,
             zones: ZoneDatabase(),
             redis: redis,
             metrics: PrometheusRegistry(),
             checkDatabase: {},
             now: now,
-            webhooks: WebhookStore(pool: pool),
-            deadLetters: DeadLetterStore(pool: pool),
-            statistics: StatisticsStore(pool: pool),
-            clientReports: ClientReportStore(pool: pool),
+            webhooks: database.webhooks,
+            deadLetters: database.deadLetters,
+            statistics: database.statistics,
+            clientReports: database.clientReports,
             providers: KnownProviders(),
             inboxPages: InboxPageCache(bytes: 0, now: now)
         )

@@ -34,7 +34,7 @@ struct InboxServiceTests {
         try await TestDatabase.with { database in
             try await TestRedis.with { redis, prefix in
                 let keys = Keyspace(prefix: prefix)
-                let presence = PresenceRegistry(connection: redis, keys: keys)
+                let presence = PresenceRegistry(Live(redis, keys: keys))
                 _ = try await Lease(key: keys.nodeLease("n"), value: "gateway", connection: redis).renew()
                 let connection = ConnectionPresence(
                     connection: "c", node: "n", dialect: .native, state: .active, since: Tokens.now)
@@ -46,13 +46,13 @@ struct InboxServiceTests {
                 ) { heard.note($0) }
                 try await eventually("the node listens") { heard.isReady }
                 let service = InboxService(
-                    store: InboxStore(pool: database.pool),
-                    publisher: FramePublisher(connection: redis, keys: keys, presence: presence),
-                    unconfirmed: UnconfirmedSet(connection: redis, keys: keys),
+                    store: InboxStore(Database(database.pool)),
+                    publisher: FramePublisher(Live(redis, keys: keys), presence: presence),
+                    unconfirmed: Live(redis, keys: keys).unconfirmed,
                     now: { Tokens.now },
                     logger: TestLog.logger
                 )
-                try await body(service, NotificationStore(pool: database.pool), heard)
+                try await body(service, Database(database.pool).notifications, heard)
                 await subscription.close()
             }
         }

@@ -16,7 +16,7 @@ struct RevocationRegisterTests {
     ) async throws {
         try await TestDatabase.with { database in
             try await TestRedis.with { redis, prefix in
-                let store = RevocationStore(pool: database.pool)
+                let store = Database(database.pool).revocations
                 try await body(store, database) { held in
                     RevocationRegister(
                         store: store,

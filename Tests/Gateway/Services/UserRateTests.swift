@@ -13,7 +13,7 @@ struct UserRateTests {
     @Test("Who does too much waits, on every node; others go on")
     func bound() async throws {
         try await TestRedis.with { connection, prefix in
-            let buckets = TokenBuckets(connection: connection, keys: Keyspace(prefix: prefix))
+            let buckets = Live(connection, keys: Keyspace(prefix: prefix)).buckets
             let rates = (0..<2).map { _ in UserRate(kind: .calls, perSecond: 1, burst: 40, buckets: buckets) }
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for rate in rates { group.addTask { await rate.run() } }
@@ -46,7 +46,7 @@ struct UserRateTests {
             address: try RedisAddress(url: "redis://127.0.0.1:1/0"), clientName: "test")
         configuration.commandTimeout = .milliseconds(50)
         try await TestRedis.with(configuration) { connection in
-            let buckets = TokenBuckets(connection: connection, keys: Keyspace())
+            let buckets = Live(connection).buckets
             let registry = PrometheusRegistry()
             let rate = UserRate(kind: .calls, perSecond: 1, burst: 4, buckets: buckets, metrics: registry)
             try await withThrowingTaskGroup(of: Void.self) { group in

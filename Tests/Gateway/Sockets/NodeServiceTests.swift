@@ -50,7 +50,7 @@ struct NodeServiceTests {
                         node: "n", configuration: try await TestRedis.configuration(), connection: redis, keys: keys,
                         hub: running.hub,
                         revocations: RevocationRegister(
-                            store: RevocationStore(pool: database.pool), redis: redis, keys: keys,
+                            store: Database(database.pool).revocations, redis: redis, keys: keys,
                             now: { Timestamp(seconds: 1_795_000_000) }, logger: TestLog.logger),
                         eventLoop: running.eventLoop, now: { clock.now }, logger: TestLog.logger)
                     func publish(_ versions: Int64...) async throws {

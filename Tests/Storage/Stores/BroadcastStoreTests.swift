@@ -55,7 +55,7 @@ struct BroadcastStoreTests {
                     )
                 ])
             }
-            let store = BroadcastStore(pool: pool)
+            let store = Database(pool).broadcasts
             for (number, topic) in [(1, nil), (2, "news")] as [(UInt64, String?)] {
                 try await Self.expanding(Self.broadcast(number, topic: topic), store)
                 var found: [String] = []
@@ -92,8 +92,8 @@ struct BroadcastStoreTests {
     @Test("a page is stored once, and not at all once its broadcast is paused")
     func pages() async throws {
         try await Samples.withStores { pool in
-            let store = BroadcastStore(pool: pool)
-            let notifications = NotificationStore(pool: pool)
+            let store = Database(pool).broadcasts
+            let notifications = Database(pool).notifications
             let broadcast = Self.broadcast(1, job: "j")
             try await Self.expanding(broadcast, store)
             var chain = try #require(try await store.claimChain(by: "a"))
@@ -129,7 +129,7 @@ struct BroadcastStoreTests {
     @Test("the most urgent chains are claimed first, each by one dispatcher, and again when the claim has lapsed")
     func claims() async throws {
         try await Samples.withStores { pool in
-            let store = BroadcastStore(pool: pool)
+            let store = Database(pool).broadcasts
             try await Self.expanding(Self.broadcast(1), store)
             try await Self.expanding(Self.broadcast(2, lane: .critical), store)
             let first = try #require(try await store.claimChain(by: "a"))
@@ -148,7 +148,7 @@ struct BroadcastStoreTests {
     @Test("one that was given up and comes again goes on, as new as that; one that goes on stays as it is")
     func revived() async throws {
         try await Samples.withStores { pool in
-            let store = BroadcastStore(pool: pool)
+            let store = Database(pool).broadcasts
             let again = Self.broadcast(1, createdAt: Samples.start + .seconds(9_000))
             try await Self.expanding(Self.broadcast(1), store)
             #expect(try await store.add(again) == .taken)
@@ -166,12 +166,12 @@ struct BroadcastStoreTests {
     @Test("a job id is good for one broadcast; where it is in a trace makes no difference")
     func identity() async throws {
         try await Samples.withStores { pool in
-            let store = BroadcastStore(pool: pool)
+            let store = Database(pool).broadcasts
             #expect(try await store.add(Self.broadcast(1, job: "j")) == .taken)
             #expect(try await store.add(Self.broadcast(1, job: "j")) == .taken)
             #expect(try await store.add(Self.broadcast(2, job: "j")) == .duplicate)
             #expect(try await store.add(Self.broadcast(3, job: "j", title: "Other")) == .conflict)
-            try await CancellationStore(pool: pool).record(.init(org: "", id: "4-0"), at: Samples.start)
+            try await Database(pool).cancellations.record(.init(org: "", id: "4-0"), at: Samples.start)
             #expect(try await store.add(Self.broadcast(4)) == .taken)
             let states = try await store.list(before: nil, state: nil, limit: 10).map(\.broadcast.state)
             #expect(states == [.cancelled, .counting])

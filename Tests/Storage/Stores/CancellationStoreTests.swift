@@ -13,8 +13,8 @@ struct CancellationStoreTests {
     @Test("what nobody has got is cancelled and leaves its inbox; what somebody has stays")
     func cancel() async throws {
         try await Samples.withStores { pool in
-            let store = NotificationStore(pool: pool)
-            let cancellations = CancellationStore(pool: pool)
+            let store = Database(pool).notifications
+            let cancellations = Database(pool).cancellations
             let users = [
                 "open", "queued", "sent", "delivered", "away", "tried", "failed", "unlisted", "mailed", "bounced",
                 "written",
@@ -60,7 +60,7 @@ struct CancellationStoreTests {
                     )
                 )
             }
-            try await DeliveryStore(pool: pool).settle(settlement)
+            try await Database(pool).deliveries.settle(settlement)
 
             let page = try await cancellations.page(org: "", job: "j", after: "", limit: 100)
             #expect(Set(page.map(\.user)) == Set(users))
@@ -76,7 +76,7 @@ struct CancellationStoreTests {
                 #expect(withdrawal.place?.version == (isListed ? 2 : nil), "\(withdrawal.user)")
                 #expect(withdrawal.place?.unread == (isListed ? 0 : nil), "\(withdrawal.user)")
             }
-            let states = try await InboxStore(pool: pool).states(["open", "sent", "unlisted"])
+            let states = try await InboxStore(Database(pool)).states(["open", "sent", "unlisted"])
             #expect(states.map(\.version) == [2, 1, 0])
             #expect(states.map(\.total) == [0, 1, 0])
             var tally = CancellationStore.Tally()
@@ -95,7 +95,7 @@ struct CancellationStoreTests {
     @Test("what its user has read or opened has reached them: it ends, and stays in the inbox")
     func seen() async throws {
         try await Samples.withStores { pool in
-            let store = NotificationStore(pool: pool)
+            let store = Database(pool).notifications
             let batch = ["read", "opened", "unread"].enumerated().map { index, user in
                 Samples.notification(index, user: user, job: "j") { $0.channels = [.inApp, .push] }
             }
@@ -103,7 +103,7 @@ struct CancellationStoreTests {
             try await store.mark(batch.map { ($0.user, $0.id, .pending, "queued", nil) })
             try await pool.query("UPDATE carillon.notifications SET read_at = now() WHERE user_id = 'read'")
             try await pool.query("UPDATE carillon.notifications SET opened_at = now() WHERE user_id = 'opened'")
-            let cancellations = CancellationStore(pool: pool)
+            let cancellations = Database(pool).cancellations
             let keys = batch.map { (user: $0.user, id: $0.id) }
             let withdrawn = try await cancellations.cancel(keys, at: Self.later)
             #expect(withdrawn.map(\.user) == ["unread"])
@@ -112,7 +112,8 @@ struct CancellationStoreTests {
                 Set(ended.map { "\($0.label.user) \($0.status) \($0.reason ?? "")" })
                     == ["read sent read", "opened sent opened"])
             #expect(ended.allSatisfy { $0.event(at: Self.later)?.kind == .sent })
-            #expect(try await InboxStore(pool: pool).states(["read", "opened", "unread"]).map(\.total) == [1, 1, 0])
+            #expect(
+                try await InboxStore(Database(pool)).states(["read", "opened", "unread"]).map(\.total) == [1, 1, 0])
             #expect(try await cancellations.endSeen(keys).isEmpty)
         }
     }
@@ -121,7 +122,7 @@ struct CancellationStoreTests {
     func settling() async throws {
         try await Samples.withStores { pool in
             let notification = Samples.notification(1, user: "u", job: "j") { $0.channels = [.inApp, .push] }
-            let store = NotificationStore(pool: pool)
+            let store = Database(pool).notifications
             _ = try await store.store([notification], areRepeats: false)
             try await store.mark([("u", notification.id, .pending, "queued", nil)])
             let devices = (1...2).map { NotificationID(high: 1, low: $0) }
@@ -135,7 +136,7 @@ struct CancellationStoreTests {
                     .uuid(device.halves), .text(device.description)
                 )
             }
-            let cancellations = CancellationStore(pool: pool)
+            let cancellations = Database(pool).cancellations
             _ = try await cancellations.cancel([("u", notification.id)], at: Self.later)
             var left: [Int64] = []
             for device in devices {
@@ -146,7 +147,7 @@ struct CancellationStoreTests {
                         kind: "push", attempt: 1, outcome: .skipped, reason: "cancelled"
                     )
                 ]
-                try await DeliveryStore(pool: pool).settle(settlement)
+                try await Database(pool).deliveries.settle(settlement)
                 left.append(try await cancellations.tally(.init(org: "", id: "j")).inFlight)
             }
             #expect(left == [1, 0])
@@ -157,8 +158,8 @@ struct CancellationStoreTests {
     func pages() async throws {
         try await Samples.withStores { pool in
             let batch = (0..<5).map { Samples.notification($0, user: "u\($0)", job: "j") }
-            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
-            let cancellations = CancellationStore(pool: pool)
+            _ = try await Database(pool).notifications.store(batch, areRepeats: false)
+            let cancellations = Database(pool).cancellations
             let first = try await cancellations.page(org: "", job: "j", after: "", limit: 3)
             #expect(first.map(\.user) == ["u0", "u1", "u2"])
             let rest = try await cancellations.page(org: "", job: "j", after: "u2", limit: 3)
@@ -184,7 +185,7 @@ struct CancellationStoreTests {
     @Test("cancellations are forgotten when their time is over")
     func forgetting() async throws {
         try await Samples.withStores { pool in
-            let cancellations = CancellationStore(pool: pool)
+            let cancellations = Database(pool).cancellations
             let names = ["old", "new"].map { CancellationStore.Name(org: "", id: $0) }
             try await cancellations.record(names[0], at: Samples.start)
             try await cancellations.record(names[1], at: Self.later)

@@ -14,7 +14,7 @@ struct CollapseTests {
     @Test("the older leaves the inbox, the unread count stays, and the deletion has a version of its own")
     func replaces() async throws {
         try await Samples.withStores { pool in
-            let store = NotificationStore(pool: pool)
+            let store = Database(pool).notifications
             let old = Self.notification(1)
             let new = Self.notification(2)
             let other = Self.notification(3, key: "other")
@@ -25,7 +25,7 @@ struct CollapseTests {
             #expect(batch.replacements.map(\.newest) == [new.id])
             #expect(batch.replacements.map(\.version) == [4])
             #expect(batch.replacements.map(\.unread) == [2])
-            let state = try await InboxStore(pool: pool).states(["a"]).first
+            let state = try await InboxStore(Database(pool)).states(["a"]).first
             #expect(state?.version == 4)
             #expect(state?.unread == 2)
             #expect(state?.total == 2)
@@ -39,8 +39,8 @@ struct CollapseTests {
     @Test("of a batch the newest stays; what was read does not count as unread again")
     func batch() async throws {
         try await Samples.withStores { pool in
-            let store = NotificationStore(pool: pool)
-            let inbox = InboxStore(pool: pool)
+            let store = Database(pool).notifications
+            let inbox = InboxStore(Database(pool))
             let first = Self.notification(1)
             _ = try await store.store([first], areRepeats: false)
             _ = try await inbox.markRead(user: "a", ids: [first.id], at: Samples.start)
@@ -57,7 +57,7 @@ struct CollapseTests {
     @Test("what had expired before it came replaces nothing; what expired later has replaced")
     func expired() async throws {
         try await Samples.withStores { pool in
-            let store = NotificationStore(pool: pool)
+            let store = Database(pool).notifications
             let old = Self.notification(1)
             _ = try await store.store([old], areRepeats: false)
             var late = Self.notification(3)
@@ -67,7 +67,7 @@ struct CollapseTests {
             let batch = try await store.storeBatch([late], areRepeats: false)
             #expect(batch.outcomes == [.stored(version: 0, unread: 1)])
             #expect(batch.replacements.isEmpty)
-            #expect(try await InboxStore(pool: pool).states(["a"]).first?.unread == 1)
+            #expect(try await InboxStore(Database(pool)).states(["a"]).first?.unread == 1)
             // One that is newer than the old and older than the expired one stays.
             let new = Self.notification(2)
             #expect(try await store.storeBatch([new], areRepeats: false).replacements.map(\.id) == [old.id])
@@ -84,7 +84,7 @@ struct CollapseTests {
     @Test("an older job that arrives later is stored as replaced")
     func late() async throws {
         try await Samples.withStores { pool in
-            let store = NotificationStore(pool: pool)
+            let store = Database(pool).notifications
             let new = Self.notification(2)
             _ = try await store.store([new], areRepeats: false)
             let old = Self.notification(1)
@@ -92,7 +92,7 @@ struct CollapseTests {
             let loaded = try await store.load([("a", old.id), ("a", new.id)])
             #expect(loaded.first { $0.id == old.id }?.statusReason == "replaced")
             #expect(loaded.first { $0.id == new.id }?.status == .pending)
-            #expect(try await InboxStore(pool: pool).states(["a"]).first?.unread == 1)
+            #expect(try await InboxStore(Database(pool)).states(["a"]).first?.unread == 1)
         }
     }
 }

@@ -11,10 +11,10 @@ struct DeliveryStoreTests {
     @Test("facts are read as they stand now, and an accepted attempt is remembered for repeats")
     func facts() async throws {
         try await Samples.withStores { pool in
-            let deliveries = DeliveryStore(pool: pool)
-            let device = try await DeviceStore(pool: pool).register(Samples.device(user: "a", token: "t")).device
+            let deliveries = Database(pool).deliveries
+            let device = try await Database(pool).devices.register(Samples.device(user: "a", token: "t")).device
             let notification = Samples.notification(1, user: "a") { $0.extras.badge = 7 }
-            _ = try await NotificationStore(pool: pool).store([notification], areRepeats: false)
+            _ = try await Database(pool).notifications.store([notification], areRepeats: false)
             let unknown = NotificationID(high: 1, low: 2)
             let found = try await deliveries.facts([
                 ("a", notification.id, device.id, true), ("a", unknown, device.id, false),
@@ -53,8 +53,8 @@ struct DeliveryStoreTests {
     @Test("a dead address counts only against one that was set before it was written to, be it the same again")
     func deadAddresses() async throws {
         try await Samples.withStores { pool in
-            let preferences = PreferenceStore(pool: pool)
-            let deliveries = DeliveryStore(pool: pool)
+            let preferences = Database(pool).preferences
+            let deliveries = Database(pool).deliveries
             var settings = UserSettings()
             settings.email = "a@example.com"
             try await preferences.set(user: "a", settings: settings)
@@ -89,9 +89,9 @@ struct DeliveryStoreTests {
     @Test("what a device waits for while its notification is done with is found, on as many pages as it takes")
     func lost() async throws {
         try await Samples.withStores { pool in
-            let store = NotificationStore(pool: pool)
-            let deliveries = DeliveryStore(pool: pool)
-            let devices = DeviceStore(pool: pool)
+            let store = Database(pool).notifications
+            let deliveries = Database(pool).deliveries
+            let devices = Database(pool).devices
             let phone = try await devices.register(Samples.device(user: "a", token: "phone", name: "phone")).device
             let tablet = try await devices.register(Samples.device(user: "a", token: "tablet", name: "tablet")).device
             let late = try await devices.register(Samples.device(user: "a", token: "late", name: "late", at: 120))
@@ -138,7 +138,7 @@ struct DeliveryStoreTests {
                 "UPDATE carillon.notifications SET read_at = now() WHERE id = $1", .uuid(batch[6].id.halves))
             try await settle(9, tablet, .skipped, "quiet_hours")
             let release = FollowUpStore.Item(user: "a", notification: batch[8].id, kind: .release)
-            try await FollowUpStore(pool: pool).put([(release, Samples.start, "quiet_hours")], now: Samples.start)
+            try await Database(pool).followUps.put([(release, Samples.start, "quiet_hours")], now: Samples.start)
             try await settle(11, tablet, .skipped, "opted_out")
 
             func found(until: Duration) async throws -> [String] {
@@ -167,8 +167,8 @@ struct DeliveryStoreTests {
     @Test("a failure on one device does not undo another's acceptance, and the other way round")
     func outcomes() async throws {
         try await Samples.withStores { pool in
-            let store = NotificationStore(pool: pool)
-            let deliveries = DeliveryStore(pool: pool)
+            let store = Database(pool).notifications
+            let deliveries = Database(pool).deliveries
             let batch = [Samples.notification(1, user: "a"), Samples.notification(2, user: "a")]
             _ = try await store.store(batch, areRepeats: false)
             var accepted = DeliveryStore.Settlement()
@@ -197,14 +197,14 @@ struct DeliveryStoreTests {
         ])
     func dropped(_ what: String, _ status: String, _ reason: String) async throws {
         try await Samples.withStores { pool in
-            let deliveries = DeliveryStore(pool: pool)
-            let devices = DeviceStore(pool: pool)
+            let deliveries = Database(pool).deliveries
+            let devices = Database(pool).devices
             let phone = try await devices.register(Samples.device(user: "a", token: "phone", name: "phone")).device
             let tablet = try await devices.register(Samples.device(user: "a", token: "tablet", name: "tablet")).device
             let notification = Samples.notification(1, user: "a") {
                 $0.channels = what.hasPrefix("alone") ? [.push] : [.inApp, .push]
             }
-            let store = NotificationStore(pool: pool)
+            let store = Database(pool).notifications
             _ = try await store.store([notification], areRepeats: false)
             try await store.mark([("a", notification.id, .pending, "queued", nil)])
             try await pool.query("UPDATE carillon.devices SET registered_at = now() - interval '1 hour'")
@@ -244,7 +244,7 @@ struct DeliveryStoreTests {
     @Test("of a job that was called off only what its user has seen ends here, as the rest is cancelled")
     func droppedAsCancelled() async throws {
         try await Samples.withStores { pool in
-            let store = NotificationStore(pool: pool)
+            let store = Database(pool).notifications
             let batch = (1...2).map { number in
                 Samples.notification(number, user: "a") { $0.channels = [.inApp, .push] }
             }
@@ -254,7 +254,7 @@ struct DeliveryStoreTests {
                 "UPDATE carillon.notifications SET read_at = now() WHERE id = $1", .uuid(batch[0].id.halves))
             var settlement = DeliveryStore.Settlement()
             settlement.dropped = batch.map { ("a", $0.id, "cancelled") }
-            let ended = try await DeliveryStore(pool: pool).settle(settlement).ended
+            let ended = try await Database(pool).deliveries.settle(settlement).ended
             #expect(ended.map(\.label.id) == [batch[0].id])
             #expect(try await store.load([("a", batch[1].id)]).first?.status == .pending)
         }

@@ -17,7 +17,7 @@ struct DeviceChangeTests {
     @Test("a device that comes with a new token replaces its old one, and nobody else's")
     func replacing() async throws {
         try await Samples.withStores { pool in
-            let devices = DeviceStore(pool: pool)
+            let devices = Database(pool).devices
             _ = try await devices.registerReplacing(Self.device("t1", deviceID: "phone"))
             _ = try await devices.registerReplacing(Self.device("t2", deviceID: "tablet", at: 1))
             _ = try await devices.registerReplacing(Self.device("t3", deviceID: nil, at: 2))
@@ -35,7 +35,7 @@ struct DeviceChangeTests {
     @Test("registering again keeps since when, and the user's switch unless it is said anew; another user begins anew")
     func again() async throws {
         try await Samples.withStores { pool in
-            let devices = DeviceStore(pool: pool)
+            let devices = Database(pool).devices
             let first = try await devices.register(Self.device("t", deviceID: nil), silenced: true).device
             #expect(first.isSilenced)
             let again = try await devices.register(Self.device("t", deviceID: nil, at: 60)).device
@@ -54,7 +54,7 @@ struct DeviceChangeTests {
     @Test("all devices of an app and a provider are removed, and no others")
     func removingAll() async throws {
         try await Samples.withStores { pool in
-            let devices = DeviceStore(pool: pool)
+            let devices = Database(pool).devices
             for token in ["t1", "t2"] { _ = try await devices.register(Self.device(token, deviceID: nil)) }
             _ = try await devices.register(Self.device("t3", user: "b", deviceID: nil))
             let one = try #require(try await devices.list(user: "a").first)
@@ -67,7 +67,7 @@ struct DeviceChangeTests {
     @Test("a touch changes the time, and the token if there is a new one; an older holder loses it")
     func touching() async throws {
         try await Samples.withStores { pool in
-            let devices = DeviceStore(pool: pool)
+            let devices = Database(pool).devices
             let mine = try await devices.register(Self.device("t1", deviceID: nil)).device
             _ = try await devices.register(Self.device("t2", user: "b", deviceID: nil))
             let later = Samples.start + .seconds(60)

@@ -11,7 +11,7 @@ struct DeviceStoreTests {
     @Test("one token, one owner: a token that another user registers moves to that user")
     func ownership() async throws {
         try await Samples.withStores { pool in
-            let devices = DeviceStore(pool: pool)
+            let devices = Database(pool).devices
             let first = try await devices.register(Samples.device(user: "a", token: "t")).device
             let second = try await devices.register(Samples.device(user: "b", token: "t", at: 1)).device
             #expect(second.id == first.id)
@@ -25,7 +25,7 @@ struct DeviceStoreTests {
     @Test("the same name is replaced; of those beyond an app's limit the stalest is switched off")
     func limits() async throws {
         try await Samples.withStores { pool in
-            let devices = DeviceStore(pool: pool, limits: DeviceLimits(ofApps: ["default": 5]))
+            let devices = Database(pool).devices(limits: DeviceLimits(ofApps: ["default": 5]))
             _ = try await devices.register(Samples.device(user: "a", token: "old", name: "phone"))
             _ = try await devices.register(Samples.device(user: "a", token: "new", name: "phone", at: 1))
             #expect(try await devices.list(user: "a").map(\.token) == ["new"])
@@ -37,7 +37,7 @@ struct DeviceStoreTests {
             let last = try await devices.register(Samples.device(user: "a", token: "t6", at: 6))
             #expect(last.device.isActive && last.switchedOff.map(\.token) == ["new"])
             #expect(last.switchedOff.first?.deactivatedReason == "too_many_devices")
-            let active = try await RecipientStore(pool: pool).activeDevices(["a"])[ExactText("a")]?.map(\.token)
+            let active = try await Database(pool).recipients.activeDevices(["a"])[ExactText("a")]?.map(\.token)
                 .sorted()
             #expect(active == ["t2", "t3", "t4", "t5", "t6"])
             let stale = try await devices.list(user: "a").first { $0.token == "new" }
@@ -48,7 +48,7 @@ struct DeviceStoreTests {
     @Test("each app has a limit of its own, and devices of others do not count")
     func limitsOfApps() async throws {
         try await Samples.withStores { pool in
-            let devices = DeviceStore(pool: pool, limits: DeviceLimits(standard: 3, ofApps: ["news": 1]))
+            let devices = Database(pool).devices(limits: DeviceLimits(standard: 3, ofApps: ["news": 1]))
             for number in 1...4 {
                 for app in ["default", "news"] {
                     var device = Samples.device(user: "a", token: "t\(number)", at: Int64(number))
@@ -76,7 +76,7 @@ struct DeviceStoreTests {
     @Test("every change of a token is a row of the audit; what changes nothing is none")
     func audited() async throws {
         try await Samples.withStores { pool in
-            let devices = DeviceStore(pool: pool)
+            let devices = Database(pool).devices
             let first = try await devices.register(Samples.device(user: "a", token: "t", name: "phone")).device
             _ = try await devices.register(Samples.device(user: "a", token: "t", name: "phone", at: 1))
             var expected = ["a registered new"]
@@ -119,7 +119,7 @@ struct DeviceStoreTests {
     @Test("the device that is one too many, and the older token of a device, are in the audit")
     func auditOfLimits() async throws {
         try await Samples.withStores { pool in
-            let devices = DeviceStore(pool: pool, limits: DeviceLimits(standard: 5))
+            let devices = Database(pool).devices(limits: DeviceLimits(standard: 5))
             for number in 1...6 {
                 _ = try await devices.register(Samples.device(user: "a", token: "t\(number)", at: Int64(number)))
             }
@@ -139,8 +139,8 @@ struct DeviceStoreTests {
     @Test("a dead token counts only against a registration older than its evidence")
     func deadTokens() async throws {
         try await Samples.withStores { pool in
-            let devices = DeviceStore(pool: pool)
-            let deliveries = DeliveryStore(pool: pool)
+            let devices = Database(pool).devices
+            let deliveries = Database(pool).deliveries
             let device = try await devices.register(Samples.device(user: "a", token: "t", at: 100)).device
             var settlement = DeliveryStore.Settlement()
             settlement.deadTokens = [(device.id, "Unregistered", Samples.start + .seconds(50))]

@@ -26,7 +26,7 @@ struct DigestStoreTests {
     @Test("the first few come on their own, the rest is held; the same items again change nothing")
     func singles() async throws {
         try await Samples.withStores { pool in
-            let store = DigestStore(pool: pool)
+            let store = Database(pool).digests
             let items = Self.items(1...4, Self.rule(2))
             let expected: [DigestStore.Outcome] = [.single, .single, .held, .held]
             #expect(try await store.gather(items, now: Self.now) == expected)
@@ -41,7 +41,7 @@ struct DigestStoreTests {
     @Test("what windows held back can be read page by page, the single ones left out")
     func held() async throws {
         try await Samples.withStores { pool in
-            let store = DigestStore(pool: pool)
+            let store = Database(pool).digests
             _ = try await store.gather(Self.items(1...5, Self.rule(2)), now: Self.now)
             _ = try await store.gather(Self.items(6...8, user: "b", Self.rule(0)), now: Self.now)
             let due = try await store.take(now: Self.now + .seconds(86_400), until: Self.now, limit: 10)
@@ -64,7 +64,7 @@ struct DigestStoreTests {
     @Test("a window is taken by one; late items open the next")
     func late() async throws {
         try await Samples.withStores { pool in
-            let store = DigestStore(pool: pool)
+            let store = Database(pool).digests
             _ = try await store.gather(Self.items(1...3, Self.rule(0)), now: Self.now)
             let first = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
             #expect(try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10).isEmpty)
@@ -79,7 +79,7 @@ struct DigestStoreTests {
     @Test("an item that comes when the window is over, before anybody took it, opens the next one")
     func over() async throws {
         try await Samples.withStores { pool in
-            let store = DigestStore(pool: pool)
+            let store = Database(pool).digests
             _ = try await store.gather(Self.items(1...1, Self.rule(0)), now: Self.now)
             _ = try await store.gather(Self.items(2...2, Self.rule(0)), now: Self.now + .seconds(60))
             let due = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
@@ -90,7 +90,7 @@ struct DigestStoreTests {
     @Test("a sliding window moves with each item, up to its maximum")
     func sliding() async throws {
         try await Samples.withStores { pool in
-            let store = DigestStore(pool: pool)
+            let store = Database(pool).digests
             let rule = Self.rule(0, sliding: true)
             for (number, second) in [(1, 0), (2, 50), (3, 90)] {
                 _ = try await store.gather(Self.items(number...number, rule), now: Self.now + .seconds(second))
@@ -104,7 +104,7 @@ struct DigestStoreTests {
     @Test("a job id that was held before is a duplicate, and what was read meanwhile falls out")
     func once() async throws {
         try await Samples.withStores { pool in
-            let store = DigestStore(pool: pool)
+            let store = Database(pool).digests
             func item(
                 _ number: Int, job: String? = nil, title: String? = nil, entity: String? = nil
             ) -> DigestStore.Item {
@@ -124,8 +124,8 @@ struct DigestStoreTests {
                 $0.entityType = "task"
                 $0.entityID = "t1"
             }
-            _ = try await NotificationStore(pool: pool).store([read], areRepeats: false)
-            _ = try await InboxStore(pool: pool).markRead(user: "a", ids: [read.id], at: Self.now + .seconds(5))
+            _ = try await Database(pool).notifications.store([read], areRepeats: false)
+            _ = try await InboxStore(Database(pool)).markRead(user: "a", ids: [read.id], at: Self.now + .seconds(5))
             let due = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
             #expect(due.first?.first.map(\.title) == ["n1", "n4"])
         }
@@ -134,7 +134,7 @@ struct DigestStoreTests {
     @Test("a single one's job id is known too, with what it said and of which type")
     func singleConflict() async throws {
         try await Samples.withStores { pool in
-            let store = DigestStore(pool: pool)
+            let store = Database(pool).digests
             func item(_ number: Int, type: String) -> DigestStore.Item {
                 let notification = Samples.notification(number, user: "a", job: "j") {
                     $0.title = "same"
@@ -158,9 +158,9 @@ struct DigestStoreTests {
     @Test("a job id that its user has as a notification is not gathered")
     func notifiedBefore() async throws {
         try await Samples.withStores { pool in
-            let store = DigestStore(pool: pool)
+            let store = Database(pool).digests
             let notified = Samples.notification(1, user: "a", job: "j")
-            _ = try await NotificationStore(pool: pool).store([notified], areRepeats: false)
+            _ = try await Database(pool).notifications.store([notified], areRepeats: false)
             let same = Self.item(2, job: "j", title: notified.title)
             let other = Self.item(3, job: "j", title: "other")
             #expect(try await store.gather([same], now: Self.now) == [.duplicate])
@@ -175,8 +175,8 @@ struct DigestStoreTests {
     @Test("a job id that a digest holds is not stored beside it, but for the one that comes alone")
     func heldBefore() async throws {
         try await Samples.withStores { pool in
-            let store = DigestStore(pool: pool)
-            let notifications = NotificationStore(pool: pool)
+            let store = Database(pool).digests
+            let notifications = Database(pool).notifications
             let item = Self.item(1, job: "j", title: "same")
             let held = item.notification
             #expect(try await store.gather([item], now: Self.now) == [.held])
@@ -208,8 +208,8 @@ struct DigestStoreTests {
     @Test("what was cancelled first is not gathered; what is cancelled later falls out, and counts as cancelled")
     func cancelled() async throws {
         try await Samples.withStores { pool in
-            let store = DigestStore(pool: pool)
-            let cancellations = CancellationStore(pool: pool)
+            let store = Database(pool).digests
+            let cancellations = Database(pool).cancellations
             func item(_ number: Int, job: String?) -> DigestStore.Item {
                 DigestStore.Item(
                     notification: Samples.notification(number, user: "a", job: job), key: "k", rule: Self.rule(0))
@@ -253,7 +253,7 @@ struct DigestStoreTests {
     @Test("what has expired falls out; a window of which nothing is left has no item")
     func expired() async throws {
         try await Samples.withStores { pool in
-            let store = DigestStore(pool: pool)
+            let store = Database(pool).digests
             func item(_ number: Int, expires: Int? = nil, kept: Int? = nil, user: String = "a") -> DigestStore.Item {
                 let notification = Samples.notification(number, user: user) {
                     $0.expiresAt = expires.map { Self.now + .seconds($0) }
@@ -283,7 +283,7 @@ struct DigestStoreTests {
     @Test("a summary has the channels of its items, is a push if one of them is, and as grave as the gravest")
     func channels() async throws {
         try await Samples.withStores { pool in
-            let store = DigestStore(pool: pool)
+            let store = Database(pool).digests
             func item(_ number: Int, user: String, change: (inout Notification) -> Void) -> DigestStore.Item {
                 DigestStore.Item(
                     notification: Samples.notification(number, user: user, change: change), key: "k", rule: Self.rule(0)
@@ -318,7 +318,7 @@ struct DigestStoreTests {
     @Test("one alone has all that its job gave it, also when it is taken again")
     func alone() async throws {
         try await Samples.withStores { pool in
-            let store = DigestStore(pool: pool)
+            let store = Database(pool).digests
             let notification = Samples.notification(1, user: "a", job: "j") {
                 $0.body = "b"
                 $0.data = Array(#"{"a": 1}"#.utf8)
@@ -349,7 +349,7 @@ struct DigestStoreTests {
                 #expect(alone.content.collapseKey == "k1")
             }
             // It is counted as the notification that it becomes.
-            let tally = try await CancellationStore(pool: pool).tally(.init(org: "", id: "j"))
+            let tally = try await Database(pool).cancellations.tally(.init(org: "", id: "j"))
             #expect(tally.total == 0)
         }
     }
@@ -357,7 +357,7 @@ struct DigestStoreTests {
     @Test("a summary counts all and knows the first ten")
     func many() async throws {
         try await Samples.withStores { pool in
-            let store = DigestStore(pool: pool)
+            let store = Database(pool).digests
             _ = try await store.gather(Self.items(1...25, Self.rule(0)), now: Self.now)
             let due = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
             #expect(due.map(\.count) == [25])

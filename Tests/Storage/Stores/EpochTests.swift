@@ -20,7 +20,7 @@ struct EpochTests {
 
     private static func store(_ numbers: [Int], _ pool: PostgresPool, areRepeats: Bool = false) async throws {
         let batch = numbers.map { Samples.notification($0, user: "ada") }
-        _ = try await NotificationStore(pool: pool).store(batch, areRepeats: areRepeats)
+        _ = try await Database(pool).notifications.store(batch, areRepeats: areRepeats)
     }
 
     @Test("a dump that is loaded elsewhere, or over what was there, starts every client afresh")
@@ -32,12 +32,12 @@ struct EpochTests {
             try await Self.store([1], first)
             try await server.dump(database.url, as: "earlier")
             try await Self.store([2], first)
-            let seen = try await InboxStore(pool: first).state(of: "ada")
+            let seen = try await InboxStore(Database(first)).state(of: "ada")
             #expect(seen.version == 2 && seen.floor == 0)
 
             try await server.load(dump: "earlier")
             let second = try Self.pool(server.url)
-            let restored = InboxStore(pool: second)
+            let restored = InboxStore(Database(second))
             let base = try await restored.state(of: "ada").version
             #expect(base >= 1 << 32 && base < 1 << 53)
             for since in [1, 2, seen.version + 100] {
@@ -56,7 +56,7 @@ struct EpochTests {
             // The same backup again: the versions of the epoch in between do not come again either.
             try await server.load(dump: "earlier")
             let third = try Self.pool(server.url)
-            #expect(try await InboxStore(pool: third).state(of: "ada").version > base + 1)
+            #expect(try await InboxStore(Database(third)).state(of: "ada").version > base + 1)
             third.close()
         }
     }
@@ -66,7 +66,7 @@ struct EpochTests {
         try await TestDatabase.with { database in
             let pool = try Self.pool(database.url)
             defer { pool.close() }
-            let inbox = InboxStore(pool: pool)
+            let inbox = InboxStore(Database(pool))
             try await Self.store([1, 2, 3, 4], pool)
             func begin() async throws -> Int64 {
                 let row = try #require(try await pool.query("SELECT carillon.begin_epoch()").first)
@@ -83,25 +83,25 @@ struct EpochTests {
             try await Self.store([5], pool, areRepeats: true)
             #expect(try await inbox.state(of: "ada").version == base + 1)
             base = try await begin()
-            let step = try await RetentionStore(pool: pool).expireInboxes(
+            let step = try await Database(pool).retention.expireInboxes(
                 storedBefore: Timestamp(seconds: 4_000_000_000), limit: 10)
             #expect(step.removals.map(\.version) == [base + 1])
             let keyed = Samples.notification(6, user: "ada") { $0.collapseKey = "k" }
             let newer = Samples.notification(7, user: "ada") { $0.collapseKey = "k" }
-            _ = try await NotificationStore(pool: pool).storeBatch([keyed], areRepeats: false)
+            _ = try await Database(pool).notifications.storeBatch([keyed], areRepeats: false)
             base = try await begin()
-            let batch = try await NotificationStore(pool: pool).storeBatch([newer], areRepeats: false)
+            let batch = try await Database(pool).notifications.storeBatch([newer], areRepeats: false)
             #expect(try await inbox.find(user: "ada", id: newer.id)?.version == base + 1)
             #expect(batch.replacements.map(\.version) == [base + 2])
             base = try await begin()
             let fresh = Samples.notification(8, user: "eve")
-            let stored = try await NotificationStore(pool: pool).store([fresh], areRepeats: false)
+            let stored = try await Database(pool).notifications.store([fresh], areRepeats: false)
             #expect(stored == [.stored(version: base + 1, unread: 1)])
             let late = Samples.notification(9, user: "bob")
-            let checked = try await NotificationStore(pool: pool).store([late], areRepeats: true)
+            let checked = try await Database(pool).notifications.store([late], areRepeats: true)
             #expect(checked == [.stored(version: base + 1, unread: 1)])
             // Gateways read revocations after the version that they have.
-            let revocation = try await RevocationStore(pool: pool).revoke(user: "ada", before: Samples.start)
+            let revocation = try await Database(pool).revocations.revoke(user: "ada", before: Samples.start)
             #expect(revocation.version == base + 1)
         }
     }
@@ -113,7 +113,7 @@ struct EpochTests {
             let watch = EpochWatch()
             watch.onChange { changes.withLock { $0 += 1 } }
             let before = try Self.pool(database.url, watch)
-            #expect(try await InboxStore(pool: before).state(of: "ada").version == 0)
+            #expect(try await InboxStore(Database(before)).state(of: "ada").version == 0)
             before.close()
             #expect(changes.withLock { $0 } == 0)
             // As a restore leaves it.
@@ -139,7 +139,7 @@ struct EpochTests {
         try await TestDatabase.with(isMigrated: false) { database in
             let pool = try Self.pool(database.url)
             try await Migrations.apply(to: pool, logger: TestLog.logger)
-            #expect(try await InboxStore(pool: pool).state(of: "ada").version == 0)
+            #expect(try await InboxStore(Database(pool)).state(of: "ada").version == 0)
             pool.close()
         }
     }

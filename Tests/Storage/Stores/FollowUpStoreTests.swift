@@ -17,14 +17,14 @@ struct FollowUpStoreTests {
     @Test("it comes when it is due, all of a user's at once, and again if it is not removed")
     func takes() async throws {
         try await Samples.withStores { pool in
-            let store = FollowUpStore(pool: pool)
+            let store = Database(pool).followUps
             let batch = [
                 Samples.notification(1, user: "a"), Samples.notification(2, user: "a"),
                 Samples.notification(3, user: "b"),
             ]
-            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            _ = try await Database(pool).notifications.store(batch, areRepeats: false)
             try await store.put(batch.map { (Self.item($0), Self.now + .seconds(60), "quiet_hours") }, now: Self.now)
-            let loaded = try await NotificationStore(pool: pool).load(batch.map { ($0.user, $0.id) })
+            let loaded = try await Database(pool).notifications.load(batch.map { ($0.user, $0.id) })
             #expect(loaded.allSatisfy { $0.status == .deferred && $0.statusReason == "quiet_hours" })
             #expect(try await store.take(now: Self.now + .seconds(59), until: Self.now, limit: 10).isEmpty)
             let until = Self.now + .seconds(90)
@@ -47,10 +47,10 @@ struct FollowUpStoreTests {
     @Test("what was handed on is due no more until the streams are lost, and is forgotten when it has ended")
     func handedOn() async throws {
         try await Samples.withStores { pool in
-            let store = FollowUpStore(pool: pool)
+            let store = Database(pool).followUps
             let mail = (1...2).map { Samples.notification($0, user: "a") }
             let push = Samples.notification(3, user: "b")
-            _ = try await NotificationStore(pool: pool).store(mail + [push], areRepeats: false)
+            _ = try await Database(pool).notifications.store(mail + [push], areRepeats: false)
             let taken = Self.item(mail[0], .email)
             let direct = Self.item(mail[1], .email)
             let attention = Self.item(push, .attention)
@@ -79,7 +79,7 @@ struct FollowUpStoreTests {
                 settlement.ended.append(
                     (user: item.user, id: item.notification, kind: item.kind, isAccepted: isAccepted))
             }
-            try await DeliveryStore(pool: pool).settle(settlement)
+            try await Database(pool).deliveries.settle(settlement)
             // Whoever is never told how it ended drops it in the end.
             let left = try await store.take(now: lost + .seconds(30 * 24 * 3_600), until: until, limit: 10)
             #expect(left.map(\.item) == [direct])
@@ -90,9 +90,9 @@ struct FollowUpStoreTests {
     @Test("a push that calls for attention has ended when it has for all devices; what quiet hours put off has not")
     func endedAttention() async throws {
         try await Samples.withStores { pool in
-            let store = FollowUpStore(pool: pool)
+            let store = Database(pool).followUps
             let (first, second) = (Samples.notification(1, user: "a"), Samples.notification(2, user: "a"))
-            _ = try await NotificationStore(pool: pool).store([first, second], areRepeats: false)
+            _ = try await Database(pool).notifications.store([first, second], areRepeats: false)
             try await pool.query(
                 """
                 INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token, registered_at,
@@ -108,7 +108,7 @@ struct FollowUpStoreTests {
                 settlement.ended = items.map {
                     (user: $0.user, id: $0.notification, kind: $0.kind, isAccepted: false)
                 }
-                try await DeliveryStore(pool: pool).settle(settlement)
+                try await Database(pool).deliveries.settle(settlement)
             }
             func record(_ outcome: String) async throws {
                 try await pool.query(
@@ -135,10 +135,10 @@ struct FollowUpStoreTests {
     @Test("of one user no more than a page is taken at once, the oldest first; who does not fit waits whole")
     func pages() async throws {
         try await Samples.withStores { pool in
-            let store = FollowUpStore(pool: pool)
+            let store = Database(pool).followUps
             let many = (0..<FollowUpStore.userLimit + 10).map { Samples.notification($0, user: "many") }
             let few = (2_000..<2_003).map { Samples.notification($0, user: "few") }
-            _ = try await NotificationStore(pool: pool).store(many + few, areRepeats: false)
+            _ = try await Database(pool).notifications.store(many + few, areRepeats: false)
             try await store.put(many.map { (Self.item($0), Self.now, "quiet_hours") }, now: Self.now)
             try await store.put(few.map { (Self.item($0), Self.now + .seconds(1), "quiet_hours") }, now: Self.now)
             let at = Self.now + .seconds(1)
@@ -155,10 +155,10 @@ struct FollowUpStoreTests {
     @Test("what is critical comes before what has been due for longer, which is not starved by it")
     func critical() async throws {
         try await Samples.withStores { pool in
-            let store = FollowUpStore(pool: pool)
+            let store = Database(pool).followUps
             let others = (0..<20).map { Samples.notification($0, user: "other-\($0)") }
             let critical = (100..<103).map { Samples.notification($0, user: "urgent-\($0)") }
-            _ = try await NotificationStore(pool: pool).store(others + critical, areRepeats: false)
+            _ = try await Database(pool).notifications.store(others + critical, areRepeats: false)
             try await store.put(
                 (others + critical).enumerated().map {
                     (Self.item($1), Self.now + .milliseconds(Int64($0)), "quiet_hours")
@@ -202,9 +202,9 @@ struct FollowUpStoreTests {
     @Test("two that take at once never get the same")
     func concurrency() async throws {
         try await Samples.withStores { pool in
-            let store = FollowUpStore(pool: pool)
+            let store = Database(pool).followUps
             let batch = (0..<200).map { Samples.notification($0, user: "u\($0 % 20)") }
-            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            _ = try await Database(pool).notifications.store(batch, areRepeats: false)
             try await store.put(batch.map { (Self.item($0), Self.now, "quiet_hours") }, now: Self.now)
             let until = Self.now + .seconds(30)
             var taken: [FollowUpStore.Item] = []
@@ -270,9 +270,9 @@ struct FollowUpStoreTests {
     @Test("what two devices of a user put off is put off once, until the earlier moment")
     func twice() async throws {
         try await Samples.withStores { pool in
-            let store = FollowUpStore(pool: pool)
+            let store = Database(pool).followUps
             let notification = Samples.notification(1, user: "a")
-            _ = try await NotificationStore(pool: pool).store([notification], areRepeats: false)
+            _ = try await Database(pool).notifications.store([notification], areRepeats: false)
             let item = Self.item(notification)
             try await store.put(
                 [(item, Self.now + .seconds(60), "quiet_hours"), (item, Self.now + .seconds(30), "quiet_hours")],
@@ -287,9 +287,9 @@ struct FollowUpStoreTests {
     @Test("what is hastened is due by then, unless it has been put off again meanwhile")
     func hasten() async throws {
         try await Samples.withStores { pool in
-            let store = FollowUpStore(pool: pool)
+            let store = Database(pool).followUps
             let batch = (1...3).map { Samples.notification($0, user: "a") }
-            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            _ = try await Database(pool).notifications.store(batch, areRepeats: false)
             let items = batch.map { Self.item($0) }
             let due = Self.now + .seconds(500)
             try await store.put(items.map { ($0, due, "quiet_hours") }, now: Self.now)
@@ -303,15 +303,15 @@ struct FollowUpStoreTests {
     @Test("what is being looked at is not handed out again because quiet hours change meanwhile")
     func heldIsLeftAlone() async throws {
         try await Samples.withStores { pool in
-            let store = FollowUpStore(pool: pool)
+            let store = Database(pool).followUps
             let batch = (1...2).map { Samples.notification($0, user: "a") }
-            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            _ = try await Database(pool).notifications.store(batch, areRepeats: false)
             let items = batch.map { Self.item($0) }
             let until = Timestamp(seconds: 4_000_000_000)
             try await store.put(
                 [(items[0], Self.now, "quiet_hours"), (items[1], until + .seconds(5), "quiet_hours")], now: Self.now)
             #expect(try await store.take(now: Self.now, until: until, limit: 10).map(\.item) == [items[0]])
-            try await PreferenceStore(pool: pool).set(user: "a", settings: UserSettings())
+            try await Database(pool).preferences.set(user: "a", settings: UserSettings())
             try await store.reconsiderReleases(now: Self.now, over: .zero)
             // The other one waits no longer; this one is still looked at.
             let soon = until + .seconds(-1)
@@ -324,14 +324,14 @@ struct FollowUpStoreTests {
     @Test("changed quiet hours have what waits looked at anew")
     func reconsider() async throws {
         try await Samples.withStores { pool in
-            let store = FollowUpStore(pool: pool)
+            let store = Database(pool).followUps
             let notification = Samples.notification(1, user: "a")
-            _ = try await NotificationStore(pool: pool).store([notification], areRepeats: false)
+            _ = try await Database(pool).notifications.store([notification], areRepeats: false)
             let far = Timestamp(seconds: 4_000_000_000)
             try await store.put([(Self.item(notification), far, "quiet_hours")], now: Self.now)
             var settings = UserSettings()
             settings.zone = "Europe/Berlin"
-            try await PreferenceStore(pool: pool).set(user: "a", settings: settings)
+            try await Database(pool).preferences.set(user: "a", settings: settings)
             let due = try await store.take(now: far + .seconds(-1), until: far, limit: 10)
             #expect(due.map(\.item) == [Self.item(notification)])
         }
@@ -340,9 +340,9 @@ struct FollowUpStoreTests {
     @Test("so have those to idle users that quiet hours put off; what waits for anything else goes on waiting")
     func reconsiderAttention() async throws {
         try await Samples.withStores { pool in
-            let store = FollowUpStore(pool: pool)
+            let store = Database(pool).followUps
             let batch = (1...3).map { Samples.notification($0, user: "a") }
-            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            _ = try await Database(pool).notifications.store(batch, areRepeats: false)
             let far = Timestamp(seconds: 4_000_000_000)
             let items = [
                 Self.item(batch[0], .attention), Self.item(batch[1], .attention), Self.item(batch[2], .email),
@@ -352,7 +352,7 @@ struct FollowUpStoreTests {
                 [(items[0], far, "quiet_hours"), (items[1], far, "quiet_hours"), (items[2], far, "unread")],
                 now: Self.now)
             try await store.put([(items[1], far, "idle")], now: Self.now)
-            try await PreferenceStore(pool: pool).set(user: "a", settings: UserSettings())
+            try await Database(pool).preferences.set(user: "a", settings: UserSettings())
             let soon = far + .seconds(-1)
             #expect(try await store.take(now: soon, until: far, limit: 10).map(\.item) == [items[0]])
             // New rules of zones are as good a reason.

@@ -11,15 +11,15 @@ struct InboxPageTests {
     @Test("pages by number: items, exact counts, filters, and nothing beyond the end")
     func pages() async throws {
         try await Samples.withStores { pool in
-            let inbox = InboxStore(pool: pool)
+            let inbox = InboxStore(Database(pool))
             let batch = (0..<25).map { number in
                 Samples.notification(number, user: "a") {
                     if number % 5 == 0 { $0.title = "other \(number)" }
                 }
             }
-            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            _ = try await Database(pool).notifications.store(batch, areRepeats: false)
             let foreign = [Samples.notification(0, user: "b")]
-            _ = try await NotificationStore(pool: pool).store(foreign, areRepeats: false)
+            _ = try await Database(pool).notifications.store(foreign, areRepeats: false)
             _ = try await inbox.markRead(user: "a", ids: [batch[24].id, batch[0].id], at: Samples.start)
             _ = try await inbox.delete(user: "a", id: batch[23].id, at: Samples.start)
 
@@ -44,7 +44,7 @@ struct InboxPageTests {
     @Test("one type is counted by itself, unread or not")
     func types() async throws {
         try await Samples.withStores { pool in
-            let inbox = InboxStore(pool: pool)
+            let inbox = InboxStore(Database(pool))
             let start = Samples.start
             var batch = (0..<6).map { Samples.notification($0, user: "a") }
             for number in 6..<9 {
@@ -54,7 +54,7 @@ struct InboxPageTests {
                 other.channels = [.inApp]
                 batch.append(other)
             }
-            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            _ = try await Database(pool).notifications.store(batch, areRepeats: false)
             _ = try await inbox.markRead(user: "a", ids: [batch[8].id], at: start)
             let other = try await inbox.page(user: "a", filter: .init(limit: 2, type: "other"), offset: 0)
             #expect(other.items.map(\.notification.type) == ["other", "other"])
@@ -76,9 +76,9 @@ struct InboxPageTests {
     @Test("a page knows the way by which a notification went out; ids of others are not known")
     func sentVia() async throws {
         try await Samples.withStores { pool in
-            let inbox = InboxStore(pool: pool)
+            let inbox = InboxStore(Database(pool))
             let batch = [Samples.notification(0, user: "a"), Samples.notification(1, user: "b")]
-            let store = NotificationStore(pool: pool)
+            let store = Database(pool).notifications
             _ = try await store.store(batch, areRepeats: false)
             try await store.markDelivered([("a", batch[0].id, Samples.start)], via: "socket")
             let page = try await inbox.page(user: "a", filter: .init(limit: 2), offset: 0)

@@ -13,7 +13,7 @@ struct InboxReadsTests {
 
     /// Inboxes of several sizes, with read and deleted notifications and two types.
     private static func fill(_ pool: PostgresPool) async throws {
-        let inbox = InboxStore(pool: pool)
+        let inbox = InboxStore(Database(pool))
         var number = 0
         for (index, user) in Self.users.enumerated() where user != "nobody" {
             var batch: [Notification] = []
@@ -26,7 +26,7 @@ struct InboxReadsTests {
                 notification.title = "\(user) \(place)"
                 batch.append(notification)
             }
-            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            _ = try await Database(pool).notifications.store(batch, areRepeats: false)
             if index % 2 == 0 { _ = try await inbox.markRead(user: user, ids: [batch[0].id], at: Samples.start) }
             if index % 5 == 0 { _ = try await inbox.delete(user: user, id: batch[0].id, at: Samples.start) }
         }
@@ -50,7 +50,7 @@ struct InboxReadsTests {
     func pages() async throws {
         try await Samples.withStores { pool in
             try await Self.fill(pool)
-            let alone = InboxStore(pool: pool)
+            let alone = InboxStore(Database(pool))
             var questions: [Question] = []
             for (index, user) in Self.users.enumerated() {
                 let state = try await alone.state(of: user)
@@ -74,7 +74,7 @@ struct InboxReadsTests {
                 expected.append(try Self.text(page))
             }
             #expect(Set(expected).count > Self.users.count * 3)
-            let together = InboxStore(pool: pool)
+            let together = InboxStore(Database(pool))
             let found = try await withThrowingTaskGroup { group in
                 for (index, question) in questions.enumerated() {
                     group.addTask {
@@ -93,7 +93,7 @@ struct InboxReadsTests {
     func states() async throws {
         try await Samples.withStores { pool in
             try await Self.fill(pool)
-            let inbox = InboxStore(pool: pool)
+            let inbox = InboxStore(Database(pool))
             let expected = try await inbox.states(Self.users)
             try await withThrowingTaskGroup { group in
                 for _ in 0..<5 {
@@ -127,7 +127,7 @@ struct InboxReadsTests {
     func refusal() async throws {
         try await Samples.withStores { pool in
             try await Self.fill(pool)
-            let inbox = InboxStore(pool: pool)
+            let inbox = InboxStore(Database(pool))
             let outcomes = await withTaskGroup { group in
                 for index in 0..<60 {
                     group.addTask {

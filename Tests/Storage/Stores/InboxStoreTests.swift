@@ -11,9 +11,9 @@ struct InboxStoreTests {
     @Test("each change raises the version once, whatever it touches, and a change of nothing raises nothing")
     func changes() async throws {
         try await Samples.withStores { pool in
-            let inbox = InboxStore(pool: pool)
+            let inbox = InboxStore(Database(pool))
             let batch = (0..<5).map { Samples.notification($0, user: "a") }
-            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            _ = try await Database(pool).notifications.store(batch, areRepeats: false)
             let now = Samples.start
             let read = try await inbox.markRead(user: "a", ids: [batch[0].id, batch[1].id], at: now)
             #expect(Set(read.ids) == [batch[0].id, batch[1].id])
@@ -47,9 +47,9 @@ struct InboxStoreTests {
     @Test("the changes of many inboxes come in one read, each bounded and in its own order")
     func manyChanges() async throws {
         try await Samples.withStores { pool in
-            let inbox = InboxStore(pool: pool)
+            let inbox = InboxStore(Database(pool))
             let batch = (0..<7).map { Samples.notification($0, user: $0 < 5 ? "a" : "b") }
-            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            _ = try await Database(pool).notifications.store(batch, areRepeats: false)
             _ = try await inbox.markRead(user: "a", ids: [batch[0].id], at: Samples.start)
             _ = try await inbox.delete(user: "b", id: batch[6].id, at: Samples.start)
             let changes = try await inbox.changes([("b", 0), ("a", 4), ("nobody", 0), ("a", 0), ("b", 3)], limit: 3)
@@ -65,9 +65,9 @@ struct InboxStoreTests {
     @Test("changes and the state that comes with them are of one moment, however fast the inbox moves on")
     func changesOfOneMoment() async throws {
         try await Samples.withStores { pool in
-            let inbox = InboxStore(pool: pool)
+            let inbox = InboxStore(Database(pool))
             let batch = (0..<200).map { Samples.notification($0, user: "a") }
-            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            _ = try await Database(pool).notifications.store(batch, areRepeats: false)
             let reader = Task {
                 for notification in batch {
                     _ = try await inbox.markRead(user: "a", ids: [notification.id], at: Samples.start)
@@ -89,9 +89,9 @@ struct InboxStoreTests {
     @Test("pages go from the newest to the oldest without gap or repeat")
     func pages() async throws {
         try await Samples.withStores { pool in
-            let inbox = InboxStore(pool: pool)
+            let inbox = InboxStore(Database(pool))
             let batch = (0..<25).map { Samples.notification($0, user: "a") }
-            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            _ = try await Database(pool).notifications.store(batch, areRepeats: false)
             var titles: [String] = []
             var before: NotificationID?
             while true {
@@ -108,9 +108,9 @@ struct InboxStoreTests {
     @Test("the newest unread of many users, each bounded, with the states that they belong to")
     func newestUnread() async throws {
         try await Samples.withStores { pool in
-            let inbox = InboxStore(pool: pool)
+            let inbox = InboxStore(Database(pool))
             let batch = (0..<6).map { Samples.notification($0, user: $0 < 5 ? "a" : "b") }
-            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            _ = try await Database(pool).notifications.store(batch, areRepeats: false)
             _ = try await inbox.markRead(user: "a", ids: [batch[4].id], at: Samples.start)
             let (states, unread) = try await inbox.newestUnread(["a", "b", "c"], limit: 2)
             #expect(states.map(\.unread) == [4, 1, 0])
@@ -123,10 +123,10 @@ struct InboxStoreTests {
     @Test("a page and its state come from one moment; a state that is known spares the rows")
     func knownState() async throws {
         try await Samples.withStores { pool in
-            let inbox = InboxStore(pool: pool)
+            let inbox = InboxStore(Database(pool))
             #expect(try await inbox.page(user: "nobody", filter: .init(limit: 10)).state == InboxStore.State())
             let batch = (0..<5).map { Samples.notification($0, user: "a") }
-            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            _ = try await Database(pool).notifications.store(batch, areRepeats: false)
             let page = try await inbox.page(user: "a", filter: .init(limit: 3))
             #expect(try page.titles() == ["n4", "n3", "n2"])
             #expect(page.state.version == 5)
@@ -144,7 +144,7 @@ struct InboxStoreTests {
     @Test("a row becomes the same JSON as the notification that was stored")
     func rows() async throws {
         try await Samples.withStores { pool in
-            let inbox = InboxStore(pool: pool)
+            let inbox = InboxStore(Database(pool))
             let plain = Samples.notification(0, user: "a")
             let full = Samples.notification(1, user: "a") { notification in
                 notification.severity = .warning
@@ -159,7 +159,7 @@ struct InboxStoreTests {
                 notification.extras.image = "https://example.com/i"
                 notification.expiresAt = Samples.start + .seconds(60)
             }
-            _ = try await NotificationStore(pool: pool).store([plain, full], areRepeats: false)
+            _ = try await Database(pool).notifications.store([plain, full], areRepeats: false)
             _ = try await inbox.markRead(user: "a", ids: [plain.id], at: Samples.start + .seconds(1))
             let page = try await inbox.page(user: "a", filter: .init(limit: 3))
             #expect(page.notifications.map(\.id) == [full.id, plain.id])
@@ -176,13 +176,13 @@ struct InboxStoreTests {
     @Test("receipts: the first opening counts, a delivery is told with its lane, what is suppressed was never received")
     func receipts() async throws {
         try await Samples.withStores { pool in
-            let inbox = InboxStore(pool: pool)
+            let inbox = InboxStore(Database(pool))
             let batch = [
                 Samples.notification(0, user: "a") { $0.lane = .critical },
                 Samples.notification(1, user: "a") { $0.channels = [.push] },
                 Samples.notification(2, user: "a") { $0.status = .suppressed },
             ]
-            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            _ = try await Database(pool).notifications.store(batch, areRepeats: false)
             let now = Samples.start
             #expect(try await inbox.markOpened(user: "a", id: batch[0].id, at: now)?.changed?.label == batch[0].label)
             let again = try await inbox.markOpened(user: "a", id: batch[0].id, at: now + .seconds(9))

@@ -24,7 +24,8 @@ struct MigrationTests {
             #expect(try await Migrations.apply(Self.migrations, to: pool, logger: TestLog.logger) == labels)
             #expect(try await Migrations.apply(Self.migrations, to: pool, logger: TestLog.logger).isEmpty)
             #expect(try await pool.query("SELECT mood FROM carillon.follow_ups").isEmpty)
-            #expect(try await Migrations.state(of: pool) == .init(missing: [], unknown: [1_000]))
+            let state = try await Migrations.state(of: pool)
+            #expect(state.missing.isEmpty && state.unknown == [1_000])
         }
     }
 
@@ -32,12 +33,12 @@ struct MigrationTests {
     func failure() async throws {
         let faulty = Migrations.Migration(
             number: 1_000, name: "faulty", script: "CREATE TABLE carillon.half (); SELECT 1 / 0")
-        try await Samples.withStores { pool in
+        try await Samples.withStores { pool async throws in
             await #expect(throws: PostgresError.self) {
                 try await Migrations.apply(Migrations.all + [faulty], to: pool, logger: TestLog.logger)
             }
             #expect(try await pool.query("SELECT to_regclass('carillon.half') IS NULL").first?.bool(0) == true)
-            #expect(try await Migrations.state(of: pool) == .init(missing: [], unknown: []))
+            #expect(try await Migrations.state(of: pool).unknown.isEmpty)
         }
     }
 

@@ -11,7 +11,7 @@ struct NotificationStoreTests {
     @Test("a batch gets versions in its order, each inbox its own, and unlisted rows none")
     func versions() async throws {
         try await Samples.withStores { pool in
-            let store = NotificationStore(pool: pool)
+            let store = Database(pool).notifications
             let batch = [
                 Samples.notification(1, user: "a"), Samples.notification(2, user: "b"),
                 Samples.notification(3, user: "a"),
@@ -27,7 +27,7 @@ struct NotificationStoreTests {
                     .stored(version: 0, unread: 2), .stored(version: 3, unread: 3),
                 ]
             )
-            let states = try await InboxStore(pool: pool).states(["a", "b", "nobody"])
+            let states = try await InboxStore(Database(pool)).states(["a", "b", "nobody"])
             #expect(states.map(\.version) == [3, 1, 0])
             #expect(states.map(\.unread) == [3, 1, 0])
             #expect(states.map(\.total) == [3, 1, 0])
@@ -52,7 +52,7 @@ struct NotificationStoreTests {
     @Test("a repeat of the same entry is known, another entry of the same job is a duplicate")
     func repeats() async throws {
         try await Samples.withStores { pool in
-            let store = NotificationStore(pool: pool)
+            let store = Database(pool).notifications
             let first = Samples.notification(1, user: "a", job: "order")
             let second = Samples.notification(2, user: "a", job: "order") { $0.title = "n1" }
             let different = Samples.notification(4, user: "a", job: "order")
@@ -85,7 +85,7 @@ struct NotificationStoreTests {
     @Test("batches of several writers to the same inboxes never wait crosswise, and the counts are exact")
     func concurrency() async throws {
         try await Samples.withStores { pool in
-            let store = NotificationStore(pool: pool)
+            let store = Database(pool).notifications
             let users = (0..<20).map { "u\($0)" }
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for writer in 0..<8 {
@@ -101,7 +101,7 @@ struct NotificationStoreTests {
                 }
                 try await group.waitForAll()
             }
-            let states = try await InboxStore(pool: pool).states(users)
+            let states = try await InboxStore(Database(pool)).states(users)
             #expect(states.allSatisfy { $0.version == 80 && $0.unread == 80 && $0.total == 80 })
             let gaps = try await pool.query(
                 """
@@ -118,8 +118,8 @@ struct NotificationStoreTests {
     @Test("nothing is stored without the long way if a user has said what they want")
     func wished() async throws {
         try await Samples.withStores { pool in
-            let store = NotificationStore(pool: pool)
-            let preferences = PreferenceStore(pool: pool)
+            let store = Database(pool).notifications
+            let preferences = Database(pool).preferences
             try await preferences.set(user: "picky", preferences: ["invoice_created": TypePreference(inApp: false)])
             var settings = UserSettings()
             settings.isOptedOut = true
@@ -128,12 +128,12 @@ struct NotificationStoreTests {
                 let batch = [Samples.notification(1, user: "plain"), Samples.notification(2, user: user)]
                 #expect(try await store.storeUnlessWished(batch, areRepeats: false) == nil)
             }
-            #expect(try await InboxStore(pool: pool).states(["plain"]).first?.version == 0)
+            #expect(try await InboxStore(Database(pool)).states(["plain"]).first?.version == 0)
             let plain = [Samples.notification(1, user: "plain")]
             #expect(
                 try await store.storeUnlessWished(plain, areRepeats: false) == [.stored(version: 1, unread: 1)]
             )
-            let wishes = try await RecipientStore(pool: pool).wishes([
+            let wishes = try await Database(pool).recipients.wishes([
                 RecipientStore.Key(user: "plain", type: "invoice_created", category: nil),
                 RecipientStore.Key(user: "picky", type: "invoice_created", category: nil),
                 RecipientStore.Key(user: "out", type: "x", category: nil),
@@ -146,7 +146,7 @@ struct NotificationStoreTests {
     @Test("rows without an owner are found until somebody owns them, and the mark moves on")
     func sweeping() async throws {
         try await Samples.withStores { pool in
-            let store = NotificationStore(pool: pool)
+            let store = Database(pool).notifications
             let batch = (0..<3).map { Samples.notification($0, user: "u\($0)") }
             _ = try await store.store(batch, areRepeats: false)
             let later = Timestamp(seconds: 4_000_000_000)
@@ -169,7 +169,7 @@ struct NotificationStoreTests {
     @Test("a mark that is ahead of the clock comes back to it, and what is stored from then on is found")
     func markAhead() async throws {
         try await Samples.withStores { pool in
-            let store = NotificationStore(pool: pool)
+            let store = Database(pool).notifications
             let now = try await store.clock()
             try await store.advanceSweep(before: now + .seconds(3_600))
             _ = try await store.store([Samples.notification(1, user: "a")], areRepeats: false)
@@ -186,9 +186,9 @@ struct NotificationStoreTests {
             let composed = "caf\u{E9}"
             let decomposed = "cafe\u{301}"
             let batch = [Samples.notification(1, user: composed), Samples.notification(2, user: decomposed)]
-            let outcomes = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            let outcomes = try await Database(pool).notifications.store(batch, areRepeats: false)
             #expect(outcomes == [.stored(version: 1, unread: 1), .stored(version: 1, unread: 1)])
-            let inbox = InboxStore(pool: pool)
+            let inbox = InboxStore(Database(pool))
             let first = try await inbox.page(user: composed, filter: .init(limit: 5))
             let second = try await inbox.page(user: decomposed, filter: .init(limit: 5))
             #expect(try first.titles() == ["n1"])
@@ -199,14 +199,14 @@ struct NotificationStoreTests {
     @Test("text that PostgreSQL refuses fails the whole batch with its SQLSTATE and without its value")
     func refusal() async throws {
         try await Samples.withStores { pool in
-            let store = NotificationStore(pool: pool)
+            let store = Database(pool).notifications
             let bad = Samples.notification(2, user: "b") { $0.data = Array("{secret".utf8) }
             let error = await #expect(throws: PostgresError.self) {
                 try await store.store([Samples.notification(1, user: "a"), bad], areRepeats: false)
             }
             #expect(error?.isRefusal == true)
             #expect("\(String(describing: error))".contains("secret") == false)
-            let states = try await InboxStore(pool: pool).states(["a"])
+            let states = try await InboxStore(Database(pool)).states(["a"])
             #expect(states.first?.version == 0)
         }
     }

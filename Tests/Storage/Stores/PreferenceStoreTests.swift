@@ -11,7 +11,7 @@ struct PreferenceStoreTests {
     @Test("what is kept stays, what is not is replaced")
     func keeping() async throws {
         try await Samples.withStores { pool in
-            let store = PreferenceStore(pool: pool)
+            let store = Database(pool).preferences
             var settings = UserSettings()
             settings.zone = "Europe/Zurich"
             settings.isEmailOptedOut = true
@@ -29,7 +29,7 @@ struct PreferenceStoreTests {
     @Test("days of quiet hours can be kept, where there are any before and after")
     func weekdays() async throws {
         try await Samples.withStores { (pool) async throws in
-            let store = PreferenceStore(pool: pool)
+            let store = Database(pool).preferences
             func set(_ hours: QuietHours?, keeping kept: KeptSettings) async throws -> QuietHours? {
                 var settings = UserSettings()
                 settings.quietHours = hours
@@ -50,10 +50,10 @@ struct PreferenceStoreTests {
     @Test("quiet hours that are switched off do not hold, and come back as they were")
     func paused() async throws {
         try await Samples.withStores { (pool) async throws in
-            let store = PreferenceStore(pool: pool)
+            let store = Database(pool).preferences
             let hours = QuietHours(start: 60, end: 120, weekdays: 3)
             func holds() async throws -> QuietHours? {
-                try await RecipientStore(pool: pool).wishes([.init(user: "a", type: "x", category: nil)]).first?
+                try await Database(pool).recipients.wishes([.init(user: "a", type: "x", category: nil)]).first?
                     .settings.quietHours
             }
             #expect(try await store.switchQuietHours(user: "a", isOn: true) == UserSettings())
@@ -75,7 +75,7 @@ struct PreferenceStoreTests {
     @Test("opting in takes back the opt-out alone")
     func optingIn() async throws {
         try await Samples.withStores { pool in
-            let store = PreferenceStore(pool: pool)
+            let store = Database(pool).preferences
             var settings = UserSettings()
             settings.isOptedOut = true
             settings.zone = "Europe/Zurich"
@@ -91,7 +91,7 @@ struct PreferenceStoreTests {
     @Test("channels of which nothing is said are as by default, or stay as they are if that is wanted")
     func unsaid() async throws {
         try await Samples.withStores { pool in
-            let store = PreferenceStore(pool: pool)
+            let store = Database(pool).preferences
             func wish() async throws -> TypePreference? { try await store.preferences(user: "a")["x"] }
             try await store.set(user: "a", preferences: ["x": TypePreference(push: false)], keepsUnsaid: true)
             #expect(try await wish() == TypePreference(push: false))
@@ -109,7 +109,7 @@ struct PreferenceStoreTests {
     @Test("what only repeats the word for a category is not stored for the type, where that has none of its own")
     func repeated() async throws {
         try await Samples.withStores { pool in
-            let store = PreferenceStore(pool: pool)
+            let store = Database(pool).preferences
             let category = PreferenceKey.category("c")
             func say(_ type: String, _ wish: TypePreference) async throws -> TypePreference? {
                 try await store.set(
@@ -137,20 +137,20 @@ struct PreferenceStoreTests {
         try await Samples.withStores { pool in
             var settings = UserSettings()
             settings.isEmailOptedOut = true
-            try await PreferenceStore(pool: pool).set(user: "a", settings: settings)
-            let wishes = try await RecipientStore(pool: pool).wishes(
+            try await Database(pool).preferences.set(user: "a", settings: settings)
+            let wishes = try await Database(pool).recipients.wishes(
                 ["a", "b"].map { RecipientStore.Key(user: $0, type: "x", category: nil) })
             #expect(wishes.map(\.preference.email) == [false, nil])
             #expect(wishes.map(\.settings.isOptedOut) == [false, false])
             let batch = [Samples.notification(0, user: "a")]
-            #expect(try await NotificationStore(pool: pool).storeUnlessWished(batch, areRepeats: false) == nil)
+            #expect(try await Database(pool).notifications.storeUnlessWished(batch, areRepeats: false) == nil)
         }
     }
 
     @Test("a type's wish decides first, then its category's; a type may have quiet hours of its own")
     func categories() async throws {
         try await Samples.withStores { pool in
-            let store = PreferenceStore(pool: pool)
+            let store = Database(pool).preferences
             let hours = QuietHours(start: 60, end: 120, weekdays: 3)
             try await store.set(
                 user: "a",
@@ -159,7 +159,7 @@ struct PreferenceStoreTests {
                     PreferenceKey.category("c"): TypePreference(push: false, email: false),
                 ])
             func wish(_ type: String) async throws -> TypePreference? {
-                try await RecipientStore(pool: pool)
+                try await Database(pool).recipients
                     .wishes([RecipientStore.Key(user: "a", type: type, category: "c")]).first?.preference
             }
             #expect(try await wish("x") == TypePreference(push: true, email: false, quietHours: .hours(hours)))
@@ -172,7 +172,7 @@ struct PreferenceStoreTests {
             try await store.set(user: "a", preferences: ["x": TypePreference(quietHours: .inherited)])
             #expect(try await wish("x")?.quietHours == nil)
             let batch = [Samples.notification(0, user: "a") { $0.type = "z" }]
-            #expect(try await NotificationStore(pool: pool).storeUnlessWished(batch, areRepeats: false) == nil)
+            #expect(try await Database(pool).notifications.storeUnlessWished(batch, areRepeats: false) == nil)
         }
     }
 }

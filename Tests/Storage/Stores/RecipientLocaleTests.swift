@@ -11,7 +11,7 @@ struct RecipientLocaleTests {
     @Test("a locale is looked up with the wishes where it is needed: the settings', or that of the device used last")
     func locales() async throws {
         try await Samples.withStores { pool in
-            let devices = DeviceStore(pool: pool)
+            let devices = Database(pool).devices
             for (second, locale) in [(1, "fr"), (3, "de-CH"), (2, "it"), (4, nil)] {
                 var device = Samples.device(user: "devices", token: "t\(second)", at: Int64(second))
                 device.locale = locale
@@ -22,12 +22,12 @@ struct RecipientLocaleTests {
             _ = try await devices.register(device)
             var settings = UserSettings()
             settings.locale = "pt-BR"
-            try await PreferenceStore(pool: pool).set(user: "both", settings: settings)
-            try await PreferenceStore(pool: pool).set(user: "both", preferences: ["x": TypePreference(push: false)])
+            try await Database(pool).preferences.set(user: "both", settings: settings)
+            try await Database(pool).preferences.set(user: "both", preferences: ["x": TypePreference(push: false)])
             let asked = [
                 ("none", true), ("devices", true), ("both", true), ("both", false), ("devices", false),
             ]
-            let wishes = try await RecipientStore(pool: pool).wishes(
+            let wishes = try await Database(pool).recipients.wishes(
                 asked.map { RecipientStore.Key(user: $0.0, type: "x", category: nil, needsLocale: $0.1) })
             #expect(wishes.map(\.settings.locale) == [nil, "de-CH", "pt-BR", "pt-BR", nil])
             #expect(wishes.map(\.preference.push) == [nil, nil, false, false, nil])

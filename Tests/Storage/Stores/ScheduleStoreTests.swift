@@ -35,7 +35,7 @@ struct ScheduleStoreTests {
     @Test("what was stored comes back as it was, whatever is in its fields")
     func roundTrip() async throws {
         try await Samples.withStores { pool in
-            let store = ScheduleStore(pool: pool)
+            let store = Database(pool).schedules
             let schedule = Self.schedule(1, due: .seconds(5), job: "j") { schedule in
                 schedule.fields.append(("title", Array("„é“ \\u0000 \"x\"\n".utf8)))
                 schedule.part = "Europe/Berlin"
@@ -62,7 +62,7 @@ struct ScheduleStoreTests {
     @Test("the same entry or job twice is one row; the same id with other content is told")
     func once() async throws {
         try await Samples.withStores { pool in
-            let store = ScheduleStore(pool: pool)
+            let store = Database(pool).schedules
             let first = Self.schedule(1, job: "a")
             let fresh = try await store.add([first, Self.schedule(2)])
             #expect(fresh == [.stored, .stored])
@@ -86,7 +86,7 @@ struct ScheduleStoreTests {
     @Test("what is due is claimed by one alone, in the order of moments, and again when the claim has lapsed")
     func claims() async throws {
         try await Samples.withStores { pool in
-            let store = ScheduleStore(pool: pool)
+            let store = Database(pool).schedules
             let count = 600
             let all = (0..<count).map { Self.schedule($0, due: .milliseconds(-$0)) }
             _ = try await store.add(all + [Self.schedule(count, due: .seconds(1))])
@@ -123,7 +123,7 @@ struct ScheduleStoreTests {
     @Test("only the turn of one that is fired alone is counted, however often others are claimed with it")
     func alone() async throws {
         try await Samples.withStores { pool in
-            let store = ScheduleStore(pool: pool)
+            let store = Database(pool).schedules
             let (first, second) = (Self.schedule(1), Self.schedule(2) { $0.cron = "* * * * *" })
             _ = try await store.add([first, second])
             func claim() async throws -> [Schedule] {
@@ -151,7 +151,7 @@ struct ScheduleStoreTests {
     @Test("what waits of a job that is called off comes now, and no other job's")
     func callOff() async throws {
         try await Samples.withStores { pool in
-            let store = ScheduleStore(pool: pool)
+            let store = Database(pool).schedules
             let later = (1...3).map { Self.schedule($0, due: .seconds(3_600), job: $0 == 3 ? "b" : "a\($0)") }
             _ = try await store.add(later)
             try await store.callOff(.init(org: "org", id: "a1"), at: Self.now)
@@ -168,7 +168,7 @@ struct ScheduleStoreTests {
     @Test("a schedule moves on from where it stands, once")
     func advance() async throws {
         try await Samples.withStores { pool in
-            let store = ScheduleStore(pool: pool)
+            let store = Database(pool).schedules
             let schedule = Self.schedule(1) { $0.cron = "* * * * *" }
             _ = try await store.add([schedule])
             let next = Self.now + .seconds(60)
@@ -190,7 +190,7 @@ struct ScheduleStoreTests {
     @Test("an organisation has so many made by calls and no more")
     func bound() async throws {
         try await Samples.withStores { pool in
-            let store = ScheduleStore(pool: pool)
+            let store = Database(pool).schedules
             func put(_ number: Int, org: String = "org", job: String? = nil) async throws -> ScheduleStore.Outcome {
                 try await store.put(
                     Self.schedule(number, job: job) { schedule in
@@ -214,7 +214,7 @@ struct ScheduleStoreTests {
     @Test("an erased user is in no schedule any more")
     func erasure() async throws {
         try await Samples.withStores { pool in
-            let store = ScheduleStore(pool: pool)
+            let store = Database(pool).schedules
             func users(_ number: Int, _ list: String) -> Schedule {
                 Self.schedule(number) { $0.fields = [("users", Array(list.utf8)), ("type", Array("t".utf8))] }
             }
@@ -223,7 +223,7 @@ struct ScheduleStoreTests {
                 Self.schedule(4) { $0.user = "ada" },
             ])
             #expect(try await store.erase(user: "ada") == 2)
-            let erasure = try await UserStore(pool: pool).erase(user: "ada")
+            let erasure = try await Database(pool).users.erase(user: "ada")
             #expect(erasure.rows.first { $0.table == "schedules" }?.count == 1)
             let left = try await store.page(after: nil, org: nil, limit: 10)
             #expect(left.map(\.source) == ["jobs/1", "jobs/3"])

@@ -17,7 +17,7 @@ struct StatisticsStoreTests {
 
     /// Stores a job's notifications for ``users``, and brings each where its user's name says.
     private static func store(_ job: String, in pool: PostgresPool) async throws {
-        let store = NotificationStore(pool: pool)
+        let store = Database(pool).notifications
         let batch = Self.users.enumerated().map { index, user in
             Samples.notification(index, user: user, job: job)
         }
@@ -36,13 +36,13 @@ struct StatisticsStoreTests {
         var settlement = DeliveryStore.Settlement()
         let device = NotificationID(high: 1, low: 2)
         settlement.accepted = [("pushed and proven", try id("pushed and proven"), "apns", device)]
-        try await DeliveryStore(pool: pool).settle(settlement)
+        try await Database(pool).deliveries.settle(settlement)
         _ = try await store.markDelivered(
             [
                 ("proven", try id("proven"), Samples.start),
                 ("pushed and proven", try id("pushed and proven"), Samples.start),
             ], via: "socket")
-        let inbox = InboxStore(pool: pool)
+        let inbox = InboxStore(Database(pool))
         _ = try await inbox.markDelivered(user: "client", id: try id("client"), at: Samples.start, via: "client")
         _ = try await inbox.markOpened(user: "pushed", id: try id("pushed"), at: Samples.start)
         _ = try await inbox.markRead(user: "deviceless", ids: nil, at: Samples.start)
@@ -66,11 +66,11 @@ struct StatisticsStoreTests {
     func reach() async throws {
         try await Samples.withStores { pool in
             try await Self.store("j", in: pool)
-            let tally = try await CancellationStore(pool: pool).tally(CancellationStore.Name(org: "", id: "j"))
+            let tally = try await Database(pool).cancellations.tally(CancellationStore.Name(org: "", id: "j"))
             #expect(tally.reach == Self.expected)
             #expect(tally.total == Self.expected.stored)
             #expect(tally.counts[.sent] == 5)
-            let statistics = StatisticsStore(pool: pool)
+            let statistics = Database(pool).statistics
             let past = Timestamp(seconds: 0)
             let summary = try await statistics.summary(since: past, typesSince: past)
             #expect(summary.types.map(\.type) == ["invoice_created"])
@@ -105,7 +105,7 @@ struct StatisticsStoreTests {
                     now()
                 FROM generate_series(1, 30506) n
                 """, timeout: .seconds(60))
-            let broadcasts = try await StatisticsStore(pool: pool).broadcasts()
+            let broadcasts = try await Database(pool).statistics.broadcasts()
             #expect(broadcasts.map(\.job) == ["b"])
             #expect(broadcasts.map(\.type) == ["offer"])
             #expect(broadcasts.map(\.stored) == [16 * 1_906 + 120])

@@ -15,7 +15,7 @@ struct UserExportTests {
         _ user: String,
         _ pool: PostgresPool
     ) async throws -> [[String: JSONValue]] {
-        let store = UserExportStore(pool: pool)
+        let store = Database(pool).exports
         var shown: [[String: JSONValue]] = []
         var cursor: String?
         repeat {
@@ -35,7 +35,7 @@ struct UserExportTests {
     @Test("dead letters come wherever they name the user, without the names of others")
     func deadLetters() async throws {
         try await Samples.withStores { pool in
-            let store = DeadLetterStore(pool: pool)
+            let store = Database(pool).deadLetters
             let letters: [[(name: String, value: String)]] = [
                 [("user", "ada"), ("title", "own")],
                 [("users", #"["bob","ada"]"#), ("title", "shared"), ("except", #"["eve"]"#)],
@@ -76,8 +76,8 @@ struct UserExportTests {
     )
     func escaped(user: String, list: String) async throws {
         try await Samples.withStores { pool in
-            let letters = DeadLetterStore(pool: pool)
-            let schedules = ScheduleStore(pool: pool)
+            let letters = Database(pool).deadLetters
+            let schedules = Database(pool).schedules
             // Whoever is named by none is left alone, escapes or not.
             let jobs: [[(name: String, value: String)]] = [
                 [("users", list)], [("topic", "news"), ("except", list)], [("users", #"["bob","\u00e9ve"]"#)],

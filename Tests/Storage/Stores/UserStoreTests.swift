@@ -11,7 +11,7 @@ struct UserStoreTests {
     @Test("records of several users are stored at once, and each gets its own devices back")
     func records() async throws {
         try await Samples.withStores { pool in
-            let users = UserStore(pool: pool)
+            let users = Database(pool).users
             let records = ["b", "a", "c"].map { user in
                 var record = UserRecord(user: user)
                 if user != "c" { record.devices = [Samples.device(user: user, token: "t-\(user)")] }
@@ -23,15 +23,15 @@ struct UserStoreTests {
                 let devices = try await users.put(records)
                 #expect(devices.map { $0.map(\.device.token) } == [["t-b"], ["t-a"], []])
             }
-            #expect(try await TopicStore(pool: pool).topics(user: "a", limit: 10) == ["news"])
-            #expect(try await PreferenceStore(pool: pool).preferences(user: "c")["x"]?.push == false)
+            #expect(try await Database(pool).topics.topics(user: "a", limit: 10) == ["news"])
+            #expect(try await Database(pool).preferences.preferences(user: "c")["x"]?.push == false)
         }
     }
 
     @Test("a record with more devices than its app takes keeps those of the limit, and says which are off")
     func tooManyDevices() async throws {
         try await Samples.withStores { pool in
-            let users = UserStore(pool: pool, limits: DeviceLimits(standard: 2))
+            let users = Database(pool).users(limits: DeviceLimits(standard: 2))
             var record = UserRecord(user: "a")
             record.devices = (1...3).map { Samples.device(user: "a", token: "t\($0)", at: Int64($0)) }
             let registrations = try #require(try await users.put([record]).first)
@@ -43,7 +43,7 @@ struct UserStoreTests {
     @Test("the latest moment is kept, of users who are known")
     func lastSeen() async throws {
         try await Samples.withStores { pool in
-            let users = UserStore(pool: pool)
+            let users = Database(pool).users
             let now = Samples.start
             try await users.markSeen(["a", "b"], at: now)
             #expect(try await pool.query("SELECT FROM carillon.users").count == 0)
@@ -60,7 +60,7 @@ struct UserStoreTests {
     @Test("the export names every table that has a user's rows")
     func exportIsWhole() async throws {
         try await Samples.withStores { pool in
-            let tables = Set(try await UserStore(pool: pool).tables().map(\.name))
+            let tables = Set(try await Database(pool).users.tables().map(\.name))
             let exported =
                 UserExportStore.Single.allCases.map(\.rawValue) + UserExportStore.Section.allCases.map(\.rawValue)
             #expect(tables.subtracting(exported).isEmpty, "add these to UserExportStore")
@@ -70,7 +70,7 @@ struct UserStoreTests {
     @Test("a user has so many topics and no more; a service may add any number")
     func topicLimit() async throws {
         try await Samples.withStores { pool in
-            let topics = TopicStore(pool: pool)
+            let topics = Database(pool).topics
             let first = try await topics.subscribe(user: "u", topic: "a", limit: 2)
             #expect(first)
             #expect(try await topics.subscribe(user: "u", topic: "b", limit: 2))

@@ -17,7 +17,7 @@ struct BookmarksTests {
         let prefix = TestRedis.prefix()
         let result: Result<Void, any Error>
         do {
-            result = .success(try await body(Bookmarks(connection: connection, keys: Keyspace(prefix: prefix))))
+            result = .success(try await body(Live(connection, keys: Keyspace(prefix: prefix)).bookmarks))
         } catch {
             result = .failure(error)
         }
@@ -86,7 +86,7 @@ struct BookmarksTests {
         let redis = try await TestRedis.connect()
         let prefix = TestRedis.prefix()
         let keys = Keyspace(prefix: prefix)
-        let bookmarks = Bookmarks(connection: redis, keys: keys)
+        let bookmarks = Live(redis, keys: keys).bookmarks
         for number in 0..<100 {
             try await Self.note(
                 bookmarks, "c\(number)", Int64(number), at: Self.start + .milliseconds(Int64(number)))

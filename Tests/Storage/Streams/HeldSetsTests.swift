@@ -21,7 +21,7 @@ struct HeldSetsTests {
         _ works: [DeliveryWork], of app: String, due: Timestamp = HeldSetsTests.now, _ redis: RedisConnection,
         _ keys: Keyspace
     ) async throws {
-        let held = HeldSets(connection: redis, keys: keys)
+        let held = Live(redis, keys: keys).heldSets
         var batch = RedisBatch()
         for work in works { held.add(work, due: due, provider: .fcm, lane: .bulk, app: app, in: &batch) }
         for reply in try await redis.send(batch) { _ = try reply.checked() }
@@ -31,7 +31,7 @@ struct HeldSetsTests {
     func moves() async throws {
         try await TestRedis.with { redis, prefix in
             let keys = Keyspace(prefix: prefix)
-            let held = HeldSets(connection: redis, keys: keys)
+            let held = Live(redis, keys: keys).heldSets
             try await Self.add((0..<5).map { Self.work($0) }, of: "one", redis, keys)
             // Twice is once.
             for _ in 0..<2 { try await Self.add([Self.work(9)], of: "two", due: Self.now + .seconds(1), redis, keys) }
@@ -57,7 +57,7 @@ struct HeldSetsTests {
     func rivals() async throws {
         try await TestRedis.with { redis, prefix in
             let keys = Keyspace(prefix: prefix)
-            let held = HeldSets(connection: redis, keys: keys)
+            let held = Live(redis, keys: keys).heldSets
             try await withThrowingTaskGroup(of: Void.self) { group in
                 group.addTask {
                     for number in 0..<300 { try await Self.add([Self.work(UInt64(number))], of: "one", redis, keys) }
@@ -65,7 +65,7 @@ struct HeldSetsTests {
                 for _ in 0..<3 {
                     group.addTask {
                         let rival = try await TestRedis.connect()
-                        let theirs = HeldSets(connection: rival, keys: keys)
+                        let theirs = Live(rival, keys: keys).heldSets
                         for _ in 0..<300 {
                             _ = try await theirs.moveDue(
                                 provider: .fcm, lane: .bulk, app: "one", now: Self.now, limit: 2)
@@ -88,9 +88,9 @@ struct HeldSetsTests {
     func survey() async throws {
         try await TestRedis.with { redis, prefix in
             let keys = Keyspace(prefix: prefix)
-            let survey = StreamSurvey(connection: redis, keys: keys)
+            let survey = Live(redis, keys: keys).survey
             var batch = RedisBatch()
-            RetrySet(connection: redis, keys: keys)
+            Live(redis, keys: keys).retries
                 .add(Self.work(1), due: Self.now, provider: .fcm, lane: .bulk, in: &batch)
             for reply in try await redis.send(batch) { _ = try reply.checked() }
             try await Self.add([Self.work(2), Self.work(3)], of: "one", due: Self.now + .seconds(-9), redis, keys)
@@ -119,10 +119,10 @@ struct HeldSetsTests {
                 try await Self.add(
                     [Self.work(ids[0], user: "ada"), Self.work(ids[1], user: "eve")], of: app, redis, keys)
             }
-            let traces = UserTraces(connection: redis, keys: keys)
+            let traces = Live(redis, keys: keys).userTraces
             #expect(try await traces.eraseRetries(user: "ada") == 2)
             #expect(try await traces.eraseRetries(user: "ada") == 0)
-            let held = HeldSets(connection: redis, keys: keys)
+            let held = Live(redis, keys: keys).heldSets
             #expect(try await held.waiting(provider: .fcm, lane: .bulk).count == 2)
         }
     }

@@ -25,7 +25,7 @@ struct OwnershipTests {
     }
 
     private static func append(_ count: Int, _ connection: RedisConnection, _ keys: Keyspace) async throws -> [String] {
-        try await JobStream(connection: connection, keys: keys).append(
+        try await Live(connection, keys: keys).jobs.append(
             (0..<count).map { (.normal, [(name: "title", value: Array("\($0)".utf8))]) })
     }
 
@@ -113,7 +113,7 @@ struct OwnershipTests {
     func nodeBack() async throws {
         try await TestRedis.with { connection, prefix in
             let keys = Keyspace(prefix: prefix)
-            let registry = PresenceRegistry(connection: connection, keys: keys)
+            let registry = PresenceRegistry(Live(connection, keys: keys))
             func presence(since: Int64) -> ConnectionPresence {
                 ConnectionPresence(
                     connection: "c", node: "n", dialect: .native, state: .active, since: Timestamp(milliseconds: since))

@@ -22,7 +22,7 @@ struct ProviderBoardTests {
     func sums() async throws {
         try await TestRedis.with { redis, prefix in
             let keys = Keyspace(prefix: prefix)
-            let board = ProviderBoard(connection: redis, keys: keys)
+            let board = Live(redis, keys: keys).providerBoard
             let one = Self.counts([nil, "UNREGISTERED", "not_sent:connect"], took: .milliseconds(5))
             let two = Self.counts([nil, nil, "UNREGISTERED"], took: .seconds(31))
             let other = Self.counts([nil], app: "other", took: .milliseconds(6))
@@ -69,7 +69,7 @@ struct ProviderBoardTests {
             try await redis.send(
                 "HSET", .text("\(prefix)providers"), "d1",
                 .text("1 \(moment)\nfcm closed - 3 my app\n* something new\n+ fcm 1 1 0,1 - short\n+ fcm x 1 0 - a"))
-            let report = try await ProviderBoard(connection: redis, keys: keys).report(now: Self.now)
+            let report = try await Live(redis, keys: keys).providerBoard.report(now: Self.now)
             #expect(report.states.map(\.app) == ["my app"])
             #expect(report.counts.isEmpty)
         }

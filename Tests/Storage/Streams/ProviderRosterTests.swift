@@ -17,12 +17,12 @@ struct ProviderRosterTests {
     func announced() async throws {
         try await TestRedis.with { redis, prefix in
             let keys = Keyspace(prefix: prefix)
-            let roster = ProviderRoster(connection: redis, keys: keys)
+            let roster = Live(redis, keys: keys).providerRoster
             #expect(try await roster.all() == Provider.wellKnown)
             for _ in 0..<2 { try await roster.announce([.webhook, Self.pigeon, .fcm]) }
             #expect(try await roster.all() == Provider.wellKnown + [Self.pigeon])
             // By a dispatcher that has not got the pigeon.
-            let other = ProviderRoster(connection: redis, keys: keys)
+            let other = Live(redis, keys: keys).providerRoster
             try await other.announce([Self.drum])
             try await other.announce([])
             #expect(try await roster.all() == Provider.wellKnown + [Self.drum, Self.pigeon])
@@ -33,7 +33,7 @@ struct ProviderRosterTests {
     func strangers() async throws {
         try await TestRedis.with { redis, prefix in
             let keys = Keyspace(prefix: prefix)
-            let roster = ProviderRoster(connection: redis, keys: keys)
+            let roster = Live(redis, keys: keys).providerRoster
             try await redis.send(
                 "SADD", .text(keys.knownProviders), "", "Pigeon", "two words", "a}b", .bytes([0xC3, 0x28]), "pigeon")
             #expect(try await roster.all() == Provider.wellKnown + [Self.pigeon])
@@ -43,7 +43,7 @@ struct ProviderRosterTests {
     @Test("of more than the bound, those are taken whose words come first")
     func bound() async throws {
         try await TestRedis.with { redis, prefix in
-            let roster = ProviderRoster(connection: redis, keys: Keyspace(prefix: prefix))
+            let roster = Live(redis, keys: Keyspace(prefix: prefix)).providerRoster
             let many = (0..<100).compactMap { Provider(rawValue: "p\($0 + 100)") }
             try await roster.announce(many.reversed())
             let taken = Array(many.prefix(ProviderRoster.bound - Provider.wellKnown.count))
@@ -55,20 +55,20 @@ struct ProviderRosterTests {
     func work() async throws {
         try await TestRedis.with { redis, prefix in
             let keys = Keyspace(prefix: prefix)
-            try await ProviderRoster(connection: redis, keys: keys).announce([Self.pigeon])
+            try await Live(redis, keys: keys).providerRoster.announce([Self.pigeon])
             let id = NotificationID(high: 1, low: 2)
             let work = DeliveryWork(notification: id, device: id, user: "ada", attempt: 1, isRepeat: false)
             var batch = RedisBatch()
-            RetrySet(connection: redis, keys: keys)
+            Live(redis, keys: keys).retries
                 .add(work, due: Timestamp(seconds: 1_795_000_000), provider: Self.pigeon, lane: .bulk, in: &batch)
             for reply in try await redis.send(batch) { _ = try reply.checked() }
-            let survey = StreamSurvey(connection: redis, keys: keys)
+            let survey = Live(redis, keys: keys).survey
             let streams = try await survey.streams()
             #expect(try await survey.providers() == Provider.wellKnown + [Self.pigeon])
             #expect(streams.count == Lane.allCases.count * (Provider.wellKnown.count + 2))
             #expect(streams.first { $0.provider == Self.pigeon && $0.lane == .bulk }?.retries == 1)
             #expect(try await survey.streams(of: []).allSatisfy { $0.provider == nil })
-            #expect(try await UserTraces(connection: redis, keys: keys).eraseRetries(user: "ada") == 1)
+            #expect(try await Live(redis, keys: keys).userTraces.eraseRetries(user: "ada") == 1)
         }
     }
 }

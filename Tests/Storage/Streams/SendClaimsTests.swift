@@ -29,7 +29,7 @@ struct SendClaimsTests {
     func oneOfTwo(lane: Lane) async throws {
         try await TestRedis.with { redis, prefix in
             let keys = Keyspace(prefix: prefix)
-            let claims = SendClaims(connection: redis, keys: keys)
+            let claims = Live(redis, keys: keys).sendClaims
             let first = try await Self.append(redis, keys, lane)
             let second = try await Self.append(redis, keys, .normal)
             let mine = [(work: Self.work, entry: first)]
@@ -48,7 +48,7 @@ struct SendClaimsTests {
             let keys = Keyspace(prefix: prefix)
             var entries: [(work: DeliveryWork, entry: String)] = []
             for _ in 0..<2 { entries.append((Self.work, try await Self.append(redis, keys, .bulk))) }
-            let claims = SendClaims(connection: redis, keys: keys)
+            let claims = Live(redis, keys: keys).sendClaims
             #expect(try await claims.take(entries, provider: .fcm, lane: .bulk) == [true, false])
             #expect(try await claims.take([], provider: .fcm, lane: .bulk) == [])
         }
@@ -58,7 +58,7 @@ struct SendClaimsTests {
     func ends() async throws {
         try await TestRedis.with { redis, prefix in
             let keys = Keyspace(prefix: prefix)
-            let claims = SendClaims(connection: redis, keys: keys)
+            let claims = Live(redis, keys: keys).sendClaims
             let first = try await Self.append(redis, keys, .normal)
             let second = [(work: Self.work, entry: try await Self.append(redis, keys, .normal))]
             #expect(try await claims.take([(Self.work, first)], provider: .fcm, lane: .normal) == [true])
@@ -81,7 +81,7 @@ struct SendClaimsTests {
     func others() async throws {
         try await TestRedis.with { redis, prefix in
             let keys = Keyspace(prefix: prefix)
-            let claims = SendClaims(connection: redis, keys: keys)
+            let claims = Live(redis, keys: keys).sendClaims
             let first = try await Self.append(redis, keys, .normal)
             #expect(try await claims.take([(Self.work, first)], provider: .fcm, lane: .normal) == [true])
             let retraction = DeliveryWork(

@@ -24,8 +24,8 @@ struct SendingPausesTests {
         try await TestRedis.with { first, prefix in
             try await TestRedis.with(try await TestRedis.configuration(clientName: "second")) { second in
                 let keys = Keyspace(prefix: prefix)
-                let mine = SendingPauses(connection: first, keys: keys)
-                let theirs = SendingPauses(connection: second, keys: keys)
+                let mine = Live(first, keys: keys).sendingPauses
+                let theirs = Live(second, keys: keys).sendingPauses
                 func hear(_ after: Int64 = 0) async throws -> [SendingPauses.Pause] {
                     try await theirs.exchange([], of: [.fcm, .webpush], now: Self.now + .seconds(after))
                         .sorted { $0.account < $1.account }
@@ -58,7 +58,7 @@ struct SendingPausesTests {
     func end() async throws {
         try await TestRedis.with { redis, prefix in
             let keys = Keyspace(prefix: prefix)
-            let pauses = SendingPauses(connection: redis, keys: keys)
+            let pauses = Live(redis, keys: keys).sendingPauses
             let key = RedisArgument.text(keys.pauses(.fcm))
             _ = try await pauses.exchange([Self.pause("one", 60), Self.pause("two", 20)], of: [], now: Self.now)
             var left = try await redis.send("PTTL", key).integer()

@@ -19,9 +19,9 @@ struct SendingTurnsTests {
         try await TestRedis.with { first, prefix in
             try await TestRedis.with(try await TestRedis.configuration(clientName: "second")) { second in
                 let keys = Keyspace(prefix: prefix)
-                let dispatchers = [first, second].map { SendingTurns(connection: $0, keys: keys) }
+                let dispatchers = [first, second].map { Live($0, keys: keys).sendingTurns }
                 // By Redis's own clock, which the bucket goes by.
-                let survey = StreamSurvey(connection: first, keys: keys)
+                let survey = Live(first, keys: keys).survey
                 let start = try await survey.time()
                 var taken = [0, 0]
                 while taken.reduce(0, +) < 60 {
@@ -48,9 +48,9 @@ struct SendingTurnsTests {
         try await TestRedis.with { first, prefix in
             try await TestRedis.with(try await TestRedis.configuration(clientName: "second")) { second in
                 let keys = Keyspace(prefix: prefix)
-                let mine = SendingTurns(connection: first, keys: keys)
-                let theirs = SendingTurns(connection: second, keys: keys)
-                let survey = StreamSurvey(connection: first, keys: keys)
+                let mine = Live(first, keys: keys).sendingTurns
+                let theirs = Live(second, keys: keys).sendingTurns
+                let survey = Live(first, keys: keys).survey
                 func take(_ turns: SendingTurns, _ provider: Provider, _ account: String) async throws -> Int {
                     try await turns.take(100, provider: provider, account: account, perSecond: 1).taken
                 }

@@ -32,7 +32,7 @@ struct StreamRedisTests {
     func group() async throws {
         try await Self.with { connection, keys in
             let reader = try await TestRedis.connect()
-            let jobs = JobStream(connection: connection, keys: keys)
+            let jobs = Live(connection, keys: keys).jobs
             let group = ConsumerGroup(stream: keys.jobs(.normal), consumer: "one", connection: connection)
             let appended = try await jobs.append([(.normal, Self.fields("a")), (.normal, Self.fields("b"))])
             // The first read finds no group, makes it, and begins with the oldest.
@@ -58,7 +58,7 @@ struct StreamRedisTests {
             let heir = ConsumerGroup(stream: stream, consumer: "heir", connection: connection)
             let rival = ConsumerGroup(stream: stream, consumer: "rival", connection: connection)
             try await dead.create()
-            let ids = try await JobStream(connection: connection, keys: keys).append([(.normal, Self.fields("a"))])
+            let ids = try await Live(connection, keys: keys).jobs.append([(.normal, Self.fields("a"))])
             _ = try await dead.read(on: reader, count: 10, block: .seconds(1))
             #expect(try await heir.pending(of: "dead", count: 10) == [.init(id: ids[0], deliveries: 1)])
             #expect(try await heir.claim(ids[0], idle: .seconds(0))?.id == ids[0])
@@ -83,7 +83,7 @@ struct StreamRedisTests {
                     since: Timestamp(milliseconds: 5)
                 )
             }
-            let registry = PresenceRegistry(connection: connection, keys: keys)
+            let registry = PresenceRegistry(Live(connection, keys: keys))
             try await registry.register([
                 ("ada", entry("c1", node: "alive")), ("ada", entry("c2", node: "void")),
                 ("ben", entry("c3", node: "void")),
@@ -105,7 +105,7 @@ struct StreamRedisTests {
     @Test("a connection that was registered again after it was read is not forgotten")
     func registeredAgain() async throws {
         try await Self.with { connection, keys in
-            let registry = PresenceRegistry(connection: connection, keys: keys)
+            let registry = PresenceRegistry(Live(connection, keys: keys))
             func entry(_ name: String, since: Int64) -> ConnectionPresence {
                 ConnectionPresence(
                     connection: name,
@@ -126,7 +126,7 @@ struct StreamRedisTests {
     @Test("what waits for its proof is claimed when due, comes up again, and is gone when removed")
     func unconfirmed() async throws {
         try await Self.with { connection, keys in
-            let set = UnconfirmedSet(connection: connection, keys: keys)
+            let set = Live(connection, keys: keys).unconfirmed
             let waiting = UnconfirmedNotification(
                 id: NotificationID(high: 1, low: 2),
                 user: "a user with spaces",
@@ -158,7 +158,7 @@ struct StreamRedisTests {
     @Test("of many whose proof is overdue what is critical comes first, and the oldest of the others are not starved")
     func unconfirmedLanes() async throws {
         try await Self.with { connection, keys in
-            let set = UnconfirmedSet(connection: connection, keys: keys)
+            let set = Live(connection, keys: keys).unconfirmed
             func waiting(_ number: UInt64, _ lane: Lane) -> UnconfirmedNotification {
                 // The lane is not looked for in the user's name.
                 UnconfirmedNotification(
@@ -187,7 +187,7 @@ struct StreamRedisTests {
     @Test("a retry moves back to its stream when it is due, once")
     func retries() async throws {
         try await Self.with { connection, keys in
-            let set = RetrySet(connection: connection, keys: keys)
+            let set = Live(connection, keys: keys).retries
             let work = DeliveryWork(
                 notification: NotificationID(high: 1, low: 2),
                 device: NotificationID(high: 3, low: 4),
@@ -230,8 +230,8 @@ struct StreamRedisTests {
     @Test("a user's retries are found whatever characters the name has, and nobody else's")
     func traces() async throws {
         try await Self.with { connection, keys in
-            let traces = UserTraces(connection: connection, keys: keys)
-            let retries = RetrySet(connection: connection, keys: keys)
+            let traces = Live(connection, keys: keys).userTraces
+            let retries = Live(connection, keys: keys).retries
             let users = ["a*b", "axb", "x a*b", "[a]?\\", "ä b"]
             for (number, user) in users.enumerated() {
                 let id = NotificationID(high: 1, low: UInt64(number))
@@ -256,9 +256,9 @@ struct StreamRedisTests {
     @Test("what a user has used up of caps and rates is forgotten, and nobody else's")
     func usage() async throws {
         try await Self.with { connection, keys in
-            let traces = UserTraces(connection: connection, keys: keys)
-            let caps = UsageCaps(connection: connection, keys: keys)
-            let buckets = TokenBuckets(connection: connection, keys: keys)
+            let traces = Live(connection, keys: keys).userTraces
+            let caps = Live(connection, keys: keys).usageCaps
+            let buckets = Live(connection, keys: keys).buckets
             let now = Timestamp(seconds: 1_795_000_000)
             let limit = FrequencyCap(count: 1, window: .seconds(3_600))
             let counted = ["type:news", "user"].map { UsageCaps.Cap(name: $0, limit: limit) }

@@ -21,8 +21,8 @@ struct StreamSurveyTests {
     func waitingSince() async throws {
         try await TestRedis.with { redis, prefix in
             let keys = Keyspace(prefix: prefix)
-            let survey = StreamSurvey(connection: redis, keys: keys)
-            let retries = RetrySet(connection: redis, keys: keys)
+            let survey = Live(redis, keys: keys).survey
+            let retries = Live(redis, keys: keys).retries
             func stream(_ provider: Provider = .fcm, _ lane: Lane = .normal) async throws -> StreamSurvey.Stream? {
                 try await survey.streams(of: [provider]).first { $0.provider == provider && $0.lane == lane }
             }

@@ -13,7 +13,7 @@ struct TokenBucketsTests {
     @Test("A bucket gives its burst at once, then tells how long it needs; users and kinds have their own")
     func bucket() async throws {
         try await TestRedis.with { connection, prefix in
-            let buckets = TokenBuckets(connection: connection, keys: Keyspace(prefix: prefix))
+            let buckets = Live(connection, keys: Keyspace(prefix: prefix)).buckets
             func take(_ count: Int, _ kind: String = "calls", _ user: String = "u") async throws -> Int64 {
                 try await buckets.take(count, kind: kind, user: user, perSecond: 1, burst: 3_600)
             }
@@ -35,7 +35,7 @@ struct TokenBucketsTests {
     @Test("Of more than a bucket holds as many are taken as there are, and no more are owed")
     func available() async throws {
         try await TestRedis.with { connection, prefix in
-            let buckets = TokenBuckets(connection: connection, keys: Keyspace(prefix: prefix))
+            let buckets = Live(connection, keys: Keyspace(prefix: prefix)).buckets
             func take(_ count: Int, _ user: String = "u") async throws -> Int {
                 try await buckets.takeAvailable(count, kind: "retract", user: user, perSecond: 1, burst: 3_600)
             }
@@ -53,7 +53,7 @@ struct TokenBucketsTests {
     func states() async throws {
         try await TestRedis.with { connection, prefix in
             let keys = Keyspace(prefix: prefix)
-            let presence = PresenceRegistry(connection: connection, keys: keys)
+            let presence = PresenceRegistry(Live(connection, keys: keys))
             _ = try await Lease(key: keys.nodeLease("n"), value: "gateway", connection: connection).renew()
             let since = Timestamp(milliseconds: 1_795_000_000_000)
             let registered = ["one", "two"].map { name in

@@ -21,7 +21,7 @@ struct UsageCapsTests {
     @Test("a thing counts once; what is over a cap does not count; a look counts nothing and sees the same")
     func counts() async throws {
         try await TestRedis.with { connection, prefix in
-            let usage = UsageCaps(connection: connection, keys: Keyspace(prefix: prefix))
+            let usage = Live(connection, keys: Keyspace(prefix: prefix)).usageCaps
             func reached(at moment: Timestamp, user: String = "ada") async throws -> Int? {
                 try await usage.reached([Self.byType, Self.byUser], user: user, now: moment)
             }
@@ -44,7 +44,7 @@ struct UsageCapsTests {
     @Test("what is counted anew counts as of now, once; what a cap keeps back then counts no more")
     func anew() async throws {
         try await TestRedis.with { connection, prefix in
-            let usage = UsageCaps(connection: connection, keys: Keyspace(prefix: prefix))
+            let usage = Live(connection, keys: Keyspace(prefix: prefix)).usageCaps
             let first = try await usage.use([Self.use(1), Self.use(2)], now: Self.now)
             #expect(first == [nil, nil])
             // The cap is reached by what is counted anew itself.

@@ -46,9 +46,7 @@ struct BroadcastWithdrawal: Sendable {
 
     private func tell(_ withdrawals: [CancellationStore.Withdrawal], at: Timestamp) async {
         let publisher = FramePublisher(
-            connection: self.dispatcher.redis,
-            keys: self.dispatcher.keys,
-            presence: self.dispatcher.presence
+            self.dispatcher.live, presence: self.dispatcher.presence
         )
         let frames = withdrawals.compactMap { withdrawal in
             withdrawal.place.map { place in

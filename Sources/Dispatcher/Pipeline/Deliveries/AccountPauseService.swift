@@ -35,7 +35,7 @@ package struct AccountPauseService: Service {
     package func look() async {
         let now = self.dispatcher.now()
         let told = self.deliveries.flatMap { $0.pauses.untold(now: now) }
-        let shared = SendingPauses(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
+        let shared = self.dispatcher.live.sendingPauses
         do {
             let heard = try await shared.exchange(told, of: self.deliveries.map(\.provider), now: now)
             let end = self.dispatcher.now()

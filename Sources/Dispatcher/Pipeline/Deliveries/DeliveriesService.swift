@@ -34,7 +34,7 @@ package struct DeliveriesService: Service {
         self.calls = calls
         self.readers = readers
         let metrics = PipelineMetrics.Deliveries(provider)
-        let turns = SendingTurns(connection: dispatcher.redis, keys: dispatcher.keys)
+        let turns = dispatcher.live.sendingTurns
         self.health = ProviderHealth(provider, calls: calls, logger: dispatcher.logger)
         self.pauses = AccountPauses(provider, health: self.health, channels: dispatcher.channels)
         self.sender = DeliverySender(

@@ -151,7 +151,7 @@ struct DeliverySender: Sendable {
         _ batch: LaneBatch,
         settle: @Sendable (DeliveryOutcome) async -> Void
     ) async throws -> [(StreamEntry, DeliveryWork)] {
-        let claims = SendClaims(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
+        let claims = self.dispatcher.live.sendClaims
         let isTaken = try await self.dispatcher.untilDone("claim sends") {
             try await claims.take(
                 works.map { (work: $0.1, entry: $0.0.id) }, provider: self.provider, lane: batch.lane)
@@ -283,7 +283,7 @@ struct DeliverySender: Sendable {
     /// Lets all that counts against an account's quota wait, here and, unless they know, in other dispatchers.
     private func slowDown(_ account: String, _ service: String?, until: Timestamp, now: Timestamp) async {
         guard let pause = self.pauses.note(account, service: service, until: until, now: now) else { return }
-        let shared = SendingPauses(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
+        let shared = self.dispatcher.live.sendingPauses
         do {
             _ = try await shared.exchange([pause], of: [], now: now)
         } catch {

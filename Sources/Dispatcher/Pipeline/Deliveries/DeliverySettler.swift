@@ -76,10 +76,10 @@ struct DeliverySettler: Sendable {
             outcome.work.map { (work: $0, entry: outcome.entry.id, lane: outcome.lane) }
         }
         guard !ledger.retries.isEmpty || !ledger.held.isEmpty || !claims.isEmpty else { return }
-        let retries = RetrySet(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
-        let held = HeldSets(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
+        let retries = self.dispatcher.live.retries
+        let held = self.dispatcher.live.heldSets
         var batch = RedisBatch()
-        SendClaims(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
+        self.dispatcher.live.sendClaims
             .giveBack(claims, provider: self.provider, in: &batch)
         for retry in ledger.retries {
             retries.add(retry.work, due: retry.due, provider: self.provider, lane: retry.lane, in: &batch)

@@ -30,8 +30,8 @@ package struct ProviderStateService: Service {
     }
 
     package func run() async throws {
-        let board = ProviderBoard(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
-        let roster = ProviderRoster(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
+        let board = self.dispatcher.live.providerBoard
+        let roster = self.dispatcher.live.providerRoster
         var shown: Set<Way> = []
         var last: Timestamp?
         while goesOn {

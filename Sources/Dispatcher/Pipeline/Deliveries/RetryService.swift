@@ -38,8 +38,8 @@ package struct RetryService: Service {
     package init(dispatcher: Dispatcher, deliveries: [DeliveriesService]) {
         self.dispatcher = dispatcher
         self.deliveries = deliveries
-        self.retries = RetrySet(connection: dispatcher.redis, keys: dispatcher.keys)
-        self.held = HeldSets(connection: dispatcher.redis, keys: dispatcher.keys)
+        self.retries = dispatcher.live.retries
+        self.held = dispatcher.live.heldSets
     }
 
     package func run() async throws {

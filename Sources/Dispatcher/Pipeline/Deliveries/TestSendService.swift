@@ -39,7 +39,7 @@ package struct TestSendService: Service {
     }
 
     package func run() async throws {
-        let sends = TestSends(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
+        let sends = self.dispatcher.live.testSends
         await withTaskGroup(of: Void.self) { group in
             var underWay = 0
             while goesOn {

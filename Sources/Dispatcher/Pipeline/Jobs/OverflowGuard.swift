@@ -43,12 +43,12 @@ final class OverflowGuard: Sendable {
     init(dispatcher: Dispatcher, policy: OverflowPolicy) {
         self.dispatcher = dispatcher
         self.policy = policy
-        self.streams = OverflowStreams(connection: dispatcher.redis, keys: dispatcher.keys)
+        self.streams = dispatcher.live.overflows
     }
 
     /// Looks how long the lanes are, until the process shuts down.
     func watch() async {
-        let jobs = JobStream(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
+        let jobs = self.dispatcher.live.jobs
         while goesOn {
             if let lengths = try? await jobs.lengths() {
                 self.state.withLock { state in

@@ -17,7 +17,7 @@ struct OverflowReader: Sendable {
     let queue: LaneQueue<LaneBatch>
 
     func run() async {
-        let streams = OverflowStreams(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
+        let streams = self.dispatcher.live.overflows
         var isFailing = false
         while goesOn {
             do {

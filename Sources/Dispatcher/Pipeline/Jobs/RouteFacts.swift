@@ -113,7 +113,7 @@ struct RouteFacts: Sendable {
         let counted = uses
         let now = self.dispatcher.now()
         let reached = try await self.dispatcher.untilDone("count against caps") {
-            try await UsageCaps(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
+            try await self.dispatcher.live.usageCaps
                 .use(counted, now: now, isAnew: isAnew)
         }
         var result: [NotificationID: CapScope] = [:]

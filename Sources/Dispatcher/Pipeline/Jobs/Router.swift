@@ -279,7 +279,7 @@ struct Router: Sendable {
         _ awaited: [(UnconfirmedNotification, Timestamp)],
         _ messages: [(node: String, frames: NodeFrameBatch)]
     ) -> RedisBatch {
-        let unconfirmed = UnconfirmedSet(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
+        let unconfirmed = self.dispatcher.live.unconfirmed
         var batch = RedisBatch()
         for (notification, deadline) in awaited { unconfirmed.add(notification, deadline: deadline, in: &batch) }
         for message in messages {
@@ -340,7 +340,7 @@ struct Router: Sendable {
         let waiting =
             self.waiting
             ?? WaitingRetries(
-                connection: self.dispatcher.redis, keys: self.dispatcher.keys, most: Self.mostWaiting)
+                self.dispatcher.live, most: Self.mostWaiting)
         for group in groups.values {
             let areWaiting = try await self.dispatcher.untilDone("look for retries") {
                 try await waiting.contain(group.map(\.work), provider: group[0].provider, lane: group[0].lane)

@@ -55,7 +55,7 @@ package struct OutboxRelay: Service {
                 bell.finish()
             }
             group.addTask {
-                let store = OutboxStore(pool: pool)
+                let store = Database(pool).outbox
                 var isFailing = false
                 while await bell.next(limit: 1) != nil { await self.relay(store, &isFailing) }
             }
@@ -101,7 +101,7 @@ package struct OutboxRelay: Service {
 
     /// What has to stay where it is; nil if no lane is full.
     private func held() async throws -> OutboxStore.Held? {
-        let lengths = try await JobStream(connection: self.dispatcher.redis, keys: self.dispatcher.keys).lengths()
+        let lengths = try await self.dispatcher.live.jobs.lengths()
         let full = lengths.filter { $0.value >= JobStream.highWaterMark }
         guard !full.isEmpty else { return nil }
         let types = Dictionary(grouping: self.dispatcher.catalog.all, by: \.lane).mapValues { $0.map(\.name) }
@@ -114,7 +114,7 @@ package struct OutboxRelay: Service {
         // The rows' transaction is open: without Redis they stay where they are, and it ends.
         try await DeadLetterOffice(dispatcher: self.dispatcher).setAside(content.dead, isPatient: false)
         guard !content.jobs.isEmpty else { return }
-        let stream = JobStream(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
+        let stream = self.dispatcher.live.jobs
         _ = try await stream.append(content.jobs)
     }
 

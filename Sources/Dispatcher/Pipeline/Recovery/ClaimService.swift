@@ -78,7 +78,7 @@ package struct ClaimService: Service {
             let stream = self.dispatcher.keys.jobs(lane)
             await self.claimJobs(stream, lane)
         }
-        let overflows = OverflowStreams(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
+        let overflows = self.dispatcher.live.overflows
         for org in (try? await overflows.orgs()) ?? [] {
             await self.claimJobs(self.dispatcher.keys.overflow(org), .bulk)
         }

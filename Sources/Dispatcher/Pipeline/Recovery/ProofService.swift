@@ -50,7 +50,7 @@ package struct ProofService: Service {
     ///
     /// - Returns: how many there were.
     func fallBack(_ shard: Int) async throws -> Int {
-        let set = UnconfirmedSet(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
+        let set = self.dispatcher.live.unconfirmed
         let fence = self.dispatcher.fence(for: Self.hold)
         let due = try await set.claimDue(
             shard: shard,

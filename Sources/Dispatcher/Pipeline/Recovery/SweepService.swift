@@ -97,7 +97,7 @@ package struct SweepService: Service {
                 "Redis is new here, was restarted or emptied; handing on again what it may have lost",
                 metadata: ["since": "\(since.rfc3339)"]
             )
-            let waiting = WaitingRetries(connection: redis, keys: self.dispatcher.keys, most: Self.mostWaiting)
+            let waiting = WaitingRetries(Live(redis, keys: self.dispatcher.keys), most: Self.mostWaiting)
             let router = Router(dispatcher: self.dispatcher, waiting: waiting)
             try await self.pushQueued(since: since, now: now, router)
             try await self.dispatcher.followUps.recall(handedOnSince: since, now: now)

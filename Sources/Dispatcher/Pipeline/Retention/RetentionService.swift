@@ -137,7 +137,7 @@ package struct RetentionService: Service {
             )
         }
         let publisher = FramePublisher(
-            connection: self.dispatcher.redis, keys: self.dispatcher.keys, presence: self.dispatcher.presence)
+            self.dispatcher.live, presence: self.dispatcher.presence)
         do throws(RedisError) {
             try await publisher.publish(frames)
         } catch {

@@ -34,8 +34,8 @@ package struct WebhookService: Service {
     package init(dispatcher: Dispatcher, store: WebhookStore, transfer: TransferClient) {
         self.dispatcher = dispatcher
         self.store = store
-        self.feed = EventFeed(connection: dispatcher.redis, keys: dispatcher.keys)
-        self.queues = WebhookQueues(connection: dispatcher.redis, keys: dispatcher.keys)
+        self.feed = dispatcher.live.eventFeed
+        self.queues = dispatcher.live.webhookQueues
         self.sender = WebhookSender(dispatcher: dispatcher, store: store, queues: self.queues, transfer: transfer)
     }
 

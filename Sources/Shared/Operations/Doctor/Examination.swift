@@ -46,7 +46,7 @@ package enum Examination {
     }
 
     /// The findings about PostgreSQL.
-    package struct Database: Sendable {
+    package struct DatabaseReport: Sendable {
         package var findings: [Finding]
         /// How far its clock is ahead of the machine's.
         package var clock: Duration?
@@ -55,7 +55,7 @@ package enum Examination {
     }
 
     /// - Parameter needed: connections of one more process.
-    package static func database(_ configuration: PostgresConfiguration, needed: Int) async -> Database {
+    package static func database(_ configuration: PostgresConfiguration, needed: Int) async -> DatabaseReport {
         var configuration = configuration
         configuration.connectTimeout = self.timeout
         configuration.timeout = self.timeout
@@ -65,11 +65,11 @@ package enum Examination {
             }
         } catch {
             let remedy = "start PostgreSQL, or correct DATABASE_URL; check pg_hba.conf, firewalls and the password"
-            return Database(findings: [Finding(.fail, "postgres", "\(error)", mend: remedy)])
+            return DatabaseReport(findings: [Finding(.fail, "postgres", "\(error)", mend: remedy)])
         }
     }
 
-    private static func database(_ pool: PostgresPool, needed: Int) async throws -> Database {
+    private static func database(_ pool: PostgresPool, needed: Int) async throws -> DatabaseReport {
         // The first query also waits for the connection; do not time it.
         _ = try await pool.query("SELECT 1")
         let clock = ContinuousClock()
@@ -91,10 +91,10 @@ package enum Examination {
         facts.missing = state.missing
         facts.unknown = state.unknown
         let found = Finding(.ok, "postgres", "answered in \(self.text(delay))")
-        return Database(
+        return DatabaseReport(
             findings: [found] + facts.findings(needed: needed),
             clock: time.map { Timestamp(microseconds: $0) - (before + delay / 2) },
-            zoneVersion: state.missing.isEmpty ? try await ScheduleStore(pool: pool).zoneVersion() : nil
+            zoneVersion: state.missing.isEmpty ? try await Database(pool).schedules.zoneVersion() : nil
         )
     }
 

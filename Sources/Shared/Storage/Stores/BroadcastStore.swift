@@ -11,10 +11,6 @@ package struct BroadcastStore: Sendable {
 
     let pool: PostgresPool
 
-    package init(pool: PostgresPool) {
-        self.pool = pool
-    }
-
     /// Stores a broadcast and its chains; one that was cancelled before it came is cancelled at once.
     package func add(_ broadcast: Broadcast) async throws(PostgresError) -> Broadcast.Outcome {
         let results = try await self.pool.run([

@@ -65,11 +65,7 @@ package struct CancellationStore: Sendable {
     /// How many users an entry may name.
     private static let largestEntry = JobLimits.users
 
-    private let pool: PostgresPool
-
-    package init(pool: PostgresPool) {
-        self.pool = pool
-    }
+    let pool: PostgresPool
 
     /// Records a cancellation; when this returns, whatever is not stored by now will be stored as cancelled.
     package func record(_ name: Name, at: Timestamp) async throws(PostgresError) {

@@ -66,11 +66,7 @@ package struct ClientReportStore: Sendable {
     /// Reports that are counted at most, the newest first.
     private static let mostRows: Int32 = 100_000
 
-    private let pool: PostgresPool
-
-    package init(pool: PostgresPool) {
-        self.pool = pool
-    }
+    let pool: PostgresPool
 
     /// Keeps a report; the same one again within a minute is kept once.
     ///

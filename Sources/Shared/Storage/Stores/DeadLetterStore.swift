@@ -9,10 +9,6 @@ import FoundationEssentials
 package struct DeadLetterStore: Sendable {
     let pool: PostgresPool
 
-    package init(pool: PostgresPool) {
-        self.pool = pool
-    }
-
     /// Stores letters; one whose origin is there already is left as it is.
     package func add(
         _ letters: [(

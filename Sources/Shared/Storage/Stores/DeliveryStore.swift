@@ -122,10 +122,6 @@ package struct DeliveryStore: Sendable {
 
     let pool: PostgresPool
 
-    package init(pool: PostgresPool) {
-        self.pool = pool
-    }
-
     /// The facts of deliveries, in their order; nil where the notification or the device is gone.
     ///
     /// All of them are to devices, or all to users' e-mail addresses (``Device/emailAddress``).

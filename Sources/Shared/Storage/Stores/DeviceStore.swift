@@ -15,12 +15,7 @@ package struct DeviceStore: Sendable {
     }
 
     let pool: PostgresPool
-    private let limits: DeviceLimits
-
-    package init(pool: PostgresPool, limits: DeviceLimits = DeviceLimits()) {
-        self.pool = pool
-        self.limits = limits
-    }
+    let limits: DeviceLimits
 
     /// Registers a device.
     ///

@@ -106,11 +106,7 @@ package struct DigestStore: Sendable {
     /// How many items a summary knows one by one.
     package static let mostLines = 10
 
-    private let pool: PostgresPool
-
-    package init(pool: PostgresPool) {
-        self.pool = pool
-    }
+    let pool: PostgresPool
 
     /// Adds items to the windows of their keys, in the order of users; the same items again have the same outcomes.
     ///

@@ -39,11 +39,7 @@ package struct FollowUpStore: Sendable {
         package let wasAccepted: Bool
     }
 
-    private let pool: PostgresPool
-
-    package init(pool: PostgresPool) {
-        self.pool = pool
-    }
+    let pool: PostgresPool
 
     /// Puts things off, in place of an earlier moment for the same; what waits for a release is `deferred` meanwhile.
     ///

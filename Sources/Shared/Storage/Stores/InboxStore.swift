@@ -89,9 +89,9 @@ package struct InboxStore: Sendable {
     let pool: PostgresPool
     private let reads: InboxReads
 
-    package init(pool: PostgresPool) {
-        self.pool = pool
-        self.reads = InboxReads(pool: pool)
+    package init(_ database: Database) {
+        self.pool = database.pool
+        self.reads = InboxReads(pool: database.pool)
     }
 
     // MARK: Reading

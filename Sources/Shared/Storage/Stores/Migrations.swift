@@ -21,14 +21,14 @@ package enum Migrations {
         var label: String { "\(self.number) \(self.name)" }
     }
 
-    /// The migrations of this release. A released one never changes.
+    /// The migrations, of which a released one never changes.
     package static let all = [
         Migration(
             number: 1, name: "schema",
             script: String(decoding: PackageResources.V0001_schema_sql + PackageResources.outbox_sql, as: UTF8.self))
     ]
 
-    /// Prepares a database that has only an outbox for the relay. It can run repeatedly.
+    /// A repeatable script for a database that has only an outbox to relay.
     package static var outboxScript: String {
         """
         BEGIN;

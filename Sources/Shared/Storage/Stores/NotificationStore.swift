@@ -43,11 +43,7 @@ package struct NotificationStore: Sendable {
         package var replacements: [Replacement] = []
     }
 
-    private let pool: PostgresPool
-
-    package init(pool: PostgresPool) {
-        self.pool = pool
-    }
+    let pool: PostgresPool
 
     /// Stores notifications in their order as one transaction in one round trip.
     ///

@@ -43,12 +43,8 @@ package struct OutboxStore: Sendable {
     /// The advisory lock of whoever moves rows: "outbox" in ASCII.
     private static let lock: Int64 = 0x6F75_7462_6F78
 
-    private let pool: PostgresPool
-
-    /// - Parameter pool: one that nobody else uses, as a batch keeps its connection until Redis has it.
-    package init(pool: PostgresPool) {
-        self.pool = pool
-    }
+    /// The relay's own: a batch keeps its connection until Redis has it.
+    let pool: PostgresPool
 
     /// What waits now, in one round trip.
     package func backlog() async throws(PostgresError) -> Backlog {

@@ -6,11 +6,7 @@ import Core
 
 /// What users want: per type, and in general.
 package struct PreferenceStore: Sendable {
-    private let pool: PostgresPool
-
-    package init(pool: PostgresPool) {
-        self.pool = pool
-    }
+    let pool: PostgresPool
 
     private static let makeUser = "INSERT INTO carillon.users (user_id) VALUES ($1) ON CONFLICT DO NOTHING"
 

@@ -32,11 +32,7 @@ package struct RecipientStore: Sendable {
 
     private static let joins = WishColumns.joins(user: "k.user_id", type: "k.type", category: "k.category")
 
-    private let pool: PostgresPool
-
-    package init(pool: PostgresPool) {
-        self.pool = pool
-    }
+    let pool: PostgresPool
 
     /// The wishes for each key, in the same order: those of the type, filled up with those of its category.
     package func wishes(_ keys: [Key]) async throws(PostgresError) -> [Wishes] {

@@ -21,11 +21,7 @@ package struct RetentionStore: Sendable {
         package var removals: [Removal] = []
     }
 
-    private let pool: PostgresPool
-
-    package init(pool: PostgresPool) {
-        self.pool = pool
-    }
+    let pool: PostgresPool
 
     // MARK: Inboxes
 

@@ -20,11 +20,7 @@ package struct RevocationStore: Sendable {
         }
     }
 
-    private let pool: PostgresPool
-
-    package init(pool: PostgresPool) {
-        self.pool = pool
-    }
+    let pool: PostgresPool
 
     /// Revokes a user's tokens made before a moment; a later moment that was set already stays.
     package func revoke(user: String, before: Timestamp) async throws(PostgresError) -> Revocation {

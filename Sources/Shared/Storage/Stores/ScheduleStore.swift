@@ -22,10 +22,6 @@ package struct ScheduleStore: Sendable {
 
     let pool: PostgresPool
 
-    package init(pool: PostgresPool) {
-        self.pool = pool
-    }
-
     // MARK: Adding
 
     /// Stores schedules; one that is known, or another of the same job, is left as it is.

@@ -55,11 +55,7 @@ package struct StatisticsStore: Sendable {
     private static let mostTypes: Int32 = 100
     private static let patience: Duration = .seconds(5)
 
-    private let pool: PostgresPool
-
-    package init(pool: PostgresPool) {
-        self.pool = pool
-    }
+    let pool: PostgresPool
 
     /// Counts the minutes since a moment, and since another one the types.
     package func summary(since: Timestamp, typesSince: Timestamp) async throws(PostgresError) -> Summary {

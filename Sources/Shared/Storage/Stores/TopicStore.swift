@@ -5,11 +5,7 @@ import Clients
 
 /// Who is subscribed to which topic.
 package struct TopicStore: Sendable {
-    private let pool: PostgresPool
-
-    package init(pool: PostgresPool) {
-        self.pool = pool
-    }
+    let pool: PostgresPool
 
     /// Subscribes a user; one who is subscribed stays so.
     ///

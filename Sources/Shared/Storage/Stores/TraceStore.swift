@@ -49,11 +49,7 @@ package struct TraceStore: Sendable {
     /// Clocks of Redis, PostgreSQL and dispatchers may differ by this.
     private static let skew: Duration = .seconds(60)
 
-    private let pool: PostgresPool
-
-    package init(pool: PostgresPool) {
-        self.pool = pool
-    }
+    let pool: PostgresPool
 
     /// The record of a notification, or of an item that a digest held back; nil if there is none.
     ///

@@ -33,11 +33,7 @@ package struct UserExportStore: Sendable {
 
     private static let pageSize = 200
 
-    private let pool: PostgresPool
-
-    package init(pool: PostgresPool) {
-        self.pool = pool
-    }
+    let pool: PostgresPool
 
     /// The user's single rows; empty if nothing is stored that would make the user known.
     package func singles(user: String) async throws(PostgresError) -> [Single: [UInt8]] {

@@ -22,13 +22,8 @@ package struct UserRecord: Sendable {
 
 /// Users as a whole.
 package struct UserStore: Sendable {
-    private let pool: PostgresPool
-    private let limits: DeviceLimits
-
-    package init(pool: PostgresPool, limits: DeviceLimits = DeviceLimits()) {
-        self.pool = pool
-        self.limits = limits
-    }
+    let pool: PostgresPool
+    let limits: DeviceLimits
 
     /// Stores records as one transaction in one round trip.
     ///

@@ -23,11 +23,7 @@ package struct WebhookStore: Sendable {
     /// The advisory lock of registrations, so that the bounds hold: "webhook" in ASCII.
     private static let lock: Int64 = 0x7765_6268_6F6F_6B
 
-    private let pool: PostgresPool
-
-    package init(pool: PostgresPool) {
-        self.pool = pool
-    }
+    let pool: PostgresPool
 
     /// Registers a webhook; one with the same organisation and URL is renewed.
     package func register(_ webhook: Webhook) async throws(PostgresError) -> Registration {

@@ -37,13 +37,7 @@ package struct Bookmarks: Sendable {
         let at: Timestamp
     }
 
-    private let connection: RedisConnection
-    private let keys: Keyspace
-
-    package init(connection: RedisConnection, keys: Keyspace) {
-        self.connection = connection
-        self.keys = keys
-    }
+    let live: Live
 
     /// Notes bookmarks in one round trip.
     package func note(
@@ -53,7 +47,7 @@ package struct Bookmarks: Sendable {
         guard !entries.isEmpty else { return }
         var batch = RedisBatch()
         for (user, connection, bookmark) in entries { self.note(user, connection, bookmark, at: now, in: &batch) }
-        for reply in try await self.connection.send(batch) { _ = try reply.checked() }
+        for reply in try await self.live.connection.send(batch) { _ = try reply.checked() }
     }
 
     private func note(
@@ -63,7 +57,7 @@ package struct Bookmarks: Sendable {
         at now: Timestamp,
         in batch: inout RedisBatch
     ) {
-        let key = RedisArgument.text(self.keys.bookmarks(user))
+        let key = RedisArgument.text(self.live.keys.bookmarks(user))
         let left = bookmark.hasLeft ? 1 : 0
         let text = "1 \(bookmark.client) \(bookmark.version) \(left) \(now.milliseconds)"
         batch.append(
@@ -94,9 +88,9 @@ package struct Bookmarks: Sendable {
     ) async throws(RedisError) -> [Int64?] {
         guard !openings.isEmpty else { return [] }
         var batch = RedisBatch()
-        for opening in openings { batch.append("HGETALL", .text(self.keys.bookmarks(opening.user))) }
+        for opening in openings { batch.append("HGETALL", .text(self.live.keys.bookmarks(opening.user))) }
         var found: [[Entry]] = []
-        for reply in try await self.connection.send(batch) { found.append(try Self.entries(reply)) }
+        for reply in try await self.live.connection.send(batch) { found.append(try Self.entries(reply)) }
         let known = found.indices.filter { !found[$0].isEmpty }
         let living = known.isEmpty ? [] : try await alive(known.map { openings[$0].user })
         guard living.count == known.count else { throw RedisError(.malformedReply, "presence was not told") }
@@ -106,7 +100,7 @@ package struct Bookmarks: Sendable {
         var taken: Set<String> = []
         for (index, alive) in zip(known, living) {
             let (user, connection, client) = openings[index]
-            let key = RedisArgument.text(self.keys.bookmarks(user))
+            let key = RedisArgument.text(self.live.keys.bookmarks(user))
             let valid = found[index].filter { now - $0.at < Self.lifetime && $0.connection != connection }
             var dropped = found[index].filter { now - $0.at >= Self.lifetime }.map(\.connection)
             let own = valid.filter { $0.bookmark.client == client }
@@ -125,7 +119,7 @@ package struct Bookmarks: Sendable {
             let bookmark = Bookmark(client: client, version: version, hasLeft: false)
             self.note(user, connection, bookmark, at: now, in: &changes)
         }
-        for reply in try await self.connection.send(changes) { _ = try reply.checked() }
+        for reply in try await self.live.connection.send(changes) { _ = try reply.checked() }
         return versions
     }
 

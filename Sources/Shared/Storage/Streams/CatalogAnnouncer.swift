@@ -5,18 +5,12 @@ import Clients
 
 /// Tells every gateway and dispatcher to read the catalog again.
 package struct CatalogAnnouncer: Sendable {
-    private let connection: RedisConnection
-    private let channel: String
-
-    package init(connection: RedisConnection, keys: Keyspace) {
-        self.connection = connection
-        self.channel = keys.catalogChannel
-    }
+    let live: Live
 
     /// Announces the catalog with that digest.
     ///
     /// - Returns: how many heard it.
     package func announce(digest: String) async throws -> Int64 {
-        try await self.connection.send("PUBLISH", .text(self.channel), .text(digest)).integer()
+        try await self.live.connection.send("PUBLISH", .text(self.live.keys.catalogChannel), .text(digest)).integer()
     }
 }

@@ -6,13 +6,11 @@ import Core
 
 /// Tells the nodes that hold a user of a change.
 package struct FramePublisher: Sendable {
-    private let connection: RedisConnection
-    private let keys: Keyspace
+    let live: Live
     private let presence: PresenceRegistry
 
-    package init(connection: RedisConnection, keys: Keyspace, presence: PresenceRegistry) {
-        self.connection = connection
-        self.keys = keys
+    package init(_ live: Live, presence: PresenceRegistry) {
+        self.live = live
         self.presence = presence
     }
 
@@ -39,8 +37,8 @@ package struct FramePublisher: Sendable {
         guard !messages.isEmpty else { return }
         var batch = RedisBatch()
         for message in messages {
-            batch.append("PUBLISH", .text(self.keys.nodeChannel(message.node)), .bytes(message.frames.bytes))
+            batch.append("PUBLISH", .text(self.live.keys.nodeChannel(message.node)), .bytes(message.frames.bytes))
         }
-        for reply in try await self.connection.send(batch) { _ = try reply.checked() }
+        for reply in try await self.live.connection.send(batch) { _ = try reply.checked() }
     }
 }

@@ -7,13 +7,7 @@ import Core
 /// Deliveries that were held back untried, by the time of their turn: each app's in a set of its own, so that none waits behind
 /// another's.
 package struct HeldSets: Sendable {
-    private let connection: RedisConnection
-    private let keys: Keyspace
-
-    package init(connection: RedisConnection, keys: Keyspace) {
-        self.connection = connection
-        self.keys = keys
-    }
+    let live: Live
 
     /// Adds what was held back to a batch.
     package func add(
@@ -25,14 +19,14 @@ package struct HeldSets: Sendable {
         in batch: inout RedisBatch
     ) {
         batch.append(
-            "ZADD", .text(self.keys.held(provider, lane, app: app)), .integer(due.milliseconds), .text(work.text))
+            "ZADD", .text(self.live.keys.held(provider, lane, app: app)), .integer(due.milliseconds), .text(work.text))
         // Last, as an app is forgotten whose set is empty.
-        batch.append("SADD", .text(self.keys.held(provider, lane)), .text(app))
+        batch.append("SADD", .text(self.live.keys.held(provider, lane)), .text(app))
     }
 
     /// The apps of which something is held back, in no order.
     package func apps(provider: Provider, lane: Lane) async throws(RedisError) -> [String] {
-        try await self.connection.send("SMEMBERS", .text(self.keys.held(provider, lane))).strings()
+        try await self.live.connection.send("SMEMBERS", .text(self.live.keys.held(provider, lane))).strings()
     }
 
     /// Moves up to `limit` of an app's that are due back to their stream; forgets the app if nothing is left.
@@ -46,11 +40,12 @@ package struct HeldSets: Sendable {
         limit: Int
     ) async throws(RedisError) -> Int {
         Int(
-            try await self.connection.run(
+            try await self.live.connection.run(
                 StreamScripts.moveDue,
                 keys: [
-                    .text(self.keys.held(provider, lane, app: app)), .text(self.keys.deliveries(provider, lane)),
-                    .text(self.keys.held(provider, lane)),
+                    .text(self.live.keys.held(provider, lane, app: app)),
+                    .text(self.live.keys.deliveries(provider, lane)),
+                    .text(self.live.keys.held(provider, lane)),
                 ],
                 arguments: [.integer(now.milliseconds), .integer(Int64(limit)), .text(app)]
             ).integer()
@@ -62,10 +57,10 @@ package struct HeldSets: Sendable {
     package func waiting(provider: Provider, lane: Lane) async throws(RedisError) -> SetAside {
         var batch = RedisBatch()
         for app in try await self.apps(provider: provider, lane: lane) {
-            SetAside.ask(.text(self.keys.held(provider, lane, app: app)), in: &batch)
+            SetAside.ask(.text(self.live.keys.held(provider, lane, app: app)), in: &batch)
         }
         guard !batch.isEmpty else { return SetAside() }
-        let replies = try await self.connection.send(batch)
+        let replies = try await self.live.connection.send(batch)
         guard replies.count == batch.count else { throw RedisError(.unexpectedReply, "expected a reply a command") }
         var aside = SetAside()
         for position in stride(from: 0, to: replies.count, by: SetAside.questions) {

@@ -9,13 +9,7 @@ package struct JobStream: Sendable {
     /// At this many waiting jobs in a lane, new ones are refused or wait where they are.
     package static let highWaterMark = 1_000_000
 
-    private let connection: RedisConnection
-    private let keys: Keyspace
-
-    package init(connection: RedisConnection, keys: Keyspace) {
-        self.connection = connection
-        self.keys = keys
-    }
+    let live: Live
 
     /// Appends jobs in one round trip.
     ///
@@ -27,7 +21,7 @@ package struct JobStream: Sendable {
         for job in jobs {
             batch.begin(argumentCount: 3 + job.fields.count * 2)
             batch.argument("XADD")
-            batch.argument(.text(self.keys.jobs(job.lane)))
+            batch.argument(.text(self.live.keys.jobs(job.lane)))
             batch.argument("*")
             for field in job.fields {
                 batch.argument(.text(field.name))
@@ -35,21 +29,21 @@ package struct JobStream: Sendable {
             }
         }
         var ids: [String] = []
-        for reply in try await self.connection.send(batch) { ids.append(try reply.string() ?? "") }
+        for reply in try await self.live.connection.send(batch) { ids.append(try reply.string() ?? "") }
         return ids
     }
 
     /// How many jobs wait in a lane, those being worked on included.
     package func length(_ lane: Lane) async throws(RedisError) -> Int {
-        Int(try await self.connection.send("XLEN", .text(self.keys.jobs(lane))).integer())
+        Int(try await self.live.connection.send("XLEN", .text(self.live.keys.jobs(lane))).integer())
     }
 
     /// How many jobs wait in each lane, in one round trip.
     package func lengths() async throws(RedisError) -> [Lane: Int] {
         var batch = RedisBatch()
-        for lane in Lane.allCases { batch.append("XLEN", .text(self.keys.jobs(lane))) }
+        for lane in Lane.allCases { batch.append("XLEN", .text(self.live.keys.jobs(lane))) }
         var lengths: [Lane: Int] = [:]
-        for (lane, reply) in zip(Lane.allCases, try await self.connection.send(batch)) {
+        for (lane, reply) in zip(Lane.allCases, try await self.live.connection.send(batch)) {
             lengths[lane] = Int(try reply.integer())
         }
         return lengths

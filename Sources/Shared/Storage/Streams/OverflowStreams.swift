@@ -8,13 +8,7 @@ package struct OverflowStreams: Sendable {
     /// How many jobs an organisation's overflow holds; beyond it they stay where they are.
     package static let bound = 1_000_000
 
-    private let connection: RedisConnection
-    private let keys: Keyspace
-
-    package init(connection: RedisConnection, keys: Keyspace) {
-        self.connection = connection
-        self.keys = keys
-    }
+    let live: Live
 
     /// Appends jobs in one round trip.
     ///
@@ -26,7 +20,7 @@ package struct OverflowStreams: Sendable {
         for job in jobs {
             batch.begin(argumentCount: 3 + job.fields.count * 2)
             batch.argument("XADD")
-            batch.argument(.text(self.keys.overflow(job.org)))
+            batch.argument(.text(self.live.keys.overflow(job.org)))
             batch.argument("*")
             for field in job.fields {
                 batch.argument(.text(field.name))
@@ -37,10 +31,10 @@ package struct OverflowStreams: Sendable {
         let first = batch.count
         // After its jobs, so that nobody forgets it in between.
         for org in orgs {
-            batch.append("SADD", .text(self.keys.overflows), .text(org))
-            batch.append("XLEN", .text(self.keys.overflow(org)))
+            batch.append("SADD", .text(self.live.keys.overflows), .text(org))
+            batch.append("XLEN", .text(self.live.keys.overflow(org)))
         }
-        let replies = try await self.connection.send(batch)
+        let replies = try await self.live.connection.send(batch)
         for reply in replies { _ = try reply.checked() }
         var lengths: [String: Int] = [:]
         for (place, org) in orgs.enumerated() {
@@ -51,14 +45,14 @@ package struct OverflowStreams: Sendable {
 
     /// The organisations that have an overflow, in the order of their names.
     package func orgs() async throws(RedisError) -> [String] {
-        try await self.connection.send("SMEMBERS", .text(self.keys.overflows)).strings().sorted()
+        try await self.live.connection.send("SMEMBERS", .text(self.live.keys.overflows)).strings().sorted()
     }
 
     /// Forgets an organisation's overflow if nothing is left in it.
     package func dropIfEmpty(_ org: String) async throws(RedisError) {
-        try await self.connection.run(
+        try await self.live.connection.run(
             StreamScripts.dropOverflow,
-            keys: [.text(self.keys.overflows), .text(self.keys.overflow(org))],
+            keys: [.text(self.live.keys.overflows), .text(self.live.keys.overflow(org))],
             arguments: [.text(org)]
         )
     }

@@ -13,15 +13,13 @@ import Synchronization
 package final class PresenceRegistry: Sendable {
     private static let livenessAge: Duration = .seconds(1)
 
-    private let connection: RedisConnection
-    private let keys: Keyspace
+    let live: Live
     // When a node's lease was seen to be held. Bounded by the number of nodes; stale ones are
     // dropped.
     private let heldAt = Mutex<[String: ContinuousClock.Instant]>([:])
 
-    package init(connection: RedisConnection, keys: Keyspace) {
-        self.connection = connection
-        self.keys = keys
+    package init(_ live: Live) {
+        self.live = live
     }
 
     /// Registers connections in one round trip.
@@ -29,10 +27,10 @@ package final class PresenceRegistry: Sendable {
         var batch = RedisBatch()
         for (user, connection) in entries {
             batch.append(
-                "HSET", .text(self.keys.presence(user)), .text(connection.connection), .text(Self.text(connection))
+                "HSET", .text(self.live.keys.presence(user)), .text(connection.connection), .text(Self.text(connection))
             )
         }
-        for reply in try await self.connection.send(batch) { _ = try reply.checked() }
+        for reply in try await self.live.connection.send(batch) { _ = try reply.checked() }
     }
 
     /// Changes how connections are present from a moment on, in one round trip; those that have left meanwhile stay away.
@@ -44,30 +42,30 @@ package final class PresenceRegistry: Sendable {
         for (user, connection, state) in entries {
             batch.append(
                 StreamScripts.setPresenceState,
-                keys: [.text(self.keys.presence(user))],
+                keys: [.text(self.live.keys.presence(user))],
                 arguments: [.text(connection), .text(state.rawValue), .integer(moment.milliseconds)]
             )
         }
-        for reply in try await self.connection.send(batch) { _ = try reply.checked() }
+        for reply in try await self.live.connection.send(batch) { _ = try reply.checked() }
     }
 
     /// Removes connections in one round trip.
     package func remove(_ entries: [(user: String, connection: String)]) async throws(RedisError) {
         var batch = RedisBatch()
         for (user, connection) in entries {
-            batch.append("HDEL", .text(self.keys.presence(user)), .text(connection))
+            batch.append("HDEL", .text(self.live.keys.presence(user)), .text(connection))
         }
-        for reply in try await self.connection.send(batch) { _ = try reply.checked() }
+        for reply in try await self.live.connection.send(batch) { _ = try reply.checked() }
     }
 
     /// The presence of each user, in the order of `users`; connections of void nodes are removed on the way.
     package func lookUp(_ users: [String]) async throws(RedisError) -> [Presence] {
         var batch = RedisBatch()
-        for user in users { batch.append("HGETALL", .text(self.keys.presence(user))) }
+        for user in users { batch.append("HGETALL", .text(self.live.keys.presence(user))) }
         var found: [[ConnectionPresence]] = []
         found.reserveCapacity(users.count)
         var nodes: Set<String> = []
-        for reply in try await self.connection.send(batch) {
+        for reply in try await self.live.connection.send(batch) {
             let connections = try Self.connections(reply)
             for connection in connections { nodes.insert(connection.node) }
             found.append(connections)
@@ -94,11 +92,11 @@ package final class PresenceRegistry: Sendable {
         for (user, connection) in entries {
             batch.append(
                 StreamScripts.forgetPresence,
-                keys: [.text(self.keys.presence(user))],
+                keys: [.text(self.live.keys.presence(user))],
                 arguments: [.text(connection.connection), .text(Self.text(connection))]
             )
         }
-        for reply in try await self.connection.send(batch) { _ = try reply.checked() }
+        for reply in try await self.live.connection.send(batch) { _ = try reply.checked() }
     }
 
     /// Asks again about a node that seems to be gone.
@@ -119,8 +117,8 @@ package final class PresenceRegistry: Sendable {
         guard !unknown.isEmpty else { return known }
         var held = known
         var batch = RedisBatch()
-        for node in unknown { batch.append("EXISTS", .text(self.keys.nodeLease(node))) }
-        for (node, reply) in zip(unknown, try await self.connection.send(batch)) where try reply.integer() == 1 {
+        for node in unknown { batch.append("EXISTS", .text(self.live.keys.nodeLease(node))) }
+        for (node, reply) in zip(unknown, try await self.live.connection.send(batch)) where try reply.integer() == 1 {
             held.insert(node)
         }
         let found = held.subtracting(known)
@@ -137,10 +135,10 @@ package final class PresenceRegistry: Sendable {
     ) async throws(RedisError) -> [Bool] {
         var batch = RedisBatch()
         for (user, connection) in entries {
-            batch.append("HEXISTS", .text(self.keys.presence(user)), .text(connection))
+            batch.append("HEXISTS", .text(self.live.keys.presence(user)), .text(connection))
         }
         var areThere: [Bool] = []
-        for reply in try await self.connection.send(batch) { areThere.append(try reply.integer() == 1) }
+        for reply in try await self.live.connection.send(batch) { areThere.append(try reply.integer() == 1) }
         return areThere
     }
 

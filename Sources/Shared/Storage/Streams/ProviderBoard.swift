@@ -43,13 +43,7 @@ package struct ProviderBoard: Sendable {
     /// neither is passed over.
     private static let format = "1"
 
-    private let connection: RedisConnection
-    private let keys: Keyspace
-
-    package init(connection: RedisConnection, keys: Keyspace) {
-        self.connection = connection
-        self.keys = keys
-    }
+    let live: Live
 
     /// Says how a dispatcher's ways stand now, and what it has counted since it began.
     package func put(
@@ -66,12 +60,13 @@ package struct ProviderBoard: Sendable {
         }
         lines += counts.map(\.line)
         let text = lines.joined(separator: "\n")
-        _ = try await self.connection.send("HSET", .text(self.keys.providers), .text(dispatcher), .text(text)).checked()
+        _ = try await self.live.connection.send("HSET", .text(self.live.keys.providers), .text(dispatcher), .text(text))
+            .checked()
     }
 
     /// Takes a dispatcher's word away.
     package func remove(_ dispatcher: String) async throws(RedisError) {
-        _ = try await self.connection.send("HDEL", .text(self.keys.providers), .text(dispatcher)).checked()
+        _ = try await self.live.connection.send("HDEL", .text(self.live.keys.providers), .text(dispatcher)).checked()
     }
 
     /// How all ways stand; what is old is removed.
@@ -82,7 +77,7 @@ package struct ProviderBoard: Sendable {
     /// How all ways stand, and the sums of what the dispatchers that are there have counted; what is old is removed.
     package func report(now: Timestamp) async throws(RedisError) -> (states: [ProviderState], counts: [ProviderCounts])
     {
-        let fields = try await self.connection.send("HGETALL", .text(self.keys.providers)).strings()
+        let fields = try await self.live.connection.send("HGETALL", .text(self.live.keys.providers)).strings()
         var states: [ProviderState] = []
         var sums: [String: ProviderCounts] = [:]
         for index in stride(from: 0, to: fields.count - 1, by: 2) {

@@ -8,13 +8,7 @@ import Core
 ///
 /// Deliveries that were held back untried are in the ``HeldSets``; older dispatchers put them here.
 package struct RetrySet: Sendable {
-    private let connection: RedisConnection
-    private let keys: Keyspace
-
-    package init(connection: RedisConnection, keys: Keyspace) {
-        self.connection = connection
-        self.keys = keys
-    }
+    let live: Live
 
     /// Adds a retry to a batch.
     package func add(
@@ -25,7 +19,7 @@ package struct RetrySet: Sendable {
         in batch: inout RedisBatch
     ) {
         batch.append(
-            "ZADD", .text(self.keys.retries(provider, lane)), .integer(due.milliseconds), .text(work.text)
+            "ZADD", .text(self.live.keys.retries(provider, lane)), .integer(due.milliseconds), .text(work.text)
         )
     }
 
@@ -39,9 +33,11 @@ package struct RetrySet: Sendable {
         limit: Int
     ) async throws(RedisError) -> Int {
         Int(
-            try await self.connection.run(
+            try await self.live.connection.run(
                 StreamScripts.moveDue,
-                keys: [.text(self.keys.retries(provider, lane)), .text(self.keys.deliveries(provider, lane))],
+                keys: [
+                    .text(self.live.keys.retries(provider, lane)), .text(self.live.keys.deliveries(provider, lane)),
+                ],
                 arguments: [.integer(now.milliseconds), .integer(Int64(limit))]
             ).integer()
         )
@@ -49,6 +45,6 @@ package struct RetrySet: Sendable {
 
     /// How many wait.
     package func count(provider: Provider, lane: Lane) async throws(RedisError) -> Int {
-        Int(try await self.connection.send("ZCARD", .text(self.keys.retries(provider, lane))).integer())
+        Int(try await self.live.connection.send("ZCARD", .text(self.live.keys.retries(provider, lane))).integer())
     }
 }

@@ -14,13 +14,7 @@ package struct SendClaims: Sendable {
     /// Only against claims that nobody gave back: longer than any entry is worked on.
     private static let span: Duration = .seconds(3_600)
 
-    private let connection: RedisConnection
-    private let keys: Keyspace
-
-    package init(connection: RedisConnection, keys: Keyspace) {
-        self.connection = connection
-        self.keys = keys
-    }
+    let live: Live
 
     /// Claims deliveries for the entries of one stream that they come from; doing it again changes nothing.
     ///
@@ -32,10 +26,10 @@ package struct SendClaims: Sendable {
     ) async throws(RedisError) -> [Bool] {
         var isTaken = [Bool](repeating: true, count: claims.count)
         guard !claims.isEmpty else { return isTaken }
-        let streams = Lane.allCases.map { RedisArgument.text(self.keys.deliveries(provider, $0)) }
-        let reply = try await self.connection.run(
+        let streams = Lane.allCases.map { RedisArgument.text(self.live.keys.deliveries(provider, $0)) }
+        let reply = try await self.live.connection.run(
             StreamScripts.claimSends,
-            keys: streams + claims.map { .text(self.keys.sendClaim($0.work, provider)) },
+            keys: streams + claims.map { .text(self.live.keys.sendClaim($0.work, provider)) },
             arguments: [.integer(Int64(lane.rank + 1)), .integer(Self.span.inMicroseconds / 1_000)]
                 + claims.map { .text($0.entry) }
         )
@@ -56,7 +50,7 @@ package struct SendClaims: Sendable {
         guard !claims.isEmpty else { return }
         batch.append(
             StreamScripts.endSends,
-            keys: claims.map { .text(self.keys.sendClaim($0.work, provider)) },
+            keys: claims.map { .text(self.live.keys.sendClaim($0.work, provider)) },
             arguments: claims.map { .text("\($0.lane.rank + 1):\($0.entry)") }
         )
     }

@@ -24,13 +24,7 @@ package struct SendingPauses: Sendable {
         }
     }
 
-    private let connection: RedisConnection
-    private let keys: Keyspace
-
-    package init(connection: RedisConnection, keys: Keyspace) {
-        self.connection = connection
-        self.keys = keys
-    }
+    let live: Live
 
     /// Tells of pauses, of which a later one that is known stays, and hears which there are, in one round trip.
     ///
@@ -45,15 +39,15 @@ package struct SendingPauses: Sendable {
         for pause in told {
             batch.append(
                 StreamScripts.keepPause,
-                keys: [.text(self.keys.pauses(pause.provider))],
+                keys: [.text(self.live.keys.pauses(pause.provider))],
                 arguments: [
                     .text(Self.field(pause)), .integer(pause.until.milliseconds), .integer(now.milliseconds),
                 ]
             )
         }
-        for provider in providers { batch.append("HGETALL", .text(self.keys.pauses(provider))) }
+        for provider in providers { batch.append("HGETALL", .text(self.live.keys.pauses(provider))) }
         guard !batch.isEmpty else { return [] }
-        let replies = try await self.connection.send(batch)
+        let replies = try await self.live.connection.send(batch)
         for reply in replies.prefix(told.count) { _ = try reply.checked() }
         var pauses: [Pause] = []
         for (provider, reply) in zip(providers, replies.dropFirst(told.count)) {

@@ -6,13 +6,7 @@ import Core
 
 /// A provider's rate for one account, shared by all dispatchers and by the account's apps.
 package struct SendingTurns: Sendable {
-    private let connection: RedisConnection
-    private let keys: Keyspace
-
-    package init(connection: RedisConnection, keys: Keyspace) {
-        self.connection = connection
-        self.keys = keys
-    }
+    let live: Live
 
     /// Takes turns to send, as many as there are.
     ///
@@ -25,9 +19,9 @@ package struct SendingTurns: Sendable {
         account: String,
         perSecond: Int
     ) async throws(RedisError) -> (taken: Int, wait: Int64) {
-        let reply = try await self.connection.run(
+        let reply = try await self.live.connection.run(
             StreamScripts.takeTurns,
-            keys: [.text(self.keys.bucket("send", "\(provider.rawValue):\(account)"))],
+            keys: [.text(self.live.keys.bucket("send", "\(provider.rawValue):\(account)"))],
             arguments: [.integer(Int64(perSecond)), .integer(Int64(max(1, perSecond / 4))), .integer(Int64(count))]
         )
         guard var cursor = try reply.cursor(), try cursor.array() != nil else { return (0, 1_000) }

@@ -68,28 +68,18 @@ package struct StreamSurvey: Sendable {
         package let connections: Int?
     }
 
-    private let connection: RedisConnection
-    private let keys: Keyspace
-    private let roster: ProviderRoster
-    private let held: HeldSets
-
-    package init(connection: RedisConnection, keys: Keyspace) {
-        self.connection = connection
-        self.keys = keys
-        self.held = HeldSets(connection: connection, keys: keys)
-        self.roster = ProviderRoster(connection: connection, keys: keys)
-    }
+    let live: Live
 
     /// What Redis's own clock shows, by which entries are dated.
     package func time() async throws(RedisError) -> Timestamp {
-        let parts = try await self.connection.send("TIME").strings().compactMap { Int64($0) }
+        let parts = try await self.live.connection.send("TIME").strings().compactMap { Int64($0) }
         guard parts.count == 2 else { throw RedisError(.unexpectedReply, "expected a time") }
         return Timestamp(microseconds: parts[0] * 1_000_000 + parts[1])
     }
 
     /// The providers that there are.
     package func providers() async throws(RedisError) -> [Provider] {
-        try await self.roster.all()
+        try await self.live.providerRoster.all()
     }
 
     /// The streams of jobs and of each provider's deliveries, the most urgent lane first.
@@ -101,11 +91,11 @@ package struct StreamSurvey: Sendable {
     package func streams(of providers: [Provider]) async throws(RedisError) -> [Stream] {
         var streams: [Stream] = []
         for lane in Lane.allCases {
-            streams.append(try await self.read(Stream(name: self.keys.jobs(lane), lane: lane, provider: nil)))
+            streams.append(try await self.read(Stream(name: self.live.keys.jobs(lane), lane: lane, provider: nil)))
         }
         for provider in providers {
             for lane in Lane.allCases {
-                let name = self.keys.deliveries(provider, lane)
+                let name = self.live.keys.deliveries(provider, lane)
                 streams.append(try await self.read(Stream(name: name, lane: lane, provider: provider)))
             }
         }
@@ -115,13 +105,14 @@ package struct StreamSurvey: Sendable {
     /// What waits elsewhere.
     package func aside() async throws(RedisError) -> Aside {
         var aside = Aside()
-        aside.dead = Int(try await self.connection.send("XLEN", .text(self.keys.dead)).integer())
+        aside.dead = Int(try await self.live.connection.send("XLEN", .text(self.live.keys.dead)).integer())
         for shard in 0..<Keyspace.unconfirmedShards {
-            let count = try await self.connection.send("ZCARD", .text(self.keys.unconfirmed(shard: shard)))
+            let count = try await self.live.connection.send("ZCARD", .text(self.live.keys.unconfirmed(shard: shard)))
             aside.unconfirmed += Int(try count.integer())
         }
-        for org in try await self.connection.send("SMEMBERS", .text(self.keys.overflows)).strings() {
-            aside.overflow += Int(try await self.connection.send("XLEN", .text(self.keys.overflow(org))).integer())
+        for org in try await self.live.connection.send("SMEMBERS", .text(self.live.keys.overflows)).strings() {
+            aside.overflow += Int(
+                try await self.live.connection.send("XLEN", .text(self.live.keys.overflow(org))).integer())
         }
         return aside
     }
@@ -135,10 +126,10 @@ package struct StreamSurvey: Sendable {
         batch.append("XINFO", "GROUPS", name)
         batch.append("XRANGE", name, "-", "+", "COUNT", "1")
         if let provider = stream.provider {
-            let retries = RedisArgument.text(self.keys.retries(provider, stream.lane))
+            let retries = RedisArgument.text(self.live.keys.retries(provider, stream.lane))
             SetAside.ask(retries, in: &batch)
         }
-        let replies = try await self.connection.send(batch)
+        let replies = try await self.live.connection.send(batch)
         guard replies.count == batch.count else { throw RedisError(.unexpectedReply, "expected a reply a command") }
         stream.length = Int(try replies[0].integer())
         do throws(RedisError) {
@@ -151,7 +142,7 @@ package struct StreamSurvey: Sendable {
         stream.waitingSince = work?.since ?? stream.oldest
         if let provider = stream.provider {
             var aside = try SetAside(replies[3...])
-            aside.add(try await self.held.waiting(provider: provider, lane: stream.lane))
+            aside.add(try await self.live.heldSets.waiting(provider: provider, lane: stream.lane))
             stream.retries = aside.count
             stream.nextRetry = aside.firstDue
             stream.waitingSince = [stream.waitingSince, aside.since].compactMap(\.self).min()
@@ -188,7 +179,7 @@ package struct StreamSurvey: Sendable {
     }
 
     private func oldest(_ name: String) async throws(RedisError) -> Timestamp? {
-        let reply = try await self.connection.send("XPENDING", .text(name), .text(Keyspace.group))
+        let reply = try await self.live.connection.send("XPENDING", .text(name), .text(Keyspace.group))
         guard var cursor = try reply.cursor(), try cursor.array() == 4 else { return nil }
         try cursor.skip()
         return try cursor.string().flatMap { StreamEntry.moment(ofID: $0) }
@@ -198,12 +189,12 @@ package struct StreamSurvey: Sendable {
     package func dispatchers() async throws(RedisError) -> [Worker] {
         var pending: [String: Int] = [:]
         for lane in Lane.allCases {
-            let group = ConsumerGroup(stream: self.keys.jobs(lane), consumer: "", connection: self.connection)
+            let group = ConsumerGroup(stream: self.live.keys.jobs(lane), consumer: "", connection: self.live.connection)
             for consumer in try await group.consumers() { pending[consumer.name, default: 0] += consumer.pending }
         }
         var workers: [Worker] = []
         for (name, count) in pending.sorted(by: { $0.key < $1.key }) {
-            let isAlive = try await Lease.isHeld(self.keys.dispatcherLease(name), connection: self.connection)
+            let isAlive = try await Lease.isHeld(self.live.keys.dispatcherLease(name), connection: self.live.connection)
             workers.append(Worker(name: name, isAlive: isAlive, pending: count))
         }
         return workers
@@ -211,12 +202,12 @@ package struct StreamSurvey: Sendable {
 
     /// The gateways that listen to their channels.
     package func nodes() async throws(RedisError) -> [Node] {
-        let prefix = String(self.keys.nodeChannel("").dropLast())
-        let channels = try await self.connection.send("PUBSUB", "CHANNELS", .text(prefix + "*")).strings()
+        let prefix = String(self.live.keys.nodeChannel("").dropLast())
+        let channels = try await self.live.connection.send("PUBSUB", "CHANNELS", .text(prefix + "*")).strings()
         var nodes: [Node] = []
         for channel in channels.sorted() {
             let id = String(channel.dropFirst(prefix.count).dropLast())
-            let lease = try await self.connection.send("GET", .text(self.keys.nodeLease(id))).string()
+            let lease = try await self.live.connection.send("GET", .text(self.live.keys.nodeLease(id))).string()
             let connections = lease?.split(separator: " ").dropFirst().first.flatMap { Int($0) }
             nodes.append(Node(id: id, isAlive: lease != nil, connections: connections))
         }

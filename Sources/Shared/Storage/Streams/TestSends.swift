@@ -19,14 +19,12 @@ package struct TestSends: Sendable {
     private static let lifetime: Int64 = 60
     private static let interval: Duration = .milliseconds(100)
 
-    private let connection: RedisConnection
-    private let keys: Keyspace
+    let live: Live
     private let patience: Duration
 
     /// - Parameter patience: how long an answer is waited for; longer than a dispatcher waits for a provider's.
-    package init(connection: RedisConnection, keys: Keyspace, patience: Duration = .seconds(40)) {
-        self.connection = connection
-        self.keys = keys
+    package init(_ live: Live, patience: Duration = .seconds(40)) {
+        self.live = live
         self.patience = patience
     }
 
@@ -34,20 +32,21 @@ package struct TestSends: Sendable {
     ///
     /// - Returns: false if too many wait.
     package func ask(_ request: [UInt8]) async throws(RedisError) -> Bool {
-        guard try await self.connection.send("LLEN", .text(self.keys.testSends)).integer() < Self.capacity else {
+        guard try await self.live.connection.send("LLEN", .text(self.live.keys.testSends)).integer() < Self.capacity
+        else {
             return false
         }
         var batch = RedisBatch()
-        batch.append("LPUSH", .text(self.keys.testSends), .bytes(request))
+        batch.append("LPUSH", .text(self.live.keys.testSends), .bytes(request))
         // What nobody takes within a minute has nobody who waits for it.
-        batch.append("EXPIRE", .text(self.keys.testSends), .integer(Self.lifetime))
-        for reply in try await self.connection.send(batch) { _ = try reply.checked() }
+        batch.append("EXPIRE", .text(self.live.keys.testSends), .integer(Self.lifetime))
+        for reply in try await self.live.connection.send(batch) { _ = try reply.checked() }
         return true
     }
 
     /// Takes a request, waiting for one on a connection of its own.
     package func take(on reader: RedisConnection) async throws(RedisError) -> [UInt8]? {
-        let reply = try await reader.send("BRPOP", .text(self.keys.testSends), "4")
+        let reply = try await reader.send("BRPOP", .text(self.live.keys.testSends), "4")
         guard var cursor = try reply.cursor(), try cursor.array() == 2 else { return nil }
         try cursor.skip()
         return try cursor.string().map { Array($0.utf8) }
@@ -55,14 +54,14 @@ package struct TestSends: Sendable {
 
     /// Says that a request was taken.
     package func noteTaken(_ id: String) async throws(RedisError) {
-        _ = try await self.connection.send(
-            "SET", .text(self.keys.testTaken(id)), "1", "EX", .integer(Self.lifetime)
+        _ = try await self.live.connection.send(
+            "SET", .text(self.live.keys.testTaken(id)), "1", "EX", .integer(Self.lifetime)
         ).checked()
     }
 
     package func answer(_ id: String, _ text: [UInt8]) async throws(RedisError) {
-        _ = try await self.connection.send(
-            "SET", .text(self.keys.testAnswer(id)), .bytes(text), "EX", .integer(Self.lifetime)
+        _ = try await self.live.connection.send(
+            "SET", .text(self.live.keys.testAnswer(id)), .bytes(text), "EX", .integer(Self.lifetime)
         ).checked()
     }
 
@@ -70,12 +69,12 @@ package struct TestSends: Sendable {
     package func waitForAnswer(_ id: String) async throws -> Answer {
         let deadline = ContinuousClock.now + self.patience
         while ContinuousClock.now < deadline {
-            let reply = try await self.connection.send("GETDEL", .text(self.keys.testAnswer(id)))
+            let reply = try await self.live.connection.send("GETDEL", .text(self.live.keys.testAnswer(id)))
             if let text = try reply.string() { return .answered(Array(text.utf8)) }
             // The answer is a key that nobody announces.
             try await Task.sleep(for: Self.interval)
         }
-        let taken = try await self.connection.send("GET", .text(self.keys.testTaken(id)))
+        let taken = try await self.live.connection.send("GET", .text(self.live.keys.testTaken(id)))
         return try taken.string() == nil ? .untaken : .unanswered
     }
 }

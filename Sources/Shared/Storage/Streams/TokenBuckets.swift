@@ -5,13 +5,7 @@ import Clients
 
 /// What users have used up of their rates, over all nodes: one key a user and kind, which lapses when its bucket is full.
 package struct TokenBuckets: Sendable {
-    private let connection: RedisConnection
-    private let keys: Keyspace
-
-    package init(connection: RedisConnection, keys: Keyspace) {
-        self.connection = connection
-        self.keys = keys
-    }
+    let live: Live
 
     /// Takes tokens, also those that are not there.
     ///
@@ -59,10 +53,10 @@ package struct TokenBuckets: Sendable {
         var batch = RedisBatch()
         batch.append(
             script,
-            keys: [.text(self.keys.bucket(kind, user))],
+            keys: [.text(self.live.keys.bucket(kind, user))],
             arguments: [.text("\(perSecond)"), .text("\(burst)"), .text("\(count)")]
         )
-        guard let reply = try await self.connection.send(batch).first else { return 0 }
+        guard let reply = try await self.live.connection.send(batch).first else { return 0 }
         return try reply.integer()
     }
 }

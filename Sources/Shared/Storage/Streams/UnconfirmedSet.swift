@@ -34,16 +34,10 @@ package struct UnconfirmedSet: Sendable {
     /// Among how many that are due what is critical comes first.
     private static let lookAhead: Int64 = 2_048
 
-    private let connection: RedisConnection
-    private let keys: Keyspace
-
-    package init(connection: RedisConnection, keys: Keyspace) {
-        self.connection = connection
-        self.keys = keys
-    }
+    let live: Live
 
     private func key(_ user: String) -> RedisArgument {
-        .text(self.keys.unconfirmed(shard: self.keys.unconfirmedShard(user: user)))
+        .text(self.live.keys.unconfirmed(shard: self.live.keys.unconfirmedShard(user: user)))
     }
 
     /// Adds the setting of a deadline to a batch.
@@ -67,7 +61,7 @@ package struct UnconfirmedSet: Sendable {
         for notification in notifications { self.remove(notification, in: &batch) }
         guard !batch.isEmpty else { return 0 }
         var count = 0
-        for reply in try await self.connection.send(batch) { count += Int(try reply.integer()) }
+        for reply in try await self.live.connection.send(batch) { count += Int(try reply.integer()) }
         return count
     }
 
@@ -80,9 +74,9 @@ package struct UnconfirmedSet: Sendable {
         hold: Duration,
         limit: Int
     ) async throws(RedisError) -> [UnconfirmedNotification] {
-        let reply = try await self.connection.run(
+        let reply = try await self.live.connection.run(
             StreamScripts.claimUnconfirmed,
-            keys: [.text(self.keys.unconfirmed(shard: shard))],
+            keys: [.text(self.live.keys.unconfirmed(shard: shard))],
             arguments: [
                 .integer(now.milliseconds), .integer((now + hold).milliseconds), .integer(Int64(limit)),
                 .integer(Self.lookAhead),

@@ -33,13 +33,7 @@ package struct UsageCaps: Sendable {
         }
     }
 
-    private let connection: RedisConnection
-    private let keys: Keyspace
-
-    package init(connection: RedisConnection, keys: Keyspace) {
-        self.connection = connection
-        self.keys = keys
-    }
+    let live: Live
 
     /// Counts notifications in their order, in one round trip; what was counted before counts once.
     ///
@@ -50,7 +44,7 @@ package struct UsageCaps: Sendable {
         for use in uses {
             batch.append(
                 isAnew ? StreamScripts.useCapAnew : StreamScripts.useCap,
-                keys: use.caps.map { .text(self.keys.usage($0.name, use.user)) },
+                keys: use.caps.map { .text(self.live.keys.usage($0.name, use.user)) },
                 arguments: [.text(use.notification.description), .integer(now.milliseconds)]
                     + use.caps.flatMap { cap -> [RedisArgument] in
                         [.integer(cap.limit.window.inMicroseconds / 1_000), .integer(Int64(cap.limit.count))]
@@ -59,7 +53,7 @@ package struct UsageCaps: Sendable {
         }
         guard !batch.isEmpty else { return [] }
         var reached: [Int?] = []
-        for reply in try await self.connection.send(batch) {
+        for reply in try await self.live.connection.send(batch) {
             let number = Int(try reply.integer())
             reached.append(number > 0 ? number - 1 : nil)
         }
@@ -74,10 +68,10 @@ package struct UsageCaps: Sendable {
         var batch = RedisBatch()
         for cap in caps {
             let since = now.milliseconds - cap.limit.window.inMicroseconds / 1_000
-            batch.append("ZCOUNT", .text(self.keys.usage(cap.name, user)), .text("(\(since)"), "+inf")
+            batch.append("ZCOUNT", .text(self.live.keys.usage(cap.name, user)), .text("(\(since)"), "+inf")
         }
         var counts: [Int64] = []
-        for reply in try await self.connection.send(batch) { counts.append(try reply.integer()) }
+        for reply in try await self.live.connection.send(batch) { counts.append(try reply.integer()) }
         return zip(caps.indices, counts).first { index, count in count >= caps[index].limit.count }?.0
     }
 }

@@ -12,25 +12,17 @@ import Core
 package struct UserTraces: Sendable {
     private static let scanCount: Int64 = 1_000
 
-    private let connection: RedisConnection
-    private let keys: Keyspace
-    private let roster: ProviderRoster
-
-    package init(connection: RedisConnection, keys: Keyspace) {
-        self.connection = connection
-        self.keys = keys
-        self.roster = ProviderRoster(connection: connection, keys: keys)
-    }
+    let live: Live
 
     /// Removes the user's presence and bookmarks.
     ///
     /// - Returns: how many connections it named.
     package func erasePresence(user: String) async throws(RedisError) -> Int {
         var batch = RedisBatch()
-        batch.append("HLEN", .text(self.keys.presence(user)))
-        batch.append("DEL", .text(self.keys.presence(user)))
-        batch.append("DEL", .text(self.keys.bookmarks(user)))
-        let replies = try await self.connection.send(batch)
+        batch.append("HLEN", .text(self.live.keys.presence(user)))
+        batch.append("DEL", .text(self.live.keys.presence(user)))
+        batch.append("DEL", .text(self.live.keys.bookmarks(user)))
+        let replies = try await self.live.connection.send(batch)
         for reply in replies { _ = try reply.checked() }
         return Int(try replies.first?.integer() ?? 0)
     }
@@ -42,11 +34,11 @@ package struct UserTraces: Sendable {
     ///   - rates: the kinds of all rates.
     /// - Returns: how many of them the user had used.
     package func eraseUsage(user: String, caps: [String], rates: [String]) async throws(RedisError) -> Int {
-        let names = caps.map { self.keys.usage($0, user) } + rates.map { self.keys.bucket($0, user) }
+        let names = caps.map { self.live.keys.usage($0, user) } + rates.map { self.live.keys.bucket($0, user) }
         var count = 0
         for start in stride(from: 0, to: names.count, by: 1_000) {
             let part = names[start..<min(start + 1_000, names.count)].map { RedisArgument.text($0) }
-            count += Int(try await self.connection.send(["DEL"] + part).integer())
+            count += Int(try await self.live.connection.send(["DEL"] + part).integer())
         }
         return count
     }
@@ -56,12 +48,12 @@ package struct UserTraces: Sendable {
     /// - Returns: how many there were.
     package func eraseRetries(user: String) async throws(RedisError) -> Int {
         var count = 0
-        let held = HeldSets(connection: self.connection, keys: self.keys)
-        for provider in try await self.roster.all() {
+        let held = self.live.heldSets
+        for provider in try await self.live.providerRoster.all() {
             for lane in Lane.allCases {
-                count += try await self.eraseRetries(user: user, in: self.keys.retries(provider, lane))
+                count += try await self.eraseRetries(user: user, in: self.live.keys.retries(provider, lane))
                 for app in try await held.apps(provider: provider, lane: lane) {
-                    count += try await self.eraseRetries(user: user, in: self.keys.held(provider, lane, app: app))
+                    count += try await self.eraseRetries(user: user, in: self.live.keys.held(provider, lane, app: app))
                 }
             }
         }
@@ -73,7 +65,7 @@ package struct UserTraces: Sendable {
         let pattern = "1 * " + Self.escaped(user)
         var cursor = "0"
         repeat {
-            let reply = try await self.connection.send(
+            let reply = try await self.live.connection.send(
                 "ZSCAN", .text(key), .text(cursor), "MATCH", .text(pattern), "COUNT", .integer(Self.scanCount)
             )
             guard var items = try reply.cursor(), try items.array() == 2 else { break }
@@ -89,7 +81,7 @@ package struct UserTraces: Sendable {
                 found.append(.slice(member))
             }
             guard !found.isEmpty else { continue }
-            count += Int(try await self.connection.send(["ZREM", .text(key)] + found).integer())
+            count += Int(try await self.live.connection.send(["ZREM", .text(key)] + found).integer())
         } while cursor != "0"
         return count
     }
@@ -103,14 +95,15 @@ package struct UserTraces: Sendable {
         var count = 0
         var start = "-"
         while true {
-            let reply = try await self.connection.send("XRANGE", .text(self.keys.dead), .text(start), "+", "COUNT", 500)
+            let reply = try await self.live.connection.send(
+                "XRANGE", .text(self.live.keys.dead), .text(start), "+", "COUNT", 500)
             guard var cursor = try reply.cursor() else { return count }
             let entries = try StreamEntry.read(&cursor)
             guard let last = entries.last else { return count }
             start = "(" + last.id
             let found = entries.filter { Self.names(user, in: $0) }.map { RedisArgument.text($0.id) }
             guard !found.isEmpty else { continue }
-            count += Int(try await self.connection.send(["XDEL", .text(self.keys.dead)] + found).integer())
+            count += Int(try await self.live.connection.send(["XDEL", .text(self.live.keys.dead)] + found).integer())
         }
     }
 

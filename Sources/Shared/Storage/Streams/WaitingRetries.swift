@@ -27,8 +27,7 @@ package actor WaitingRetries {
         }
     }
 
-    private let connection: RedisConnection
-    private let keys: Keyspace
+    let live: Live
     private let most: Int
     private var sets: [String: Set<Identity>] = [:]
     private var remembered = 0
@@ -36,9 +35,8 @@ package actor WaitingRetries {
     package private(set) var unread = 0
 
     /// - Parameter most: how many deliveries of all sets are remembered, within a page.
-    package init(connection: RedisConnection, keys: Keyspace, most: Int) {
-        self.connection = connection
-        self.keys = keys
+    package init(_ live: Live, most: Int) {
+        self.live = live
         self.most = most
     }
 
@@ -50,7 +48,7 @@ package actor WaitingRetries {
         provider: Provider,
         lane: Lane
     ) async throws(RedisError) -> [Bool] {
-        let key = self.keys.retries(provider, lane)
+        let key = self.live.keys.retries(provider, lane)
         if self.sets[key] == nil {
             let (waiting, unread) = try await self.read(key)
             self.sets[key] = waiting
@@ -67,7 +65,7 @@ package actor WaitingRetries {
         var count = 0
         var cursor = "0"
         repeat {
-            let reply = try await self.connection.send(
+            let reply = try await self.live.connection.send(
                 "ZSCAN", .text(key), .text(cursor), "COUNT", .integer(Self.page))
             guard var items = try reply.cursor(), try items.array() == 2 else {
                 throw RedisError(.malformedReply, "ZSCAN returned no page")
@@ -82,7 +80,7 @@ package actor WaitingRetries {
             guard self.remembered + waiting.count < self.most else { break }
         } while cursor != "0"
         guard cursor != "0" else { return (waiting, 0) }
-        let all = Int(try await self.connection.send("ZCARD", .text(key)).integer())
+        let all = Int(try await self.live.connection.send("ZCARD", .text(key)).integer())
         return (waiting, max(all - count, 0))
     }
 }

@@ -12,17 +12,11 @@ package struct WebhookQueues: Sendable {
     private static let gathering: Duration = .seconds(1)
     private static let field = "e"
 
-    private let connection: RedisConnection
-    private let keys: Keyspace
+    let live: Live
 
-    package init(connection: RedisConnection, keys: Keyspace) {
-        self.connection = connection
-        self.keys = keys
-    }
+    private func queue(_ webhook: NotificationID) -> RedisArgument { .text(self.live.keys.webhookQueue(webhook)) }
 
-    private func queue(_ webhook: NotificationID) -> RedisArgument { .text(self.keys.webhookQueue(webhook)) }
-
-    private var due: RedisArgument { .text(self.keys.webhooksDue) }
+    private var due: RedisArgument { .text(self.live.keys.webhooksDue) }
 
     /// Appends events, each as JSON, and makes their webhooks due.
     ///
@@ -41,7 +35,7 @@ package struct WebhookQueues: Sendable {
             let dueAt = (now + Self.gathering).milliseconds
             batch.append("ZADD", self.due, "NX", .integer(dueAt), .text(webhook.description))
         }
-        let replies = try await self.connection.send(batch)
+        let replies = try await self.live.connection.send(batch)
         for reply in replies { _ = try reply.checked() }
         var lost: [NotificationID: Int] = [:]
         for (webhook, position) in trims {
@@ -53,7 +47,7 @@ package struct WebhookQueues: Sendable {
 
     /// Claims webhooks that are due; they come up again `hold` later unless they are finished.
     package func claimDue(now: Timestamp, hold: Duration, limit: Int) async throws(RedisError) -> [NotificationID] {
-        let reply = try await self.connection.run(
+        let reply = try await self.live.connection.run(
             StreamScripts.claimDue,
             keys: [self.due],
             arguments: [.integer(now.milliseconds), .integer((now + hold).milliseconds), .integer(Int64(limit))]
@@ -66,7 +60,7 @@ package struct WebhookQueues: Sendable {
         of webhook: NotificationID,
         limit: Int
     ) async throws(RedisError) -> [(entry: String, json: ArraySlice<UInt8>)] {
-        let reply = try await self.connection.send(
+        let reply = try await self.live.connection.send(
             "XRANGE", self.queue(webhook), "-", "+", "COUNT", .integer(Int64(limit))
         )
         guard var cursor = try reply.cursor() else { return [] }
@@ -75,7 +69,7 @@ package struct WebhookQueues: Sendable {
 
     /// Takes events out of a webhook's queue; what is left is due at once.
     package func finish(_ webhook: NotificationID, entries: [String], now: Timestamp) async throws(RedisError) {
-        try await self.connection.run(
+        try await self.live.connection.run(
             StreamScripts.finishWebhook,
             keys: [self.due, self.queue(webhook)],
             arguments: [.text(webhook.description), .integer(now.milliseconds)] + entries.map { .text($0) }
@@ -93,7 +87,7 @@ package struct WebhookQueues: Sendable {
         var batch = RedisBatch()
         batch.append("XTRIM", self.queue(webhook), "MINID", .integer(oldest.milliseconds))
         batch.append("ZADD", self.due, "XX", .integer(until.milliseconds), .text(webhook.description))
-        let replies = try await self.connection.send(batch)
+        let replies = try await self.live.connection.send(batch)
         for reply in replies { _ = try reply.checked() }
         return Int(try replies.first?.integer() ?? 0)
     }
@@ -107,7 +101,7 @@ package struct WebhookQueues: Sendable {
         batch.append("XLEN", self.queue(webhook))
         batch.append("ZREM", self.due, .text(webhook.description))
         batch.append("DEL", self.queue(webhook))
-        let replies = try await self.connection.send(batch)
+        let replies = try await self.live.connection.send(batch)
         for reply in replies { _ = try reply.checked() }
         return Int(try replies.first?.integer() ?? 0)
     }

@@ -1,0 +1,40 @@
+// Carillon · Database.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+
+/// PostgreSQL, with a store for each subject.
+package struct Database: Sendable {
+    package let pool: PostgresPool
+
+    package init(_ pool: PostgresPool) {
+        self.pool = pool
+    }
+
+    package var broadcasts: BroadcastStore { BroadcastStore(pool: self.pool) }
+    package var cancellations: CancellationStore { CancellationStore(pool: self.pool) }
+    package var clientReports: ClientReportStore { ClientReportStore(pool: self.pool) }
+    package var deadLetters: DeadLetterStore { DeadLetterStore(pool: self.pool) }
+    package var deliveries: DeliveryStore { DeliveryStore(pool: self.pool) }
+    package var devices: DeviceStore { self.devices(limits: DeviceLimits()) }
+    package var digests: DigestStore { DigestStore(pool: self.pool) }
+    package var exports: UserExportStore { UserExportStore(pool: self.pool) }
+    package var followUps: FollowUpStore { FollowUpStore(pool: self.pool) }
+    package var notifications: NotificationStore { NotificationStore(pool: self.pool) }
+    package var outbox: OutboxStore { OutboxStore(pool: self.pool) }
+    package var preferences: PreferenceStore { PreferenceStore(pool: self.pool) }
+    package var recipients: RecipientStore { RecipientStore(pool: self.pool) }
+    package var retention: RetentionStore { RetentionStore(pool: self.pool) }
+    package var revocations: RevocationStore { RevocationStore(pool: self.pool) }
+    package var schedules: ScheduleStore { ScheduleStore(pool: self.pool) }
+    package var statistics: StatisticsStore { StatisticsStore(pool: self.pool) }
+    package var topics: TopicStore { TopicStore(pool: self.pool) }
+    package var traces: TraceStore { TraceStore(pool: self.pool) }
+    package var users: UserStore { self.users(limits: DeviceLimits()) }
+    package var webhooks: WebhookStore { WebhookStore(pool: self.pool) }
+
+    package func devices(limits: DeviceLimits) -> DeviceStore { DeviceStore(pool: self.pool, limits: limits) }
+
+    package func users(limits: DeviceLimits) -> UserStore { UserStore(pool: self.pool, limits: limits) }
+}
