@@ -9,7 +9,7 @@ import Testing
 struct DeadlineTests {
     private static let sleep = "SELECT pg_sleep(60)"
 
-    /// How many sessions of this database sleep, asked by a pool of its own.
+    /// Counts the sleeping sessions of this database with a separate pool.
     private static func sleepers(_ watcher: PostgresPool) async throws -> Int64? {
         try await watcher.number(
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'")
@@ -26,8 +26,8 @@ struct DeadlineTests {
         }
     }
 
-    @Test
-    func serverGivesUpAStatementBeforeThePoolDoes() async throws {
+    @Test("the server cancels a statement before the pool times out")
+    func serverTimeout() async throws {
         try await Self.with {
             $0.timeout = .seconds(3)
             $0.connections = 1
@@ -44,21 +44,21 @@ struct DeadlineTests {
         }
     }
 
-    @Test
-    func callWithAShorterDeadlineIsGivenUpAndCancelled() async throws {
+    @Test("a call with a shorter deadline times out and is cancelled on the server")
+    func shorterDeadline() async throws {
         try await Self.with { _ in
         } _: { pool, watcher in
-            // Opens the connection, which the short deadline leaves no time for.
+            // Opens the connection first, since the short deadline leaves no time for that.
             try await pool.query("SELECT 1")
             let error = await pool.failure(of: Self.sleep, timeout: .milliseconds(500))
             #expect(error?.code == .timeout)
             #expect(try await pool.number("SELECT 1::int8") == 1)
-            try await eventually("the server gives the statement up") { try await Self.sleepers(watcher) == 0 }
+            try await eventually("the server cancels the statement") { try await Self.sleepers(watcher) == 0 }
         }
     }
 
-    @Test
-    func cancelledTaskCancelsItsStatement() async throws {
+    @Test("cancelling a task cancels its statement")
+    func cancelling() async throws {
         try await Self.with { _ in
         } _: { pool, watcher in
             let task = Task { await pool.failure(of: Self.sleep, timeout: .seconds(50)) }
@@ -70,8 +70,8 @@ struct DeadlineTests {
         }
     }
 
-    @Test
-    func taskThatIsCancelledAlreadyRunsNothingToItsEnd() async throws {
+    @Test("a task cancelled beforehand completes no statement")
+    func cancelledBefore() async throws {
         try await Self.with { _ in
         } _: { pool, _ in
             let isReady = Gate()
@@ -83,5 +83,47 @@ struct DeadlineTests {
             await isReady.open()
             #expect(await task.value?.code == .cancelled)
         }
+    }
+}
+
+@Suite(.timeLimit(.minutes(10)))
+struct MixedDeadlineTests {
+    @Test(
+        "a short deadline holds behind a call with a long one, waiting or sent",
+        arguments: [(1, .unavailable), (16, .timeout)] as [(Int, PostgresError.Code)]
+    )
+    func shortBehindLong(depth: Int, expected: PostgresError.Code) async throws {
+        try await TestDatabase.with(
+            isMigrated: false,
+            {
+                $0.connections = 1
+                $0.pipelineDepth = depth
+                $0.timeout = .seconds(40)
+            },
+            { database in
+                let pool = database.pool
+                let session = try await pool.number("SELECT pg_backend_pid()::int8")
+                let watcher = try PostgresPool(
+                    database.configuration(applicationName: "watcher"), logger: TestLog.logger)
+                defer { watcher.close() }
+                let slow = try await watcher.transaction { transaction in
+                    try await transaction.query("SELECT pg_advisory_xact_lock(1)")
+                    let slow = Task { await pool.failure(of: "SELECT pg_advisory_xact_lock(1)") }
+                    try await eventually("the long call holds the connection") {
+                        try await watcher.number(
+                            "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid = $1::int8",
+                            .int8(session ?? 0)) == 1
+                    }
+                    let clock = ContinuousClock()
+                    let start = clock.now
+                    let error = await pool.failure(of: "SELECT 1", timeout: .milliseconds(300))
+                    #expect(error?.code == expected)
+                    #expect(clock.now - start < .seconds(10))
+                    return slow
+                }
+                #expect(await slow.value == nil)
+                #expect(try await pool.number("SELECT pg_backend_pid()::int8") == session)
+            }
+        )
     }
 }

@@ -16,8 +16,8 @@ struct ErrorTests {
 
     private static let insert = "INSERT INTO people VALUES ($1, $2)"
 
-    @Test
-    func violationNamesConstraintAndTableButNoValue() async throws {
+    @Test("a violation names the constraint and the table but no value")
+    func violation() async throws {
         try await TestDatabase.with(isMigrated: false) { database in
             let pool = database.pool
             try await pool.withScriptConnection { try $0.execute(Self.schema) }
@@ -60,13 +60,13 @@ struct ErrorTests {
             #expect(error.sqlState == state)
             #expect(error.isRefusal)
             #expect(!error.description.contains("secret"))
-            // The connection is as good as before.
+            // The connection still works.
             #expect(try await database.pool.number("SELECT 1::int8") == 1)
         }
     }
 
-    @Test
-    func valueThatTheServerCannotStoreIsARefusal() async throws {
+    @Test("a value that the server cannot store is a refusal")
+    func unstorable() async throws {
         try await TestDatabase.with(isMigrated: false) { database in
             for (sql, value) in [
                 ("SELECT $1::text", PostgresValue.text("a\u{0}b")),
@@ -79,8 +79,8 @@ struct ErrorTests {
         }
     }
 
-    @Test
-    func statementIsPreparedAgainWhenItsTableHasChanged() async throws {
+    @Test("a statement is prepared again after its table changed")
+    func changedTable() async throws {
         try await TestDatabase.with(isMigrated: false) { database in
             let pool = database.pool
             try await pool.query("CREATE TABLE shapes (n int8)")
@@ -90,7 +90,7 @@ struct ErrorTests {
                 try $0.execute("ALTER TABLE shapes ADD COLUMN more text DEFAULT 'x'")
             }
             try await eventually("the new column is read") {
-                // The first call meets the old plan, and is told so.
+                // The first call fails because of the old plan.
                 let row = try? await pool.query("SELECT * FROM shapes").first
                 return try row?.text(1) == "x"
             }

@@ -9,7 +9,7 @@ import Testing
 
 @Suite(.timeLimit(.minutes(10)))
 struct ListenerTests {
-    /// What a listener has heard, in words.
+    /// Records a listener's events as text.
     private final class Heard: Sendable {
         private let words = Mutex<[String]>([])
 
@@ -40,8 +40,8 @@ struct ListenerTests {
         }
     }
 
-    @Test
-    func aThreadThatCannotBeStartedIsTriedAgain() async throws {
+    @Test("a thread that failed to start is retried")
+    func failedThread() async throws {
         try await TestDatabase.with(isMigrated: false) { database in
             let heard = Heard()
             let starts = Mutex(0)
@@ -65,8 +65,8 @@ struct ListenerTests {
         }
     }
 
-    @Test
-    func notificationsOfItsChannelsArriveInOrder() async throws {
+    @Test("notifications of the channels arrive in order")
+    func order() async throws {
         try await Self.with { pool, heard in
             for number in 0..<20 as Range<Int64> {
                 let channel = number.isMultiple(of: 2) ? "news" : "more"
@@ -80,8 +80,8 @@ struct ListenerTests {
         }
     }
 
-    @Test
-    func notificationOfATransactionArrivesOnlyIfItIsCommitted() async throws {
+    @Test("a notification arrives only if its transaction commits")
+    func transaction() async throws {
         try await Self.with { pool, heard in
             let notify = "SELECT pg_notify('news', $1)"
             let refused = [PostgresStatement(notify, [.text("rolled back")]), PostgresStatement("SELECT 1 / 0")]
@@ -92,8 +92,8 @@ struct ListenerTests {
         }
     }
 
-    @Test
-    func listenerThatIsDroppedEndsItsSessionAndItsThread() async throws {
+    @Test("dropping a listener ends its session and its thread")
+    func dropped() async throws {
         try await TestDatabase.with(isMigrated: false) { database in
             weak var held: Heard?
             do {
@@ -107,13 +107,13 @@ struct ListenerTests {
             }
             let sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'dropped'"
             try await eventually("the session has ended") { try await database.pool.number(sessions) == 0 }
-            // The thread holds what its listener tells.
+            // The thread retains what the listener's handler captures.
             try await eventually("the thread has ended") { held == nil }
         }
     }
 
-    @Test
-    func lossIsToldAndTheChannelsAreListenedToAgain() async throws {
+    @Test("a loss is reported and the channels are listened to again")
+    func loss() async throws {
         try await Self.with { pool, heard in
             let terminated = try await pool.number(
                 """

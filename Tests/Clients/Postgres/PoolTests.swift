@@ -7,7 +7,7 @@ import Testing
 
 @Suite(.timeLimit(.minutes(10)))
 struct PoolTests {
-    /// Runs `body` while a transaction holds the only connection, which is given back by opening the gate.
+    /// Runs `body` while a transaction holds the only connection; opening the gate releases it.
     private static func withConnectionHeld(
         _ configure: (inout PostgresConfiguration) -> Void = { _ in },
         _ body: (PostgresPool, _ release: Gate) async throws -> Void
@@ -35,8 +35,8 @@ struct PoolTests {
         }
     }
 
-    @Test
-    func concurrentCallsEachGetTheirOwnRows() async throws {
+    @Test("concurrent calls each get their own rows")
+    func concurrent() async throws {
         try await TestDatabase.with(isMigrated: false) { database in
             let pool = database.pool
             let correct = try await withThrowingTaskGroup(of: Bool.self) { group in
@@ -55,8 +55,8 @@ struct PoolTests {
         }
     }
 
-    @Test
-    func waitingCallsAreServedInTheirOrder() async throws {
+    @Test("waiting calls are served in order")
+    func order() async throws {
         try await TestDatabase.with(isMigrated: false) {
             $0.connections = 1
         } _: { database in
@@ -70,7 +70,7 @@ struct PoolTests {
             }
             await isHeld.wait()
             let insert = "INSERT INTO log (n) VALUES ($1)"
-            // Each runs at once until it waits, and by then it stands in the queue.
+            // Each task runs at once until it suspends, and is then in the queue.
             let tasks = (0..<20 as Range<Int64>).map { number in
                 Task.immediate {
                     if number.isMultiple(of: 3) {
@@ -88,8 +88,8 @@ struct PoolTests {
         }
     }
 
-    @Test
-    func moreThanMayWaitIsRefusedAtOnce() async throws {
+    @Test("calls beyond the limit are refused at once")
+    func overloaded() async throws {
         try await Self.withConnectionHeld {
             $0.maximumWaiting = 3
         } _: { pool, release in
@@ -101,8 +101,8 @@ struct PoolTests {
         }
     }
 
-    @Test
-    func waitingCallFailsAtItsOwnDeadline() async throws {
+    @Test("a waiting call fails at its own deadline")
+    func waitingDeadline() async throws {
         try await Self.withConnectionHeld { pool, _ in
             let patient = Task.immediate { await pool.failure(of: "SELECT 1", timeout: .seconds(50)) }
             let clock = ContinuousClock()
@@ -116,8 +116,8 @@ struct PoolTests {
         }
     }
 
-    @Test
-    func closingFailsWhatWaitsAndWhatComesAfter() async throws {
+    @Test("closing fails waiting and later calls")
+    func closing() async throws {
         try await TestDatabase.with(isMigrated: false) { database in
             let pool = try PostgresPool(database.configuration(), logger: TestLog.logger)
             let sleeping = Task.immediate { await pool.failure(of: "SELECT pg_sleep(60)") }

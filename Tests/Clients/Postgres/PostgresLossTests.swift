@@ -18,8 +18,8 @@ struct PostgresLossTests {
         return try PostgresPool(configuration, logger: TestLog.logger)
     }
 
-    @Test
-    func terminatedSessionIsReplaced() async throws {
+    @Test("a terminated session is replaced")
+    func terminated() async throws {
         try await TestDatabase.with(isMigrated: false) {
             $0.connections = 1
         } _: { database in
@@ -33,8 +33,8 @@ struct PostgresLossTests {
         }
     }
 
-    @Test
-    func statementWhoseSessionIsTerminatedFailsAndIsNoRefusal() async throws {
+    @Test("a statement of a terminated session fails and is not a refusal")
+    func terminatedStatement() async throws {
         try await TestDatabase.with(isMigrated: false) { database in
             let pool = database.pool
             let task = Task { await pool.failure(of: "SELECT pg_sleep(60)", timeout: .seconds(50)) }
@@ -51,8 +51,8 @@ struct PostgresLossTests {
         }
     }
 
-    @Test
-    func poolComesBackAfterAKillAndARestart() async throws {
+    @Test("the pool recovers after a kill and a restart")
+    func restart() async throws {
         let server = try await PostgresServer.start()
         let pool = try Self.pool(server)
         defer { pool.close() }
@@ -62,14 +62,14 @@ struct PostgresLossTests {
         try await eventually("the loss is noticed") {
             await pool.failure(of: "SELECT 1", timeout: .milliseconds(200)) != nil
         }
-        // Asked while there is no server, answered by the next one.
+        // Sent without a server, answered by the next one.
         let waiting = Task.immediate { try await pool.number("SELECT count(*) FROM things") }
         try await server.start()
         #expect(try await waiting.value == 1)
     }
 
-    @Test
-    func stalledServerIsGivenUpAtTheDeadlineAndUsedAgainAfterwards() async throws {
+    @Test("calls to a stalled server fail at the deadline; the pool recovers afterwards")
+    func stalled() async throws {
         let server = try await PostgresServer.start()
         let pool = try Self.pool(server) { $0.connectTimeout = .seconds(2) }
         defer { pool.close() }
@@ -86,8 +86,8 @@ struct PostgresLossTests {
         #expect(try await pool.number("SELECT 1::int8") == 1)
     }
 
-    @Test
-    func serverThatIsNotThereIsNamedWithoutThePassword() async throws {
+    @Test("the error of an absent server names it without the password")
+    func absent() async throws {
         let url = "postgresql://carillon:secret-word@127.0.0.1:\(try FreePort.next())/none"
         let configuration = PostgresConfiguration(connectionString: url, applicationName: "test")
         let pool = try PostgresPool(configuration, logger: TestLog.logger)

@@ -22,22 +22,22 @@ struct TransactionTests {
         PostgresStatement("INSERT INTO things VALUES ($1)", [.int8(number)])
     }
 
-    @Test
-    func statementsOfARunAreAllKeptOrNone() async throws {
+    @Test("the statements of a run are committed together or not at all")
+    func atomicRun() async throws {
         try await Self.with { pool in
             let results = try await pool.run([Self.insert(1), Self.insert(2), PostgresStatement(Self.count)])
             #expect(try results[2][0].int8(0) == 2)
             let error = await pool.failure(of: [Self.insert(3), Self.insert(1), Self.insert(4)])
             #expect(error?.code == .server)
             #expect(try await pool.number(Self.count) == 2)
-            // The statements that were prepared in what failed can be used again.
+            // Statements prepared in the failed run are usable again.
             try await pool.run([Self.insert(3), Self.insert(4)])
             #expect(try await pool.number(Self.count) == 4)
         }
     }
 
-    @Test
-    func failureOfARunLeavesItsNeighboursInThePipelineAlone() async throws {
+    @Test("a failed run does not affect its neighbours in the pipeline")
+    func neighbours() async throws {
         try await Self.with { pool in
             let refused = await withTaskGroup(of: Bool.self) { group in
                 for number in 0..<200 as Range<Int64> {
@@ -54,13 +54,13 @@ struct TransactionTests {
         }
     }
 
-    @Test
-    func transactionIsCommittedWhenItsBodyReturns() async throws {
+    @Test("a transaction commits when its body returns")
+    func commit() async throws {
         try await Self.with { pool in
             let counted = try await pool.transaction { transaction in
                 try await transaction.run([Self.insert(1)])
                 let inside = try await transaction.query(Self.count)[0].int8(0)
-                // Nobody else sees it yet.
+                // Other sessions do not see it yet.
                 let outside = try await pool.number(Self.count)
                 return [inside, outside]
             }
@@ -69,8 +69,8 @@ struct TransactionTests {
         }
     }
 
-    @Test
-    func transactionIsRolledBackWhenItsBodyThrows() async throws {
+    @Test("a transaction rolls back when its body throws")
+    func rollback() async throws {
         try await Self.with { pool in
             await #expect(throws: Abandoned.self) {
                 try await pool.transaction { transaction in
@@ -83,8 +83,8 @@ struct TransactionTests {
         }
     }
 
-    @Test
-    func transactionWhoseFailureWasSwallowedIsNoSuccess() async throws {
+    @Test("a transaction with a swallowed failure does not succeed")
+    func swallowed() async throws {
         try await Self.with { pool in
             await #expect(throws: PostgresError.self) {
                 try await pool.transaction { transaction in
@@ -97,8 +97,8 @@ struct TransactionTests {
         }
     }
 
-    @Test
-    func cancelledTransactionIsRolledBackAndItsConnectionGivenBack() async throws {
+    @Test("a cancelled transaction rolls back and returns its connection")
+    func cancelled() async throws {
         try await TestDatabase.with(isMigrated: false) {
             $0.connections = 1
         } _: { database in
@@ -117,7 +117,7 @@ struct TransactionTests {
         }
     }
 
-    /// Counts the sessions that sleep, by a pool of its own.
+    /// Counts the sleeping sessions with a separate pool.
     private static func sleepers(_ database: TestDatabase) async throws -> Int64? {
         let watcher = try PostgresPool(database.configuration(applicationName: "watcher"), logger: TestLog.logger)
         defer { watcher.close() }

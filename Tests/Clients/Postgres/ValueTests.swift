@@ -7,8 +7,8 @@ import Testing
 
 @Suite(.timeLimit(.minutes(10)))
 struct ValueTests {
-    @Test
-    func everyTypeComesBackAsItWasSent() async throws {
+    @Test("every type comes back as it was sent")
+    func types() async throws {
         try await TestDatabase.with(isMigrated: false) { database in
             let moment: Int64 = 1_795_000_000_123_456
             let result = try await database.pool.query(
@@ -29,8 +29,8 @@ struct ValueTests {
         }
     }
 
-    @Test
-    func momentsAndIdsMeanTheSameToTheServer() async throws {
+    @Test("timestamps and UUIDs mean the same to the server")
+    func meaning() async throws {
         try await TestDatabase.with(isMigrated: false) { database in
             let result = try await database.pool.query(
                 "SELECT $1::timestamptz = '1970-01-01T00:00:01.5Z', $2::uuid::text",
@@ -41,8 +41,9 @@ struct ValueTests {
     }
 
     @Test(
+        "nulls keep their type",
         arguments: [PostgresType.bool, .int4, .int8, .float8, .text, .bytea, .uuid, .timestamptz, .jsonb])
-    func nullsKeepTheirType(_ type: PostgresType) async throws {
+    func nulls(_ type: PostgresType) async throws {
         try await TestDatabase.with(isMigrated: false) { database in
             let result = try await database.pool.query("SELECT $1::\(type)", .null(type))
             #expect(result[0].isNull(0))
@@ -51,8 +52,8 @@ struct ValueTests {
         }
     }
 
-    @Test
-    func emptyValuesAreNotNull() async throws {
+    @Test("empty values are not null")
+    func empty() async throws {
         try await TestDatabase.with(isMigrated: false) { database in
             let result = try await database.pool.query(
                 "SELECT $1::text, $2::bytea, $3::text IS NULL", .text(""), .bytea([]), .text(""))
@@ -62,8 +63,8 @@ struct ValueTests {
         }
     }
 
-    @Test
-    func columnsOfABatchGoThroughUnnest() async throws {
+    @Test("columns of a batch pass through unnest")
+    func batch() async throws {
         try await TestDatabase.with(isMigrated: false) { database in
             var texts = PostgresArray(.text)
             var numbers = PostgresArray(.int8)
@@ -98,8 +99,8 @@ struct ValueTests {
         }
     }
 
-    @Test
-    func emptyArrayHasNoRows() async throws {
+    @Test("an empty array has no rows")
+    func emptyArray() async throws {
         try await TestDatabase.with(isMigrated: false) { database in
             let result = try await database.pool.query(
                 "SELECT 1 FROM unnest($1::text[])", .array(PostgresArray(.text)))
@@ -107,8 +108,8 @@ struct ValueTests {
         }
     }
 
-    @Test
-    func changedRowsAreCounted() async throws {
+    @Test("changed rows are counted")
+    func affectedRows() async throws {
         try await TestDatabase.with(isMigrated: false) { database in
             try await database.pool.query("CREATE TABLE things (n int8)")
             let inserted = try await database.pool.query("INSERT INTO things SELECT generate_series(1, 5)")

@@ -7,8 +7,8 @@ import Testing
 
 @Suite(.timeLimit(.minutes(10)))
 struct CommandTests {
-    @Test
-    func repliesKeepTheirKind() async throws {
+    @Test("replies keep their kind")
+    func kinds() async throws {
         try await TestRedis.with { redis, prefix in
             let key = RedisArgument.text(prefix + "key")
             #expect(try await redis.text("SET", key, "value") == "OK")
@@ -20,21 +20,21 @@ struct CommandTests {
         }
     }
 
-    @Test
-    func bytesOfAnyValueComeBackUnchanged() async throws {
+    @Test("bytes of any value come back unchanged")
+    func bytes() async throws {
         try await TestRedis.with { redis, prefix in
             let value = (0..<200_000).map { UInt8(truncatingIfNeeded: $0 &* 31) }
             try await redis.send("SET", .text(prefix + "bytes"), .bytes(value))
             guard case .bytes(let stored) = try await redis.send("GET", .text(prefix + "bytes")) else {
-                Issue.record("GET gave no bulk string")
+                Issue.record("GET returned no bulk string")
                 return
             }
             #expect(stored == value)
         }
     }
 
-    @Test
-    func argumentsInTheirWireFormAreThoseThatWereMeant() async throws {
+    @Test("encoded arguments equal plain ones")
+    func encoded() async throws {
         try await TestRedis.with { redis, prefix in
             let values =
                 [0, 1, 9, 10, 11, 99, 100, 101, 128, 4_096].map { String(repeating: "é", count: $0) + "x" } + [""]
@@ -49,8 +49,8 @@ struct CommandTests {
         }
     }
 
-    @Test
-    func batchIsAnsweredInOrderWithItsErrorsInPlace() async throws {
+    @Test("a batch is answered in order with errors in place")
+    func batch() async throws {
         try await TestRedis.with { redis, prefix in
             let key = RedisArgument.text(prefix + "key")
             var batch = RedisBatch()
@@ -67,16 +67,16 @@ struct CommandTests {
         }
     }
 
-    @Test
-    func emptyBatchSendsNothing() async throws {
+    @Test("an empty batch sends nothing")
+    func emptyBatch() async throws {
         try await TestRedis.with { redis, _ in
             let replies = try await redis.send(RedisBatch())
             #expect(replies.isEmpty)
         }
     }
 
-    @Test
-    func errorReplyIsThrownWithTheServersCode() async throws {
+    @Test("an error reply is thrown with the server's code")
+    func errorReply() async throws {
         try await TestRedis.with { redis, prefix in
             let key = RedisArgument.text(prefix + "list")
             try await redis.send("RPUSH", key, "secret-element")
@@ -85,13 +85,13 @@ struct CommandTests {
             #expect(error?.serverCode == "WRONGTYPE")
             #expect(error?.wasNotSent == false)
             #expect(error?.description.contains("secret-element") == false)
-            // The connection is as good as before.
+            // The connection still works.
             #expect(try await redis.number("LLEN", key) == 1)
         }
     }
 
-    @Test
-    func concurrentCallsShareTheConnectionAndEachGetsItsOwnReply() async throws {
+    @Test("concurrent calls share the connection and get their own replies")
+    func concurrent() async throws {
         try await TestRedis.with { redis, prefix in
             let echoes = try await withThrowingTaskGroup(of: Bool.self) { group in
                 for number in 0..<2_000 {
@@ -119,8 +119,8 @@ struct CommandTests {
         try await redis.text("CLIENT", "ID") ?? ""
     }
 
-    @Test
-    func nestedArraysAreWalkedInOrder() async throws {
+    @Test("nested arrays are read in order")
+    func nested() async throws {
         try await TestRedis.with { redis, prefix in
             let stream = RedisArgument.text(prefix + "stream")
             try await redis.send("XADD", stream, "1-1", "user", "u1", "title", "hello")
@@ -134,6 +134,43 @@ struct CommandTests {
             #expect(try cursor.string() == "hello")
             try cursor.skip()
             #expect(throws: RedisError.self) { try cursor.skip() }
+        }
+    }
+}
+
+@Suite(.timeLimit(.minutes(10)))
+struct BlockingReadTests {
+    @Test("a blocking read on its own connection waits for an entry")
+    func waits() async throws {
+        try await TestRedis.with { redis, prefix in
+            let stream = RedisArgument.text(prefix + "stream")
+            try await redis.send("XGROUP", "CREATE", stream, "readers", "$", "MKSTREAM")
+            try await TestRedis.with(try await TestRedis.configuration(clientName: "blocking")) { reader in
+                let identifier = try #require(try await reader.text("CLIENT", "ID"))
+                async let read = reader.send(
+                    "XREADGROUP", "GROUP", "readers", "r1", "COUNT", "10", "BLOCK", "20000", "STREAMS", stream, ">",
+                    timeout: .seconds(25))
+                try await eventually("the reader blocks") {
+                    let client = try await redis.text("CLIENT", "LIST", "ID", .text(identifier))
+                    return client?.contains("flags=b") == true
+                }
+                try await redis.send("XADD", stream, "5-1", "user", "u1")
+                var cursor = try #require(try await read.cursor())
+                #expect(try cursor.array() == 1)
+                #expect(try cursor.array() == 2)
+                #expect(try cursor.string() == prefix + "stream")
+                #expect(try cursor.array() == 1)
+                #expect(try cursor.array() == 2)
+                #expect(try cursor.string() == "5-1")
+            }
+        }
+    }
+
+    @Test("a blocking read without entries returns null")
+    func null() async throws {
+        try await TestRedis.with { redis, prefix in
+            let reply = try await redis.send("BLPOP", .text(prefix + "empty"), "0.05")
+            #expect(try reply.cursor() == nil)
         }
     }
 }

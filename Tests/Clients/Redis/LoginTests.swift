@@ -7,7 +7,7 @@ import Testing
 
 @Suite(.timeLimit(.minutes(10)))
 struct LoginTests {
-    /// Makes an ACL user with this password on a server of the test's own.
+    /// Creates an ACL user with this password on the test's own server.
     private static func serverWithUser(_ name: String, password: String) async throws -> RedisServer {
         let server = try await RedisServer.start()
         try await TestRedis.with(try server.configuration()) { redis in
@@ -24,8 +24,8 @@ struct LoginTests {
         return configuration
     }
 
-    @Test
-    func userOfTheAccessListLogsIn() async throws {
+    @Test("an ACL user logs in")
+    func aclUser() async throws {
         let server = try await Self.serverWithUser("carillon", password: "p@ss:word")
         let configuration = try Self.configuration(server, credentials: "carillon:p%40ss%3Aword@")
         try await TestRedis.with(configuration) { redis in
@@ -36,26 +36,28 @@ struct LoginTests {
         }
     }
 
-    @Test(arguments: ["carillon:wrong-secret@", "nobody:p%40ss@", ""])
-    func wrongCredentialsAreRefusedWithTheReasonAndWithoutThePassword(_ credentials: String) async throws {
+    @Test(
+        "wrong credentials are refused with the reason and without the password",
+        arguments: ["carillon:wrong-secret@", "nobody:p%40ss@", ""])
+    func wrongCredentials(_ credentials: String) async throws {
         let server = try await Self.serverWithUser("carillon", password: "right")
         var configuration = try Self.configuration(server, credentials: credentials)
         configuration.commandTimeout = .milliseconds(500)
         try await TestRedis.with(configuration) { redis in
             let reason = credentials.isEmpty ? "NOAUTH" : "WRONGPASS"
-            try await eventually("the reason is told") {
+            try await eventually("the reason is reported") {
                 let error = await redis.failure(of: "PING")
                 #expect(error?.code == .unavailable)
                 #expect(error?.wasNotSent == true)
                 #expect(error?.description.contains("wrong-secret") == false)
-                // The first call may come to its deadline before the server has refused the login.
+                // The first call may time out before the server has refused the login.
                 return error?.message?.contains(reason) == true
             }
         }
     }
 
-    @Test
-    func databaseOfTheURLIsSelectedOnEveryConnection() async throws {
+    @Test("every connection selects the URL's database")
+    func database() async throws {
         let server = try await RedisServer.start()
         let address = try RedisAddress(url: "redis://127.0.0.1:\(server.port)/7")
         var configuration = RedisConfiguration(address: address, clientName: "database")
@@ -67,14 +69,14 @@ struct LoginTests {
                 _ = try await other.send("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
             }
             try await eventually("the connection is back in its database") {
-                // The first call may be the one that meets the broken connection.
+                // The first call may fail on the broken connection.
                 (try? await redis.send("GET", "here").string()) == "7"
             }
         }
     }
 
-    @Test
-    func socketPathIsReached() async throws {
+    @Test("a Unix socket is reachable by its path")
+    func socketPath() async throws {
         let directory = try TemporaryDirectory("socket")
         var options = RedisServer.Options()
         options.arguments = ["--unixsocket", directory.file("redis.sock")]

@@ -8,28 +8,28 @@ import Testing
 
 @Suite(.timeLimit(.minutes(10)))
 struct RedisLossTests {
-    @Test
-    func connectionComesBackAfterAKillAndARestart() async throws {
+    @Test("the connection recovers after a kill and a restart")
+    func restart() async throws {
         let server = try await RedisServer.start()
         var configuration = try server.configuration()
         configuration.commandTimeout = .seconds(20)
         try await TestRedis.with(configuration) { redis in
-            // Every write of everysec is on the disk after this answer.
+            // After this answer all everysec writes are on disk.
             try await redis.send("CONFIG", "SET", "appendfsync", "always")
             try await redis.send("SET", "kept", "yes")
             try await server.kill()
             try await eventually("the loss is noticed") {
                 (try? await redis.send("PING", timeout: .milliseconds(50))) == nil
             }
-            // Sent while there is no server, answered by the next one.
+            // Sent without a server, answered by the next one.
             async let waiting = redis.send("GET", "kept")
             try await server.start()
             #expect(try await waiting.string() == "yes")
         }
     }
 
-    @Test
-    func commandInFlightFailsAsLostWhenTheServerDies() async throws {
+    @Test("an in-flight command fails with connectionLost when the server dies")
+    func inFlight() async throws {
         let server = try await RedisServer.start()
         try await TestRedis.with(try server.configuration()) { redis in
             #expect(try await redis.text("PING") == "PONG")
@@ -42,8 +42,8 @@ struct RedisLossTests {
         }
     }
 
-    @Test
-    func shortDeadlineHoldsBehindALongCall() async throws {
+    @Test("a short deadline holds behind a long call")
+    func shortBehindLong() async throws {
         let server = try await RedisServer.start()
         try await TestRedis.with(try server.configuration()) { redis in
             let connection = try await redis.number("CLIENT", "ID")
@@ -56,7 +56,7 @@ struct RedisLossTests {
             #expect(error?.code == .timeout)
             #expect(await batch == .failure(RedisError(.timeout, "no reply in time")))
             #expect(clock.now - start < .seconds(25))
-            // The replies that nobody waits for any more keep their places.
+            // Replies without a waiting caller keep their places.
             async let later = redis.text("ECHO", "four", timeout: .seconds(30))
             try await TestRedis.with(try server.configuration(clientName: "pusher")) { pusher in
                 _ = try await pusher.send("RPUSH", "list", "pushed")
@@ -76,8 +76,8 @@ struct RedisLossTests {
         }
     }
 
-    @Test
-    func stalledServerIsGivenUpAtTheDeadline() async throws {
+    @Test("calls to a stalled server fail at the deadline")
+    func stalled() async throws {
         let server = try await RedisServer.start()
         var configuration = try server.configuration()
         configuration.commandTimeout = .milliseconds(400)
@@ -92,7 +92,7 @@ struct RedisLossTests {
             #expect(error?.wasNotSent == false)
             #expect(clock.now - start >= .milliseconds(400))
             #expect(clock.now - start < .seconds(20))
-            // A new connection is accepted by the kernel only, so later commands are not sent at all.
+            // Only the kernel accepts a new connection, so later commands are not sent at all.
             let later = await redis.failure(of: "PING")
             #expect(later?.code == .unavailable)
             server.resume()
@@ -101,8 +101,8 @@ struct RedisLossTests {
         }
     }
 
-    @Test
-    func serverThatIsNotThereIsNamedAtTheDeadline() async throws {
+    @Test("at the deadline the error names the absent server")
+    func absent() async throws {
         let address = try RedisAddress(url: "redis://127.0.0.1:\(try FreePort.next())/0")
         var configuration = RedisConfiguration(address: address, clientName: "test")
         configuration.commandTimeout = .milliseconds(300)
@@ -113,8 +113,8 @@ struct RedisLossTests {
         }
     }
 
-    @Test
-    func moreThanTheQueueHoldsIsRefusedAtOnce() async throws {
+    @Test("commands beyond the limit are refused at once")
+    func overloaded() async throws {
         let server = try await RedisServer.start()
         var configuration = try server.configuration()
         configuration.maximumWaitingCommands = 10
@@ -130,21 +130,21 @@ struct RedisLossTests {
                 var refused: [RedisError.Code] = []
                 for await code in group {
                     if let code { refused.append(code) }
-                    // Those that wait go on once all others were refused.
+                    // The waiting ones continue once all others were refused.
                     if refused.count == 5 { server.resume() }
                 }
                 return refused
             }
             #expect(outcomes.allSatisfy { $0 == .overloaded })
-            // The connection's own sign of life may take a place.
+            // The connection's own probe may take a place.
             #expect((5...6).contains(outcomes.count))
             let resumed = try await redis.text("PING")
             #expect(resumed == "PONG")
         }
     }
 
-    @Test
-    func moreBytesThanTheQueueHoldsAreRefused() async throws {
+    @Test("bytes beyond the limit are refused")
+    func tooManyBytes() async throws {
         let address = try RedisAddress(url: "redis://127.0.0.1:\(try FreePort.next())/0")
         var configuration = RedisConfiguration(address: address, clientName: "test")
         configuration.maximumWaitingBytes = 1_000
@@ -162,8 +162,8 @@ struct RedisLossTests {
         }
     }
 
-    @Test
-    func closingFailsWhatWaitsAndWhatComesAfter() async throws {
+    @Test("closing fails waiting and later calls")
+    func closing() async throws {
         let address = try RedisAddress(url: "redis://127.0.0.1:\(try FreePort.next())/0")
         let redis = try TestRedis.connect(RedisConfiguration(address: address, clientName: "test"))
         async let waiting = redis.failure(of: "PING")
@@ -173,8 +173,8 @@ struct RedisLossTests {
         #expect(second?.code == .closed)
     }
 
-    @Test
-    func connectionsThatAreDroppedAreClosed() async throws {
+    @Test("dropped connections are closed")
+    func dropped() async throws {
         let server = try await RedisServer.start()
         try await TestRedis.with(try server.configuration(clientName: "watcher")) { watcher in
             func clients() async throws -> Int {

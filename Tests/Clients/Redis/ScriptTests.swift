@@ -7,7 +7,7 @@ import Testing
 
 @Suite(.timeLimit(.minutes(10)))
 struct ScriptTests {
-    /// A script that no other test has loaded.
+    /// Returns a script that no other test has loaded.
     private static func script(_ redis: RedisConnection, _ prefix: String) async throws -> RedisScript {
         let source = "return {KEYS[1], ARGV[1], '\(prefix)'}"
         let digest = try #require(try await redis.text("SCRIPT", "LOAD", .text(source)))
@@ -15,8 +15,8 @@ struct ScriptTests {
         return RedisScript(name: "echo", source: source, digest: digest)
     }
 
-    @Test
-    func scriptThatRedisHasForgottenIsSentAgain() async throws {
+    @Test("a script that Redis has forgotten is sent again")
+    func forgotten() async throws {
         try await TestRedis.with { redis, prefix in
             let script = try await Self.script(redis, prefix)
             for argument in ["first", "second"] {
@@ -26,8 +26,8 @@ struct ScriptTests {
         }
     }
 
-    @Test
-    func forgottenScriptInABatchKeepsItsPlace() async throws {
+    @Test("a forgotten script in a batch keeps its place")
+    func forgottenInBatch() async throws {
         try await TestRedis.with { redis, prefix in
             let script = try await Self.script(redis, prefix)
             var batch = RedisBatch()
@@ -57,8 +57,8 @@ struct ScriptTests {
         }
     }
 
-    @Test
-    func errorOfAScriptIsThrown() async throws {
+    @Test("a script's error is thrown")
+    func scriptError() async throws {
         try await TestRedis.with { redis, prefix in
             let source = "return redis.error_reply('REFUSED by \(prefix)')"
             let digest = try #require(try await redis.text("SCRIPT", "LOAD", .text(source)))

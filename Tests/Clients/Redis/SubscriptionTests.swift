@@ -9,7 +9,7 @@ import Testing
 
 @Suite(.timeLimit(.minutes(10)))
 struct SubscriptionTests {
-    /// What a subscriber has heard, in words.
+    /// Records a subscriber's events as text.
     private final class Heard: Sendable {
         private let words = Mutex<[String]>([])
 
@@ -37,8 +37,8 @@ struct SubscriptionTests {
         return subscription
     }
 
-    @Test
-    func messagesOfItsChannelsArriveInOrder() async throws {
+    @Test("messages of the channels arrive in order")
+    func order() async throws {
         try await TestRedis.with { redis, prefix in
             let heard = Heard()
             let subscription = try await Self.subscribe(
@@ -57,13 +57,13 @@ struct SubscriptionTests {
         }
     }
 
-    @Test
-    func lossIsToldAndTheChannelsAreSubscribedAgain() async throws {
+    @Test("a loss is reported and the channels are subscribed again")
+    func loss() async throws {
         let server = try await RedisServer.start()
         let heard = Heard()
         let subscription = try await Self.subscribe(try server.configuration(), to: ["news", "more"], heard)
         try await server.kill()
-        try await eventually("the loss is told") {
+        try await eventually("the loss is reported") {
             heard.all.count == 2 && heard.all.last?.hasPrefix("lost: ") == true
         }
         #expect(await subscription.isSubscribed == false)
@@ -78,13 +78,13 @@ struct SubscriptionTests {
         await subscription.close()
     }
 
-    @Test
-    func stalledServerIsNoticedAndSubscribedAgain() async throws {
+    @Test("a stalled server is detected and the channels are subscribed again")
+    func stalled() async throws {
         let server = try await RedisServer.start()
         let heard = Heard()
         let subscription = try await Self.subscribe(try server.configuration(), to: ["news"], heard)
         try await server.stall()
-        try await eventually("the silence is told", within: .seconds(20)) {
+        try await eventually("the silence is reported", within: .seconds(20)) {
             heard.all == ["first", "lost: no answer to a probe in time"]
         }
         server.resume()

@@ -13,8 +13,8 @@ struct TLSTests {
         return try await RedisServer.start(options)
     }
 
-    @Test(arguments: ["localhost", "127.0.0.1"])
-    func certificateOfAKnownAuthorityIsAccepted(_ host: String) async throws {
+    @Test("a certificate of a known authority is accepted", arguments: ["localhost", "127.0.0.1"])
+    func known(_ host: String) async throws {
         let server = try await Self.server()
         var configuration = try server.configuration()
         configuration.address = try RedisAddress(url: "rediss://\(host):\(server.port)/0")
@@ -27,8 +27,8 @@ struct TLSTests {
         }
     }
 
-    @Test
-    func certificateOfAnUnknownAuthorityIsRefused() async throws {
+    @Test("a certificate of an unknown authority is refused")
+    func unknown() async throws {
         let server = try await Self.server()
         let stranger = try await TestCertificate.make()
         var configuration = try server.configuration()
@@ -40,20 +40,20 @@ struct TLSTests {
         withExtendedLifetime(stranger) {}
     }
 
-    @Test
-    func certificateForAnotherNameIsRefused() async throws {
+    @Test("a certificate for another name is refused")
+    func otherName() async throws {
         let server = try await Self.server()
         var configuration = try server.configuration()
         configuration.address = try RedisAddress(url: "rediss://127.0.0.2:\(server.port)/0")
-        // It listens there too: only the name in the certificate is wrong.
+        // The server listens there too; only the name in the certificate is wrong.
         try await TestRedis.with(try server.configuration()) { redis in
             _ = try await redis.send("CONFIG", "SET", "bind", "127.0.0.1 127.0.0.2")
         }
         try await Self.expectRefusal(configuration, "the certificate is for another host")
     }
 
-    @Test
-    func connectionThatWasGivenUpDoesNotDisturbTheNext() async throws {
+    @Test("an abandoned connection does not disturb the next")
+    func abandoned() async throws {
         let server = try await Self.server()
         var configuration = try server.configuration()
         configuration.commandTimeout = .milliseconds(300)
@@ -62,7 +62,7 @@ struct TLSTests {
             try await server.stall()
             #expect(await redis.failure(of: "ECHO", "given up")?.code == .timeout)
             server.resume()
-            // The old connection's farewell takes a while; until it is over, nothing may go wrong.
+            // The old connection closes slowly and must not disturb anything until then.
             let identifier = try await redis.text("CLIENT", "ID", timeout: .seconds(20))
             try await TestRedis.with(try server.configuration(clientName: "watcher")) { watcher in
                 try await eventually("the old connection is gone") {
@@ -75,14 +75,14 @@ struct TLSTests {
         }
     }
 
-    @Test
-    func authorityFileThatIsMissingIsAConfigurationFault() async throws {
+    @Test("a missing file of authorities is a configuration fault")
+    func missingFile() async throws {
         var configuration = RedisConfiguration(
             address: try RedisAddress(url: "rediss://localhost:1/0"), clientName: "test")
         configuration.certificateAuthorityFile = "/nonexistent/ca.pem"
         do throws(RedisError) {
             _ = try TestRedis.connect(configuration)
-            Issue.record("an authority file that is missing was taken")
+            Issue.record("a missing file of authorities was accepted")
         } catch {
             #expect(error.code == .configuration)
         }
@@ -92,12 +92,12 @@ struct TLSTests {
         var configuration = configuration
         configuration.commandTimeout = .seconds(1)
         try await TestRedis.with(configuration) { redis in
-            try await eventually("the refusal is told") {
+            try await eventually("the refusal is reported") {
                 let error = await redis.failure(of: "PING")
                 #expect(error?.code == .unavailable)
-                // BoringSSL names its files and lines, and Swift its arrays.
+                // BoringSSL's texts name files and lines, and Swift's contain arrays.
                 #expect(error?.message?.contains(#/\.cc|\[|Error/#) != true, "\(error?.message ?? "nil")")
-                // The first call may come to its deadline before the handshake has failed.
+                // The first call may time out before the handshake has failed.
                 return error?.message?.contains(reason) == true
             }
         }

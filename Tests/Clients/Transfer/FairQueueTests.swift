@@ -4,9 +4,9 @@
 import Clients
 import Testing
 
-@Suite("Whose turn it is")
+@Suite("Fair queue")
 struct FairQueueTests {
-    @Test("One host is served in the order of arrival, up to its share")
+    @Test("one host is served in order of arrival, up to its share")
     func share() {
         var queue = FairQueue<Int>(share: 2)
         for number in 1...4 { queue.append(number, origin: "a") }
@@ -20,7 +20,7 @@ struct FairQueueTests {
         #expect(queue.count == 0)
     }
 
-    @Test("Hosts take turns, however much one of them has")
+    @Test("hosts take turns, however many requests one of them has")
     func turns() {
         var queue = FairQueue<String>(share: 10)
         for number in 1...4 { queue.append("a\(number)", origin: "a") }
@@ -30,7 +30,7 @@ struct FairQueueTests {
         #expect(queue.takeAll() == ["a1", "b1", "c1", "a2", "c2", "a3", "a4"])
     }
 
-    @Test("A host at its share is passed over")
+    @Test("a host at its share is skipped")
     func full() {
         var queue = FairQueue<String>(share: 1)
         queue.append("a1", origin: "a")
@@ -41,7 +41,7 @@ struct FairQueueTests {
         #expect(queue.next()?.element == "b1")
     }
 
-    @Test("What has a higher priority comes first, for whichever host and however much came before")
+    @Test("higher priorities come first, for any host and any backlog")
     func priorities() {
         var queue = FairQueue<String>(share: 10)
         for number in 1...3 { queue.append("low \(number)", origin: "a", priority: .low) }
@@ -54,7 +54,7 @@ struct FairQueueTests {
         #expect(queue.count == 0)
     }
 
-    @Test("What is urgent has no place beyond its host's share, and is the next to have one")
+    @Test("urgent requests respect their host's share and get its next free place")
     func urgentAtShare() throws {
         var queue = FairQueue<String>(share: 1)
         queue.append("a1", origin: "a", priority: .low)
@@ -69,7 +69,7 @@ struct FairQueueTests {
         #expect(queue.next()?.element == "a3")
     }
 
-    @Test("What is taken out of one priority leaves those of others")
+    @Test("removing elements of one priority leaves the others")
     func removalByPriority() {
         var queue = FairQueue<Int>(share: 100)
         for number in 0..<6 { queue.append(number, origin: "a", priority: number.isMultiple(of: 2) ? .high : .low) }
@@ -79,7 +79,7 @@ struct FairQueueTests {
         #expect(queue.takeAll() == [6, 1, 3, 5])
     }
 
-    @Test("What is taken out leaves the order of the rest")
+    @Test("removing elements keeps the order of the rest")
     func removal() {
         var queue = FairQueue<Int>(share: 100)
         for number in 0..<10 { queue.append(number, origin: number < 5 ? "a" : "b") }
@@ -90,7 +90,7 @@ struct FairQueueTests {
         #expect(queue.takeAll().sorted() == [1, 3, 4, 10])
     }
 
-    @Test("Long queues and many hosts come out whole")
+    @Test("long queues and many hosts lose nothing")
     func volume() {
         var queue = FairQueue<Int>(share: .max)
         for number in 0..<10_000 { queue.append(number, origin: "host \(number % 37)") }

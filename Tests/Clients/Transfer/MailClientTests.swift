@@ -52,7 +52,7 @@ struct MailClientTests {
         "\(marker)-\(UInt64.random(in: .min ... .max))@example.com"
     }
 
-    @Test("A message arrives as it is, dots and all, by STARTTLS and by TLS from the start")
+    @Test("a message arrives unchanged, dots included, over STARTTLS and over TLS")
     func arrives() async throws {
         let sandbox = try #require(TransferScope.sandbox)
         for url in [sandbox.smtpURL, sandbox.smtpsURL] {
@@ -72,7 +72,7 @@ struct MailClientTests {
     }
 
     @Test(
-        "What the relay says is told by where it said it",
+        "a reply names the stage that it answers",
         arguments: [
             ("busy", MailReply(stage: .recipient, code: 451, text: "4.7.1 Greylisted, come back later")),
             ("bounce", MailReply(stage: .recipient, code: 550, text: "5.1.1 No such user here")),
@@ -87,11 +87,11 @@ struct MailClientTests {
             #expect(await client.send(Self.mail(to: Self.address(marker))) == .answered(expected))
             let next = await client.send(Self.mail(to: Self.address("ada")))
             guard case .answered(let reply) = next else { return #expect(Bool(false), "\(next)") }
-            #expect(reply.isAccepted, "the client goes on")
+            #expect(reply.isAccepted, "the client still works")
         }
     }
 
-    @Test("A refusal of the sender is told from one of the recipient")
+    @Test("a refused sender differs from a refused recipient")
     func sender() async throws {
         try await Self.with { client in
             let busy = Self.mail(to: Self.address("ada"), from: Self.address("busysender"))
@@ -105,7 +105,7 @@ struct MailClientTests {
         }
     }
 
-    @Test("A relay that refuses the login says so, whatever the message")
+    @Test("a refused login is reported for any message")
     func login() async throws {
         let sandbox = try #require(TransferScope.sandbox)
         try await Self.with(url: sandbox.smtpURL.replacing("carillon:", with: "mallory:")) { client in
@@ -115,7 +115,7 @@ struct MailClientTests {
         }
     }
 
-    @Test("Nothing goes to a relay that is not trusted, or not there")
+    @Test("nothing is sent to an untrusted or absent relay")
     func unreachable() async throws {
         let address = Self.address("ada")
         let distrusted = try await Self.with(trusts: false) { await $0.send(Self.mail(to: address)) }
@@ -127,7 +127,7 @@ struct MailClientTests {
         #expect(TransferScope.sandbox?.received().contains { $0.token == address } == false)
     }
 
-    @Test("A connection that ends before the message was given is no risk; one that ends after it may have it")
+    @Test("a connection lost before the message did not send it; one lost after it may have")
     func cut() async throws {
         try await Self.with { client in
             let early = await client.send(Self.mail(to: Self.address("cutearly")))
@@ -139,7 +139,7 @@ struct MailClientTests {
         }
     }
 
-    @Test("A relay that falls silent is given up, and the outcome is not known")
+    @Test("a silent relay times out, and the outcome is unknown")
     func silent() async throws {
         try await Self.with { client in
             let outcome = await client.send(Self.mail(to: Self.address("silent"), timeout: .seconds(3)))
@@ -148,7 +148,7 @@ struct MailClientTests {
         }
     }
 
-    @Test("Messages one after the other share a connection; as many at once as there are connections, and no more")
+    @Test("sequential messages share a connection; concurrent ones open as many as allowed")
     func connections() async throws {
         try await Self.with {
             $0.connections = 3
@@ -166,7 +166,7 @@ struct MailClientTests {
         }
     }
 
-    @Test("A kept connection that the relay ends before it looked at the message is replaced at once")
+    @Test("a kept connection that the relay closed before reading the message is replaced at once")
     func stale() async throws {
         try await Self.with { client in
             _ = await client.send(Self.mail(to: Self.address("ada")))
@@ -181,11 +181,11 @@ struct MailClientTests {
         }
     }
 
-    @Test("A second connection has no more time than the first one has left")
+    @Test("a second connection gets only the time that the first one left")
     func restOfTime() async throws {
         try await Self.with { client in
             _ = await client.send(Self.mail(to: Self.address("ada")))
-            // Either takes two seconds of the three that there are.
+            // Each takes two of the three seconds available.
             let mail = Self.mail(
                 to: Self.address("slow"), from: Self.address("cutlate-once"), timeout: .seconds(3))
             let outcome = await client.send(mail)
@@ -194,13 +194,13 @@ struct MailClientTests {
         }
     }
 
-    @Test("A connection that idles is closed, and the next message opens another")
+    @Test("an idle connection closes, and the next message opens another")
     func idle() async throws {
         try await Self.with {
             $0.idleTime = .milliseconds(50)
         } _: { client in
             _ = await client.send(Self.mail(to: Self.address("ada")))
-            // Nobody is told when an idle connection is closed.
+            // Closing an idle connection sends no event, so poll.
             while client.snapshot().connections > 0 { try await Task.sleep(for: .milliseconds(5)) }
             let outcome = await client.send(Self.mail(to: Self.address("ada")))
             guard case .answered(let reply) = outcome else { return #expect(Bool(false), "\(outcome)") }
@@ -208,7 +208,7 @@ struct MailClientTests {
         }
     }
 
-    @Test("What waits can be taken back and is refused beyond the bound; the end answers everybody")
+    @Test("waiting messages can be cancelled and are limited; shutting down answers every caller")
     func bounds() async throws {
         try await Self.with {
             $0.connections = 1
@@ -229,7 +229,7 @@ struct MailClientTests {
         }
     }
 
-    @Test("What is urgent goes before all that waited longer for a connection, and has its own places to wait")
+    @Test("urgent messages overtake waiting ones and have their own queue limit")
     func priority() async throws {
         let sandbox = try #require(TransferScope.sandbox)
         try await Self.with {
@@ -257,7 +257,7 @@ struct MailClientTests {
         }
     }
 
-    @Test("What waits runs out of time though the only connection is busy, and is told apart")
+    @Test("a waiting message times out while the only connection is busy, with its own reason")
     func noTurn() async throws {
         try await Self.with {
             $0.connections = 1
@@ -266,7 +266,7 @@ struct MailClientTests {
             while client.snapshot().opened == 0 || client.snapshot().waiting > 0 { await Task.yield() }
             let late = await client.send(Self.mail(to: Self.address("ada"), timeout: .milliseconds(50)))
             #expect(late == .unanswered(TransferFailure(.noTurn)))
-            // It waited for nobody's end.
+            // It did not wait for the other message's end.
             holder.cancel()
             guard case .unanswered(let failure) = await holder.value else { return #expect(Bool(false)) }
             #expect(failure.reason == .cancelled)
@@ -274,7 +274,7 @@ struct MailClientTests {
     }
 
     @Test(
-        "What could end a command is not sent",
+        "addresses that could end a command are not sent",
         arguments: ["", "ada", "a@b\r\nRCPT TO:<c@d>", "a@b>", "a b@c", "a@b\0"])
     func invalid(address: String) async throws {
         try await Self.with { client in

@@ -4,10 +4,10 @@
 import Clients
 import Testing
 
-@Suite("Relays by their URL", .timeLimit(.minutes(10)))
+@Suite("Mail relay URLs", .timeLimit(.minutes(10)))
 struct MailRelayTests {
     @Test(
-        "A URL names host, port and greeting; its login is never shown",
+        "a URL gives host, port and EHLO name; its login is never shown",
         arguments: [
             ("smtp://relay.example", "smtp://relay.example:587/"),
             ("SMTPS://relay.example", "smtps://relay.example:465/"),
@@ -23,7 +23,7 @@ struct MailRelayTests {
         #expect("\(relay)" == url)
     }
 
-    @Test("A password that is not in the URL goes with a user who is, and with no other password")
+    @Test("a separate password needs a URL with only a user")
     func password() throws {
         #expect(
             try MailRelay(url: "smtp://u%40example@relay.example", password: "p:%40/").url
@@ -41,7 +41,7 @@ struct MailRelayTests {
     }
 
     @Test(
-        "What is no relay is refused, without the URL in the words",
+        "an invalid relay is refused, without quoting the URL",
         arguments: [
             "", "relay.example", "https://relay.example", "smtp://", "smtp://:25", "smtp://relay.example:0",
             "smtp://relay.example:x", "smtp://relay.example:70000", "smtp://secret@relay.example",

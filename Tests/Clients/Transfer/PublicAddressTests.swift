@@ -16,7 +16,7 @@ struct PublicAddressTests {
     }
 
     @Test(
-        "addresses of the Internet",
+        "Internet addresses are public",
         arguments: [
             "1.1.1.1", "8.8.8.8", "100.63.255.255", "100.128.0.0", "172.15.0.1", "172.32.0.1", "192.167.1.1",
             "223.255.255.254",
@@ -28,7 +28,7 @@ struct PublicAddressTests {
     }
 
     @Test(
-        "addresses of this machine, its networks and special purposes",
+        "addresses of this machine, private networks and special purposes are not public",
         arguments: [
             "0.0.0.0", "10.1.2.3", "100.64.0.1", "127.0.0.1", "127.255.255.255", "169.254.169.254", "172.16.0.1",
             "172.31.255.255", "192.0.2.1", "192.168.0.1", "198.19.0.1", "224.0.0.1", "255.255.255.255",
@@ -40,7 +40,7 @@ struct PublicAddressTests {
         #expect(!PublicAddress.contains(Self.bytes(address)[...]))
     }
 
-    @Test("what is no address")
+    @Test("invalid addresses are not public")
     func nothing() {
         #expect(!PublicAddress.contains([]))
     }

@@ -5,9 +5,9 @@ import Clients
 import Sandbox
 import Testing
 
-@Suite("What is answered", .transfer, .timeLimit(.minutes(10)))
+@Suite("Transfer answers", .transfer, .timeLimit(.minutes(10)))
 struct TransferAnswerTests {
-    @Test("An answer has status, version, headers and body, whatever the status")
+    @Test("an answer has status, version, headers and body, with any status")
     func answer() async throws {
         try await TransferScope.withClient { client, sandbox in
             let good = try #require(
@@ -28,7 +28,7 @@ struct TransferAnswerTests {
         }
     }
 
-    @Test("Method, headers and body arrive as given, and nothing of libcurl's besides")
+    @Test("method, headers and body arrive as given, without additions by libcurl")
     func request() async throws {
         try await TransferScope.withClient { client, sandbox in
             var push = sandbox.push()
@@ -47,7 +47,7 @@ struct TransferAnswerTests {
         }
     }
 
-    @Test("A handle that sent a long body sends a short one, and none, as if it were new")
+    @Test("a handle that sent a long body then sends a short or empty one correctly")
     func reuse() async throws {
         try await TransferScope.withClient {
             $0.maximumInFlight = 1
@@ -64,7 +64,7 @@ struct TransferAnswerTests {
         }
     }
 
-    @Test("Hundreds at once share few connections, and each gets its own answer")
+    @Test("hundreds of concurrent requests share few connections and get their own answers")
     func many() async throws {
         try await TransferScope.withClient {
             $0.connectionsPerHost = 2
@@ -86,7 +86,7 @@ struct TransferAnswerTests {
         }
     }
 
-    @Test("APNs' one stream before the first token holds the others back, not up")
+    @Test("APNs' limit of one stream before the first token delays the others briefly")
     func strictServer() async throws {
         try await TransferScope.withClient { client, sandbox in
             let pushes = (0..<100).map { _ in sandbox.push() }
@@ -98,7 +98,7 @@ struct TransferAnswerTests {
         }
     }
 
-    @Test("A slow answer is an answer, and its duration says so")
+    @Test("a slow answer counts, with its duration")
     func slow() async throws {
         try await TransferScope.withClient { client, sandbox in
             let response = try #require(await client.perform(sandbox.push("deade100")).response)
@@ -107,7 +107,7 @@ struct TransferAnswerTests {
         }
     }
 
-    @Test("Plain HTTP goes through only if allowed")
+    @Test("plain HTTP works only if allowed")
     func plain() async throws {
         let request = TransferRequest(.get, url: try #require(TransferScope.sandbox).controlURL + "/healthz")
         try await TransferScope.withClient { client, _ in

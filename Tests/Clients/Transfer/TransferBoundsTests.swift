@@ -5,11 +5,11 @@ import Clients
 import Sandbox
 import Testing
 
-@Suite("Bounds, cancelling and the end", .transfer, .timeLimit(.minutes(10)))
+@Suite("Transfer limits, cancelling and shutdown", .transfer, .timeLimit(.minutes(10)))
 struct TransferBoundsTests {
     private static let silent = "deade200"
 
-    @Test("A cancelled task is answered at once, its stream is reset, and the others go on")
+    @Test("a cancelled task is answered at once, its stream is reset, and others continue")
     func cancelInFlight() async throws {
         try await TransferScope.withClient {
             $0.connectionsPerHost = 1
@@ -23,7 +23,7 @@ struct TransferBoundsTests {
         }
     }
 
-    @Test("A task that was cancelled before it began is cancelled, not sent")
+    @Test("a task cancelled beforehand is not sent")
     func cancelBefore() async throws {
         try await TransferScope.withClient { client, sandbox in
             let push = sandbox.push()
@@ -38,7 +38,7 @@ struct TransferBoundsTests {
         }
     }
 
-    @Test("A request that waits for a place can be cancelled, and runs out of time, unsent")
+    @Test("a waiting request can be cancelled or time out without being sent")
     func waiting() async throws {
         try await TransferScope.withClient {
             $0.maximumInFlight = 1
@@ -62,7 +62,7 @@ struct TransferBoundsTests {
         }
     }
 
-    @Test("What is urgent goes before all that waited longer for a place")
+    @Test("urgent requests overtake waiting ones")
     func priority() async throws {
         try await TransferScope.withClient {
             $0.maximumInFlight = 1
@@ -86,7 +86,7 @@ struct TransferBoundsTests {
         }
     }
 
-    @Test("At the bound a request is turned away at once, and counted")
+    @Test("a request beyond the limit is refused at once and counted")
     func overloaded() async throws {
         try await TransferScope.withClient {
             $0.maximumInFlight = 1
@@ -102,7 +102,7 @@ struct TransferBoundsTests {
         }
     }
 
-    @Test("A host that hangs takes its own share only")
+    @Test("a hanging host takes only its own share")
     func fairness() async throws {
         try await TransferScope.withClient {
             $0.connectionsPerHost = 2
@@ -117,7 +117,7 @@ struct TransferBoundsTests {
         }
     }
 
-    @Test("Shutting down answers everybody, and what comes later")
+    @Test("shutting down answers every caller, later ones included")
     func shutdown() async throws {
         try await TransferScope.withClient {
             $0.maximumInFlight = 2
@@ -135,7 +135,7 @@ struct TransferBoundsTests {
         }
     }
 
-    @Test("Cancelling at any moment answers each caller once")
+    @Test("cancelling at any time answers each caller once")
     func cancelRace() async throws {
         try await TransferScope.withClient {
             $0.maximumInFlight = 10

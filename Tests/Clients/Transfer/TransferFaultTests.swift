@@ -6,10 +6,10 @@ import Sandbox
 import Support
 import Testing
 
-@Suite("What is not answered", .transfer, .timeLimit(.minutes(10)))
+@Suite("Transfer failures", .transfer, .timeLimit(.minutes(10)))
 struct TransferFaultTests {
     @Test(
-        "A fault of the connection is told from an answer",
+        "a connection fault is a failure, not an answer",
         arguments: [
             ("deade200", TransferFailure.Reason.timeout),
             ("deade300", .connectionLost),
@@ -19,7 +19,7 @@ struct TransferFaultTests {
     func fault(marker: String, reason: TransferFailure.Reason) async throws {
         try await TransferScope.withClient { client, sandbox in
             let isSilent = reason == .timeout
-            // Long enough for the handshake, on a busy machine too; nobody answers afterwards.
+            // Long enough for the handshake on a busy machine; no answer follows.
             let push = sandbox.push(marker, timeout: isSilent ? .seconds(3) : .seconds(20))
             let failure = try #require(await client.perform(push).failure)
             #expect(failure.reason == reason, "\(failure)")
@@ -27,11 +27,11 @@ struct TransferFaultTests {
             #expect(client.snapshot() == TransferSnapshot(failed: 1))
 
             let next = await client.perform(sandbox.push())
-            #expect(next.response?.status == 200, "the client goes on")
+            #expect(next.response?.status == 200, "the client still works")
         }
     }
 
-    @Test("A stream that is refused once is sent again by libcurl")
+    @Test("libcurl resends a stream that was refused once")
     func refusedOnce() async throws {
         try await TransferScope.withClient { client, sandbox in
             let push = sandbox.push("deade501")
@@ -40,7 +40,7 @@ struct TransferFaultTests {
         }
     }
 
-    @Test("A request whose kept connection ends before the answer is sent once, and may have arrived")
+    @Test("a request whose kept connection ends before the answer is sent once and may have arrived")
     func keptConnectionEnds() async throws {
         try await HTTPStub.with(HTTPStub.Answer(body: "ok", keepsConnection: true)) { stub in
             try await TransferScope.withClient {
@@ -52,19 +52,19 @@ struct TransferFaultTests {
                 let failure = try #require(await client.perform(request).failure)
                 #expect(failure.reason == .connectionLost && failure.mayHaveBeenSent, "\(failure)")
                 stub.answer(HTTPStub.Answer(body: "ok", keepsConnection: true))
-                #expect(await client.perform(request).response?.status == 200, "the client goes on")
+                #expect(await client.perform(request).response?.status == 200, "the client still works")
                 #expect(stub.received.map(\.body) == [[UInt8]](repeating: Array("hello".utf8), count: 3))
             }
         }
     }
 
-    @Test("A request whose kept HTTP/2 connection is reset is sent once, and may have arrived")
+    @Test("a request whose kept HTTP/2 connection is reset is sent once and may have arrived")
     func keptConnectionReset() async throws {
         try await TransferScope.withClient {
             $0.connectionsPerHost = 1
         } _: { client, sandbox in
             for _ in 0..<3 {
-                #expect(await client.perform(sandbox.push()).response?.status == 200, "the connection is there")
+                #expect(await client.perform(sandbox.push()).response?.status == 200, "the connection is open")
                 let push = sandbox.push("deadf301")
                 let failure = try #require(await client.perform(push).failure)
                 #expect(failure.reason == .connectionLost && failure.mayHaveBeenSent, "\(failure)")
@@ -73,7 +73,7 @@ struct TransferFaultTests {
         }
     }
 
-    @Test("What HTTP/2 refuses on a kept connection is sent again at once, as the server has not looked at it")
+    @Test("a stream refused on a kept HTTP/2 connection is resent at once")
     func refusedOnKeptConnection() async throws {
         try await TransferScope.withClient {
             $0.connectionsPerHost = 1
@@ -85,7 +85,7 @@ struct TransferFaultTests {
         }
     }
 
-    @Test("A body of any length arrives whole", arguments: [0, 1, 16_384, 16_385, 300_000])
+    @Test("a body of any length arrives whole", arguments: [0, 1, 16_384, 16_385, 300_000])
     func bodies(length: Int) async throws {
         let body = (0..<length).map { UInt8($0 % 251) }
         try await HTTPStub.with(HTTPStub.Answer(body: "ok", keepsConnection: true)) { stub in
@@ -99,7 +99,7 @@ struct TransferFaultTests {
         }
     }
 
-    @Test("A cut connection ends all of its streams, each once")
+    @Test("a broken connection ends each of its streams once")
     func cutBurst() async throws {
         try await TransferScope.withClient {
             $0.connectionsPerHost = 1
@@ -118,7 +118,7 @@ struct TransferFaultTests {
         }
     }
 
-    @Test("A server that is not there, or not to be trusted, got nothing")
+    @Test("nothing is sent to an absent or untrusted server")
     func unreachable() async throws {
         let sandbox = try #require(TransferScope.sandbox)
         try await TransferScope.withClient {
@@ -135,7 +135,9 @@ struct TransferFaultTests {
         }
     }
 
-    @Test("A private address is told from a server that is not there", arguments: ["127.0.0.1", "localhost", "[::1]"])
+    @Test(
+        "a private address is a different failure than an absent server",
+        arguments: ["127.0.0.1", "localhost", "[::1]"])
     func privateAddress(host: String) async throws {
         try await TransferScope.withClient {
             $0.refusesPrivateAddresses = true
@@ -147,7 +149,7 @@ struct TransferFaultTests {
         }
     }
 
-    @Test("An authorities' file that is not there is found at the start")
+    @Test("a missing file of certificate authorities fails the start")
     func missingAuthorities() throws {
         var configuration = TransferConfiguration()
         configuration.caFile = "/nonexistent/ca.pem"
@@ -155,7 +157,7 @@ struct TransferFaultTests {
     }
 
     @Test(
-        "What cannot be sent as it is, is not sent",
+        "a request that cannot be sent unchanged is not sent",
         arguments: [
             TransferRequest(.get, url: "nonsense"),
             TransferRequest(.get, url: "https://"),
@@ -175,7 +177,7 @@ struct TransferFaultTests {
         }
     }
 
-    @Test("Of a response beyond the bound there is the beginning, and the connection still serves")
+    @Test("a response over the limit is cut, and the connection stays usable")
     func tooLarge() async throws {
         try await TransferScope.withClient { client, sandbox in
             var request = TransferRequest(.get, url: sandbox.url + "/healthz", maximumResponseBytes: 2)
@@ -196,18 +198,18 @@ struct TransferFaultTests {
         }
     }
 
-    @Test("Of a response that breaks off there is what came", arguments: [("deadd200", 200), ("deadd000", 400)])
+    @Test("a response that breaks off keeps the received part", arguments: [("deadd200", 200), ("deadd000", 400)])
     func breaksOff(marker: String, status: Int) async throws {
         try await TransferScope.withClient { client, sandbox in
             let response = try #require(await client.perform(sandbox.push(marker)).response)
             #expect(response.status == status && !response.isComplete)
             #expect(response.header("content-type") == "application/json; charset=UTF-8")
             #expect(String(decoding: response.body, as: UTF8.self) == #"{"reason":"Unregis"#)
-            #expect(await client.perform(sandbox.push()).response?.status == 200, "the client goes on")
+            #expect(await client.perform(sandbox.push()).response?.status == 200, "the client still works")
         }
     }
 
-    @Test("The words of a failure hold no secret")
+    @Test("a failure's description holds no secret")
     func words() async throws {
         try await TransferScope.withClient { client, sandbox in
             let push = sandbox.push("deade300")

@@ -7,10 +7,10 @@ import Foundation
 import Sandbox
 import Testing
 
-/// Runs a suite with one sandbox that all its tests share; each has a client and device tokens of its own.
+/// Runs a suite with one shared sandbox; each test has its own client and device tokens.
 struct TransferScope: SuiteTrait, TestScoping {
     @TaskLocal static var sandbox: ProviderSandbox?
-    /// One for all pushes: as Apple does, the sandbox turns away a connection that shows many.
+    /// Shared by all pushes: like Apple, the sandbox rejects a connection with many tokens.
     @TaskLocal static var providerToken = ""
 
     @concurrent
@@ -54,7 +54,7 @@ extension Trait where Self == TransferScope {
 }
 
 extension ProviderSandbox {
-    /// A valid push to a device whose token begins with `marker`, which chooses a fault.
+    /// Returns a valid push to a device whose token begins with `marker`, which selects a fault.
     func push(
         _ marker: String = "0",
         timeout: Duration = .seconds(20),
@@ -103,7 +103,7 @@ extension TransferOutcome {
 }
 
 extension TransferClient {
-    /// Returns when the client's figures are as wanted; the suite's time limit ends a wait for nothing.
+    /// Waits until the client's snapshot matches; the suite's time limit bounds the wait.
     func wait(until isReached: (TransferSnapshot) -> Bool) async throws {
         while !isReached(self.snapshot()) {
             try Task.checkCancellation()

@@ -10,7 +10,7 @@ import Testing
 
 @Suite(.timeLimit(.minutes(10)))
 struct ThreadTests {
-    /// Gathers what threads say.
+    /// Collects notes from threads.
     private final class Notes: Sendable {
         private let words = Mutex<[String]>([])
 
@@ -21,13 +21,13 @@ struct ThreadTests {
         }
     }
 
-    /// Notes what the polling thread calls.
+    /// Records the calls of the polling thread.
     private final class Owner: PollingThread.Owner {
         let notes = Notes()
 
         func socketIsReady(_ socket: CInt) {
             var byte: UInt8 = 0
-            // Written by the test: one byte at a time.
+            // The test writes one byte at a time.
             guard read(socket, &byte, 1) == 1 else { return }
             self.notes.add("\(byte)")
         }
@@ -38,7 +38,7 @@ struct ThreadTests {
     }
 
     @Test(
-        "a detached thread bears its name as far as Linux keeps it",
+        "a detached thread has its name, cut to 15 bytes",
         arguments: [("short", "short"), ("longer-than-fifteen", "longer-than-fif")]
     )
     func name(given: String, kept: String) async throws {
@@ -51,7 +51,7 @@ struct ThreadTests {
         try await eventually("it has run") { notes.all == [kept] }
     }
 
-    @Test("a write to a pipe that nobody reads fails there and ends nothing")
+    @Test("a write to a pipe without a reader fails without ending the process")
     func brokenPipe() async throws {
         let notes = Notes()
         let isStarted = DetachedThread.run(name: "pipe") {
@@ -66,7 +66,7 @@ struct ThreadTests {
         try await eventually("it has run") { notes.all == ["failed"] }
     }
 
-    @Test("a polling thread runs work in order, watches sockets, ticks, and ends when it is told to")
+    @Test("a polling thread runs work in order, watches sockets, ticks, and stops on request")
     func polling() async throws {
         let thread = try #require(PollingThread())
         let owner = Owner()
@@ -85,8 +85,39 @@ struct ThreadTests {
         thread.run { owner.notes.add("last") }
         thread.stop()
         #expect(!thread.run { owner.notes.add("too late") })
-        try await eventually("what came before is done") { owner.notes.all.last == "last" }
+        try await eventually("the earlier work is done") { owner.notes.all.last == "last" }
         close(ends[0])
         close(ends[1])
+    }
+}
+
+@Suite("Doorbells", .timeLimit(.minutes(10)))
+struct DoorbellTests {
+    @Test("a ring without a waiter is remembered once; a wait without a ring times out")
+    func remembered() async throws {
+        let bell = try #require(Doorbell())
+        let waits = await withCheckedContinuation { continuation in
+            // The wait blocks, so it must not use the cooperative pool.
+            let isStarted = DetachedThread.run(name: "bell") {
+                bell.ring()
+                bell.ring()
+                continuation.resume(returning: [1_000, 1].map { bell.wait(milliseconds: $0) })
+            }
+            if !isStarted { continuation.resume(returning: []) }
+        }
+        #expect(waits == [true, false])
+    }
+
+    @Test("a ring ends a wait")
+    func rings() async throws {
+        let bell = try #require(Doorbell())
+        async let hasRung = withCheckedContinuation { continuation in
+            let isStarted = DetachedThread.run(name: "bell") {
+                continuation.resume(returning: bell.wait(milliseconds: 60_000))
+            }
+            if !isStarted { continuation.resume(returning: false) }
+        }
+        bell.ring()
+        #expect(await hasRung)
     }
 }
