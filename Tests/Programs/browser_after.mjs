@@ -1,7 +1,7 @@
 // Carillon · browser_after.mjs
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs after the inbox of docs/clients/browser.md: receives and reads a notification, then reconnects.
+// Runs after the inbox of docs/clients/browser.md: gets and reads a notification, then reconnects.
 
 async function until(what, condition) {
   for (let tries = 0; !condition(); tries++) {

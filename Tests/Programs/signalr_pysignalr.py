@@ -5,8 +5,8 @@
 #        signalr_pysignalr.py gateway URL TOKEN TITLE
 #        signalr_pysignalr.py stay URL TOKEN [FRESH]
 #
-# conformance: tests the hub of the conformance program. gateway: waits for a notification with TITLE
-# and marks it read. Both print "ok" and exit with 0, or print an error and exit with 1.
+# conformance: tests the hub of the conformance program. gateway: waits for a notification with
+# TITLE and marks it read. Both print "ok" and exit with 0, or print an error and exit with 1.
 # stay: prints "received TITLE" for each notification and "unread COUNT" for each count until it is
 # killed, across restarts of the gateway. Reconnects use the token FRESH, if given.
 

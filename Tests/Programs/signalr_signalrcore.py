@@ -5,8 +5,8 @@
 #        signalr_signalrcore.py gateway URL TRANSPORT TOKEN TITLE
 #
 # TRANSPORT is websockets, skip (a WebSocket without negotiation), sse or polling.
-# conformance: tests the hub of the conformance program. gateway: waits for a notification with TITLE
-# and marks it read. Both print "ok" and exit with 0, or print an error and exit with 1.
+# conformance: tests the hub of the conformance program. gateway: waits for a notification with
+# TITLE and marks it read. Both print "ok" and exit with 0, or print an error and exit with 1.
 
 import os
 import sys

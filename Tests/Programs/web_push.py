@@ -4,7 +4,7 @@
 # usage: web_push.py PRIVATE-KEY AUTH BODY
 #
 # Decrypts a Web Push message with http_ece, the library of pywebpush, and prints "message TEXT".
-# The arguments are base64: the browser's private key (32 bytes), its secret, and the request's body.
+# The arguments are base64: the browser's private key (32 bytes), its secret, the request's body.
 
 import base64
 import sys

@@ -1,7 +1,7 @@
 # Carillon · webhook_after.py
 # SPDX-License-Identifier: Apache-2.0
 #
-# Runs after the blocks of docs/events.md: `verify` accepts a webhook request and refuses a changed one.
+# Runs after the blocks of docs/events.md: `verify` accepts a request and refuses a changed one.
 
 import json
 import os

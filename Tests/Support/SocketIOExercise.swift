@@ -282,7 +282,7 @@ struct SocketIOPromises {
         self.expect(session.waitingBytes >= 0, "what waits is counted")
         self.expect(session.waitingBytes <= session.configuration.maximumWaiting + 128, "what waits is bounded")
         self.expect(!session.waiting.isEmpty || session.waitingBytes == 0, "what waits is counted exactly")
-        self.expect((session.transport == nil) == self.isClosed, "the end is told")
+        self.expect((session.transport == nil) == self.isClosed, "the end is reported")
     }
 
     mutating func finished(_ session: EngineIOSession) {

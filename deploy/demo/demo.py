@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 # Carillon · demo.py
 # SPDX-License-Identifier: Apache-2.0
-"""Sends three notifications and prints each step of their way. Reads the variables of DATA/env; needs only Python."""
+"""Sends three notifications and prints each step of their way.
+
+Reads the variables of DATA/env; needs only Python.
+"""
 
 import json
 import os
@@ -56,7 +59,7 @@ def enqueue(user, kind, title, body):
 
 
 def stored(user, title, wanted):
-    """Waits until the notification with that title has one of the wanted statuses, and returns its row."""
+    """Waits until the notification with `title` has a wanted status, and returns its row."""
     query = f"""SELECT json_build_object('id', id, 'version', version, 'status', status, 'via', sent_via)
         FROM carillon.notifications WHERE user_id = :'user' AND title = :'title' AND status IN {wanted!r}"""
 

@@ -5,7 +5,7 @@
 
 # install_clients FOLDER: creates a virtual environment in FOLDER, unless it exists, and exports
 # CARILLON_TEST_PYTHON. Without python3 or a package index it warns, and tests skip these clients.
-# With CI=true it fails instead, because nobody reads the skips of a green run.
+# With CI=true it fails instead, because skips in a green run go unnoticed.
 install_clients() {
     local folder=$1 list=Tests/Programs/requirements.txt
     [[ -z ${CARILLON_TEST_PYTHON:-} ]] || return 0

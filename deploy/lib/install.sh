@@ -101,6 +101,6 @@ check_swift() {
     version=$(swift --version 2>/dev/null | sed -n 's/^.*Swift version \([0-9]*\.[0-9]*\).*/\1/p' | head -n 1)
     [[ -n $version ]] || fail "swift --version prints no version"
     [[ ${version%%.*} -gt 6 || (${version%%.*} -eq 6 && ${version#*.} -ge 2) ]] ||
-        fail "Swift $version is too old; 6.2 or newer is needed"
+        fail "Swift $version is too old; install 6.2 or newer"
     say "Swift $version"
 }

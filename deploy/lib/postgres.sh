@@ -27,7 +27,7 @@ choose_postgres_user() {
             return 0
         fi
     done
-    fail "PostgreSQL does not run as root; create a user postgres or nobody"
+    fail "PostgreSQL refuses to run as root; create a user postgres or nobody"
 }
 
 # The server's user may not be able to enter parent folders such as /root, so open the folder before

@@ -1,6 +1,6 @@
 # Carillon · client.py
 # SPDX-License-Identifier: Apache-2.0
-"""The app's client: `NotificationSocket` of `lib/notifications/socket.ts`, line by line, and its REST calls."""
+"""The app's client: `NotificationSocket` of `lib/notifications/socket.ts`, and its REST calls."""
 
 from live import SocketIO
 
@@ -46,6 +46,6 @@ class NotificationSocket:
 
 
 def register_push(stack, token, fcm_token, platform, device_id):
-    """`requestPushPermission` of `lib/notifications/webpush.ts`, once the user has granted permission."""
+    """`requestPushPermission` of `lib/notifications/webpush.ts`, after the user's consent."""
     body = {"fcm_token": fcm_token, "platform": platform, "device_id": device_id}
     return stack.call("POST", "/api/push/register", body, token=token)

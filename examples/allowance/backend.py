@@ -1,6 +1,6 @@
 # Carillon · backend.py
 # SPDX-License-Identifier: Apache-2.0
-"""What remains of `NotificationService.cs`: three ways to send. The catalog has the templates."""
+"""The rest of `NotificationService.cs`: three ways to send. The catalog has the templates."""
 
 
 class NotificationService:
@@ -19,7 +19,7 @@ class NotificationService:
                           entity_id=entity_id, **{"except": except_})
 
     def balance_updated(self, user_id, child_id, balance):
-        """`Clients.User(…).SendAsync("BalanceUpdated", …)`: goes to open sockets only and is not stored."""
+        """`Clients.User(…).SendAsync("BalanceUpdated", …)`: for open sockets only, not stored."""
         return self._send(user=user_id, event="BalanceUpdated", args=[child_id, balance])
 
     def _send(self, **job):

@@ -5,7 +5,7 @@
 --
 --     psql -XAtqf export.sql "$APP_DATABASE" | gateway import -
 --
--- Translates type codes to the names of the catalog, and subscribes family members to the family's topic.
+-- Translates type codes to the catalog's names, and subscribes families to their topic.
 
 WITH types (code, name) AS (VALUES
     (1, 'BalanceAlert'), (2, 'LowBalanceWarning'), (3, 'TransactionCreated'), (10, 'AllowanceDeposit'),

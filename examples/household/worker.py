@@ -1,6 +1,6 @@
 # Carillon · worker.py
 # SPDX-License-Identifier: Apache-2.0
-"""What remains of the app's worker and its `NotificationService`: it decides what to send to whom.
+"""The rest of the app's worker and its `NotificationService`: they choose messages and recipients.
 
 Carillon handles tokens, buttons, the limit of five, the summary, time zones and quiet hours.
 """
@@ -13,7 +13,7 @@ NAMESPACE = uuid.UUID("6f8f1d4e-5d0f-4c1c-9f6e-5a5f5a3d7c10")
 
 
 def task_job(user_id, type, title, task, *, id=None):
-    """`CreateAndSendTaskNotification`: the state selects the buttons, the type the limit and the summary."""
+    """`CreateAndSendTaskNotification`: the state selects the buttons, the type the limit."""
     job = {
         "user": str(user_id), "type": type, "title": title, "body": task["name"], "state": task["state"],
         "entity_type": "task", "entity_id": str(task["id"]), "data": json.dumps({"task_id": str(task["id"])}),
@@ -27,7 +27,7 @@ def task_job(user_id, type, title, task, *, id=None):
 
 
 def handle_overdue_reminder(redis, tasks_by_user, day):
-    """`HandleOverdueReminder`: sends a whole run in one round trip. A second run sends no duplicates."""
+    """`HandleOverdueReminder`: sends a run in one round trip. A second run sends no duplicates."""
     jobs = [
         task_job(user, "task_overdue", "Overdue", task, id=f"overdue:{task['id']}:{day}")
         for user, tasks in tasks_by_user.items() for task in tasks

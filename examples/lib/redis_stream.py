@@ -1,6 +1,6 @@
 # Carillon · redis_stream.py
 # SPDX-License-Identifier: Apache-2.0
-"""A minimal Redis client that appends to streams. Apps use redis-py, whose `xadd` takes the same arguments."""
+"""A minimal Redis client that appends to streams, with the `xadd` of redis-py, which apps use."""
 
 import socket
 from urllib.parse import unquote, urlsplit

@@ -148,7 +148,7 @@ class Stack:
             self.sql(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 
     def pushes(self, token):
-        """Returns the messages of this run that the provider sandbox received for a token or an e-mail address."""
+        """Returns the messages that the sandbox received in this run for a token or address."""
         received = self._sandbox(f"/received?since={self._first_push}")
         return [message for message in received if message["token"] == token]
 

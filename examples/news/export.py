@@ -24,7 +24,7 @@ def record(document):
     if document.get("notifications_enabled") and document.get("fcm_token"):
         user["devices"] = [{
             "platform": document.get("platform") or "ios", "provider": "fcm", "token": document["fcm_token"],
-            # /device-token/register uses this name, so the app's next registration replaces this one.
+            # The name that /device-token/register uses: the next registration replaces this.
             "name": "device-token", "app_version": document.get("app_version"),
         }]
     return user

@@ -64,7 +64,7 @@ class Monitor:
 
     @staticmethod
     def developing(story):
-        """A job for followers of the category, once per revision. Each revision replaces the last."""
+        """A job for followers of the category; each revision replaces the last."""
         return {
             "id": f"story:{story['id']}:{story['revision']}", "topic": f"news/{story['category']}",
             "type": "developing_stories", "title": story["title"][:LONGEST_TITLE], "body": story["update"],
@@ -118,7 +118,7 @@ def main():
         try:
             monitor.look(datetime.now(timezone.utc))
         except urllib.error.HTTPError as error:
-            # 422 names the invalid field; 429 and 503 say when to retry. The next poll repeats what was missed.
+            # 422 names the invalid field; 429 and 503 say when to retry. The next poll retries.
             say(f"{error.url}: {error.code} {error.read(500).decode(errors='replace')}")
             wait = max(wait, float(error.headers.get("Retry-After") or 0))
         except (OSError, ValueError, KeyError) as error:

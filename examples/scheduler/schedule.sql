@@ -1,7 +1,7 @@
 -- Carillon · schedule.sql
 -- SPDX-License-Identifier: Apache-2.0
 --
--- What remains of the edge function `schedule.ts`. Run it once a day from pg_cron or any other cron: it
+-- The rest of the edge function `schedule.ts`. Run it once a day from pg_cron or another cron. It
 -- enqueues each reminder for its time in the user's time zone. It marks and enqueues in one
 -- transaction, so a rollback notifies no one, and a second run on the same day does nothing.
 

@@ -129,10 +129,10 @@ struct HangingCommand: AsyncParsableCommand {
             for _ in 0..<self.rounds { alone.append(try await self.rate(&fcm, dispatcher)) }
             let before = Environment.residentMemory(pid: dispatcher.pid)
             try await apns.append(self.hanging)
-            var beside: [Double] = []
+            var duringHang: [Double] = []
             var memory = before
             for _ in 0..<self.rounds {
-                beside.append(try await self.rate(&fcm, dispatcher))
+                duringHang.append(try await self.rate(&fcm, dispatcher))
                 memory = max(memory, Environment.residentMemory(pid: dispatcher.pid))
             }
             try await dispatcher.end(by: SIGKILL)
@@ -140,8 +140,8 @@ struct HangingCommand: AsyncParsableCommand {
             var report = Report("hanging")
             report.add("pushes", self.pushes)
             report.add("alone_per_second", median(alone))
-            report.add("beside_per_second", median(beside))
-            report.add("ratio", median(beside) / median(alone))
+            report.add("beside_per_second", median(duringHang))
+            report.add("ratio", median(duringHang) / median(alone))
             report.add("dispatcher_growth_mb", Double(memory - before) / 1_048_576)
             try report.print()
         }

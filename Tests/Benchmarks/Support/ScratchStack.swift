@@ -117,7 +117,7 @@ struct ProgramOptions: ParsableArguments {
     @Option(help: "Path of the provider sandbox; by default next to this program.")
     var sandbox: String?
 
-    private static func beside(_ name: String) -> String {
+    private static func sibling(_ name: String) -> String {
         URL(fileURLWithPath: self.ownPath).deletingLastPathComponent().appendingPathComponent(name).path
     }
 
@@ -126,9 +126,9 @@ struct ProgramOptions: ParsableArguments {
         (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")) ?? ""
     }
 
-    var gatewayPath: String { self.gateway ?? Self.beside("gateway") }
-    var sandboxPath: String { self.sandbox ?? Self.beside("provider-sandbox") }
-    var dispatcherPath: String { self.dispatcher ?? Self.beside("dispatcher") }
+    var gatewayPath: String { self.gateway ?? Self.sibling("gateway") }
+    var sandboxPath: String { self.sandbox ?? Self.sibling("provider-sandbox") }
+    var dispatcherPath: String { self.dispatcher ?? Self.sibling("dispatcher") }
 }
 
 /// Redis state of a stack's services.
