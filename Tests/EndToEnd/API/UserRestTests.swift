@@ -118,7 +118,7 @@ struct UserRestTests {
             for except in [#"["ada"]"#, #"["ada","eve"]"#] {
                 try await stack.append([("topic", "quiet"), ("type", "invoice_created"), ("except", except)])
             }
-            try await eventually("both were pushed, the letters set aside and the broadcasts done") {
+            try await eventually("both were pushed, the dead letters stored and the broadcasts done") {
                 let done = try await stack.query("SELECT FROM carillon.broadcasts WHERE state = 'done'").count
                 let attempts = try await stack.query("SELECT FROM carillon.delivery_attempts WHERE kind = 'push'").count
                 let letters = try await stack.query("SELECT FROM carillon.dead_letters").count

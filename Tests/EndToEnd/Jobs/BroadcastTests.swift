@@ -208,7 +208,7 @@ struct BroadcastTests {
                 ])
             }
             let stored = "SELECT count(*) FROM carillon.notifications"
-            try await eventually("some have the ids") { try await Broadcasts.number(stack, stored) == 24 }
+            try await eventually("some users have the ids") { try await Broadcasts.number(stack, stored) == 24 }
             let all = [("all", "true"), ("type", "invoice_created")]
             try await stack.append(all + [("id", "same"), ("title", "first")])
             let entry = try await stack.append(all + [("id", "other"), ("title", "second")])

@@ -88,7 +88,7 @@ struct CancelTests {
                 #expect(list.body["version"]?.integer == 2, "\(user)")
             }
             // The gate stops the retry and the fallback push at the latest.
-            try await eventually("the next try was not made, and nothing waits for a proof") {
+            try await eventually("the retry was skipped, and nothing is unconfirmed") {
                 let skipped = try await stack.query(
                     "SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'skipped' AND reason = 'cancelled'"
                 )
@@ -160,7 +160,7 @@ struct CancelTests {
                     ("user", user), ("type", "payment_received"), ("title", "Paid"), ("id", id),
                 ])
             }
-            try await eventually("both wait for their next try") {
+            try await eventually("both wait for their retries") {
                 try await stack.query(
                     "SELECT DISTINCT user_id FROM carillon.delivery_attempts WHERE outcome = 'retry'"
                 ).count == 2
@@ -248,7 +248,9 @@ struct CancelTests {
             _ = try await append("first")
             _ = try await append("last", id: nil)
             try await eventually("the last one came") { socket.titles == ["first", "last"] }
-            try await eventually("those with other content are set aside") { try await stack.deadReasons().count == 2 }
+            try await eventually("those with other content are dead-lettered") {
+                try await stack.deadReasons().count == 2
+            }
             let reasons = try await stack.deadReasons()
             #expect(Set(reasons.keys) == [inBatch, later])
             #expect(reasons.values.allSatisfy { $0 == "id: was used before with other content; give another id" })

@@ -102,10 +102,10 @@ struct CatalogReloadTests {
             dispatcher.send(SIGHUP)
             try await eventually("the dispatcher says so") { dispatcher.errors().contains("catalog rejected") }
             try await stack.append([("user", "ada"), ("type", "hello"), ("vars", #"{"n":1}"#)])
-            try await eventually("the old words") { try await stack.texts(user: "ada") == [["Hello 1", ""]] }
+            try await eventually("the old text") { try await stack.texts(user: "ada") == [["Hello 1", ""]] }
             try stack.catalog(Self.catalog("Salut"))
             for process in [dispatcher, gateway.process] { process.send(SIGHUP) }
-            try await eventually("the new words") {
+            try await eventually("the new text") {
                 try await stack.append([("user", "eve"), ("type", "hello"), ("vars", #"{"n":1}"#)])
                 return try await stack.texts(user: "eve").last == ["Salut 1", ""]
             }
@@ -212,7 +212,7 @@ struct CatalogBroadcastTests {
     /// Reloads the dispatcher's catalog and waits until a new job uses the new text.
     private static func reload(_ greeting: String, _ dispatcher: ChildProcess, _ stack: Stack) async throws {
         dispatcher.send(SIGHUP)
-        try await eventually("the new words") {
+        try await eventually("the new text") {
             try await stack.append([("user", "eve"), ("type", "probe"), ("vars", "{}")])
             return try await stack.texts(user: "eve").last?.first == greeting
         }
@@ -263,7 +263,7 @@ struct CatalogBroadcastTests {
             try stack.catalog(Self.catalog("Hello"))
             try await Self.reload("Hello", dispatcher, stack)
             let admin = try await Stack.token(user: "root", scope: .admin)
-            try await eventually("the letter is on its way back") {
+            try await eventually("the dead letter is replayed") {
                 let answer = try await gateway.call(
                     .post, "/v1/admin/dead-letters/replay", token: admin, json: #"{"type":"hello"}"#)
                 return answer.body["count"]?.integer == 1

@@ -73,7 +73,7 @@ struct ClockTests {
             for user in Self.users { try await gateway.set(QuietNow.over, of: user) }
             let expected = Dictionary(
                 uniqueKeysWithValues: Self.users.map { ("\($0)-phone", ["2 notifications", "deferred", "later"]) })
-            try await eventually("each has each once") { stack.pushed().mapValues { $0.sorted() } == expected }
+            try await eventually("each user has each once") { stack.pushed().mapValues { $0.sorted() } == expected }
             try await eventually("nothing waits any more") {
                 try await stack.query("SELECT 1 FROM carillon.follow_ups").isEmpty
             }
@@ -110,10 +110,10 @@ struct ClockTests {
                         ], stream: "carillon:jobs:critical")
                 }
                 for kind in ["offline", "unavailable-3x"] { expected["\(kind)-phone-\(round)"] = [kind] }
-                try await eventually("those come that are due, once each", within: .seconds(60)) {
+                try await eventually("the due ones arrive, once each", within: .seconds(60)) {
                     stack.pushed() == expected
                 }
-                try await eventually("the others stand as they should") {
+                try await eventually("the others have their statuses") {
                     let online = try await stack.statuses(user: "online-\(round)")
                     let asleep = try await stack.statuses(user: "asleep-\(round)")
                     return try await Schedules.count(stack) == Int64(round + 1)

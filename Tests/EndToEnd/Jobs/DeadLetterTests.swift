@@ -62,7 +62,7 @@ struct BadInputTests {
             }
             try await stack.append([("user", "good"), Self.type, ("title", "after")])
             try await eventually("the good ones came") { socket.titles.count == Self.cases.count + 1 }
-            try await eventually("the bad ones were set aside") {
+            try await eventually("the bad ones were dead-lettered") {
                 try await stack.deadReasons().count == Self.cases.count
             }
             let reasons = try await stack.deadReasons()
@@ -92,7 +92,7 @@ struct BadInputTests {
             try await stack.append([("user", "good"), Self.type, ("title", "survivor")])
             _ = try await stack.startDispatcher()
             try await eventually("the good job arrives", within: .seconds(60)) { socket.titles == ["survivor"] }
-            try await eventually("all the garbage is set aside") {
+            try await eventually("all the garbage is dead-lettered") {
                 try await stack.connection.send("XLEN", "carillon:dead").integer() == 10_000
             }
         }
@@ -133,7 +133,7 @@ struct DeadLetterTests {
             _ = try await stack.startDispatcher()
             for number in 0..<5 { try await stack.append([("user", "a"), ("type", "unknown-\(number)")]) }
             try await stack.append([("user", "a"), ("users", "[]"), ("type", "invoice_created")])
-            try await eventually("all are set aside") { try await Self.letters(gateway).count == 6 }
+            try await eventually("all are dead-lettered") { try await Self.letters(gateway).count == 6 }
             let first = try await gateway.call(
                 .get, "/v1/admin/dead-letters?limit=4", token: try await Self.admin())
             #expect(first.body["dead_letters"]?.array?.count == 4)
@@ -292,7 +292,7 @@ struct DeadLetterTests {
             ])
             try await eventually("it waits") { try await Schedules.count(stack) == 1 }
             try await Schedules.makeDue(stack)
-            let letter = try await eventualValue("it is set aside") { try await Self.letters(gateway).first }
+            let letter = try await eventualValue("it is dead-lettered") { try await Self.letters(gateway).first }
             #expect(letter["stream"]?.string == "schedules")
             #expect(letter["reason"]?.string?.hasPrefix("vars.late") == true)
             try await first.stop()
@@ -350,7 +350,7 @@ struct DeadLetterTests {
             #expect(answer.status == 202)
             #expect(answer.body["count"]?.integer == 1)
             try await eventually("it is pushed") { stack.pushed() == ["token-ada": ["late"]] }
-            try await eventually("the letter is gone") {
+            try await eventually("the dead letter is gone") {
                 try await gateway.call(.post, "/v1/admin/dead-letters/\(letter)/replay", token: token).status == 404
             }
 
@@ -425,11 +425,11 @@ struct PoisonJobTests {
                 // Both entries delivered once are in flight together.
                 #expect(pending.sorted() == [2, 2])
             }
-            try await eventually("the neighbours have come") { socket.titles.count >= 3 }
-            try await eventually("the deadly one is set aside, and no other") {
+            try await eventually("the neighbours have arrived") { socket.titles.count >= 3 }
+            try await eventually("only the deadly one is dead-lettered") {
                 try await stack.deadReasons() == [deadly: Self.reason]
             }
-            try await eventually("nothing is left of the dead dispatcher") {
+            try await eventually("the dead dispatcher's consumer is gone") {
                 let length = try await stack.connection.send("XLEN", "carillon:jobs").integer()
                 let names = try await group.consumers().map(\.name)
                 return length == 0 && !names.contains("gone")
@@ -471,8 +471,8 @@ struct PoisonJobTests {
             }
             try await Schedules.makeDue(stack)
             try await eventually("nothing is left") { try await Schedules.count(stack) == 0 }
-            try await eventually("the neighbours have come") { socket.titles.count >= 2 }
-            try await eventually("the deadly one is set aside, and no other") {
+            try await eventually("the neighbours have arrived") { socket.titles.count >= 2 }
+            try await eventually("only the deadly one is dead-lettered") {
                 try await Array(stack.deadReasons().values) == [Self.reason]
             }
             let letters = try await stack.query("SELECT stream, fields::text FROM carillon.dead_letters")

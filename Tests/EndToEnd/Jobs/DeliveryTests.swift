@@ -55,7 +55,7 @@ struct DeliveryTests {
             for user in ["fcm", "apns", "gone", "flaky", "nobody"] {
                 try await stack.append([("user", user), ("type", "payment_received"), ("title", "For \(user)")])
             }
-            try await eventually("every phone that can be reached has it") {
+            try await eventually("every reachable phone has it") {
                 let pushed = stack.pushed()
                 return pushed["phone-1"] == ["For fcm"] && pushed[apnsToken] == ["For apns"]
                     && pushed["unavailable-once-1"] == ["For flaky"]
@@ -219,7 +219,7 @@ struct DeliveryTests {
                 for _ = 1, 2 do redis.call('XADD', KEYS[2], '*', 'd', due[1]) end
                 return 1
                 """
-            try await eventually("the first try has failed") {
+            try await eventually("the first attempt has failed") {
                 try await stack.connection.send(
                     "EVAL", .text(script), "2", .text(keys.retries(.fcm, .normal)),
                     .text(keys.deliveries(.fcm, .normal))

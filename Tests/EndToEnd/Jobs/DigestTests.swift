@@ -49,7 +49,7 @@ struct DigestTests {
             try await stack.append([
                 ("user", "ada"), ("type", "comment"), ("title", "other"), ("digest", "post-2"),
             ])
-            try await eventually("two single ones, the other post's, and a summary of four") {
+            try await eventually("two single ones, the other post's and a summary of four") {
                 let titles = stack.pushed()["ada-phone"] ?? []
                 return titles.count == 4 && titles.contains("4 notifications") && titles.contains("other")
             }
@@ -298,7 +298,7 @@ struct DigestTests {
                 if #due == 0 then return false end
                 return due[1]
                 """
-            let work = try await eventualValue("the first try has failed") {
+            let work = try await eventualValue("the first attempt has failed") {
                 try await stack.connection.send("EVAL", .text(script), "1", .text(keys.retries(.fcm, .normal))).string()
             }
             try await append("2:0")
@@ -308,7 +308,7 @@ struct DigestTests {
                 ).count == 1
             }
             try await stack.connection.send("XADD", .text(keys.deliveries(.fcm, .normal)), "*", "d", .text(work))
-            try await eventually("the gate stays shut for it") {
+            try await eventually("the gate skips it") {
                 let rows = try await stack.query(
                     "SELECT reason FROM carillon.delivery_attempts WHERE outcome = 'skipped'")
                 let reasons = try rows.map { try $0.text(0) }

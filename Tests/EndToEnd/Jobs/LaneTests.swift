@@ -252,7 +252,7 @@ struct OverflowTests {
             try await Self.flood(stack, 1_000)
             let entry = try await stack.append([("user", "ada"), ("type", "unknown"), ("org", "flood")])
             _ = try await stack.spawn("dispatcher", ["run"], name: "dispatcher", environment: Self.environment)
-            let row = try await eventualValue("it is set aside") {
+            let row = try await eventualValue("it is dead-lettered") {
                 try await stack.query("SELECT stream, entry, fields::text FROM carillon.dead_letters").first
             }
             #expect(try row.text(0) == "carillon:jobs")

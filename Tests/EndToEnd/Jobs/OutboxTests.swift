@@ -94,7 +94,7 @@ struct OutboxTests {
             _ = try await stack.query(Self.insert, Self.job("ada", "good"))
             _ = try await stack.startDispatcher()
             try await eventually("the good one is there") { try await Self.titles(stack, user: "ada") == ["good"] }
-            try await eventually("the others are dead") {
+            try await eventually("the others are dead-lettered") {
                 let reasons = try await stack.deadReasons()
                 return reasons.values.contains { $0.contains("nested too deeply") }
                     && reasons.values.contains { $0.contains("colour") }
@@ -114,7 +114,7 @@ struct OutboxTests {
             var deep = "1"
             for _ in 0..<70 { deep = "[\(deep)]" }
             _ = try await stack.query(Self.insert, Self.job("ada", "deep", #","data":{"a":\#(deep)}"#))
-            try await eventually("Redis is out of reach") { proxy.isTripped }
+            try await eventually("Redis is unreachable") { proxy.isTripped }
             try await eventually("the transaction with the outbox's lock ends", within: .seconds(60)) {
                 try await stack.query(
                     """

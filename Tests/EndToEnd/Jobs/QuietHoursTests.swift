@@ -86,7 +86,7 @@ struct QuietHoursTests {
             let latest = try #require(list.body["notifications"]?.array?.first?["id"]?.string)
             #expect(try await gateway.call(.post, "/v1/notifications/\(latest)/read", token: token).status < 300)
             try await Self.set(gateway, "/v1/settings", user: "ben", #"{"quiet_hours":null}"#)
-            try await eventually("one push says how many there are") {
+            try await eventually("one push gives their number") {
                 stack.pushed() == ["ben-phone": ["6 notifications"]]
             }
             let unread = try await gateway.call(.get, "/v1/notifications/unread-count", token: token)
@@ -154,7 +154,7 @@ struct QuietHoursTests {
                 "hal-phone": notices, "ivy-phone": ["6 notifications"] + notices,
                 "jon-phone": (0..<5).map { "news \($0)" } + notices,
             ]
-            try await eventually("each notice comes alone, and of the rest a summary where it is many") {
+            try await eventually("each notice comes alone, and many others as a summary") {
                 stack.pushed().mapValues { $0.sorted() } == expected.mapValues { $0.sorted() }
             }
             try await eventually("no notice counts as part of a summary") {
@@ -246,7 +246,7 @@ struct QuietHoursTests {
             let socket = try await TestSocket.synced(port: gateway.port, user: "cleo")
             try await stack.append([("user", "cleo"), ("type", "news"), ("title", "psst")])
             #expect(try await socket.first("notification")["notification"]?["silent"]?.bool == true)
-            try await eventually("proven") { try await stack.statuses(user: "cleo") == ["psst": "delivered"] }
+            try await eventually("it is confirmed") { try await stack.statuses(user: "cleo") == ["psst": "delivered"] }
             try await Self.set(gateway, "/v1/settings", user: "cleo", #"{"quiet_hours":null}"#)
             try await stack.append([("user", "cleo"), ("type", "news"), ("title", "loud")])
             try await eventually("the next is loud") { socket.all("notification").count == 2 }
@@ -277,13 +277,13 @@ struct QuietHoursTests {
             }
             try await Self.set(gateway, "/v1/devices/\(phone)", user: "dora", #"{"enabled":false}"#)
             try await stack.append([("user", "dora"), ("type", "fire"), ("title", "to nobody")])
-            try await eventually("a device that is switched off gets nothing") {
+            try await eventually("a disabled device gets nothing") {
                 try await stack.statuses(user: "dora")["to nobody"] == "sent"
             }
             #expect(stack.pushed()["dora-phone"]?.sorted() == ["o1", "o2"])
             try await Self.set(gateway, "/v1/devices/\(phone)", user: "dora", #"{"enabled":true}"#)
             try await stack.append([("user", "dora"), ("type", "fire"), ("title", "again")])
-            try await eventually("switched on it gets the next") {
+            try await eventually("an enabled device gets the next") {
                 stack.pushed()["dora-phone"]?.contains("again") == true
             }
         }
@@ -311,7 +311,7 @@ struct QuietHoursTests {
             try await stack.append([("user", "gil"), ("type", "memo"), ("title", "seen")])
             let frame = try await socket.first("notification")
             let id = try #require(frame["notification"]?["id"]?.string)
-            try await eventually("its push is put off") {
+            try await eventually("its push is deferred") {
                 try await stack.query("SELECT 1 FROM carillon.follow_ups").count == 1
             }
             #expect(try await gateway.call(.post, "/v1/notifications/\(id)/read", token: token).status < 300)
@@ -320,7 +320,7 @@ struct QuietHoursTests {
             try await eventually("the phone rings for what is unread") {
                 stack.pushed()["gil-phone"]?.contains("unseen") == true
             }
-            try await eventually("nothing is left to be looked at") {
+            try await eventually("no follow-up is left") {
                 try await stack.query("SELECT 1 FROM carillon.follow_ups").isEmpty
             }
             try await stack.waitForPushes()

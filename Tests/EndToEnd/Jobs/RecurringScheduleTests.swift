@@ -152,7 +152,7 @@ struct RecurringScheduleTests {
             try install("Asia/Kathmandu", version: "2")
             let second = try await start("second")
             try await eventually("both follow") { try await moments() == ["02:15 waiting", "06:15 waiting"] }
-            try await eventually("so does the push") { try await release() == clock(end - kathmandu) }
+            try await eventually("the push follows too") { try await release() == clock(end - kathmandu) }
             #expect(try await second.stop() == .code(0))
             #expect(logged("zones.version", "time-zone data", by: second) == ["2"])
             #expect(logged("count", "moments were computed anew", by: second) == ["2"])

@@ -33,7 +33,7 @@ struct SystemScenarioTests {
                     "Your weekly allowance of $10 has been deposited. New balance: $25.50",
                 ])
             #expect(list?.array?.last?["type"]?.integer == 10)
-            try await eventually("the deposit without its balance is set aside") {
+            try await eventually("the deposit without its balance is dead-lettered") {
                 try await stack.deadReasons()
                     == [missing: "vars.balance: is missing, in type AllowanceDeposit, locale en"]
             }
@@ -97,7 +97,7 @@ struct SystemScenarioTests {
                 "payment_received", "invoice_overdue", "invoice_created", "profile_updated", "system_maintenance",
             ]
             for type in types { try await stack.append([("user", "ada"), ("type", type), ("title", type)]) }
-            try await eventually("each is where it belongs") {
+            try await eventually("each has its status") {
                 let statuses = try await stack.statuses(user: "ada")
                 return statuses.count == 5 && !statuses.values.contains("pending")
                     && statuses["system_maintenance"] == "suppressed"
@@ -161,7 +161,7 @@ struct ScheduleScenarioTests {
             #expect(stack.pushed().isEmpty)
             try await Schedules.makeDue(stack, daily: moment)
             try await eventually("five tasks and the digest") { stack.pushed()["phone"]?.count == 6 }
-            try await eventually("three are gathered") {
+            try await eventually("three are in the digest") {
                 try await stack.query("SELECT 1 FROM carillon.digest_items WHERE NOT is_single").count == 3
             }
             try await stack.closeDigests()
@@ -222,7 +222,7 @@ struct ScheduleScenarioTests {
             }
             let payload = try JSONParser.parse(try #require(stack.sandbox.received().last).payload)
             #expect(payload["message"]?["data"]?["url"]?.string == "/notifications/log")
-            try await eventually("the dead token is switched off") {
+            try await eventually("the dead token is deactivated") {
                 let rows = try await stack.query("SELECT token FROM carillon.devices WHERE NOT active")
                 return try rows.map { try $0.text(0) } == ["unregistered-ada"]
             }

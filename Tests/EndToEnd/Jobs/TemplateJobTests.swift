@@ -90,7 +90,7 @@ struct TemplateJobTests {
                 ("vars", Self.vars),
             ])
             try await eventually("the others have theirs") { try await stack.texts(user: "ada").count == 1 }
-            try await eventually("the letter") { try await stack.deadReasons().count == 1 }
+            try await eventually("the dead letter is there") { try await stack.deadReasons().count == 1 }
             #expect(try await stack.deadReasons() == [entry: "vars.late: is missing, in type paid, locale de"])
             for user in ["hans", "heidi", "eve"] { #expect(try await stack.texts(user: user).isEmpty) }
             let letter = try await stack.query("SELECT fields FROM carillon.dead_letters")
@@ -132,7 +132,7 @@ struct TemplateJobTests {
                 #expect(answer.status == 422)
                 #expect(answer.faults == [field])
             }
-            try await eventually("all are set aside") { try await stack.deadReasons() == expected }
+            try await eventually("all are dead-lettered") { try await stack.deadReasons() == expected }
             #expect(try await stack.query("SELECT FROM carillon.notifications").isEmpty)
         }
     }

@@ -89,7 +89,7 @@ struct WebhookTests {
                 #expect(events.allSatisfy { $0["device"] == .null && $0["channel"]?.string == "in_app" })
                 let largest = try stub.received.map { try JSONParser.parse($0.body)["events"]?.array?.count ?? 0 }.max()
                 #expect(largest == 100)
-                try await eventually("it is well again") {
+                try await eventually("it is active again") {
                     try await Self.status(gateway, hook).body["status"]?.string == "active"
                 }
                 #expect(try await Self.status(gateway, hook).body["secret"] == nil)

@@ -31,7 +31,7 @@ struct MetricsTests {
             try await gateway.register(user: "ada", platform: "android", token: "phone")
             try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "Hello")])
             try await stack.append([("user", "ada"), ("type", "no_such_type")])
-            try await eventually("it is pushed, and the other one set aside") {
+            try await eventually("it is pushed, and the other one dead-lettered") {
                 let isPushed = stack.pushed()["phone"] == ["Hello"]
                 return try await stack.deadReasons().count == 1 && isPushed
             }

@@ -69,7 +69,7 @@ struct AnnouncedProviderTests {
             #expect(providers.last?["waiting"]?.integer == 1)
             let streams = try await Self.admin(gateway, "streams").body["streams"]?.array ?? []
             #expect(streams.first { $0["name"]?.string == stream }?["length"]?.integer == 1)
-            try await eventually("the metrics have its stream") {
+            try await eventually("the metrics include its stream") {
                 let page = TransferRequest(
                     .get, url: "http://127.0.0.1:\(gateway.port)/metrics", maximumResponseBytes: 1_048_576)
                 guard case .answered(let response) = await stack.http.perform(page) else { return false }

@@ -106,7 +106,7 @@ struct CredentialFileTests {
 
             // The same key in a file with other bytes.
             try write { $0 + "\n" }
-            try await eventually("each is read again") {
+            try await eventually("each is reloaded") {
                 let told = lines("credentials were read again")
                 return names.values.allSatisfy { name in told.contains { $0.contains(name) } }
             }
@@ -162,7 +162,7 @@ struct CredentialFileTests {
             }
 
             for name in ["password", "secret"] { _ = try write("hunter2-hunter2-hunter2\n", name) }
-            try await eventually("each is read again") {
+            try await eventually("each is reloaded") {
                 let told = lines("credentials were read again")
                 return ["email", "webhook"].allSatisfy { name in told.contains { $0.contains(name) } }
             }
@@ -277,7 +277,7 @@ struct ProjectTests {
             // A key that does not belong to this account.
             news["private_key"] = try account(stack.sandbox.serviceAccountPath)["private_key"]
             try write(news)
-            try await eventually("it is read again") {
+            try await eventually("it is reloaded") {
                 Self.logged("credentials were read again", of: "news", dispatcher)
             }
             for (user, _) in users { try await Self.push(stack, user, "second") }
@@ -321,14 +321,14 @@ struct ProjectTests {
             // The provider told only one of them, and only for one app.
             try await eventually("both leave both apps of the project alone") { areHeld(dispatchers) }
             dispatchers.append(try await stack.startDispatcher(name: "three", environment: environment))
-            try await eventually("so does one that has just come") { areHeld(dispatchers) }
+            try await eventually("a new dispatcher does too") { areHeld(dispatchers) }
 
             for number in 0..<10 {
                 for user in ["phone", "tablet", "reader"] { try await Self.push(stack, user, "n\(number)") }
             }
             try await eventually("the other project's go out") { stack.pushed()["reader"]?.count == 10 }
             let board = Live(stack.connection).providerBoard
-            try await eventually("admins see which wait") {
+            try await eventually("admins see which apps wait") {
                 let states = try await board.states(now: Timestamp(seconds: 0)).filter { $0.provider == .fcm }
                 return states.count { $0.breaker == .open } == 6
                     && states.allSatisfy { ($0.breaker == .open) == ($0.app != "news") }

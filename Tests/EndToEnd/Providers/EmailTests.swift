@@ -88,7 +88,7 @@ struct EmailTests {
                     ("users", #"["asks","silent","homeless"]"#), ("type", type), ("title", type),
                 ])
             }
-            try await eventually("all that is wanted is there") { try stack.mails().count == 5 }
+            try await eventually("all wanted mails are there") { try stack.mails().count == 5 }
             let got = try stack.mails().map { "\($0.recipient) \($0.subject)" }.sorted()
             #expect(
                 got == [
@@ -255,7 +255,7 @@ struct EmailTests {
                 try await stack.setAddress("\(user)@example.com", of: user, wanting: "news", by: gateway)
                 try await stack.append([("user", user), ("type", "news"), ("title", "Hi"), ("id", "job-\(user)")])
             }
-            try await eventually("all wait for another try") {
+            try await eventually("all wait for retries") {
                 for user in ["ada", "eve", "bob"] {
                     guard try await stack.mailAttempts(user: user).last == "retry not_sent:connect" else {
                         return false
@@ -387,7 +387,7 @@ struct EmailSinkTests {
             let text = try #require(mail["texts"]?["text/plain"]?.string)
             #expect(text.replacing("\r\n", with: "\n").hasPrefix("\(title)\n\n\(body)\n\n-- \nUnsubscribe: http"))
             #expect(mail["texts"]?["text/html"]?.string?.contains(".punkt") == true)
-            try await eventually("the sink's name for it is on record") {
+            try await eventually("the sink's id for it is recorded") {
                 try await stack.query("SELECT provider_id FROM carillon.delivery_attempts WHERE kind = 'email'")
                     .first?.optionalText(0)
                     == "SINK1"

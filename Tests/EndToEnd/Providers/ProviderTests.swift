@@ -95,7 +95,7 @@ struct ProviderTests {
             try await eventually("the old shape goes on") { stack.pushed()["reader"]?.count == 2 }
 
             try write("allowance")
-            try await eventually("it is read again") { dispatcher.errors().contains("credentials were read again") }
+            try await eventually("it is reloaded") { dispatcher.errors().contains("credentials were read again") }
             try await Self.push(stack, "reader", "third")
             try await eventually("it is pushed") { stack.pushed()["reader"]?.count == 3 }
             let last = try #require(stack.sandbox.received().last { $0.token == "reader" })
@@ -175,7 +175,9 @@ struct ProviderTests {
             try await Self.register(gateway, "reader", app: "news", token: "reader")
             let dispatcher = try await stack.startDispatcher(environment: ["APPS": file])
             for number in 0..<12 { try await Self.push(stack, "u\(number)", "one") }
-            try await eventually("it is out of use") { dispatcher.errors().contains("provider is out of use") }
+            try await eventually("the provider is out of use") {
+                dispatcher.errors().contains("provider is out of use")
+            }
             try await Self.push(stack, "reader", "now")
             try await eventually("the other app's goes out") { stack.pushed()["reader"] == ["now"] }
             try await Self.push(stack, "calm", "later")
@@ -345,7 +347,7 @@ struct ProviderTests {
                     ("user", word), ("type", "payment_received"), ("title", word), ("lane", "critical"),
                 ])
             }
-            try await eventually("all arrive on the second try", within: .seconds(120)) {
+            try await eventually("all arrive on the second attempt", within: .seconds(120)) {
                 stack.pushed().values.reduce(0) { $0 + $1.count } == 8
             }
             let rows = try await stack.query(

@@ -130,7 +130,7 @@ struct CrashBoundaryTests {
                     ("title", Self.title),
                 ],
                 stream: "carillon:jobs:critical")
-            try await eventually("the wire is tripped") { doomed.proxy.isTripped }
+            try await eventually("the proxy has stopped the traffic") { doomed.proxy.isTripped }
             doomed.process.send(SIGKILL)
             _ = try await stack.startDispatcher(name: "heir")
             let expected = boundary.isOnline && boundary.proves ? "delivered" : "sent"
@@ -182,7 +182,7 @@ struct CrashBoundaryTests {
             case .retry: break
             case .replay: try await stack.query("UPDATE carillon.dead_letters SET replay_at = now()")
             }
-            try await eventually("the wire is tripped") { doomed.proxy.isTripped }
+            try await eventually("the proxy has stopped the traffic") { doomed.proxy.isTripped }
             doomed.process.send(SIGKILL)
             _ = try await stack.startDispatcher(name: "heir", environment: catalog)
             if boundary.wait == .gather {
@@ -230,12 +230,12 @@ struct CrashBoundaryTests {
             }
         case .digest:
             for title in ["one", "two"] { try await Self.gather(title, stack) }
-            try await eventually("both are gathered") {
+            try await eventually("both are in the digest") {
                 try await stack.query("SELECT 1 FROM carillon.digest_items").count == 2
             }
         case .gather:
             try await Self.gather("one", stack)
-            try await eventually("it is gathered and acknowledged") {
+            try await eventually("it is in the digest and acknowledged") {
                 let isGathered = try await stack.query("SELECT 1 FROM carillon.digest_items").count == 1
                 return try await Self.isIdle(stack) && isGathered
             }
@@ -243,7 +243,7 @@ struct CrashBoundaryTests {
             if wait == .email { try await stack.setAddress("ada@example.com", of: "ada", by: gateway) }
             let type = wait == .email ? "reminder" : "look"
             try await stack.append([("user", "ada"), ("type", type), ("title", Self.title)], stream: stream)
-            try await eventually("it is put off") {
+            try await eventually("it is deferred") {
                 let isWaiting = try await stack.query("SELECT 1 FROM carillon.follow_ups").count == 1
                 return try await Self.isIdle(stack) && isWaiting
             }
@@ -257,7 +257,7 @@ struct CrashBoundaryTests {
                 "UPDATE carillon.dead_letters SET fields = replace(fields::text, 'unheard', 'news')::jsonb")
         case .retry:
             try await stack.append([("user", "ada"), ("type", "news"), ("title", Self.title)], stream: stream)
-            try await eventually("a try has failed") {
+            try await eventually("an attempt has failed") {
                 try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'retry'").count > 0
             }
         }

@@ -188,7 +188,7 @@ struct CrashTests {
             let group = ConsumerGroup(stream: stream, consumer: "", connection: stack.connection)
             func pending() async throws -> Int { try await group.consumers().reduce(0) { $0 + $1.pending } }
             try await notify("silent", calls)
-            try await eventually("its calls are under way") { try await pending() == calls }
+            try await eventually("its calls are in flight") { try await pending() == calls }
             try await notify("phone", count)
             try await eventually("it has more deliveries in flight than slots for calls") {
                 try await pending() > calls + 4
@@ -226,7 +226,7 @@ struct CrashTests {
             let group = ConsumerGroup(
                 stream: Keyspace().deliveries(.fcm, .critical), consumer: "", connection: stack.connection)
             func pending() async throws -> Int { try await group.consumers().reduce(0) { $0 + $1.pending } }
-            try await eventually("all are under way") { try await pending() == count }
+            try await eventually("all are in flight") { try await pending() == count }
             first.send(SIGKILL)
             let gone = Set(try await group.consumers().map(\.name))
             _ = try await stack.startDispatcher(name: "second")

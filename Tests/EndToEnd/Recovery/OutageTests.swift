@@ -45,7 +45,7 @@ struct OutageTests {
             try await eventually("a job is taken") {
                 (try? await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "reborn")])) != nil
             }
-            try await eventually("the socket that stayed open gets it") { has("reborn") }
+            try await eventually("the open socket gets it") { has("reborn") }
             #expect(socket.closeCode == nil)
         }
     }
@@ -121,7 +121,7 @@ struct OutageTests {
                 }
             } catch is PostgresError {}
             try await server.start()
-            try await eventually("the socket that stayed open has it") { socket.titles.contains("held") }
+            try await eventually("the open socket has it") { socket.titles.contains("held") }
             try await eventually("the phone has it") { stack.pushed()["phone"] != nil }
             try await eventually("each has its status") {
                 // The pool's first connection may still be the broken one.
@@ -164,7 +164,7 @@ struct OutageTests {
             try await server.stop()
             try await server.restore()
             try await server.start()
-            try await eventually("a socket that stayed open starts afresh") {
+            try await eventually("an open socket gets a reset") {
                 socket.all("sync").contains { $0["reset"]?.bool == true }
             }
             // Without the reset, this would reach the version that clients already have.
@@ -312,7 +312,7 @@ struct LongOutageTests {
         func titles(_ user: String) -> Set<String> {
             Set(["before \(user)", "after \(user)"] + (0..<count).map { "during \($0) \(user)" })
         }
-        try await eventually("the socket that stayed open has all", within: .seconds(60)) {
+        try await eventually("the open socket has all", within: .seconds(60)) {
             Self.seen(by: socket).isSuperset(of: titles(Self.online))
         }
         try await eventually("the phone has all", within: .seconds(60)) {

@@ -67,7 +67,7 @@ struct PartitionTests {
             #expect(try await gateway.call(.post, "/v1/jobs", token: app, json: job).status == 202)
             try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "after")])
             try await eventually("the next notification arrives as a frame") { socket.titles.contains("after") }
-            try await eventually("so does what was posted") { Self.titles(socket).contains("posted") }
+            try await eventually("the posted job arrives too") { Self.titles(socket).contains("posted") }
             let rows = try await stack.query("SELECT title FROM carillon.notifications WHERE user_id = 'ada'")
             #expect(rows.count == 5)
             #expect(stack.pushed() == ["phone": ["urgent"]])
@@ -94,7 +94,7 @@ struct PartitionTests {
             try await eventually("it works before") { sockets.allSatisfy { $0.titles == ["before"] } }
 
             proxy.lose(.everything)
-            try await eventually("its lease is void", within: .seconds(60)) { try await leases() == 0 }
+            try await eventually("its lease has expired", within: .seconds(60)) { try await leases() == 0 }
             try await notify("during")
             try await eventually("its sockets are forgotten") {
                 try await stack.connection.send("KEYS", "carillon:presence:*").strings().isEmpty
@@ -133,7 +133,7 @@ struct PartitionTests {
                 try await stack.append([("users", "[\(names)]"), ("type", "invoice_created"), ("title", title)])
             }
             gateway.process.send(SIGSTOP)
-            try await eventually("its lease is void", within: .seconds(60)) {
+            try await eventually("its lease has expired", within: .seconds(60)) {
                 try await stack.connection.send("KEYS", "carillon:node:*").strings().isEmpty
             }
             try await notify("missed")

@@ -109,7 +109,7 @@ struct RedisLossTests {
                 return asleep == ["dawn": "deferred"] && gathered.count == 2 && scheduled == 1
             }
             try await stack.append([("user", "stuck"), ("type", "news"), ("title", "stuck")])
-            try await eventually("a push waits for its next try") {
+            try await eventually("a push waits for its retry") {
                 try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'retry'").count > 0
             }
 
@@ -119,14 +119,14 @@ struct RedisLossTests {
             try await eventually("the gateway is ready again", within: .seconds(60)) {
                 try await gateway.call(.get, "/readyz", token: nil).status == 200
             }
-            try await eventually("Redis is there again and has nothing of before", within: .seconds(60)) {
+            try await eventually("Redis is back and empty", within: .seconds(60)) {
                 (try? await stack.connection.send("XLEN", "carillon:jobs").integer()) == 0
             }
-            try await eventually("the socket that stayed open is registered", within: .seconds(60)) {
+            try await eventually("the open socket is registered", within: .seconds(60)) {
                 (try? await stack.connection.send("HLEN", "carillon:presence:{ada}").integer()) == 1
             }
             try await stack.makeOlder()
-            try await eventually("the push that waited is found in PostgreSQL", within: .seconds(90)) {
+            try await eventually("the waiting push is found in PostgreSQL", within: .seconds(90)) {
                 stack.pushed()["unavailable-3x-phone"]?.contains("stuck") == true
             }
             try await Schedules.makeDue(stack)
@@ -179,7 +179,7 @@ struct RedisLossTests {
             try await stack.append(
                 [("user", "job"), ("type", "news"), ("title", "lost")], stream: "carillon:jobs:critical")
             try await gateway.set(QuietNow.over, of: "asleep")
-            try await eventually("both were tried, and wait for their next try in Redis") {
+            try await eventually("both were attempted and wait for their retries in Redis") {
                 try await stack.query(
                     "SELECT DISTINCT user_id FROM carillon.delivery_attempts WHERE outcome = 'retry'"
                 ).count == 2
@@ -276,7 +276,7 @@ struct SweepTests {
             let socket = try await TestSocket.synced(port: gateway.port, user: "online")
             try await Self.storeUnowned(["online", "offline"], in: stack)
             try await stack.connection.send(command)
-            try await eventually("the socket that stayed open is registered") {
+            try await eventually("the open socket is registered") {
                 try await stack.connection.send("HLEN", "carillon:presence:{online}").integer() == 1
             }
             try await stack.makeOlder()
@@ -303,7 +303,7 @@ struct SweepTests {
             }
             try await gateway.register(user: "offline", platform: "android", token: "unavailable-3x-phone")
             try await stack.append([("user", "offline"), ("type", "payment_received"), ("title", Self.title)])
-            try await eventually("the first try has failed and the next is planned") {
+            try await eventually("the first attempt has failed and the retry is planned") {
                 try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'retry'").count > 0
             }
             #expect(stack.pushed().isEmpty)
@@ -334,7 +334,7 @@ struct SweepTests {
             let tablet = "unavailable-3x-tablet"
             try await gateway.register(user: "offline", platform: "android", token: tablet, name: "tablet")
             try await stack.append([("user", "offline"), ("type", "payment_received"), ("title", Self.title)])
-            try await eventually("one device has it, and the next try for the other is planned") {
+            try await eventually("one device has it, and the retry for the other is planned") {
                 let tried = try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'retry'")
                 let statuses = try await stack.statuses(user: "offline")
                 return !tried.isEmpty && statuses == [Self.title: "sent"]
@@ -345,7 +345,7 @@ struct SweepTests {
             try await stack.connection.send("FLUSHALL")
 
             _ = try await stack.startDispatcher(name: "second")
-            try await eventually("both devices have it on record") {
+            try await eventually("both devices have an accepted attempt") {
                 try await stack.query(
                     "SELECT DISTINCT device_id FROM carillon.delivery_attempts WHERE outcome = 'accepted'"
                 ).count == 2
@@ -377,7 +377,7 @@ struct SweepTests {
             try await stack.makeIdle(socket, user: "idle")
             try await stack.append([("user", "ada"), ("type", "letter"), ("title", "Mail")])
             try await stack.append([("user", "idle"), ("type", "memo"), ("title", "Push")])
-            try await eventually("the first try of both has failed, and their notifications wait for nothing") {
+            try await eventually("the first attempts of both have failed, and their notifications are settled") {
                 let tried = try await stack.query(
                     "SELECT DISTINCT user_id FROM carillon.delivery_attempts WHERE outcome = 'retry'")
                 let (ada, idle) = (try await stack.statuses(user: "ada"), try await stack.statuses(user: "idle"))

@@ -127,7 +127,7 @@ struct RetentionTests {
                 guard rows.count == 1, let row = rows.first else { return false }
                 return try [row.text(0), row.text(1), row.text(2), row.text(3)] == [stale, "stale", "token", "stale"]
             }
-            try await eventually("a device that was switched off long ago is gone") {
+            try await eventually("a device deactivated long ago is gone") {
                 let rows = try await stack.query("SELECT token FROM carillon.devices ORDER BY token")
                 return try rows.map { try $0.text(0) } == ["fresh", "off", "stale"]
             }

@@ -71,7 +71,7 @@ struct CertificateTests {
 
             try files.put(second)
             gateway.process.send(SIGHUP)
-            try await eventually("it is read") { gateway.process.errors().contains("certificate reloaded") }
+            try await eventually("it is reloaded") { gateway.process.errors().contains("certificate reloaded") }
             let new = try await TestSocket.open(port: gateway.port, token: token, tls: try Self.trusting(second))
             _ = try await new.first("sync")
             // The old connection still works.

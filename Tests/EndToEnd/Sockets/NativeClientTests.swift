@@ -55,7 +55,7 @@ struct NativeClientTests {
             let socket = try await TestSocket.synced(
                 port: gateway.port, user: "ada", behaviour: TestSocket.Behaviour(answersPings: false))
             for title in ["named", "unnamed"] { try await Self.notify(stack, title) }
-            try await eventually("both come, and their proof is asked for") {
+            try await eventually("both come, and a ping asks for confirmation") {
                 socket.titles == ["named", "unnamed"] && socket.pings > 0
             }
             #expect(try await stack.statuses(user: "ada").values.contains("delivered") == false)

@@ -103,7 +103,7 @@ struct PresenceRestTests {
             }
             #expect(try await gateway.call(.get, path, token: admin).body["last_seen"] == .null)
             await second.close()
-            try await eventually("the last one was noted") {
+            try await eventually("the last-seen time is stored") {
                 try await gateway.call(.get, path, token: admin).body["last_seen"]?.string != nil
             }
             #expect(try await gateway.call(.get, path, token: admin).body["online"] == .bool(false))
@@ -143,7 +143,7 @@ struct PresenceRestTests {
             try await stack.query("ALTER TABLE carillon.users DROP CONSTRAINT refused")
             let second = try await TestSocket.synced(port: gateway.port, user: "ada")
             await second.close()
-            try await eventually("the next end is noted") {
+            try await eventually("the next departure is stored") {
                 try await gateway.call(.get, path, token: admin).body["last_seen"]?.string != nil
             }
             #expect(try await counted() == 1)

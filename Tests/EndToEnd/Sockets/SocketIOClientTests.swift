@@ -262,7 +262,7 @@ struct SocketIOBrowserTests {
             try await eventually("it is stored") { try await stack.statuses(user: "ada").count == 1 }
             try await Self.connect(browser, gateway, token: try await Stack.token(user: "ada"), transports: names)
             try await browser.wait(for: "the sync is here", "all('sync').length === 1")
-            try await browser.wait(for: "the transport is the last", "client.io.engine.transport.name === '\(last)'")
+            try await browser.wait(for: "the last transport is in use", "client.io.engine.transport.name === '\(last)'")
             let first = try await browser.run("return all('sync')[0].notifications.map((n) => n.title)")
             #expect(first.strings == ["before"])
             for number in 1...30 { try await stack.notify("ada", "n\(number)") }
@@ -292,7 +292,7 @@ struct SocketIOBrowserTests {
             try await browser.wait(for: "the sync is here", "all('sync').length === 1")
             gateway.process.send(SIGKILL)
             try await gateway.process.waitForExit()
-            try await browser.wait(for: "it knows", "!client.connected")
+            try await browser.wait(for: "it has noticed", "!client.connected")
             try await stack.notify("ada", "missed")
             try await eventually("it is stored") { try await stack.statuses(user: "ada").count == 1 }
             _ = try await stack.startGateway(name: "second", environment: ["GATEWAY_PORT": "\(gateway.port)"])

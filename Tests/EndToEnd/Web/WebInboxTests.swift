@@ -158,7 +158,7 @@ struct WebInboxTests {
                 """)
             try await browser.click(InboxPage.part(".quiet-form button"))
             let ada = try await CompatibilityClient(gateway, user: "ada")
-            try await eventually("they are kept") {
+            try await eventually("they are saved") {
                 let settings = try await ada.get("/v1/settings").body
                 return settings["zone"]?.string == "Europe/Berlin"
                     && settings["quiet_hours"]?["start"]?.string == "21:30"
@@ -170,7 +170,7 @@ struct WebInboxTests {
             try await browser.click(wish)
             let type = try await browser.run("return \(wish).checked")
             #expect(type == .bool(false))
-            try await eventually("the wish is kept") {
+            try await eventually("the preference is saved") {
                 let types = try await ada.get("/v1/preferences").body["types"]?.array ?? []
                 return types.contains {
                     $0["in_app"] == .bool(false) && $0["channels"]?.strings?.contains("in_app") == true
@@ -193,7 +193,7 @@ struct WebInboxTests {
             let toggle =
                 "[...\(InboxPage.root).querySelectorAll('.type-row input')].find((one) => "
                 + "one.closest('label').textContent === 'E-mail')"
-            try await browser.wait(for: "the settings say nothing of it", "\(note)?.textContent === ''")
+            try await browser.wait(for: "the note is empty", "\(note)?.textContent === ''")
             try await browser.run(
                 "\(InboxPage.root).querySelectorAll('details').forEach((one) => { one.open = true; })")
             try await browser.click(toggle)

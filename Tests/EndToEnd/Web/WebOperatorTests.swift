@@ -92,7 +92,7 @@ struct WebOperatorTests {
                 for: "the banner says what waits",
                 "/FCM is unavailable for app default\\. 14 deliveries wait, the oldest for \\d+ s\\./"
                     + ".test(document.querySelector('.banner[data-provider=fcm]')?.textContent)")
-            try await browser.wait(for: "the tile has them", "\(tile("deliveries waiting")) === '14'")
+            try await browser.wait(for: "the tile counts them", "\(tile("deliveries waiting")) === '14'")
             try await browser.wait(
                 for: "they are stored, and not sent",
                 "document.querySelector('.chart rect.outcome-waiting') && \(tile("sent, last hour")) === '0'")
@@ -135,7 +135,7 @@ struct WebOperatorTests {
                 "document.querySelector('.letter')?.textContent.includes('not in the catalog')")
             try await browser.click("document.querySelector('.letter .replay')")
             try await eventually("it is stored") { try await stack.texts(user: "ada").map(\.first) == ["Late"] }
-            try await browser.wait(for: "the letter is gone", "!document.querySelector('.letter')")
+            try await browser.wait(for: "the dead letter is gone", "!document.querySelector('.letter')")
             #expect(try await Self.complaints(browser) == [])
         }
     }
@@ -177,7 +177,7 @@ struct WebOperatorTests {
             try await browser.click(button("Discard these"))
             try await asks("Discard 2 dead letters?")
             try await browser.click("document.querySelector('dialog button[value=yes]')")
-            try await eventually("those are gone, and no other") { try await left() == ["title: is too long"] }
+            try await eventually("only those are gone") { try await left() == ["title: is too long"] }
             try await browser.wait(for: "none is listed", "!document.querySelector('.letter')")
             #expect(try await Self.complaints(browser) == [])
         }
@@ -205,7 +205,8 @@ struct WebOperatorTests {
                 let order = { (name: String) in "document.querySelector('[data-job=b1] [data-order=\(name)]')" }
                 try await Self.open(browser, gateway, "broadcasts")
                 try await browser.wait(
-                    for: "the page says what it is", "/Invoice created.*b1/.test(\(card)) && /To all/.test(\(card))")
+                    for: "the page shows the broadcast", "/Invoice created.*b1/.test(\(card)) && /To all/.test(\(card))"
+                )
                 for (name, reached) in [("confirm", "expanding"), ("pause", "paused"), ("resume", "expanding")] {
                     try await browser.click(order(name))
                     if name == "confirm" {
@@ -222,9 +223,10 @@ struct WebOperatorTests {
                 try await browser.click("document.querySelector('dialog button[value=yes]')")
                 try await eventually("it ends") { try await state() == "cancelling" }
                 _ = try await stack.startDispatcher(name: "dispatcher-again", environment: settings)
-                try await eventually("it is called off") { try await state() == "cancelled" }
+                try await eventually("it is cancelled") { try await state() == "cancelled" }
                 try await browser.wait(
-                    for: "the page says so", "document.querySelector('[data-job=b1] .pill').textContent === 'cancelled'"
+                    for: "the page shows it",
+                    "document.querySelector('[data-job=b1] .pill').textContent === 'cancelled'"
                 )
                 #expect(try await Self.complaints(browser) == [])
 
