@@ -5,7 +5,7 @@ import Core
 import Providers
 import Testing
 
-@Suite("Answers of APNs", .timeLimit(.minutes(10)))
+@Suite("APNs answers", .timeLimit(.minutes(10)))
 struct APNSAnswerTests {
     private static func read(
         _ status: Int, _ body: String, isPage: Bool = false, retryAfter: Duration? = nil
@@ -14,12 +14,12 @@ struct APNSAnswerTests {
             status: status, body: Array(body.utf8), isPage: isPage, identifier: "id-1", retryAfter: retryAfter)
     }
 
-    @Test("Accepted, with the message's id")
+    @Test("an accepted message has an id")
     func accepted() {
         #expect(Self.read(200, "") == .accepted(id: "id-1"))
     }
 
-    @Test("A success without Apple's id for the message, or with a body, says nothing")
+    @Test("a success without Apple's id, or with a body, is not an answer")
     func notUnderstood() {
         for identifier in [nil, ""] {
             #expect(APNSAnswer.read(status: 200, body: [], identifier: identifier, retryAfter: nil) == nil)
@@ -27,7 +27,7 @@ struct APNSAnswerTests {
         for body in ["<html>", "{}", #"{"reason":"BadDeviceToken"}"#] { #expect(Self.read(200, body) == nil) }
     }
 
-    @Test("A page is not Apple's, and is no fault of ours; 403 and 410 speak for themselves")
+    @Test("an HTML page is not Apple's and is retried; 403 and 410 count anyway")
     func page() {
         for status in [400, 404, 405, 413] {
             #expect(Self.read(status, "<html>", isPage: true) == .retry(reason: "HTTP_\(status)", after: nil))
@@ -37,7 +37,7 @@ struct APNSAnswerTests {
         #expect(Self.read(400, #"{"reason":"BadTopic"}"#, isPage: true) == .refused(reason: "BadTopic"))
     }
 
-    @Test("Half a refusal is tried again; what came whole counts, and so do 410, 429 and 5xx")
+    @Test("a cut refusal is retried; a complete one counts, as do 410, 429 and 5xx")
     func cut() {
         func read(_ status: Int, _ body: String, retryAfter: Duration? = nil) -> ProviderAnswer? {
             APNSAnswer.read(
@@ -57,7 +57,7 @@ struct APNSAnswerTests {
     }
 
     @Test(
-        "Dead tokens",
+        "dead tokens",
         arguments: [
             (400, "BadDeviceToken"), (400, "DeviceTokenNotForTopic"), (410, "Unregistered"), (410, "ExpiredToken"),
         ]
@@ -66,14 +66,14 @@ struct APNSAnswerTests {
         #expect(Self.read(status, #"{"reason":"\#(reason)"}"#) == .deadToken(reason: reason, evidence: nil))
     }
 
-    @Test("Apple's evidence is in milliseconds", arguments: ["Unregistered", "ExpiredToken"])
+    @Test("Apple's timestamps are in milliseconds", arguments: ["Unregistered", "ExpiredToken"])
     func evidence(reason: String) {
         let answer = Self.read(410, #"{"reason":"\#(reason)","timestamp":1795168800123}"#)
         #expect(answer == .deadToken(reason: reason, evidence: Timestamp(milliseconds: 1_795_168_800_123)))
     }
 
     @Test(
-        "A moment that is none is no evidence",
+        "an invalid timestamp is no evidence",
         arguments: [
             "9223372036854775807", "-9223372036854775808", "-1", "253402300800000", "9223372036854775808", "1.5",
             #""now""#,
@@ -84,13 +84,13 @@ struct APNSAnswerTests {
         #expect(answer == .deadToken(reason: "Unregistered", evidence: nil))
     }
 
-    @Test("410 is a dead token whatever its reason")
+    @Test("410 means a dead token for any reason")
     func gone() {
         #expect(Self.read(410, "") == .deadToken(reason: "HTTP_410", evidence: nil))
     }
 
     @Test(
-        "Our faults are refused, and the token stays",
+        "our own faults are refused, and the token stays valid",
         arguments: [
             (400, "BadCollapseId"), (400, "BadExpirationDate"), (400, "BadMessageId"), (400, "BadPriority"),
             (400, "BadTopic"),
@@ -104,14 +104,14 @@ struct APNSAnswerTests {
         #expect(Self.read(status, #"{"reason":"\#(reason)"}"#) == .refused(reason: reason))
     }
 
-    @Test("A provider token that has expired is made anew")
+    @Test("an expired provider token is renewed")
     func staleCredential() {
         #expect(
             Self.read(403, #"{"reason":"ExpiredProviderToken"}"#) == .staleCredential(reason: "ExpiredProviderToken"))
     }
 
     @Test(
-        "A credential that Apple does not accept is a matter of configuration",
+        "a rejected credential is a configuration fault",
         arguments: [
             (403, "InvalidProviderToken"), (403, "MissingProviderToken"), (403, "BadCertificate"),
             (403, "BadCertificateEnvironment"), (403, "UnrelatedKeyIdInToken"), (403, "BadEnvironmentKeyIdInToken"),
@@ -123,7 +123,7 @@ struct APNSAnswerTests {
     }
 
     @Test(
-        "What may work later is tried later",
+        "temporary failures are retried later",
         arguments: [
             (429, "TooManyRequests", 60), (429, "TooManyProviderTokenUpdates", 1_200), (429, "SomethingNew", 60),
             (400, "IdleTimeout", nil), (500, "InternalServerError", nil), (503, "ServiceUnavailable", nil),
@@ -142,7 +142,7 @@ struct APNSAnswerTests {
     }
 
     @Test(
-        "Retry-After is obeyed, but shortens none of Apple's own waits",
+        "Retry-After is obeyed but never shortens Apple's own delays",
         arguments: [
             (503, "ServiceUnavailable", 7, 7), (500, "SomethingNew", 7, 7), (429, "TooManyRequests", 7, 60),
             (429, "TooManyRequests", 90, 90), (429, "SomethingNew", 7, 60), (429, "SomethingNew", 90, 90),
@@ -159,13 +159,13 @@ struct APNSAnswerTests {
         #expect(Self.read(status, #"{"reason":"\#(reason)"}"#, retryAfter: .seconds(asked)) == expected)
     }
 
-    @Test("A body that is no JSON leaves the status to speak", arguments: ["", "<html>", "{}", #"{"reason":1}"#])
+    @Test("without a JSON body the status decides", arguments: ["", "<html>", "{}", #"{"reason":1}"#])
     func noReason(body: String) {
         #expect(Self.read(400, body) == .refused(reason: "HTTP_400"))
         #expect(Self.read(500, body) == .retry(reason: "HTTP_500", after: nil))
     }
 
-    @Test("A reason on record is bounded")
+    @Test("recorded reasons are cut")
     func bounded() {
         let answer = Self.read(400, #"{"reason":"\#(String(repeating: "x", count: 10_000))"}"#)
         #expect(answer == .refused(reason: String(repeating: "x", count: 64)))

@@ -6,9 +6,9 @@ import Crypto
 import Providers
 import Testing
 
-@Suite("Requests to APNs", .timeLimit(.minutes(10)))
+@Suite("APNs requests", .timeLimit(.minutes(10)))
 struct APNSRequestTests {
-    @Test("The least")
+    @Test("a minimal message")
     func least() throws {
         let request = try Messages.apns(Messages.make())
         #expect(request.url == "https://apns.example/3/device/a1b2")
@@ -27,7 +27,7 @@ struct APNSRequestTests {
     }
 
     @Test(
-        "An end that is further off than Apple stores anything is the last that there is",
+        "an expiry beyond Apple's storage time is clamped",
         arguments: [
             (.seconds(2_591_999), "1797760799"), (.seconds(2_592_001), "1797760800"),
             (.seconds(8_000 * 365 * 86_400), "1797760800"),
@@ -37,7 +37,7 @@ struct APNSRequestTests {
         #expect(request.headers.first { $0.name == "apns-expiration" }?.value == expected)
     }
 
-    @Test("A repeat has the delivery's id of the first try; another device, and what takes it away, have others")
+    @Test("a repeat keeps the delivery id; another device and a retraction have different ids")
     func deliveryID() throws {
         func id(_ device: UInt64, _ message: PushMessage) throws -> String? {
             let device = Device(
@@ -54,7 +54,7 @@ struct APNSRequestTests {
         #expect(try Set([id(2, message), id(3, message), id(2, retraction), id(2, Messages.make())]).count == 3)
     }
 
-    @Test("Everything; what is ours cannot be replaced by data")
+    @Test("a message with every field; data cannot replace our own")
     func everything() throws {
         let request = try Messages.apns(
             Messages.make {
@@ -83,7 +83,7 @@ struct APNSRequestTests {
     }
 
     @Test(
-        "In place of a collapse key that the header cannot hold goes a hash, always the same; what takes it away has it too",
+        "a collapse key that the header cannot hold becomes a stable hash, also in the retraction",
         arguments: [
             (String(repeating: "k", count: 64), true), (String(repeating: "k", count: 65), false), ("é", false),
             ("a\r\napns-topic: other", false), ("a\u{7F}", false), ("order/5:1", true), (" order", false),
@@ -103,7 +103,7 @@ struct APNSRequestTests {
         #expect(try Messages.json(Messages.apns(message))["retract"]?.string == (isKey ? key : hash))
     }
 
-    @Test("Data that does not fit gives way; to the last byte what fits goes out")
+    @Test("data is dropped only if it does not fit, to the byte")
     func dataGivesWay() throws {
         func request(_ length: Int) throws -> ProviderRequest {
             try Messages.apns(
@@ -117,7 +117,7 @@ struct APNSRequestTests {
     }
 
     @Test(
-        "A long body is shortened between characters, and by little more than it must be",
+        "a long body is cut between characters, by little more than necessary",
         arguments: ["a", "é", "😀", "👩🏽‍🚒", "e\u{301}", "\"", "\u{1}"]
     )
     func bodyIsShortened(character: String) throws {
@@ -135,7 +135,7 @@ struct APNSRequestTests {
         #expect(body.hasPrefix(sent.dropLast()))
     }
 
-    @Test("A body that fits without the data is not shortened")
+    @Test("a body that fits without the data is not cut")
     func keepsBody() throws {
         let body = String(repeating: "a", count: 3_800)
         let request = try Messages.apns(
@@ -146,7 +146,7 @@ struct APNSRequestTests {
         #expect(try Messages.json(request)["aps"]?["alert"]?["body"]?.string == body)
     }
 
-    @Test("An image that does not fit gives way after the data and before the body", arguments: [100, 3_700])
+    @Test("an image is dropped after the data and before the body is cut", arguments: [100, 3_700])
     func imageGivesWay(length: Int) throws {
         let body = String(repeating: "b", count: length)
         func request(_ image: String) throws -> JSONValue {
@@ -167,7 +167,7 @@ struct APNSRequestTests {
         #expect(large["aps"]?["alert"]?["body"]?.string == body)
     }
 
-    @Test("With the longest of everything that gives way it still fits")
+    @Test("the longest droppable fields still fit after dropping")
     func longest() throws {
         let request = try Messages.apns(
             Messages.make {
@@ -180,13 +180,13 @@ struct APNSRequestTests {
     }
 
     @Test(
-        "What nothing can be taken from is refused with what is too large",
+        "a message that cannot be shortened is refused, naming the part that is too large",
         arguments: [("platform.apns", 8_192, 5), ("title", 10, 1_000)]
     )
     func tooLarge(name: String, platform: Int, title: Int) throws {
         let block = String(repeating: "x", count: platform)
         let message = Messages.make {
-            // More than a job may hold.
+            // Longer than a job may be.
             $0.title = String(repeating: "\u{1}", count: title)
             $0.extras.platform = Array(#"{"apns":{"aps":{"x":"\#(block)"}}}"#.utf8)
         }
@@ -194,7 +194,7 @@ struct APNSRequestTests {
     }
 
     @Test(
-        "What reaches users goes at once, whatever its severity; what is for many at leisure does not",
+        "all but bulk messages have high priority, at any severity",
         arguments: [
             (Lane.critical, Severity.info, nil, "10"), (.normal, .warning, nil, "10"), (.bulk, .alert, nil, "5"),
             (.bulk, .info, PushPriority.high, "10"), (.critical, .alert, .normal, "5"),
@@ -212,12 +212,12 @@ struct APNSRequestTests {
     }
 
     @Test(
-        "A switch may be written as JSON or as Apple writes it",
+        "a switch may be a JSON boolean or Apple's number",
         arguments: [("1", true), ("true", true), ("1.0", true), ("0", false), ("false", false), ("null", false)])
     func switches(value: String, isOn: Bool) throws {
         let request = try Messages.apns(
             Messages.make {
-                // An image alone sets mutable-content.
+                // The image alone sets mutable-content.
                 $0.extras.image = "https://example.org/i.png"
                 $0.extras.platform = Array(
                     #"{"apns":{"mutable_content":\#(value),"content_available":\#(value)}}"#.utf8)
@@ -227,7 +227,7 @@ struct APNSRequestTests {
         #expect(aps?["content-available"]?.integer == (isOn ? 1 : nil))
     }
 
-    @Test("A job's own words for APNs: short names, members of aps, headers")
+    @Test("a job may set APNs fields: short names, members of aps, headers")
     func overrides() throws {
         let request = try Messages.apns(
             Messages.make {
@@ -254,7 +254,7 @@ struct APNSRequestTests {
         #expect(Messages.headers(request).contains("apns-priority: 1"))
     }
 
-    @Test("A background push shows nothing, and has Apple's priority for it")
+    @Test("a background push shows nothing and has priority 5")
     func background() throws {
         let request = try Messages.apns(
             Messages.make {
@@ -266,14 +266,14 @@ struct APNSRequestTests {
         #expect(try Messages.json(request)["aps"] == .object([JSONMember("content-available", .number("1"))]))
     }
 
-    @Test("What was read elsewhere is taken away by a background push")
+    @Test("a notification read elsewhere is removed with a background push")
     func retraction() throws {
         var message = Messages.make {
             $0.collapseKey = "k"
             $0.data = Array(#"{"retract":"theirs"}"#.utf8)
             $0.extras.image = "https://example.org/i.png"
             $0.extras.platform = Array(#"{"apns":{"sound":"ding","loc_key":"L","priority":10}}"#.utf8)
-            // What is no longer sent is still to be taken off the screen.
+            // An expired notification must still be removed.
             $0.expiresAt = Messages.now + .seconds(-5)
         }
         message.purpose = .retract

@@ -11,9 +11,9 @@ import Testing
 
 @testable import Providers
 
-@Suite("Apple's provider tokens", .timeLimit(.minutes(10)))
+@Suite("APNs provider tokens", .timeLimit(.minutes(10)))
 struct APNSTokenTests {
-    /// Channels of one key, by a clock that is set by hand.
+    /// Channels of one key with a manual clock.
     private final class Bench: Sendable {
         private let moment = Mutex(Messages.now)
         private let pem = P256.Signing.PrivateKey().pemRepresentation
@@ -24,7 +24,7 @@ struct APNSTokenTests {
 
         var now: Timestamp { self.moment.withLock { $0 } }
 
-        /// Runs the body with two apps' channels, which are never used to send.
+        /// Runs the body with two apps' channels, which never send.
         func with(_ body: (any HTTPProviderChannel, any HTTPProviderChannel) async throws -> Void) async throws {
             let logger = Logger(label: "apns")
             let transfers = TransferPool(
@@ -54,7 +54,7 @@ struct APNSTokenTests {
         return String(try #require(header).value.dropFirst("bearer ".count))
     }
 
-    @Test("one serves the apps of a key for 50 minutes, and another is made while it still does")
+    @Test("one token serves all apps of a key for 50 minutes and is renewed while still valid")
     func renewal() async throws {
         let bench = Bench()
         try await bench.with { one, two in
@@ -64,15 +64,15 @@ struct APNSTokenTests {
             #expect(try await Self.token(one) == first)
             bench.pass(.seconds(1))
             let renewedAt = bench.now
-            #expect(try await Self.token(one) == first, "it is good for ten minutes more")
-            try await eventually("there is a new one") { try await Self.token(one) != first }
+            #expect(try await Self.token(one) == first, "it is valid for ten more minutes")
+            try await eventually("there is a new token") { try await Self.token(one) != first }
             let second = try await Self.token(two)
             #expect(try await Self.token(one) == second)
             #expect(try SignedToken(second).claims["iat"]?.integer == renewedAt.seconds)
         }
     }
 
-    @Test("one that is an hour old is never shown")
+    @Test("a token that is an hour old is never used")
     func expiry() async throws {
         let bench = Bench()
         try await bench.with { one, _ in
@@ -84,7 +84,7 @@ struct APNSTokenTests {
         }
     }
 
-    @Test("Apple's word that one has expired makes another after 20 minutes, and not before, whichever app asks")
+    @Test("an ExpiredProviderToken answer renews the token after 20 minutes at the earliest, for any app")
     func leastAge() async throws {
         let bench = Bench()
         try await bench.with { one, two in

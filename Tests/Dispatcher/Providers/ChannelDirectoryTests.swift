@@ -16,23 +16,23 @@ struct ChannelDirectoryTests {
         }
     }
 
-    @Test("a new app of a provider that there was at the start is served, one of another is not")
+    @Test("a new app is served if its provider existed at the start")
     func replace() {
         let directory = ChannelDirectory([ChannelDirectory.Way(DeliveryChannel(provider: .fcm, app: "default"))])
         #expect(directory.replace(with: ChannelDirectory.Way(DeliveryChannel(provider: .fcm, app: "news"))))
         #expect(directory.apps(of: .fcm) == ["default", "news"])
-        // Nobody reads its streams.
+        // This process does not read the provider's streams.
         #expect(!directory.replace(with: ChannelDirectory.Way(DeliveryChannel(provider: .apns, app: "news"))))
         #expect(!directory.has(.apns))
         #expect(directory.way(.apns, app: "news") == nil)
-        // All apps of a provider may go and come back.
+        // All apps of a provider may be removed and return.
         directory.remove(.fcm, app: "default")
         directory.remove(.fcm, app: "news")
         #expect(directory.replace(with: ChannelDirectory.Way(DeliveryChannel(provider: .fcm, app: "news"))))
         #expect(directory.has(.fcm))
     }
 
-    @Test("an account has one rate, the smallest of its apps', as they come and go; another account has its own")
+    @Test("an account's rate is the lowest of its current apps")
     func rates() throws {
         func way(_ app: String, _ account: String, _ rate: Int?, _ provider: Provider = .fcm) -> ChannelDirectory.Way {
             ChannelDirectory.Way(
@@ -56,7 +56,7 @@ struct ChannelDirectoryTests {
         directory.remove(.fcm, app: "late")
         directory.remove(.fcm, app: "sister")
         #expect(try ["default", "silent"].map { try rate($0) } == [500, 500])
-        #expect(directory.rateConflicts.isEmpty, "an app without a rate contradicts nobody")
+        #expect(directory.rateConflicts.isEmpty, "an app without a rate is no conflict")
         directory.remove(.fcm, app: "default")
         #expect(try rate("silent") == nil)
     }

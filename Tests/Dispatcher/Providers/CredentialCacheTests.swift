@@ -13,7 +13,7 @@ import Testing
 struct CredentialCacheTests {
     private struct Refusal: Error {}
 
-    /// What was logged.
+    /// The logged lines.
     private final class Lines: Sendable {
         let all = Mutex<[String]>([])
 
@@ -36,7 +36,8 @@ struct CredentialCacheTests {
         }
     }
 
-    /// A clock that is set by hand, and a mint that counts; a token is renewed after 300 s and ends after 600.
+    /// A manual clock and a counting credential source; a token renews after 300 s and expires
+    /// after 600 s.
     private final class Mint: Sendable {
         let now = Mutex(Timestamp(seconds: 0))
         let asked = Mutex(0)
@@ -50,7 +51,7 @@ struct CredentialCacheTests {
                 leastAge: leastAge, now: { self.now.withLock { $0 } }, logger: self.lines.logger
             ) { moment in
                 self.asked.withLock { $0 += 1 }
-                // Stands for a server that hangs, until the test lets it go.
+                // Acts as a hanging server until the test releases it.
                 while self.isHanging.withLock({ $0 }) { try await Task.sleep(for: .milliseconds(1)) }
                 if let fault = self.fault.withLock({ $0 }) { throw fault }
                 let number = self.made.withLock { made in
@@ -81,7 +82,7 @@ struct CredentialCacheTests {
         var log: [String] { self.lines.all.withLock { $0 } }
     }
 
-    @Test("however many ask, one is made, and made anew ahead of its end")
+    @Test("concurrent callers share one credential, which is renewed before it expires")
     func renewal() async throws {
         let mint = Mint()
         let cache = mint.cache()
@@ -94,13 +95,13 @@ struct CredentialCacheTests {
         #expect(try await cache.get() == "token 1")
         #expect(mint.asks == 1)
         mint.pass(300)
-        #expect(try await cache.get() == "token 1", "nobody waits while it is good")
-        try await eventually("the new one is there") { try await cache.get() == "token 2" }
+        #expect(try await cache.get() == "token 1", "no caller waits while it is valid")
+        try await eventually("the new credential is available") { try await cache.get() == "token 2" }
         #expect(mint.asks == 2)
         #expect(mint.log.isEmpty)
     }
 
-    @Test("nobody waits for a mint that hangs while the old one is good, and it is asked once")
+    @Test("a hanging renewal blocks no caller while the old credential is valid, and runs once")
     func hangs() async throws {
         let mint = Mint()
         let cache = mint.cache()
@@ -110,13 +111,13 @@ struct CredentialCacheTests {
             mint.pass(second)
             #expect(try await cache.get() == "token 1")
         }
-        try await eventually("it is asked") { mint.asks == 2 }
+        try await eventually("the renewal has started") { mint.asks == 2 }
         mint.hang(false)
-        try await eventually("the new one is there") { try await cache.get() == "token 2" }
+        try await eventually("the new credential is available") { try await cache.get() == "token 2" }
         #expect(mint.asks == 2)
     }
 
-    @Test("while none can be had, the old one serves until it ends, and the mint is asked less and less often")
+    @Test("while renewals fail, the old credential serves until it expires, with growing pauses")
     func outage() async throws {
         let mint = Mint()
         let cache = mint.cache()
@@ -144,7 +145,8 @@ struct CredentialCacheTests {
         #expect(mint.log.last == "notice credential obtained again")
     }
 
-    @Test("with none left, an outage is asked again after 1 s, 2 s, 4 s and so on up to 30, and fails at once between")
+    @Test(
+        "without a valid credential, an outage is retried after 1 s, 2 s, 4 s up to 30 s and fails at once in between")
     func noneLeft() async throws {
         let mint = Mint()
         let cache = mint.cache()
@@ -159,7 +161,7 @@ struct CredentialCacheTests {
         #expect(moments == [0, 1, 3, 7, 15, 31, 61, 91])
     }
 
-    @Test("with none left, a refusal is asked again every 30 s")
+    @Test("without a valid credential, a refusal is retried every 30 s")
     func refusal() async throws {
         let mint = Mint()
         let cache = mint.cache()
@@ -174,7 +176,7 @@ struct CredentialCacheTests {
         #expect(moments == [0, 30, 60, 90])
     }
 
-    @Test("a credential that was refused is replaced, but only if it is still the current one")
+    @Test("a rejected credential is replaced only if it is still the current one")
     func invalidation() async throws {
         let mint = Mint()
         let cache = mint.cache()
@@ -185,7 +187,7 @@ struct CredentialCacheTests {
         #expect(try await cache.get() == "token 2")
     }
 
-    @Test("one that was refused while the mint is left alone is asked for anew at once")
+    @Test("a credential rejected during a pause is renewed at once")
     func invalidationInPause() async throws {
         let mint = Mint()
         let cache = mint.cache()
@@ -201,7 +203,7 @@ struct CredentialCacheTests {
         #expect(try await cache.get() == "token 2")
     }
 
-    @Test("a credential that was refused is kept until it is old enough to be replaced")
+    @Test("a rejected credential is kept until it is old enough to be replaced")
     func leastAge() async throws {
         let mint = Mint()
         let cache = mint.cache(leastAge: .seconds(20))

@@ -8,7 +8,7 @@ import Providers
 import Testing
 import _CryptoExtras
 
-@Suite("Credentials of providers", .timeLimit(.minutes(10)))
+@Suite("Provider credentials", .timeLimit(.minutes(10)))
 struct CredentialTests {
     private static let tokenURL = "https://oauth.example/token"
 
@@ -30,7 +30,7 @@ struct CredentialTests {
         }
     }
 
-    @Test("The assertion is signed with the account's key and says what Google asks (RFC 7523)")
+    @Test("the assertion is signed with the account's key and has Google's claims (RFC 7523)")
     func assertion() async throws {
         let key = try _RSA.Signing.PrivateKey(keySize: .bits2048)
         let account = try await FCMServiceAccount(json: Self.account(key.pkcs8PEMRepresentation))
@@ -58,7 +58,7 @@ struct CredentialTests {
     }
 
     @Test(
-        "Whatever the account's file lacks is named",
+        "the fault names a member missing from the account's file",
         arguments: ["project_id", "client_email", "private_key_id", "token_uri", "private_key"]
     )
     func incompleteAccount(member: String) async {
@@ -68,7 +68,7 @@ struct CredentialTests {
         #expect(fault == "the service account file has no \(member)")
     }
 
-    @Test("A file that is none is refused, and nothing of it is told")
+    @Test("an invalid account file is refused without quoting it")
     func brokenAccount() async {
         for json in [[], Array("[]".utf8), Array("hunter2".utf8)] {
             let fault = await Self.fault { () async throws(CredentialFault) in
@@ -83,13 +83,13 @@ struct CredentialTests {
         #expect(fault == "the service account's private_key is not an RSA key in PEM")
     }
 
-    @Test("The token endpoint's answer is read; its error code is named, never its body")
+    @Test("the fault names the token endpoint's error code, never its body")
     func tokenAnswer() async throws {
         let body = Array(#"{"access_token":"ya29","expires_in":3599,"token_type":"Bearer"}"#.utf8)
         let (token, lifetime) = try FCMServiceAccount.token(status: 200, body: body)
         #expect(token == "ya29")
         #expect(lifetime == .seconds(3_599))
-        // A lifetime that is none traps nowhere, in what is reckoned from it neither.
+        // An invalid lifetime never traps, also not in values computed from it.
         for (stated, seconds) in [
             ("9223372036854775807", 86_400), ("-9223372036854775808", 1), ("0", 1), ("1.5", 3_600),
         ] {
@@ -109,7 +109,7 @@ struct CredentialTests {
         }
     }
 
-    @Test("Apple's token is signed with the key and says who and when")
+    @Test("Apple's token is signed with the key and names team and time")
     func providerToken() async throws {
         let key = P256.Signing.PrivateKey()
         let signer = try await APNSKey(pem: key.pemRepresentation, keyID: "KEY1234567", teamID: "TEAM123456")
@@ -125,11 +125,35 @@ struct CredentialTests {
         #expect(!P256.Signing.PrivateKey().publicKey.isValidSignature(signature, for: token.signed))
     }
 
-    @Test("A key that is none is refused, and nothing of it is told")
+    @Test("an invalid key is refused without quoting it")
     func brokenKey() async {
         let fault = await Self.fault { () async throws(CredentialFault) in
             _ = try await APNSKey(pem: "hunter2", keyID: "k", teamID: "t")
         }
         #expect(fault == "the APNs key is not a P-256 key in PEM")
+    }
+}
+
+/// A JSON Web Token (RFC 7515 section 3.1), parsed without the library that made it.
+struct SignedToken {
+    let header: JSONValue
+    let claims: JSONValue
+    /// The signed bytes.
+    let signed: Data
+    let signature: Data
+
+    init(_ text: some StringProtocol) throws {
+        let parts = text.split(separator: ".", omittingEmptySubsequences: false)
+        try #require(parts.count == 3)
+        self.header = try JSONParser.parse(Array(try Self.bytes(parts[0])))
+        self.claims = try JSONParser.parse(Array(try Self.bytes(parts[1])))
+        self.signed = Data("\(parts[0]).\(parts[1])".utf8)
+        self.signature = try Self.bytes(parts[2])
+    }
+
+    private static func bytes(_ text: some StringProtocol) throws -> Data {
+        let plain = String(text.map { $0 == "-" ? "+" : $0 == "_" ? "/" : $0 })
+        let padding = String(repeating: "=", count: (4 - plain.count % 4) % 4)
+        return try #require(Data(base64Encoded: plain + padding))
     }
 }

@@ -5,20 +5,20 @@ import Clients
 import Providers
 import Testing
 
-@Suite("Answers of mail relays", .timeLimit(.minutes(10)))
+@Suite("Mail relay answers", .timeLimit(.minutes(10)))
 struct EmailAnswerTests {
     private static func read(_ stage: MailReply.Stage, _ code: Int, _ text: String) -> ProviderAnswer {
         EmailAnswer.read(MailReply(stage: stage, code: code, text: text))
     }
 
-    @Test("A message that was taken has the relay's name for it, where it tells one")
+    @Test("an accepted message has the relay's queue id if given")
     func accepted() {
         #expect(Self.read(.content, 250, "2.0.0 Ok: queued as 4B1C2D") == .accepted(id: "4B1C2D"))
         #expect(Self.read(.content, 250, "Ok") == .accepted(id: nil))
         #expect(Self.read(.content, 250, "") == .accepted(id: nil))
     }
 
-    @Test("What is refused for now is tried again after a minute at least; one mailbox's trouble is not the relay's")
+    @Test("a temporary refusal is retried after at least a minute; a mailbox's fault is not the relay's")
     func later() {
         let minute = Duration.seconds(60)
         for stage in [MailReply.Stage.session, .sender] {
@@ -35,7 +35,7 @@ struct EmailAnswerTests {
     }
 
     @Test(
-        "An address that does not exist is told from one that refuses",
+        "a nonexistent address differs from a refusing one",
         arguments: [
             ("5.1.1", true), ("5.1.2", true), ("5.1.6", true), ("5.1.10", true), ("5.1.0", false), ("5.1.3", false),
             ("5.2.1", false), ("5.2.2", false), ("5.7.1", false), ("5.7.26", false), ("5.1.11", false),
@@ -49,7 +49,7 @@ struct EmailAnswerTests {
     }
 
     @Test(
-        "Of a recipient two codes say without another that it is not there; 550 is said of policy too",
+        "551 and 556 alone mean a dead address; 550 alone does not",
         arguments: [
             (551, "User not local", true), (551, "", true), (556, "Domain does not accept mail", true),
             (551, "5.7.1 Relaying denied", false), (556, "5.7.27 Sender has no MX", false),
@@ -58,12 +58,12 @@ struct EmailAnswerTests {
         ])
     func bare(code: Int, text: String, isDead: Bool) {
         #expect(Self.read(.recipient, code, text).isDeadToken == isDead)
-        // Of a message that was looked at they say nothing of the address for sure.
+        // After the content they do not necessarily blame the address.
         #expect(!Self.read(.content, code, text).isDeadToken)
     }
 
     @Test(
-        "A code counts at the start of any line, and in a relay's marks",
+        "an enhanced code counts at the start of any line, and in a relay's marks",
         arguments: [
             "5.1.1 No\n5.1.1 such user", "Sorry\n5.1.1 No such user", "#5.1.1 No such user", "[5.1.1] No such user",
             "(#5.1.1)", "5.1.1: No such user", " 5.1.1 No such user",
@@ -72,7 +72,7 @@ struct EmailAnswerTests {
         #expect(Self.read(.recipient, 550, text) == .deadToken(reason: "SMTP_550_5.1.1", evidence: nil))
     }
 
-    @Test("Codes in words count only where they stand first and are of the reply's class")
+    @Test("an enhanced code counts only at a line's start and in the reply's class")
     func codes() {
         #expect(Self.read(.recipient, 550, "No such user 5.1.1") == .refused(reason: "SMTP_550"))
         #expect(Self.read(.recipient, 550, "No\nuser 5.1.1") == .refused(reason: "SMTP_550"))
@@ -82,7 +82,7 @@ struct EmailAnswerTests {
         #expect(Self.read(.recipient, 550, "") == .refused(reason: "SMTP_550"))
     }
 
-    @Test("What is about us is a matter of the configuration, whoever the recipient")
+    @Test("a refusal of the session or sender is a configuration fault")
     func configuration() {
         #expect(Self.read(.session, 535, "5.7.8 Bad credentials") == .configuration(reason: "SMTP_535_5.7.8"))
         #expect(Self.read(.session, 554, "No service") == .configuration(reason: "SMTP_554"))

@@ -5,9 +5,9 @@ import Core
 import Providers
 import Testing
 
-@Suite("Messages for mail", .timeLimit(.minutes(10)))
+@Suite("Mail messages", .timeLimit(.minutes(10)))
 struct EmailMessageTests {
-    @Test("The header says who, what, when and how to stop it, the same at every try")
+    @Test("the header has sender, recipient, subject, date and unsubscribe link, equal at each attempt")
     func header() throws {
         let link = "https://example.com/v1/unsubscribe?token=abc"
         let mail = try MailText.make(unsubscribe: link) {
@@ -37,7 +37,7 @@ struct EmailMessageTests {
     }
 
     @Test(
-        "A subject in any writing is encoded so that each line is short and each word whole",
+        "a subject in any script is encoded in short lines and whole characters",
         arguments: [
             "Grüße aus Zürich", "お支払いが完了しました。ご利用ありがとうございます。またのご利用をお待ちしております。",
             "🎉🎉🎉🎉🎉🎉🎉🎉🎉🎉🎉🎉🎉🎉🎉🎉🎉🎉🎉🎉🎉🎉🎉🎉", "=?utf-8?B?SGk=?=", String(repeating: "x", count: 250),
@@ -46,7 +46,7 @@ struct EmailMessageTests {
         let mail = try MailText.make { $0.title = text }
         let value = try #require(mail.values("Subject").first)
         #expect(value.hasPrefix("=?utf-8?B?"))
-        // Of a text without a link of ours, the beginning is enough for a very long one.
+        // For a very long text without our link, checking the beginning is enough.
         let decoded = MailText.words(value)
         #expect(decoded == text || decoded.hasSuffix("…") && text.hasPrefix(decoded.dropLast()))
         for word in value.split(separator: " ") { #expect(word.utf8.count <= 75) }
@@ -54,7 +54,7 @@ struct EmailMessageTests {
         #expect(mail.raw.utf8.allSatisfy { $0 < 0x80 })
     }
 
-    @Test("A long subject of plain words is folded between them")
+    @Test("a long plain subject is folded between words")
     func folded() throws {
         let title = Array(repeating: "word", count: 30).joined(separator: " ")
         let mail = try MailText.make { $0.title = title }
@@ -62,7 +62,7 @@ struct EmailMessageTests {
         #expect(mail.headerLines.allSatisfy { $0.utf8.count <= 78 })
     }
 
-    @Test("Nothing that a text holds becomes a field", arguments: ["\r\n", "\n", "\r", "\u{2028}", "\u{85}", "\0"])
+    @Test("no text can inject a header field", arguments: ["\r\n", "\n", "\r", "\u{2028}", "\u{85}", "\0"])
     func injection(separator: String) throws {
         let mail = try MailText.make { $0.title = "Hi\(separator)Bcc: eve@example.com" }
         #expect(mail.values("Bcc").isEmpty)
@@ -77,7 +77,7 @@ struct EmailMessageTests {
     }
 
     @Test(
-        "What is no address gets nothing",
+        "an invalid address gets no mail",
         arguments: [
             "", "ada", "@example.com", "ada@", "ada@@example.com", "a b@example.com", "<ada@example.com>",
             "ada@exa,mple",
@@ -88,7 +88,7 @@ struct EmailMessageTests {
         #expect(throws: EmailMessage.Fault("bad_address")) { try MailText.make(to: address) }
     }
 
-    @Test("The body arrives as it is written, in short lines of ASCII, whatever it holds")
+    @Test("any body survives encoding in short ASCII lines")
     func body() throws {
         let text =
             ".\n..dots\r\nblank at the end \n\ttab\nZürich = 🎉\n" + String(repeating: "long ", count: 60) + "\rend"
@@ -103,7 +103,7 @@ struct EmailMessageTests {
         #expect(!mail.raw.replacing("\r\n", with: "").utf8.contains { $0 == 10 || $0 == 13 })
     }
 
-    @Test("Without a template the page has title, body and link, and no markup of theirs")
+    @Test("without a template the page has title, body and link, with markup escaped")
     func layout() throws {
         let mail = try MailText.make(unsubscribe: "https://example.com/u") {
             $0.title = "<b>Paid</b>"
@@ -122,7 +122,7 @@ struct EmailMessageTests {
         #expect(inner.parts["text/html"]?.contains("app://") == false)
     }
 
-    @Test("What the job or its template gives comes first")
+    @Test("the job's or template's texts take precedence")
     func given() throws {
         let mail = try MailText.make {
             $0.extras.platform = Array(
@@ -138,7 +138,7 @@ struct EmailMessageTests {
         #expect(injected.values("Bcc").isEmpty && injected.values("Reply-To").isEmpty)
     }
 
-    @Test("Senders have a name or none")
+    @Test("a sender may have a name")
     func senders() throws {
         for (text, field) in [
             ("notices@example.com", "notices@example.com"),

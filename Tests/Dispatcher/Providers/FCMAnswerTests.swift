@@ -5,7 +5,7 @@ import Core
 import Providers
 import Testing
 
-@Suite("Answers of FCM", .timeLimit(.minutes(10)))
+@Suite("FCM answers", .timeLimit(.minutes(10)))
 struct FCMAnswerTests {
     private static let fcmError = "type.googleapis.com/google.firebase.fcm.v1.FcmError"
     private static let badRequest = "type.googleapis.com/google.rpc.BadRequest"
@@ -20,14 +20,14 @@ struct FCMAnswerTests {
         return Array(#"{"error":{"code":1,"message":"\#(message)","status":"\#(status)","details":[\#(list)]}}"#.utf8)
     }
 
-    @Test("Accepted, with FCM's own name for the message")
+    @Test("an accepted message has FCM's name")
     func accepted() {
         let body = Array(#"{"name":"projects/p/messages/0:1"}"#.utf8)
         #expect(FCMAnswer.read(status: 200, body: body, retryAfter: nil) == .accepted(id: "projects/p/messages/0:1"))
     }
 
     @Test(
-        "A success without FCM's name for the message says nothing of what became of it",
+        "a success without FCM's message name is not an answer",
         arguments: [
             "", "<html><body>Welcome</body></html>", #"{"name":"projects/p/mess"#, "{}", #"{"name":""}"#,
             #"{"name":7}"#, #"["name"]"#,
@@ -38,7 +38,7 @@ struct FCMAnswerTests {
     }
 
     @Test(
-        "What each answer means",
+        "each answer maps to its reaction",
         arguments: [
             (404, body("NOT_FOUND", code: "UNREGISTERED"), .deadToken(reason: "UNREGISTERED", evidence: nil)),
             (404, body("NOT_FOUND"), .refused(reason: "NOT_FOUND")),
@@ -77,7 +77,7 @@ struct FCMAnswerTests {
         #expect(FCMAnswer.read(status: status, body: body, retryAfter: nil) == expected)
     }
 
-    @Test("A page is not FCM's, and is no fault of ours")
+    @Test("an HTML page is not FCM's and is retried")
     func page() {
         func read(_ status: Int) -> ProviderAnswer? {
             FCMAnswer.read(status: status, body: Array("<html>".utf8), isPage: true, retryAfter: nil)
@@ -87,14 +87,14 @@ struct FCMAnswerTests {
         }
         #expect(read(403) == .configuration(reason: "HTTP_403"))
         #expect(read(200) == nil)
-        // A proxy's bound is no quota: it concerns this delivery, however long it is to wait.
+        // A proxy's limit is not the project's quota: it affects only this delivery, for any delay.
         #expect(read(429) == .retry(reason: "HTTP_429", after: .seconds(10)))
         let patient = FCMAnswer.read(
             status: 429, body: Array("<html>".utf8), isPage: true, retryAfter: .seconds(86_400))
         #expect(patient == .retry(reason: "HTTP_429", after: .seconds(86_400)))
     }
 
-    @Test("Half a refusal is tried again; what came whole counts, and so does a status that says all")
+    @Test("a cut refusal is retried; a complete one counts, as does a sufficient status")
     func cut() {
         func read(_ status: Int, _ body: [UInt8], retryAfter: Duration? = nil) -> ProviderAnswer? {
             FCMAnswer.read(status: status, body: body, isComplete: false, retryAfter: retryAfter)
@@ -113,7 +113,7 @@ struct FCMAnswerTests {
     }
 
     @Test(
-        "Only a complaint about the token itself speaks against the token",
+        "only a complaint about the token itself makes it dead",
         arguments: [
             ("INVALID_ARGUMENT", "The registration token is not a valid FCM registration token", nil, true),
             ("INVALID_ARGUMENT", "Invalid registration token", "message.token", true),
@@ -139,7 +139,7 @@ struct FCMAnswerTests {
         #expect(answer == expected)
     }
 
-    @Test("A reason on record is bounded")
+    @Test("recorded reasons are cut")
     func bounded() {
         let body = Self.body("S", code: String(repeating: "x", count: 10_000))
         #expect(
@@ -147,7 +147,7 @@ struct FCMAnswerTests {
                 == .refused(reason: String(repeating: "x", count: 64)))
     }
 
-    @Test("Codes that are new to us are kept as they are")
+    @Test("unknown codes are recorded unchanged")
     func unknownCodes() {
         let answer = FCMAnswer.read(status: 400, body: Self.body("S", code: "NEW_ONE"), retryAfter: nil)
         #expect(answer == .refused(reason: "NEW_ONE"))

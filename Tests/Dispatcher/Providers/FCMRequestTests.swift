@@ -5,9 +5,9 @@ import Core
 import Providers
 import Testing
 
-@Suite("Requests to FCM", .timeLimit(.minutes(10)))
+@Suite("FCM requests", .timeLimit(.minutes(10)))
 struct FCMRequestTests {
-    @Test("The least")
+    @Test("a minimal message")
     func least() {
         let request = Messages.fcm(Messages.make())
         #expect(request.url == "https://fcm.example/v1/projects/p1/messages:send")
@@ -22,7 +22,7 @@ struct FCMRequestTests {
                 + #""webpush":{"headers":{"Urgency":"high"}}}}"#)
     }
 
-    @Test("Everything")
+    @Test("a message with every field")
     func everything() {
         let message = Messages.make {
             $0.severity = .alert
@@ -50,14 +50,16 @@ struct FCMRequestTests {
         )
     }
 
-    @Test("The times to live that FCM takes", arguments: [(-5, "0s"), (0, "0s"), (1, "1s"), (40 * 86_400, "2419200s")])
+    @Test(
+        "the time to live is clamped to FCM's range",
+        arguments: [(-5, "0s"), (0, "0s"), (1, "1s"), (40 * 86_400, "2419200s")])
     func timeToLive(seconds: Int, expected: String) throws {
         let request = Messages.fcm(Messages.make { $0.expiresAt = Messages.now + .seconds(seconds) })
         #expect(try Messages.json(request)["message"]?["android"]?["ttl"]?.string == expected)
     }
 
     @Test(
-        "Apple's devices behind FCM get an end that is no further off than four weeks",
+        "Apple devices behind FCM get an expiry of at most four weeks",
         arguments: [
             (.seconds(0), "1795168800"), (.seconds(2_419_199), "1797587999"), (.seconds(2_419_201), "1797588000"),
             (.seconds(8_000 * 365 * 86_400), "1797588000"),
@@ -69,7 +71,7 @@ struct FCMRequestTests {
     }
 
     @Test(
-        "FCM's own names are kept out of its way, ours cannot be replaced",
+        "FCM's reserved names get a prefix; ours cannot be replaced",
         arguments: [
             ("from", "data_from"), ("message_type", "data_message_type"), ("collapse_key", "data_collapse_key"),
             ("google.x", "data_google.x"), ("gcm", "data_gcm"), ("gcm.n.e", "data_gcm.n.e"), ("story", "story"),
@@ -83,7 +85,7 @@ struct FCMRequestTests {
     }
 
     @Test(
-        "A name that stands for one of FCM's own is there once, with the value that the job gave it",
+        "a prefixed name that the job uses itself keeps the job's value",
         arguments: [
             #"{"from":1,"data_from":2}"#, #"{"data_from":2,"from":1}"#,
         ])
@@ -94,13 +96,13 @@ struct FCMRequestTests {
         #expect(sent["data_from"]?.string == "2")
     }
 
-    @Test("The url goes with the data")
+    @Test("the URL is part of the data")
     func url() throws {
         let request = Messages.fcm(Messages.make { $0.extras.url = "app://x" })
         #expect(try Messages.json(request)["message"]?["data"]?["url"]?.string == "app://x")
     }
 
-    @Test("Data that does not fit gives way to the id alone; to the last byte what fits goes out")
+    @Test("data that does not fit is reduced to the id, to the byte")
     func dataGivesWay() throws {
         func request(_ length: Int) -> ProviderRequest {
             let text = String(repeating: "é", count: length / 2) + String(repeating: "a", count: length % 2)
@@ -113,7 +115,7 @@ struct FCMRequestTests {
         #expect(try Messages.json(reduced)["message"]?["notification"]?["body"]?.string == "World")
     }
 
-    @Test("The longest that a job may hold still fits", arguments: ["a", "é", "😀", "👩🏽‍🚒", "e\u{301}"])
+    @Test("the longest allowed job still fits", arguments: ["a", "é", "😀", "👩🏽‍🚒", "e\u{301}"])
     func bodyIsShortened(character: String) throws {
         let body = String(String(repeating: character, count: 4_096).unicodeScalars.prefix(4_096))
         let message = Messages.make {
@@ -131,7 +133,7 @@ struct FCMRequestTests {
         #expect(body.hasPrefix(sent.dropLast()))
     }
 
-    @Test("An image gives way before the body does")
+    @Test("an image is dropped before the body is cut")
     func imageGivesWay() throws {
         let body = String(repeating: "a", count: 3_900)
         let request = Messages.fcm(
@@ -145,7 +147,7 @@ struct FCMRequestTests {
     }
 
     @Test(
-        "What reaches users goes at once; what is for many at leisure does not",
+        "all but bulk messages have high priority",
         arguments: [
             (Lane.normal, nil, "HIGH", "10", "high"), (.bulk, nil, "NORMAL", "5", "normal"),
             (.bulk, PushPriority.high, "HIGH", "10", "high"),
@@ -163,7 +165,7 @@ struct FCMRequestTests {
         #expect(message["webpush"]?["headers"]?["Urgency"]?.string == web)
     }
 
-    @Test("A job's own words for FCM: names of Android's notification, and whole blocks")
+    @Test("a job may set FCM fields: members of Android's notification, and whole blocks")
     func overrides() throws {
         let request = Messages.fcm(
             Messages.make {
@@ -188,7 +190,7 @@ struct FCMRequestTests {
     }
 
     @Test(
-        "A tap asks for an intent action only where the app's settings or the job name one",
+        "a tap requests an intent action only if the app's settings or the job name one",
         arguments: [
             (nil, "{}", nil), ("OPEN_NOTIFICATION", "{}", "OPEN_NOTIFICATION"), ("category", "{}", "payments"),
             (nil, #"{"fcm":{"click_action":"PAY"}}"#, "PAY"), ("category", #"{"fcm":{"click_action":"PAY"}}"#, "PAY"),
@@ -209,7 +211,7 @@ struct FCMRequestTests {
         #expect(sent?["apns"]?["payload"]?["aps"]?["category"]?.string == "payments")
     }
 
-    @Test("An app's category asks for no intent action where the notification has none")
+    @Test("the category setting requests no intent action without a category")
     func noCategory() throws {
         let request = FCMRequest.make(
             Messages.make(), device: Messages.device(.fcm, token: "t"), endpoint: "e", project: "p", accessToken: "a",
@@ -218,7 +220,7 @@ struct FCMRequestTests {
         #expect(shown["tag"] != nil && shown["click_action"] == nil)
     }
 
-    @Test("What wakes the app on an iPhone behind FCM goes into Apple's block, beside what is shown")
+    @Test("content-available for iPhones behind FCM is added to Apple's block")
     func contentAvailable() throws {
         let request = Messages.fcm(
             Messages.make {
@@ -231,14 +233,14 @@ struct FCMRequestTests {
         #expect(aps?["content-available"]?.integer == 1)
         #expect(aps?["badge"]?.integer == 3 && aps?["sound"]?.string == "default")
         #expect(message["notification"]?["title"]?.string == "Hello")
-        // Apple's own words are for devices that we reach without FCM.
+        // Apple's own fields are for devices reached without FCM.
         let other = Messages.fcm(
             Messages.make { $0.extras.platform = Array(#"{"apns":{"content_available":true}}"#.utf8) })
         let plain = try Messages.json(other)["message"]?["apns"]?["payload"]?["aps"]
         #expect(plain?["badge"]?.integer == 3 && plain?["content-available"] == nil)
     }
 
-    @Test("A token of a topic is a topic, with the topic's limit")
+    @Test("a topic token becomes a topic with the topic's limit")
     func topic() throws {
         let message = Messages.make { $0.body = String(repeating: "b", count: 4_000) }
         let request = FCMRequest.make(
@@ -250,7 +252,7 @@ struct FCMRequestTests {
         #expect((1_900...2_048).contains(try Messages.fcmSize(request)))
     }
 
-    @Test("What was read elsewhere is taken away by data alone")
+    @Test("a notification read elsewhere is removed with data only")
     func retraction() throws {
         var message = Messages.make {
             $0.collapseKey = "k"
@@ -266,7 +268,7 @@ struct FCMRequestTests {
                 + #""payload":{"aps":{"content-available":1}}}}}"#)
     }
 
-    @Test("What is taken away has its id beside the key also where the app's own data has none")
+    @Test("a retraction has the id even if the app's shape lacks it")
     func retractionOfShape() throws {
         var message = Messages.make { $0.collapseKey = "k" }
         message.purpose = .retract
@@ -282,7 +284,7 @@ struct FCMRequestTests {
     }
 
     @Test(
-        "Android, and Apple's devices behind FCM, know a notification by one name, which what takes it away has too",
+        "Android and Apple devices behind FCM use one name, also in the retraction",
         arguments: ["order 5", "é", String(repeating: "k", count: 65), nil]
     )
     func names(key: String?) throws {
@@ -292,7 +294,7 @@ struct FCMRequestTests {
         let name = try #require(try Messages.json(Messages.fcm(message))["message"]?["data"]?["retract"]?.string)
         #expect(shown?["android"]?["notification"]?["tag"]?.string == name)
         #expect(shown?["apns"]?["headers"]?["apns-collapse-id"]?.string == name)
-        // When it was made tells the older of one name from the newer; a name that is the id has one alone.
+        // The time tells the newer of two messages with one name; a name that is the id is unique.
         let moment = shown?["android"]?["notification"]?["event_time"]?.string
         let expected: String? = key == nil ? nil : "2026-11-20T10:00:00.000Z"
         #expect(moment == expected)

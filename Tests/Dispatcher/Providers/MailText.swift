@@ -5,13 +5,13 @@ import Core
 import Foundation
 import Providers
 
-/// A message of ours, taken apart for tests.
+/// A parsed message of ours.
 struct MailText {
     let raw: String
     let headerLines: [String]
-    /// Fields unfolded, in their order.
+    /// The unfolded fields in order.
     let fields: [(name: String, value: String)]
-    /// The parts as they were before their encoding, by type.
+    /// The decoded parts by type.
     let parts: [String: String]
 
     init(_ content: [UInt8]) {
@@ -56,10 +56,10 @@ struct MailText {
             ).content)
     }
 
-    /// All values of a field.
+    /// Returns all values of a field.
     func values(_ name: String) -> [String] { self.fields.filter { $0.name == name }.map(\.value) }
 
-    /// Encoded-words of base64 as text.
+    /// Decodes base64 encoded-words.
     static func words(_ value: String) -> String {
         let parts = value.split(separator: " ").map { word -> String in
             let pieces = word.split(separator: "?", omittingEmptySubsequences: false)

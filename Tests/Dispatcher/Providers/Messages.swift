@@ -4,7 +4,7 @@
 import Core
 import Providers
 
-/// Messages and devices, as a test changes them.
+/// Messages and devices for tests.
 enum Messages {
     static let now = Timestamp(seconds: 1_795_168_800)
     static let id = NotificationID(high: 0x01A1_F866_0D7B_841C, low: 0xA9A6_5597_AA05_75F3)
@@ -45,7 +45,7 @@ enum Messages {
 
     static func json(_ request: ProviderRequest) throws -> JSONValue { try JSONParser.parse(request.body) }
 
-    /// What FCM counts: keys and values of notification and data.
+    /// Returns the bytes that FCM counts: keys and values of notification and data.
     static func fcmSize(_ request: ProviderRequest) throws -> Int {
         let message = try self.json(request)["message"]
         let members =

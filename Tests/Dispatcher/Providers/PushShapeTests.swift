@@ -5,7 +5,7 @@ import Core
 import Providers
 import Testing
 
-/// What the unmodified apps of the known systems find in a push.
+/// The push data that unmodified apps of the known systems read.
 @Suite("Push shapes")
 struct PushShapeTests {
     private static func message() -> PushMessage {
@@ -32,7 +32,7 @@ struct PushShapeTests {
     private static let rest = ["sourceCount": "5", "priority": "breaking"]
 
     @Test(
-        "Each system's clients find what they look for, as strings",
+        "each system's clients find their keys as strings",
         arguments: [
             ("socketio-hybrid", ["notification_id": id, "type": "greeting", "url": "/notifications/log"]),
             (
@@ -62,7 +62,7 @@ struct PushShapeTests {
     }
 
     @Test(
-        "The job's data says what each system's back-end said in it; the rest is the notification's",
+        "the job's data takes precedence over keys of each system's back-end",
         arguments: [
             ("breaking-news", ["storyId": "s1", "category": "sport"]),
             ("allowance", ["relatedEntityType": "Goal", "relatedEntityId": "g1"]),
@@ -84,7 +84,7 @@ struct PushShapeTests {
     }
 
     @Test(
-        "A tap opens each system's app: no intent action is asked for, as none of them has a filter for the category",
+        "a tap opens each system's app without an intent action",
         arguments: PushShape.named.keys.sorted()
     )
     func taps(name: String) throws {
@@ -94,11 +94,11 @@ struct PushShapeTests {
         let message = try #require(try Messages.json(request)["message"])
         let shown = try #require(message["android"]?["notification"])
         #expect(shown["tag"] != nil && shown["click_action"] == nil)
-        // iOS picks its buttons by it.
+        // iOS selects its buttons by it.
         #expect(message["apns"]?["payload"]?["aps"]?["category"]?.string == "politics")
     }
 
-    @Test("APNs gets the same keys with their own kinds of value")
+    @Test("APNs gets the same keys with typed values")
     func apns() throws {
         let request = try APNSRequest.make(
             Self.message(), device: Messages.device(.apns, token: "t"), endpoint: "e", topic: "t", providerToken: "p",
@@ -109,7 +109,7 @@ struct PushShapeTests {
         #expect(json["sourceCount"]?.integer == 5)
     }
 
-    @Test("An app's own shape: sources, constants, members of the data")
+    @Test("an app's shape has sources, constants and members of the data")
     func own() throws {
         let shape = try PushShape(members: [
             ("a", "entity_id"), ("b", "=fixed"), ("c", "data.sourceCount"), ("d", "org"),
@@ -117,7 +117,7 @@ struct PushShapeTests {
         #expect(try Self.data(shape) == ["a": "e7", "b": "fixed", "c": "5"])
     }
 
-    @Test("The badge's inbox version is there where the badge is the inbox's count")
+    @Test("the badge's inbox version is included if the badge is the inbox's count")
     func badgeVersion() throws {
         let shape = try PushShape(members: [("seen", "badge_version")])
         #expect(try Self.data(shape).isEmpty)
@@ -129,7 +129,7 @@ struct PushShapeTests {
         #expect(try Messages.json(request)["seen"]?.integer == 41)
     }
 
-    @Test("A source that is none is named")
+    @Test("an unknown source is named")
     func fault() {
         let fault = #expect(throws: CredentialFault.self) { try PushShape(members: [("a", "entity")]) }
         #expect(fault?.setting == "shape")

@@ -5,7 +5,7 @@ import Core
 import Providers
 import Testing
 
-@Suite("Answers of push services", .timeLimit(.minutes(10)))
+@Suite("Push service answers", .timeLimit(.minutes(10)))
 struct WebPushAnswerTests {
     private static func read(
         _ status: Int, _ body: String = "", isPage: Bool = false, location: String? = nil, retryAfter: Duration? = nil
@@ -14,7 +14,7 @@ struct WebPushAnswerTests {
             status: status, body: Array(body.utf8), isPage: isPage, location: location, retryAfter: retryAfter)
     }
 
-    @Test("What was taken has its place as id", arguments: [200, 201, 202])
+    @Test("an accepted message has its location as id", arguments: [200, 201, 202])
     func accepted(status: Int) {
         #expect(Self.read(status, location: "https://push.example/m/1") == .accepted(id: "https://push.example/m/1"))
         #expect(Self.read(status) == .accepted(id: nil))
@@ -22,7 +22,7 @@ struct WebPushAnswerTests {
         #expect(Self.read(status, location: long) == .accepted(id: String(long.prefix(256))))
     }
 
-    @Test("A page is no success; what is refused with one may be the service's own answer")
+    @Test("a page is not a success; a refusal with a page counts")
     func page() {
         for status in [200, 201, 202] { #expect(Self.read(status, "<html>", isPage: true) == nil) }
         #expect(Self.read(201, "<html>", isPage: true, location: "/m/1") == .accepted(id: "/m/1"))
@@ -34,7 +34,7 @@ struct WebPushAnswerTests {
     }
 
     @Test(
-        "Each refusal is of its class",
+        "each refusal maps to its reaction",
         arguments: [
             (404, "", .deadToken(reason: "HTTP_404", evidence: nil)),
             (410, #"{"code":410,"errno":106,"error":"Gone"}"#, .deadToken(reason: "HTTP_410", evidence: nil)),
@@ -57,7 +57,7 @@ struct WebPushAnswerTests {
         #expect(Self.read(status, body) == answer)
     }
 
-    @Test("Half a 400 is tried again, as Apple's may be about the key; other statuses say all")
+    @Test("a cut 400 is retried, because Apple's may be about the key; other statuses count")
     func cut() {
         func read(_ status: Int, _ body: String) -> ProviderAnswer? {
             WebPushAnswer.read(
@@ -74,7 +74,7 @@ struct WebPushAnswerTests {
                 == .configuration(reason: "VapidPkHashMismatch", concernsAll: false))
     }
 
-    @Test("The service's own delay counts")
+    @Test("the service's delay is obeyed")
     func delay() {
         for status in [408, 500, 502, 503, 599] {
             #expect(
@@ -83,7 +83,7 @@ struct WebPushAnswerTests {
         #expect(Self.read(429, retryAfter: .seconds(7)) == .retryDevice(reason: "HTTP_429", after: .seconds(7)))
     }
 
-    @Test("Of a service's words only those count that are known", arguments: ["", "<b>", "é", "HTTP_410", "Gone"])
+    @Test("only a service's known reasons count", arguments: ["", "<b>", "é", "HTTP_410", "Gone"])
     func reasons(text: String) {
         #expect(Self.read(400, #"{"reason":"\#(text)"}"#) == .refused(reason: "HTTP_400"))
     }

@@ -9,7 +9,7 @@ import Providers
 import Sandbox
 import Testing
 
-@Suite("Requests to push services", .timeLimit(.minutes(10)))
+@Suite("Push service requests", .timeLimit(.minutes(10)))
 struct WebPushRequestTests {
     private static let browser = SandboxSubscription.Keys(id: "unit")
     private static let key = P256.Signing.PrivateKey()
@@ -45,7 +45,7 @@ struct WebPushRequestTests {
         request.headers.first { $0.name == name }?.value
     }
 
-    @Test("The least")
+    @Test("a minimal message")
     func least() async throws {
         let request = try await Self.request(Messages.make())
         #expect(request.url == "https://push.example/s/1")
@@ -64,7 +64,7 @@ struct WebPushRequestTests {
         )
     }
 
-    @Test("Everything")
+    @Test("a message with every field")
     func everything() async throws {
         let request = try await Self.request(
             Messages.make {
@@ -90,7 +90,7 @@ struct WebPushRequestTests {
         #expect(payload["data"]?["actions"] == nil)
     }
 
-    @Test("What was read elsewhere is taken away, except where a push has to show something")
+    @Test("a notification read elsewhere is removed, except where a push must show something")
     func retraction() async throws {
         var message = Messages.make { $0.collapseKey = "order 5" }
         message.purpose = .retract
@@ -108,7 +108,7 @@ struct WebPushRequestTests {
         }
     }
 
-    @Test("A job may ask for its own urgency and options")
+    @Test("a job may set urgency and options")
     func overrides() async throws {
         let request = try await Self.request(
             Messages.make {
@@ -122,7 +122,7 @@ struct WebPushRequestTests {
     }
 
     @Test(
-        "How urgent it is",
+        "the urgency follows priority, severity and lane",
         arguments: [
             (Severity.alert, Lane.bulk, "normal"), (.warning, .critical, "high"), (.info, .normal, "high"),
             (.info, .bulk, "low"),
@@ -136,7 +136,7 @@ struct WebPushRequestTests {
         #expect(Self.header("urgency", try await Self.request(message)) == expected)
     }
 
-    @Test("A token names us to the subscription's own service")
+    @Test("the token's audience is the subscription's service")
     func authorization() async throws {
         let token = Self.subscription(endpoint: "https://Push.Example:443/s/1")
         let value = try #require(Self.header("authorization", try await Self.request(Messages.make(), token: token)))
@@ -153,7 +153,7 @@ struct WebPushRequestTests {
         #expect(Self.key.publicKey.isValidSignature(signature, for: signed.signed))
     }
 
-    @Test("To the last byte what fits goes out; then data gives way, then the image, then the buttons")
+    @Test("what fits to the byte is sent; then data, image and buttons are dropped")
     func givesWay() async throws {
         func message(_ length: Int, _ change: (inout Core.Notification) -> Void = { _ in }) -> PushMessage {
             Messages.make {
@@ -180,7 +180,7 @@ struct WebPushRequestTests {
     }
 
     @Test(
-        "A long body is shortened between characters, and by little more than it must be",
+        "a long body is cut between characters, by little more than necessary",
         arguments: ["a", "é", "😀", "👩🏽‍🚒", "e\u{301}", "\"", "\u{1}"]
     )
     func bodyIsShortened(character: String) async throws {
@@ -198,7 +198,7 @@ struct WebPushRequestTests {
         #expect(body.hasPrefix(sent.dropLast()))
     }
 
-    @Test("The largest message that there can be goes out, without its link")
+    @Test("the largest possible message is sent without its link")
     func largest() async throws {
         let request = try await Self.request(
             Messages.make {
@@ -215,7 +215,7 @@ struct WebPushRequestTests {
         #expect(payload["notification"]?["body"]?.string?.isEmpty == false)
     }
 
-    @Test("What cannot be sent at all says why")
+    @Test("an unsendable message has a reason")
     func refused() async throws {
         let origins = try WebPushOrigins("https://*.push.apple.com")
         let table: [(String, WebPushOrigins, String)] = [
@@ -229,6 +229,36 @@ struct WebPushRequestTests {
                 _ = try await Self.request(Messages.make(), token: token, origins: origins)
             }
             #expect(refusal?.reason == reason)
+        }
+    }
+}
+
+@Suite("VAPID tokens", .timeLimit(.minutes(10)))
+struct VAPIDTokensTests {
+    private static func tokens(capacity: Int = 256) throws -> VAPIDTokens {
+        let key = try VAPIDKey(file: Array(P256.Signing.PrivateKey().pemRepresentation.utf8))
+        return VAPIDTokens(key: key, subject: "mailto:push@example.com", capacity: capacity)
+    }
+
+    @Test("each origin has a token, renewed after half of its lifetime")
+    func renewal() throws {
+        let tokens = try Self.tokens()
+        let first = try tokens.authorization(origin: "https://a.example", now: Messages.now)
+        #expect(try tokens.authorization(origin: "https://b.example", now: Messages.now) != first)
+        let later = Messages.now + .seconds(6 * 3_600)
+        #expect(try tokens.authorization(origin: "https://a.example", now: later + .microseconds(-1)) == first)
+        let second = try tokens.authorization(origin: "https://a.example", now: later)
+        #expect(second != first)
+        let claims = try SignedToken(second.dropFirst("vapid t=".count).prefix { $0 != "," }).claims
+        #expect(claims["exp"]?.integer == later.seconds + 43_200)
+    }
+
+    @Test("the cache never exceeds its capacity")
+    func bound() throws {
+        let tokens = try Self.tokens(capacity: 4)
+        for number in 0..<20 {
+            _ = try tokens.authorization(origin: "https://\(number).example", now: Messages.now)
+            #expect(tokens.count <= 4)
         }
     }
 }

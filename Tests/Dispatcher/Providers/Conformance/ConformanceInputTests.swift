@@ -6,28 +6,28 @@ import Providers
 import Sandbox
 import Testing
 
-/// What every provider does with bad input: tokens, texts, data, settings, files.
-@Suite("Bad input to every provider", .timeLimit(.minutes(10)))
+/// Bad input to every provider: tokens, texts, data, settings, files.
+@Suite("Provider conformance: bad input", .timeLimit(.minutes(10)))
 struct ConformanceInputTests {
-    @Test("A token with control characters goes nowhere, and says nothing else", arguments: ProviderProfile.all)
+    @Test("a token with control characters is sent nowhere", arguments: ProviderProfile.all)
     func controlCharacters(profile: ProviderProfile) async throws {
         try await ProviderBench.with(profile) { bench in
             let good = bench.device().token
             for token in ["", "\u{0}" + good, good + "\r\nx-evil: 1", good + "\u{8}", "\u{1B}[2J", good + "\u{7F}"] {
                 let reply = await bench.channel.send(ProviderBench.message(), to: bench.device(token: token))
                 #expect(reply.reaction == .refused || reply.reaction == .deadToken, "\(reply)")
-                // There is no answer beside it that could say more.
+                // Without an answer there is no reason to refer to.
                 if reply.transcript == "not sent" {
-                    if case .answered = reply.result { Issue.record("nobody answered: \(reply)") }
+                    if case .answered = reply.result { Issue.record("there was no answer: \(reply)") }
                     #expect(reply.advice(of: profile.provider)?.contains("see the reason") == false, "\(reply)")
                 }
             }
             #expect(bench.sandbox.received().isEmpty)
-            #expect(await bench.send().isAccepted, "it goes on")
+            #expect(await bench.send().isAccepted, "the channel still works")
         }
     }
 
-    @Test("A text that is too long is cut between characters, wherever the cut falls", arguments: ProviderProfile.all)
+    @Test("a long text is cut between characters, wherever the cut falls", arguments: ProviderProfile.all)
     func longText(profile: ProviderProfile) async throws {
         try await ProviderBench.with(profile) { bench in
             for pad in 0..<8 {
@@ -39,12 +39,12 @@ struct ConformanceInputTests {
                 let shown = try #require(profile.body(payload))
                 guard !shown.contains(text) else { continue }
                 #expect(shown.hasSuffix("…") && text.hasPrefix(shown.dropLast()), "pad \(pad)")
-                #expect(shown.utf8.count > 2_000, "no more than has to go")
+                #expect(shown.utf8.count > 2_000, "no more is cut than necessary")
             }
         }
     }
 
-    @Test("Data of all kinds of values goes out", arguments: ProviderProfile.all)
+    @Test("data with every kind of value is sent", arguments: ProviderProfile.all)
     func data(profile: ProviderProfile) async throws {
         let values = #"{"n":1,"f":-1.5e3,"b":true,"z":null,"o":{"a":[1,"🎉"]},"from":"x","gcm.x":2,"aps":{},"":"e"}"#
         try await ProviderBench.with(profile) { bench in
@@ -53,7 +53,7 @@ struct ConformanceInputTests {
         }
     }
 
-    @Test("An end that is thousands of years off is taken", arguments: ProviderProfile.all)
+    @Test("an expiry thousands of years ahead is accepted", arguments: ProviderProfile.all)
     func farEnd(profile: ProviderProfile) async throws {
         let end = try #require(Timestamp(rfc3339: "9999-12-31T23:59:59Z"))
         try await ProviderBench.with(profile) { bench in
@@ -64,7 +64,7 @@ struct ConformanceInputTests {
         }
     }
 
-    @Test("What takes a notification away is taken too", arguments: ProviderProfile.all)
+    @Test("a retraction is accepted", arguments: ProviderProfile.all)
     func retraction(profile: ProviderProfile) async throws {
         guard profile.takesAway else { return }
         try await ProviderBench.with(profile) { bench in
@@ -77,7 +77,7 @@ struct ConformanceInputTests {
         }
     }
 
-    @Test("A setting that is missing is named, or can be done without", arguments: ProviderProfile.all)
+    @Test("a missing setting is named or optional", arguments: ProviderProfile.all)
     func settings(profile: ProviderProfile) async throws {
         try await ProviderSandbox.with { sandbox in
             try await ProviderBench.withContext(sandbox) { context in
@@ -107,7 +107,7 @@ struct ConformanceInputTests {
         return try await kind.channel(app: "default", settings: settings, shape: .standard, context: context)
     }
 
-    @Test("A file that is broken, or of the wrong kind, is named and not told", arguments: ProviderProfile.all)
+    @Test("a broken file or one of the wrong kind is named but not quoted", arguments: ProviderProfile.all)
     func files(profile: ProviderProfile) async throws {
         let secret = "hunter2-hunter2-hunter2"
         let contents = [secret, "", "-----BEGIN PRIVATE KEY-----\n\(secret)\n-----END PRIVATE KEY-----\n"]
@@ -128,7 +128,7 @@ struct ConformanceInputTests {
                     ) { context in
                         do throws(CredentialFault) {
                             _ = try await Self.channel(profile, settings, context)
-                            Issue.record("\(text.prefix(40)) was taken for a key")
+                            Issue.record("\(text.prefix(40)) was accepted as a key")
                         } catch {
                             #expect(error.setting == name)
                             #expect(!"\(error)".contains("hunter2") && !"\(error)".contains("BEGIN"))
@@ -140,7 +140,7 @@ struct ConformanceInputTests {
                 ) { context in
                     do throws(CredentialFault) {
                         _ = try await Self.channel(profile, settings, context)
-                        Issue.record("a file that is not there was read")
+                        Issue.record("a missing file was read")
                     } catch {
                         #expect(error.setting == name)
                     }

@@ -7,10 +7,10 @@ import Providers
 import Sandbox
 import Testing
 
-/// What every provider does, over real connections to one that speaks as it does.
-@Suite("Every provider", .timeLimit(.minutes(10)))
+/// The behaviour that all providers share, over real connections to a sandbox.
+@Suite("Provider conformance", .timeLimit(.minutes(10)))
 struct ConformanceTests {
-    @Test("Each kind has a word of its own and is tried here, and what everybody knows is built in")
+    @Test("each kind has a unique name and a profile here, and the known ones are built in")
     func complete() {
         let providers = ProviderKinds.providers
         #expect(Set(providers).count == providers.count)
@@ -18,7 +18,7 @@ struct ConformanceTests {
         #expect(Set(providers).isSuperset(of: Provider.wellKnown))
     }
 
-    @Test("What is taken has the provider's name for it", arguments: ProviderProfile.all)
+    @Test("an accepted message has the provider's name for it", arguments: ProviderProfile.all)
     func accepted(profile: ProviderProfile) async throws {
         try await ProviderBench.with(profile) { bench in
             let device = bench.device()
@@ -29,7 +29,7 @@ struct ConformanceTests {
             }
             let name = try #require(id)
             #expect(!name.isEmpty)
-            // As a field or in the body, where the provider says it.
+            // In a header or in the body, depending on the provider.
             #expect(reply.transcript?.contains(name) == true, "\(reply.transcript ?? "")")
             let received = try #require(bench.sandbox.received().first)
             #expect(bench.sandbox.received().count == 1)
@@ -40,14 +40,14 @@ struct ConformanceTests {
         }
     }
 
-    @Test("Each row of its table of answers is true of its own words", arguments: ProviderProfile.all)
+    @Test("each row of the answer table matches the provider's answers", arguments: ProviderProfile.all)
     func rows(profile: ProviderProfile) async throws {
         let rules = try profile.kind.rules
         #expect(Set(profile.rows.keys) == Set(rules.map(\.reason)))
         func check(_ rule: AnswerRule, _ bench: ProviderBench) async throws {
             let row = try #require(profile.rows[rule.reason])
             let reply = await bench.send(row.marker)
-            // A credential that is new already cannot be renewed.
+            // A new credential cannot be renewed.
             let expected = rule.reaction == .staleCredential ? .configuration : rule.reaction
             #expect(reply.reaction == expected, "\(rule.reason): \(reply)")
             guard case .answered(let answer) = reply.result else { return }
@@ -68,7 +68,7 @@ struct ConformanceTests {
         }
     }
 
-    @Test("What the table's words do not tell is read too, and no redirect is followed", arguments: ProviderProfile.all)
+    @Test("answers beyond the table are read too, and redirects are not followed", arguments: ProviderProfile.all)
     func answers(profile: ProviderProfile) async throws {
         #expect(!profile.answers.isEmpty)
         try await ProviderBench.with(profile) { bench in
@@ -80,7 +80,7 @@ struct ConformanceTests {
         }
     }
 
-    @Test("So is what other settings or another server bring about", arguments: ProviderProfile.all)
+    @Test("answers caused by other settings or servers are read too", arguments: ProviderProfile.all)
     func circumstances(profile: ProviderProfile) async throws {
         for (name, circumstance) in profile.circumstances {
             try await ProviderBench.with(profile, circumstance.row) { bench in
@@ -92,7 +92,7 @@ struct ConformanceTests {
     }
 
     @Test(
-        "A success that counts by its status is one, however long its body is and wherever it breaks off",
+        "a success by status counts with any body, even a cut one",
         arguments: ProviderProfile.all)
     func bareSuccesses(profile: ProviderProfile) async throws {
         guard !profile.bareSuccesses.isEmpty else { return }
@@ -104,7 +104,7 @@ struct ConformanceTests {
         }
     }
 
-    @Test("What a provider asks for is waited, in seconds or until a date", arguments: ProviderProfile.all)
+    @Test("a provider's delay is obeyed, in seconds or until a date", arguments: ProviderProfile.all)
     func delays(profile: ProviderProfile) async throws {
         try await ProviderBench.with(profile) { bench in
             for marker in profile.delayed {
@@ -118,23 +118,24 @@ struct ConformanceTests {
         }
     }
 
-    @Test("What makes no sense is no success, no dead token and no fault of ours", arguments: ProviderProfile.all)
+    @Test("a meaningless answer is not a success, a dead token or our fault", arguments: ProviderProfile.all)
     func nonsense(profile: ProviderProfile) async throws {
         try await ProviderBench.with(profile, timeout: .seconds(3)) { bench in
             for marker in profile.nonsense {
                 let reply = await bench.send(marker)
                 #expect(reply.reaction == .retry || reply.mayHaveBeenSent == true, "\(marker) \(reply)")
             }
-            #expect(await bench.send().isAccepted, "it goes on")
+            #expect(await bench.send().isAccepted, "the channel still works")
         }
     }
 
-    @Test("No secret is in what is shown of an answer, not even where it repeats one", arguments: ProviderProfile.all)
+    @Test("transcripts hold no secret, even if the answer echoes one", arguments: ProviderProfile.all)
     func secrets(profile: ProviderProfile) async throws {
         try await ProviderBench.with(profile, timeout: .seconds(3)) { bench in
             for marker in [""] + profile.nonsense {
                 let shown = "\(await bench.send(marker))"
-                // The beginnings of Google's access tokens and of tokens that we sign; shared secrets; a private key.
+                // Prefixes of Google's access tokens and of our signed tokens, shared secrets, and
+                // a private key.
                 for secret in ["ya29.", "eyJ", bench.sandbox.webhookSecret, "pass:word", "pass%3A", "PRIVATE KEY"] {
                     #expect(!shown.contains(secret), "\(marker)")
                 }
@@ -142,7 +143,7 @@ struct ConformanceTests {
         }
     }
 
-    @Test("A provider that says nothing, or is cut off, may have the message", arguments: ProviderProfile.all)
+    @Test("a silent or cut-off provider may have the message", arguments: ProviderProfile.all)
     func unanswered(profile: ProviderProfile) async throws {
         try await ProviderBench.with(profile, timeout: .seconds(3)) { bench in
             let silent = await bench.send(profile.silent)
@@ -159,18 +160,18 @@ struct ConformanceTests {
             }
             #expect(bench.sandbox.received().isEmpty)
             if let refused = profile.refused { #expect(await bench.send(refused).isAccepted) }
-            #expect(await bench.send().isAccepted, "it goes on")
+            #expect(await bench.send().isAccepted, "the channel still works")
         }
     }
 
-    @Test("A provider that is not there has nothing", arguments: ProviderProfile.all)
+    @Test("an absent provider does not have the message", arguments: ProviderProfile.all)
     func absent(profile: ProviderProfile) async throws {
         try await ProviderBench.with(profile) { bench in
-            // So that a credential is there, if one has to be fetched.
+            // Fetches a credential if the provider needs one.
             #expect(await bench.send().isAccepted)
             let device = bench.device()
             try await bench.sandbox.stopListening()
-            // The first may have gone out by a connection that was there.
+            // The first request may use an existing connection.
             let first = await bench.channel.send(ProviderBench.message(), to: device)
             #expect(first.mayHaveBeenSent != nil, "\(first)")
             let second = await bench.channel.send(ProviderBench.message(), to: device)
@@ -178,13 +179,13 @@ struct ConformanceTests {
         }
     }
 
-    @Test("A certificate of another host's is not trusted, and gets nothing", arguments: ProviderProfile.all)
+    @Test("a host with another host's certificate gets nothing", arguments: ProviderProfile.all)
     func certificate(profile: ProviderProfile) async throws {
         try await ProviderBench.with(profile) {
             $0.host = "127.0.0.2"
         } _: { bench in
             let reply = await bench.send()
-            // Where a credential is bought first, that host's certificate is the one.
+            // If a credential is requested first, that host's certificate fails.
             let reasons = ["tls", "token_endpoint_tls"]
             #expect(
                 reasons.contains { reply.result == .unanswered(reason: $0, mayHaveBeenSent: false) }, "\(reply)")
@@ -192,7 +193,7 @@ struct ConformanceTests {
         }
     }
 
-    @Test("A server that speaks HTTP/1.1 only will do, but for Apple", arguments: ProviderProfile.all)
+    @Test("an HTTP/1.1 server is accepted, except for Apple", arguments: ProviderProfile.all)
     func oldHTTP(profile: ProviderProfile) async throws {
         try await ProviderBench.with(profile) {
             $0.speaksHTTP1Only = true
@@ -207,11 +208,11 @@ struct ConformanceTests {
         }
     }
 
-    @Test("GOAWAY to a hundred at once loses none, and none that was refused was taken", arguments: ProviderProfile.all)
+    @Test("GOAWAY to a hundred requests loses none, and no refused one was accepted", arguments: ProviderProfile.all)
     func goAway(profile: ProviderProfile) async throws {
         guard let marker = profile.goAway else { return }
         try await ProviderBench.with(profile) { bench in
-            #expect(await bench.send().isAccepted, "the connection is there")
+            #expect(await bench.send().isAccepted, "the connection is open")
             let devices = [bench.device(marker)] + (0..<99).map { _ in bench.device() }
             func sendAll(_ devices: [Device]) async -> [Device] {
                 await withTaskGroup(of: Device?.self) { group in
@@ -226,12 +227,12 @@ struct ConformanceTests {
                     return await group.reduce(into: []) { if let device = $1 { $0.append(device) } }
                 }
             }
-            // libcurl sends some again by itself.
+            // libcurl resends some requests itself.
             let refused = await sendAll(devices)
             #expect(await sendAll(refused).isEmpty)
             let counts = Dictionary(grouping: bench.sandbox.received(), by: \.token).mapValues(\.count)
             #expect(counts.count == 101)
-            // Once more at most for what was answered on a connection that then was gone.
+            // At most once more, if the connection broke after the answer.
             #expect(counts.values.allSatisfy { $0 <= 2 })
         }
     }

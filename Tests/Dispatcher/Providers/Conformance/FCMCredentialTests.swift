@@ -9,10 +9,10 @@ import Support
 import Synchronization
 import Testing
 
-/// FCM's access tokens, which are bought at another endpoint than messages go to.
+/// FCM's access tokens come from another endpoint than the one for messages.
 @Suite("FCM's access tokens", .timeLimit(.minutes(10)))
 struct FCMCredentialTests {
-    /// A clock that goes by itself and can be put forward, for both sides.
+    /// A running clock that tests can advance, for both sides.
     private final class SteppedClock: Sendable {
         private let ahead = Mutex<Int64>(0)
 
@@ -35,7 +35,7 @@ struct FCMCredentialTests {
         }
     }
 
-    @Test("one that was revoked is bought anew, and the message goes out with the new one")
+    @Test("a revoked token is renewed, and the message is sent with the new one")
     func revoked() async throws {
         try await Self.with { bench, _ in
             #expect(await bench.send().isAccepted)
@@ -46,7 +46,7 @@ struct FCMCredentialTests {
         }
     }
 
-    @Test("a 401 that is about Apple's key buys none")
+    @Test("a 401 about Apple's key renews no token")
     func thirdParty() async throws {
         try await Self.with { bench, _ in
             #expect(await bench.send("thirdparty-").reaction == .partialConfiguration)
@@ -62,15 +62,15 @@ struct FCMCredentialTests {
         try await Self.with(timeout: .seconds(2)) { bench, clock in
             #expect(await bench.send().isAccepted)
             bench.sandbox.failTokens(fault)
-            // Five minutes ahead of its end a new one is asked for.
+            // Five minutes before its end the token is renewed.
             clock.pass(3_310)
             for _ in 0..<3 { #expect(await bench.send().isAccepted) }
-            try await eventually("a new one is asked for") { bench.sandbox.accessTokenCounts.asked == 2 }
+            try await eventually("a new token is requested") { bench.sandbox.accessTokenCounts.asked == 2 }
             for _ in 0..<3 { #expect(await bench.send().isAccepted) }
             #expect(bench.sandbox.accessTokenCounts.asked == 2)
-            // One that hangs keeps others from being tried, as long as it does.
+            // A hanging request prevents others while it lasts.
             guard fault != .silent else { return }
-            try await eventually("it is asked again after the pause") {
+            try await eventually("it is requested again after the pause") {
                 clock.pass(1)
                 #expect(await bench.send().isAccepted)
                 return bench.sandbox.accessTokenCounts.asked == 3

@@ -9,9 +9,9 @@ import Providers
 import Sandbox
 import Testing
 
-/// A provider's way to a sandbox, over real connections.
+/// A provider's channel to a sandbox, over real connections.
 struct ProviderBench: Sendable {
-    /// What the sandbox's `Retry-After` says, which no provider's own minimum is.
+    /// The sandbox's `Retry-After`, different from every provider's own minimum.
     static let retryAfter = 7
 
     let profile: ProviderProfile
@@ -20,11 +20,11 @@ struct ProviderBench: Sendable {
 
     static var now: Timestamp { Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000)) }
 
-    /// Runs the body with a sandbox and a channel of its own.
+    /// Runs the body with its own sandbox and channel.
     ///
     /// - Parameters:
-    ///   - row: what is to be other than usual.
-    ///   - change: how the sandbox is to be.
+    ///   - row: the unusual settings.
+    ///   - change: changes the sandbox's configuration.
     ///   - now: the channel's clock; the sandbox has its own.
     static func with<Result>(
         _ profile: ProviderProfile,
@@ -50,7 +50,7 @@ struct ProviderBench: Sendable {
         }
     }
 
-    /// Runs the body with what channels are made with, and closes the connections afterwards.
+    /// Runs the body with a channel context and closes the connections afterwards.
     static func withContext<Result>(
         _ sandbox: ProviderSandbox,
         timeout: Duration = .seconds(20),
@@ -60,7 +60,7 @@ struct ProviderBench: Sendable {
     ) async throws -> Result {
         var configuration = TransferConfiguration()
         configuration.caFile = sandbox.caPath
-        // One, so that what ends a connection ends all that is under way.
+        // A single connection, so that ending it ends all requests in flight.
         configuration.connectionsPerHost = 1
         let logger = Logger(label: "conformance")
         let transfers = TransferPool(configuration: configuration, allowsPrivateAddresses: true, logger: logger)
@@ -84,7 +84,7 @@ struct ProviderBench: Sendable {
         return Array(bytes)
     }
 
-    /// A device whose token begins with a marker.
+    /// Returns a device whose token begins with a marker.
     func device(_ marker: String = "") -> Device { self.device(token: self.profile.token(marker, self.sandbox)) }
 
     func device(token: String) -> Device { Messages.device(self.profile.provider, token: token) }
@@ -95,7 +95,7 @@ struct ProviderBench: Sendable {
         await self.channel.send(Self.message(change), to: self.device(marker))
     }
 
-    /// A message of this moment: servers look at the clock.
+    /// Returns a message with the current time, which servers check.
     static func message(_ change: (inout Notification) -> Void = { _ in }) -> PushMessage {
         let now = Self.now
         var notification = Messages.make(change).notification
@@ -109,12 +109,12 @@ extension ProviderReply {
         if case .answered(.accepted) = self.result { true } else { false }
     }
 
-    /// Whether the provider may have it though it gave no answer; nil if it gave one.
+    /// Whether the provider may have the message without an answer; nil if it answered.
     var mayHaveBeenSent: Bool? {
         if case .unanswered(_, let mayHaveBeenSent) = self.result { mayHaveBeenSent } else { nil }
     }
 
-    /// What the answer, or our own refusal, is taken for; nil if there is none, or it was accepted.
+    /// The reaction to the answer or to our own refusal; nil if there is none, or it was accepted.
     var reaction: AnswerRule.Reaction? {
         if case .unsendable = self.result { return .refused }
         guard case .answered(let answer) = self.result else { return nil }
@@ -131,7 +131,7 @@ extension ProviderReply {
         }
     }
 
-    /// How long the answer asks to wait.
+    /// The delay that the answer asks for.
     var delay: Duration? {
         guard case .answered(let answer) = self.result else { return nil }
         return switch answer {

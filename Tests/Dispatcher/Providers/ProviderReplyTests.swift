@@ -1,4 +1,4 @@
-// Carillon · TranscriptTests.swift
+// Carillon · ProviderReplyTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
@@ -8,12 +8,12 @@ import Providers
 import Support
 import Testing
 
-/// What is shown of an answer.
+/// Transcripts of answers, for people.
 @Suite("Transcripts", .timeLimit(.minutes(10)))
 struct TranscriptTests {
     private static let secret = "0123456789abcdefghijklmnopqrstuv"
 
-    /// A way to a server that says what the test wants.
+    /// A channel to a server with a scripted answer.
     private struct StubChannel: HTTPProviderChannel {
         let provider = Provider.webhook
         let app = "default"
@@ -46,7 +46,7 @@ struct TranscriptTests {
         }
     }
 
-    @Test("A body that is too long ends with how much more there was, cut between characters")
+    @Test("a long body is cut between characters and states the missing bytes")
     func long() async throws {
         let whole = String(repeating: "x", count: 2_048)
         #expect(try await Self.transcript(of: whole) == "HTTP/1.1 400\n\n" + whole)
@@ -55,11 +55,45 @@ struct TranscriptTests {
         #expect(long == "HTTP/1.1 400\n\n" + start + "… (102 bytes more)")
     }
 
-    @Test("The cut leaves no part of a credential that the answer repeats")
+    @Test("the cut leaves no part of an echoed credential")
     func secretAtTheCut() async throws {
         let body = String(repeating: "x", count: 2_030) + Self.secret + String(repeating: "y", count: 100)
         let shown = try await Self.transcript(of: body)
         #expect(!shown.contains("0123"))
         #expect(shown.hasSuffix("bytes more)"))
+    }
+}
+
+@Suite("Advice", .timeLimit(.minutes(10)))
+struct ProviderAdviceTests {
+    @Test(
+        "our own refusals have advice",
+        arguments: [
+            ("token_malformed", Provider.apns, "register it again"),
+            ("no_subscription", Provider.webpush, "JSON.stringify"),
+            ("silent_push_not_allowed", Provider.webpush, "Safari"),
+            ("origin_not_allowed", Provider.webpush, "WEBPUSH_ORIGINS"),
+            ("bad_subscription_key", Provider.webpush, "subscribe again"),
+            ("private_address", Provider.webpush, "private address"),
+            ("too_large:title", Provider.apns, "shorten"), ("too_large:platform.apns", Provider.apns, "shorten"),
+            ("bad_address", Provider.email, "set again"), ("bad_field:From", Provider.email, "SMTP_FROM"),
+        ])
+    func refusals(reason: String, provider: Provider, words: String) {
+        let reply = ProviderReply(.unsendable(reason: reason), transcript: "not sent")
+        #expect(reply.advice(of: provider)?.contains(words) == true)
+    }
+
+    @Test("meaningless answers and token outages have advice")
+    func others() {
+        func advice(_ result: ProviderReply.Result) -> String? { ProviderReply(result).advice(of: .apns) }
+        #expect(advice(.answered(.retry(reason: "not_http2", after: nil)))?.contains("proxy") == true)
+        #expect(advice(.answered(.retry(reason: "answer_cut:404", after: nil)))?.contains("ended before") == true)
+        #expect(advice(.unanswered(reason: "not_understood", mayHaveBeenSent: true))?.contains("proxy") == true)
+        #expect(
+            advice(.unanswered(reason: "token_endpoint_503", mayHaveBeenSent: false))?.contains("token endpoint")
+                == true)
+        #expect(advice(.unanswered(reason: "connect", mayHaveBeenSent: false))?.contains("cannot be reached") == true)
+        #expect(advice(.answered(.refused(reason: "NewWord")))?.contains("documentation") == true)
+        #expect(advice(.answered(.accepted(id: nil))) == nil)
     }
 }
