@@ -41,7 +41,7 @@ package struct PushMessage: Sendable {
         self.code = code
         self.buttonCategory = notification.category
         self.badge = notification.extras.badge ?? unread
-        // Providers throttle high priority, so bulk messages go without it.
+        // Providers throttle normal priority, so only bulk messages use it.
         self.priority = notification.extras.pushPriority ?? (notification.lane == .bulk ? .normal : .high)
         self.now = now
     }

@@ -39,8 +39,8 @@ struct DoorHandshakeTests {
     @Test("Each fault is refused in the endpoint's own words", arguments: ["/length", "/plain"])
     func faults(_ path: String) throws {
         let table: [(request: String, status: String, reason: String)] = [
-            (Self.handshake(path, [:], method: "POST"), "400", "a socket begins with GET"),
-            (Self.handshake(path, [:], version: "HTTP/1.0"), "400", "a socket begins with GET"),
+            (Self.handshake(path, [:], method: "POST"), "400", "the handshake must be GET"),
+            (Self.handshake(path, [:], version: "HTTP/1.0"), "400", "the handshake must be GET"),
             (Self.handshake(path, ["Host": ""]), "400", "the Host header"),
             (Self.handshake(path, ["host": "y"]), "400", "the Host header"),
             (Self.handshake(path, ["Connection": ""]), "400", "the Connection header"),

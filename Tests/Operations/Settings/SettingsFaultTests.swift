@@ -9,9 +9,12 @@ struct SettingsFaultTests {
     @Test(
         "each malformed gateway variable is reported with its rule",
         arguments: [
-            (["REDIS_URL": "http://redis"], "REDIS_URL scheme http:// is none of redis, rediss, unix"),
-            (["REDIS_URL": "redis://"], "REDIS_URL the URL names no host"),
-            (["REDIS_URL": "redis://h/x"], "REDIS_URL the database is not a number"),
+            (
+                ["REDIS_URL": "http://redis"],
+                "REDIS_URL has the unsupported scheme http://; use redis://, rediss:// or unix://"
+            ),
+            (["REDIS_URL": "redis://"], "REDIS_URL has no host; use redis://host:port/database"),
+            (["REDIS_URL": "redis://h/x"], "REDIS_URL has a database that is not a number"),
             (["DATABASE_URL": nil], "DATABASE_URL is missing; give postgresql://user@host/database"),
             (["DATABASE_CONNECTIONS": "0"], "DATABASE_CONNECTIONS must be a whole number from 1 to 256"),
             (["DATABASE_CONNECTIONS": "x"], "DATABASE_CONNECTIONS must be a whole number from 1 to 256"),

@@ -8,17 +8,17 @@ import NIOHTTP1
 /// The request that opens a WebSocket (RFC 6455 section 4.2).
 package enum WebSocketHandshake {
     /// Whether the request asks for a WebSocket, valid or not.
-    package static func isAskedFor(by head: HTTPRequestHead) -> Bool {
+    package static func isRequested(by head: HTTPRequestHead) -> Bool {
         head.headers[canonicalForm: "upgrade"].contains { $0.lowercased() == "websocket" }
     }
 
     /// Returns the fault of the request (section 4.2.1); nil if it is valid.
     package static func fault(_ head: HTTPRequestHead) -> (status: HTTPResponseStatus, reason: String)? {
         guard head.method == .GET, head.version == .http1_1 else {
-            return (.badRequest, "a socket begins with GET and HTTP/1.1")
+            return (.badRequest, "the handshake must be GET over HTTP/1.1")
         }
         guard head.headers["host"].count == 1 else {
-            return (.badRequest, "the Host header must be there once")
+            return (.badRequest, "the Host header must appear exactly once")
         }
         guard head.headers[canonicalForm: "connection"].contains(where: { $0.lowercased() == "upgrade" }) else {
             return (.badRequest, "the Connection header must name upgrade")

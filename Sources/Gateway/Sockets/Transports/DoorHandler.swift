@@ -327,7 +327,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     private func begin(_ head: HTTPRequestHead, _ endpoint: any TransportEndpoint, _ context: ChannelHandlerContext) {
-        guard WebSocketHandshake.isAskedFor(by: head) else {
+        guard WebSocketHandshake.isRequested(by: head) else {
             let exchange = HTTPExchange(
                 head: head,
                 address: context.remoteAddress,

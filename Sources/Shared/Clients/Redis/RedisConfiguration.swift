@@ -48,36 +48,39 @@ package struct RedisAddress: Sendable, Equatable, CustomStringConvertible {
     /// - Throws: ``RedisError`` with code `configuration`; its message never holds the password.
     package init(url: String) throws(RedisError) {
         guard let components = URLComponents(string: url), let scheme = components.scheme?.lowercased() else {
-            throw RedisError(.configuration, "not a URL; expected redis://host:port/database")
+            throw RedisError(.configuration, "is not a URL; use redis://host:port/database")
         }
         self.username = components.user.flatMap { $0.isEmpty ? nil : $0 }
         self.password = components.password
         switch scheme {
         case "redis", "rediss":
             guard let host = components.host, !host.isEmpty else {
-                throw RedisError(.configuration, "the URL names no host")
+                throw RedisError(.configuration, "has no host; use redis://host:port/database")
             }
             let bare = host.hasPrefix("[") && host.hasSuffix("]") ? String(host.dropFirst().dropLast()) : host
             self.endpoint = .tcp(host: bare, port: components.port ?? 6379)
             self.usesTLS = scheme == "rediss"
             self.database = try Self.database(components.path.drop { $0 == "/" })
         case "unix":
-            guard !components.path.isEmpty else { throw RedisError(.configuration, "the URL names no socket path") }
+            guard !components.path.isEmpty else {
+                throw RedisError(.configuration, "has no socket path; use unix:///path/to.sock")
+            }
             self.endpoint = .unixSocket(path: components.path)
             self.usesTLS = false
             let item = components.queryItems?.first { $0.name == "db" }?.value
             self.database = try Self.database(Substring(item ?? ""))
         case "redis+cluster":
-            throw RedisError(.configuration, "redis+cluster:// is not supported by this release; use redis://")
+            throw RedisError(.configuration, "has the unsupported scheme redis+cluster://; use redis://")
         default:
-            throw RedisError(.configuration, "scheme \(scheme):// is none of redis, rediss, unix")
+            throw RedisError(
+                .configuration, "has the unsupported scheme \(scheme)://; use redis://, rediss:// or unix://")
         }
     }
 
     private static func database(_ text: Substring) throws(RedisError) -> Int {
         guard !text.isEmpty else { return 0 }
         guard let number = Int(text), number >= 0 else {
-            throw RedisError(.configuration, "the database is not a number")
+            throw RedisError(.configuration, "has a database that is not a number")
         }
         return number
     }
