@@ -13,7 +13,7 @@ package struct SocketIOExercise {
     private var lastNumber: UInt64 = 0
     private var session: EngineIOSession
     private var connection: SocketIOConnection
-    private var promises: SocketIOPromises
+    private var guarantees: SocketIOGuarantees
     private var posts: [EngineIOCarrier] = []
     private var polls: [EngineIOCarrier] = []
     private var webSockets: [EngineIOCarrier] = []
@@ -27,11 +27,11 @@ package struct SocketIOExercise {
         var actions: [EngineIOAction] = []
         self.connection = SocketIOConnection(configuration: recovering, now: 0)
         if self.script.popFirst().map({ $0 % 2 == 0 }) ?? true {
-            self.promises = SocketIOPromises(request: carrier)
+            self.guarantees = SocketIOGuarantees(request: carrier)
             self.session = EngineIOSession(
                 sid: "S", polling: carrier, configuration: configuration, now: 0, into: &actions)
         } else {
-            self.promises = SocketIOPromises(webSocket: carrier)
+            self.guarantees = SocketIOGuarantees(webSocket: carrier)
             self.webSockets = [carrier]
             self.session = EngineIOSession(
                 sid: "S", webSocket: carrier, configuration: configuration, now: 0, into: &actions)
@@ -43,11 +43,11 @@ package struct SocketIOExercise {
     ///
     /// - Returns: the first broken guarantee, or nil.
     package static func run(_ script: [UInt8]) -> String? {
-        if let broken = SocketIOPromises.codecs(script) { return broken }
+        if let broken = SocketIOGuarantees.codecs(script) { return broken }
         var exercise = SocketIOExercise(script)
-        while exercise.promises.broken == nil, let command = exercise.script.popFirst() { exercise.step(command) }
+        while exercise.guarantees.broken == nil, let command = exercise.script.popFirst() { exercise.step(command) }
         exercise.end()
-        return exercise.promises.broken
+        return exercise.guarantees.broken
     }
 
     private mutating func step(_ command: UInt8) {
@@ -57,12 +57,12 @@ package struct SocketIOExercise {
         switch command % 16 {
         case 0, 1:
             let request = self.carrier()
-            self.promises.asked(request)
+            self.guarantees.asked(request)
             self.polls.append(request)
             self.session.pollRequested(request, now: now, into: &actions)
         case 2, 3:
             let request = self.carrier()
-            self.promises.asked(request)
+            self.guarantees.asked(request)
             let type = command == 2 ? "application/octet-stream" : nil
             let isWanted = self.session.postStarted(
                 request, contentType: type, contentLength: nil, now: now, into: &actions)
@@ -73,13 +73,13 @@ package struct SocketIOExercise {
         case 6:
             let webSocket = self.carrier()
             self.webSockets.append(webSocket)
-            self.promises.opened(webSocket)
+            self.guarantees.opened(webSocket)
             self.session.webSocketOpened(webSocket, now: now, into: &actions)
         case 7:
             guard let webSocket = self.pick(self.webSockets) else { return }
             self.session.webSocketText(webSocket, self.phrase(), now: now, into: &actions)
         case 8: self.upgrade(fully: command > 60, into: &actions)
-        case 9: self.behave(into: &actions)
+        case 9: self.answer(into: &actions)
         case 10:
             guard let webSocket = self.pick(self.webSockets) else { return }
             self.session.webSocketBinary(webSocket, self.phrase(), now: now, into: &actions)
@@ -105,21 +105,21 @@ package struct SocketIOExercise {
     private mutating func upgrade(fully: Bool, into actions: inout [EngineIOAction]) {
         let webSocket = self.carrier()
         self.webSockets.append(webSocket)
-        self.promises.opened(webSocket)
+        self.guarantees.opened(webSocket)
         self.session.webSocketOpened(webSocket, now: self.now, into: &actions)
         self.session.webSocketText(webSocket, Array("2probe".utf8), now: self.now, into: &actions)
         if fully { self.session.webSocketText(webSocket, Array("5".utf8), now: self.now, into: &actions) }
     }
 
     /// Answers a ping and sends valid messages over the current transport.
-    private mutating func behave(into actions: inout [EngineIOAction]) {
+    private mutating func answer(into actions: inout [EngineIOAction]) {
         let choice = Int(self.script.popFirst() ?? 0)
         let namespace = choice % 4 == 0 ? "/a" : "/"
         let choices = SocketIOPhrases.proper(in: namespace, isJoined: self.connection.hasJoined(namespace))
-        let manners = choices[choice % choices.count]
-        if let webSocket = self.promises.current {
+        let phrases = choices[choice % choices.count]
+        if let webSocket = self.guarantees.current {
             self.session.webSocketText(webSocket, Array("3".utf8), now: self.now, into: &actions)
-            for message in manners {
+            for message in phrases {
                 switch message {
                 case .text(let text):
                     let packet = Array("4".utf8) + text
@@ -129,8 +129,8 @@ package struct SocketIOExercise {
             }
         } else if self.posts.isEmpty {
             let request = self.carrier()
-            self.promises.asked(request)
-            let body = EngineIOPayload.encode([.pong([])] + manners.map { .message($0) })
+            self.guarantees.asked(request)
+            let body = EngineIOPayload.encode([.pong([])] + phrases.map { .message($0) })
             let isWanted = self.session.postStarted(
                 request, contentType: nil, contentLength: body.count, now: self.now, into: &actions)
             guard isWanted else { return }
@@ -142,13 +142,13 @@ package struct SocketIOExercise {
     private mutating func leave(_ command: UInt8, into actions: inout [EngineIOAction]) {
         if command < 100, let webSocket = self.pick(self.webSockets) {
             self.webSockets.removeAll { $0 == webSocket }
-            self.promises.lost(webSocket)
+            self.guarantees.lost(webSocket)
             self.session.webSocketClosed(webSocket, now: self.now, into: &actions)
         } else if command < 200, let poll = self.pick(self.polls) {
-            self.promises.aborted(poll)
+            self.guarantees.aborted(poll)
             self.session.pollAborted(poll, now: self.now, into: &actions)
         } else if let post = self.posts.popLast() {
-            self.promises.aborted(post)
+            self.guarantees.aborted(post)
             self.session.postAborted(post, now: self.now, into: &actions)
         }
     }
@@ -161,13 +161,13 @@ package struct SocketIOExercise {
             self.session.tick(now: self.now, into: &actions)
         }
         self.perform(actions)
-        self.promises.finished(self.session)
+        self.guarantees.finished(self.session)
     }
 
     private mutating func perform(_ actions: [EngineIOAction]) {
         var pending = actions[...]
         while let action = pending.popFirst() {
-            self.promises.check(action)
+            self.guarantees.check(action)
             var wanted: [SocketIOAction] = []
             switch action {
             case .deliver(let message): self.connection.receive(message, now: self.now, into: &wanted)
@@ -178,7 +178,7 @@ package struct SocketIOExercise {
             self.perform(wanted, into: &caused)
             pending += caused
         }
-        self.promises.check(self.session)
+        self.guarantees.check(self.session)
     }
 
     private mutating func perform(_ wanted: [SocketIOAction], into actions: inout [EngineIOAction]) {
@@ -224,7 +224,7 @@ package struct SocketIOExercise {
 }
 
 /// The guarantees of a session to its owner, checked after each action.
-struct SocketIOPromises {
+struct SocketIOGuarantees {
     private var requests: Set<EngineIOCarrier> = []
     private var webSockets: Set<EngineIOCarrier> = []
     /// The session's current WebSocket.
@@ -247,8 +247,8 @@ struct SocketIOPromises {
     mutating func opened(_ webSocket: EngineIOCarrier) { self.webSockets.insert(webSocket) }
     mutating func lost(_ webSocket: EngineIOCarrier) { self.webSockets.remove(webSocket) }
 
-    private mutating func expect(_ isKept: Bool, _ promise: String) {
-        if !isKept, self.broken == nil { self.broken = promise }
+    private mutating func expect(_ isKept: Bool, _ guarantee: String) {
+        if !isKept, self.broken == nil { self.broken = guarantee }
     }
 
     mutating func check(_ action: EngineIOAction) {
@@ -279,14 +279,14 @@ struct SocketIOPromises {
 
     mutating func check(_ session: EngineIOSession) {
         self.expect(session.messagesProven <= session.messagesSent, "no more is proven than was sent")
-        self.expect(session.waitingBytes >= 0, "what waits is counted")
-        self.expect(session.waitingBytes <= session.configuration.maximumWaiting + 128, "what waits is bounded")
-        self.expect(!session.waiting.isEmpty || session.waitingBytes == 0, "what waits is counted exactly")
+        self.expect(session.waitingBytes >= 0, "the waiting bytes are never negative")
+        self.expect(session.waitingBytes <= session.configuration.maximumWaiting + 128, "the waiting bytes are limited")
+        self.expect(!session.waiting.isEmpty || session.waitingBytes == 0, "an empty queue has no waiting bytes")
         self.expect((session.transport == nil) == self.isClosed, "the end is reported")
     }
 
     mutating func finished(_ session: EngineIOSession) {
-        self.expect(session.transport == nil && self.isClosed, "a silent client is given up")
+        self.expect(session.transport == nil && self.isClosed, "a silent client times out")
         self.expect(self.requests.isEmpty, "every request is answered")
         self.expect(self.webSockets.isEmpty, "every WebSocket is closed")
     }
@@ -296,14 +296,14 @@ struct SocketIOPromises {
         if let packets = try? EngineIOPayload.decode(bytes, maximumPackets: 1_000, maximumBytes: 1_000_000) {
             let again = try? EngineIOPayload.decode(
                 EngineIOPayload.encode(packets), maximumPackets: 1_000, maximumBytes: 1_000_000)
-            if again != packets { return "a payload is written as it was read" }
+            if again != packets { return "a payload survives decoding and encoding" }
         }
         let configuration = SocketIOConfiguration()
         var decoder = SocketIODecoder(configuration: configuration)
         guard let packet = try? decoder.read(.text(bytes)) else { return nil }
         var second = SocketIODecoder(configuration: configuration)
         let again = packet.messages.compactMap { (try? second.read($0)) ?? nil }
-        return again == [packet] ? nil : "a packet is written as it was read"
+        return again == [packet] ? nil : "a packet survives decoding and encoding"
     }
 }
 
