@@ -74,7 +74,7 @@ struct CatalogFaultTests {
             ("templates: {en: {title: a, subject: b}}", "unknown setting templates.en.subject"),
             ("templates: {en: {title: '{{a'}}", "templates.en.title: a tag is not closed"),
             ("templates: {en: {title: '{{#a}}b'}}", "templates.en.title: a section is not closed"),
-            ("templates: {en: {title: '{{> a}}'}}", "templates.en.title: templates have no parts in other files"),
+            ("templates: {en: {title: '{{> a}}'}}", "templates.en.title: partials and blocks are not supported"),
             ("templates: {EN: {title: a}, en: {title: b}}", "templates.en occurs twice"),
             ("actions: buttons", "actions buttons are not in the catalog"),
         ]
@@ -222,6 +222,6 @@ struct CatalogFaultTests {
                       {{> two}}
             """
         #expect(
-            Self.fault(text) == "c.yaml:8: type t: templates.en.body: templates have no parts in other files")
+            Self.fault(text) == "c.yaml:8: type t: templates.en.body: partials and blocks are not supported")
     }
 }

@@ -4,7 +4,7 @@
 import Core
 import Testing
 
-@Suite("Messages from templates", .timeLimit(.minutes(10)))
+@Suite("Message templates", .timeLimit(.minutes(10)))
 struct MessageTests {
     private static func set(_ titles: [String: String]) throws -> TemplateSet {
         var set = TemplateSet(owner: "type t")
@@ -16,7 +16,7 @@ struct MessageTests {
     }
 
     @Test(
-        "the nearest locale is taken, then the default, then any",
+        "uses the nearest locale, then the default, then any",
         arguments: [
             ("zh-Hant-TW", "zh-hant"), ("zh-Hant", "zh-hant"), ("zh-TW", "zh"), ("zh_Hant_TW.UTF8", "en"),
             ("ZH_hant_tw", "zh-hant"), ("pt-BR", "en"), ("en-GB", "en"), ("", "en"), ("?", "en"),
@@ -33,14 +33,14 @@ struct MessageTests {
     }
 
     @Test(
-        "what is no locale is none",
+        "a malformed locale is none",
         arguments: ["", "a", "1", "de-", "-de", "de--CH", "d e", "de-abcdefghi", "äö", "de.UTF-8"]
     )
     func noLocale(text: String) {
         #expect(LocaleTag(text) == nil)
     }
 
-    @Test("only those whose text needs what is missing are at fault; the fault names variable, type and locale")
+    @Test("only locales that need a missing variable have a fault, which names variable, type and locale")
     func partial() throws {
         let set = try Self.set(["en": "Hello {{name}}", "de": "Hallo {{name}}, {{amount}}"])
         let variables = TemplateVariables([JSONMember("name", .string("Ada"))])
@@ -53,7 +53,7 @@ struct MessageTests {
         #expect(renderer.isLocalised)
     }
 
-    @Test("what is too long after rendering is cut after a whole character")
+    @Test("rendered text that is too long is cut after a whole character")
     func cut() throws {
         #expect("abc".cut(to: 3) == "abc")
         #expect("abcd".cut(to: 3) == "ab…")
@@ -71,7 +71,7 @@ struct MessageTests {
         #expect(message.body.unicodeScalars.count == JobLimits.body)
     }
 
-    @Test("an e-mail's parts are rendered beside, its HTML escaped and never cut")
+    @Test("e-mail parts are rendered too, with HTML escaped and never cut")
     func email() throws {
         var template = MessageTemplate(title: try TemplateText("Hi", .text))
         template.emailSubject = try TemplateText("About {{a}}", .text)

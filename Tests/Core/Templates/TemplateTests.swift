@@ -11,7 +11,7 @@ struct TemplateTests {
     }
 
     @Test(
-        "variables are filled in",
+        "fills in variables",
         arguments: [
             ("plain", "{}", "plain"),
             ("", "{}", ""),
@@ -38,7 +38,7 @@ struct TemplateTests {
         #expect(try Self.render(source, vars) == expected)
     }
 
-    @Test("what is filled into HTML is escaped, what is there is not; into text it is as it was")
+    @Test("variables are escaped in HTML and unchanged in text")
     func escapes() throws {
         let vars = #"{"a":"<b>&\"","l":["<"]}"#
         #expect(try Self.render("<p>{{a}}{{#l}}{{.}}{{/l}}</p>", vars, .html) == "<p>&lt;b&gt;&amp;&quot;&lt;</p>")
@@ -47,7 +47,7 @@ struct TemplateTests {
     }
 
     @Test(
-        "a variable that is missing, or is no text, is named with its path",
+        "a missing or unsuitable variable is named with its path",
         arguments: [
             ("{{amount}}", "{}", "amount", "is missing"),
             ("{{amount}}", #"{"amount":null}"#, "amount", "is missing"),
@@ -57,8 +57,8 @@ struct TemplateTests {
             ("{{a}}{{b}}", #"{"a":1}"#, "b", "is missing"),
             ("{{#items}}{{n}}{{/items}}", #"{"items":[{"n":1},{}]}"#, "n", "is missing"),
             ("{{^ready}}{{why}}{{/ready}}", "{}", "why", "is missing"),
-            ("{{a}}", #"{"a":{}}"#, "a", "is an object, where text or a number is needed"),
-            ("{{a}}", #"{"a":[1]}"#, "a", "is a list, where text or a number is needed"),
+            ("{{a}}", #"{"a":{}}"#, "a", "is an object; give text or a number"),
+            ("{{a}}", #"{"a":[1]}"#, "a", "is a list; give text or a number"),
         ]
     )
     func missing(source: String, vars: String, name: String, reason: String) throws {
@@ -107,16 +107,16 @@ struct TemplateTests {
     }
 
     @Test(
-        "what is no template is refused with its line",
+        "refuses malformed templates with their line",
         arguments: [
             ("{{", 1, "a tag is not closed"), ("a\n{{b", 2, "a tag is not closed"), ("{{{a}}", 1, nil),
             ("{{}}", 1, "a tag has no name"), ("{{#}}", 1, "a tag has no name"), ("{{ a b }}", 1, nil),
-            ("{{#a}}", 1, "a section is not closed"), ("{{#a}}{{/b}}", 1, "a section is closed by another name"),
-            ("{{/a}}", 1, nil), ("{{a{{b}}", 1, nil), ("x\n{{> file}}", 2, "templates have no parts in other files"),
-            ("{{<f}}{{/f}}", 1, "templates have no parts in other files"),
-            ("{{$f}}{{/f}}", 1, "templates have no parts in other files"),
-            ("{{=<% %>=}}", 1, "tags are written with {{ and }}"),
-            ("{{% CONTENT_TYPE:TEXT}}", 1, "templates have no settings of their own"),
+            ("{{#a}}", 1, "a section is not closed"), ("{{#a}}{{/b}}", 1, "a section is closed with another name"),
+            ("{{/a}}", 1, nil), ("{{a{{b}}", 1, nil), ("x\n{{> file}}", 2, "partials and blocks are not supported"),
+            ("{{<f}}{{/f}}", 1, "partials and blocks are not supported"),
+            ("{{$f}}{{/f}}", 1, "partials and blocks are not supported"),
+            ("{{=<% %>=}}", 1, "delimiters must be {{ and }}"),
+            ("{{% CONTENT_TYPE:TEXT}}", 1, "pragmas are not supported"),
         ] as [(String, Int, String?)]
     )
     func syntax(source: String, line: Int, reason: String?) {
@@ -125,7 +125,7 @@ struct TemplateTests {
         if let reason { #expect(error?.reason == reason) }
     }
 
-    @Test("no text of tags and braces does worse than to be refused")
+    @Test("random tags and braces are refused at worst")
     func garbage() {
         let pieces = ["{{", "}}", "{", "}", "\n", "\u{0}", "\r\n", "é"] + "#/^&!a.() ".map { String($0) }
         var state: UInt64 = 42

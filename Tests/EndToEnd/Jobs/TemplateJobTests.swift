@@ -116,7 +116,7 @@ struct TemplateJobTests {
                 ),
                 (
                     [("type", "plain"), ("template", "welcome"), ("vars", #"{"name":{"first":"A"}}"#)], "vars.name",
-                    "is an object, where text or a number is needed, in template welcome, locale en"
+                    "is an object; give text or a number, in template welcome, locale en"
                 ),
             ]
             let service = try await Stack.token(user: "backend", scope: .service)

@@ -105,10 +105,6 @@ struct TypeEntry: Sendable {
     var summary: TemplateSet?
     /// The name of its action rules.
     var actions: Placed<String>?
-
-    init(type: NotificationType) {
-        self.type = type
-    }
 }
 
 /// Reads a type's digest rule: `{window: 15m, sliding: true, maximum: 1h, singles: 5}`.

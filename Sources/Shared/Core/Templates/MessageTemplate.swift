@@ -1,7 +1,7 @@
 // Carillon · MessageTemplate.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// The texts of a notification in one locale, compiled.
+/// The compiled texts of a notification in one locale.
 package struct MessageTemplate: Sendable {
     package var title: TemplateText
     package var body: TemplateText?
@@ -13,7 +13,7 @@ package struct MessageTemplate: Sendable {
         self.title = title
     }
 
-    /// Fills in the variables; what is too long then is cut.
+    /// Fills in the variables and cuts texts that are too long.
     ///
     /// - Throws: ``TemplateVariableFault``.
     package func render(_ variables: TemplateVariables) throws(TemplateVariableFault) -> RenderedMessage {
@@ -26,7 +26,7 @@ package struct MessageTemplate: Sendable {
         message.body = try text(self.body, limit: JobLimits.body) ?? ""
         message.emailSubject = try text(self.emailSubject, limit: JobLimits.title)
         message.emailText = try text(self.emailText, limit: RenderedMessage.longestEmail)
-        // A cut through markup would be worse than a fault.
+        // Cut HTML would break the markup, so a long one is a fault.
         message.emailHTML = try self.emailHTML?.render(variables)
         if let html = message.emailHTML, html.utf8.count > RenderedMessage.longestEmail {
             let reason = "make an e-mail of more than \(RenderedMessage.longestEmail) bytes"
@@ -36,9 +36,9 @@ package struct MessageTemplate: Sendable {
     }
 }
 
-/// The texts of a notification.
+/// The rendered texts of a notification.
 package struct RenderedMessage: Sendable, Equatable {
-    /// The most that a part of an e-mail may have.
+    /// The limit of each part of an e-mail.
     package static let longestEmail = 65_536
 
     package var title = ""
@@ -51,7 +51,7 @@ package struct RenderedMessage: Sendable, Equatable {
 }
 
 extension String {
-    /// The text within `limit` Unicode scalars; what is longer ends with `…` after the last whole character that fits.
+    /// Cuts the text to `limit` Unicode scalars; a cut text ends with `…` after a whole character.
     package func cut(to limit: Int) -> String {
         guard self.utf8.count > limit, self.unicodeScalars.count > limit else { return self }
         var kept = ""
@@ -63,5 +63,70 @@ extension String {
             kept.append(character)
         }
         return kept + "…"
+    }
+}
+
+/// Renders the texts of one job, once for each locale of its recipients.
+package struct MessageRenderer: Sendable {
+    private let templates: TemplateSet
+    private let fallback: LocaleTag
+    private let variables: TemplateVariables
+    private var rendered: [String: Result<RenderedMessage, JobFault>] = [:]
+
+    /// - Parameter variables: the job's `vars`.
+    package init(_ templates: TemplateSet, default fallback: LocaleTag, variables: TemplateVariables) {
+        self.templates = templates
+        self.fallback = fallback
+        self.variables = variables
+    }
+
+    /// Whether there is more than one locale.
+    package var isLocalised: Bool { self.templates.locales.count > 1 }
+
+    /// Returns the texts for a user's locale.
+    ///
+    /// - Throws: `JobFault`, which names variable, template and locale.
+    package mutating func message(locale: String?) throws(JobFault) -> RenderedMessage {
+        let key = self.templates.locale(for: locale, default: self.fallback)
+        if let known = self.rendered[key] { return try known.get() }
+        let result = self.render(key)
+        self.rendered[key] = result
+        return try result.get()
+    }
+
+    /// Returns the faults of the variables in every locale.
+    package func faults() -> [JobFault] {
+        self.templates.locales.keys.sorted().compactMap { locale in
+            guard case .failure(let fault) = self.render(locale) else { return nil }
+            return fault
+        }
+    }
+
+    private func render(_ locale: String) -> Result<RenderedMessage, JobFault> {
+        guard let template = self.templates.locales[locale] else {
+            return .failure(JobFault("template", "has no text, \(self.place(locale))"))
+        }
+        do throws(TemplateVariableFault) {
+            return .success(try template.render(self.variables))
+        } catch {
+            let field = error.name.isEmpty ? "vars" : "vars.\(error.name)"
+            return .failure(JobFault(field, "\(error.reason), \(self.place(locale))"))
+        }
+    }
+
+    private func place(_ locale: String) -> String { "in \(self.templates.owner), locale \(locale)" }
+}
+
+/// A job's variables.
+package struct TemplateVariables: Sendable, Equatable {
+    package let members: [JSONMember]
+
+    package init(_ members: [JSONMember] = []) {
+        self.members = members
+    }
+
+    /// Parses a job's `vars`; empty if it has none.
+    package init(json: [UInt8]?) {
+        self.members = json.flatMap { try? JSONParser.parse($0) }?.object ?? []
     }
 }

@@ -3,9 +3,9 @@
 
 /// A template in all its locales.
 package struct TemplateSet: Sendable {
-    /// What it belongs to, for faults: `type payment_received` or `template welcome`.
+    /// The owner, for faults: `type payment_received` or `template welcome`.
     package let owner: String
-    /// By the locale's key.
+    /// Templates by locale key.
     package private(set) var locales: [String: MessageTemplate] = [:]
 
     package init(owner: String) {
@@ -14,14 +14,15 @@ package struct TemplateSet: Sendable {
 
     /// Adds a locale.
     ///
-    /// - Returns: false if it is there already.
+    /// - Returns: false if it exists.
     package mutating func add(_ template: MessageTemplate, for locale: LocaleTag) -> Bool {
         guard self.locales[locale.key] == nil else { return false }
         self.locales[locale.key] = template
         return true
     }
 
-    /// The locale whose texts someone gets: theirs or what it is a case of, the default likewise, or else the first there is.
+    /// Returns the best locale for a user: theirs or a parent, then the default or a parent, then
+    /// the first.
     package func locale(for locale: String?, default fallback: LocaleTag) -> String {
         if self.locales.count == 1, let only = self.locales.first { return only.key }
         if let locale, self.locales[locale] != nil { return locale }
@@ -30,4 +31,49 @@ package struct TemplateSet: Sendable {
         }
         return self.locales.keys.min() ?? fallback.key
     }
+}
+
+/// A language tag such as `de`, `pt-BR` or `zh-Hant-TW` (BCP 47), compared without regard to case.
+package struct LocaleTag: Sendable, Hashable {
+    /// The default without any other setting.
+    package static let english = LocaleTag(key: "en")
+
+    /// Lower case, with hyphens.
+    package let key: String
+
+    /// Parses a tag; `_` counts as `-`, as in POSIX names.
+    ///
+    /// - Returns: nil if malformed.
+    package init?(_ text: String) {
+        guard text.utf8.count <= 35 else { return nil }
+        let key = text.lowercased().replacing("_", with: "-")
+        let parts = key.split(separator: "-", omittingEmptySubsequences: false)
+        let isTag = parts.allSatisfy { part in
+            (1...8).contains(part.utf8.count) && part.utf8.allSatisfy { Self.isLetter($0) || Self.isDigit($0) }
+        }
+        guard isTag, let language = parts.first, language.utf8.count > 1, language.utf8.allSatisfy(Self.isLetter)
+        else { return nil }
+        self.key = key
+    }
+
+    private init(key: String) {
+        self.key = key
+    }
+
+    /// The tag and its parents, the nearest first: zh-Hant-TW, zh-Hant, zh.
+    package var chain: [LocaleTag] {
+        var chain = [self]
+        var parts = self.key.split(separator: "-")
+        while parts.count > 1 {
+            parts.removeLast()
+            // A single letter starts an extension and cannot end a tag (RFC 4647 section 3.4).
+            while parts.count > 1, parts.last?.utf8.count == 1 { parts.removeLast() }
+            chain.append(LocaleTag(key: parts.joined(separator: "-")))
+        }
+        return chain
+    }
+
+    private static func isLetter(_ byte: UInt8) -> Bool { (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte) }
+
+    private static func isDigit(_ byte: UInt8) -> Bool { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) }
 }

@@ -3,25 +3,25 @@
 
 import Mustache
 
-/// A text with placeholders, compiled.
+/// A compiled text with placeholders.
 package struct TemplateText: Sendable {
-    /// How what is filled in is written.
+    /// How variables are written.
     package enum Form: Sendable {
-        /// As it is.
+        /// Unchanged.
         case text
-        /// With HTML's characters escaped.
+        /// With HTML's special characters escaped.
         case html
     }
 
-    /// On a line of its own, which leaves no trace in the output.
+    /// On its own line, so that it leaves no trace in the output.
     private static let textPragma = "{{% CONTENT_TYPE:TEXT}}\n"
 
-    /// Nil if nothing is filled in.
+    /// Nil for a text without tags.
     private let template: MustacheTemplate?
     /// Where that is enough.
     private let pieces: TemplatePieces?
     private let source: String
-    /// The names that stand after a dot, which must be there where they are looked up.
+    /// Names after a dot, which must exist in the value before it.
     private let memberNames: Set<String>
 
     /// - Throws: ``TemplateSyntaxFault`` with the line in the text.
@@ -40,13 +40,13 @@ package struct TemplateText: Sendable {
             let line = error.context.lineNumber - (form == .text ? 1 : 0)
             throw TemplateSyntaxFault(line: max(line, 1), reason: Self.reason(error.error))
         } catch {
-            throw TemplateSyntaxFault(line: 1, reason: "is no template")
+            throw TemplateSyntaxFault(line: 1, reason: "not a valid template")
         }
     }
 
-    /// The text with the variables filled in.
+    /// Fills in the variables.
     ///
-    /// - Throws: ``TemplateVariableFault`` for the first variable that is missing or is no text.
+    /// - Throws: ``TemplateVariableFault`` for the first variable that is missing or is not text.
     package func render(_ variables: TemplateVariables) throws(TemplateVariableFault) -> String {
         guard let template else { return self.source }
         if let text = try self.pieces?.render(variables) { return text }
@@ -58,28 +58,71 @@ package struct TemplateText: Sendable {
 
     private static func reason(_ error: any Error) -> String {
         switch error as? MustacheTemplate.Error {
-        case .sectionCloseNameIncorrect: "a section is closed by another name"
+        case .sectionCloseNameIncorrect: "a section is closed with another name"
         case .expectedSectionEnd: "a section is not closed"
-        case .unfinishedName: "a tag is not closed, or its name holds other than letters, digits and . - _ ?"
-        default: "a tag is not understood"
+        case .unfinishedName: "a tag is not closed, or its name has characters other than letters, digits and . - _ ?"
+        default: "unknown tag"
         }
     }
 }
 
-/// What is wrong with the text of a template.
+/// A fault in a template's text.
 package struct TemplateSyntaxFault: Error, Sendable, Equatable {
     /// The line in the text, from 1.
     package let line: Int
     package let reason: String
 }
 
-/// A variable that a text needs and does not have.
+/// A missing or unsuitable variable.
 package struct TemplateVariableFault: Error, Sendable, Equatable {
     /// The variable's path, such as `invoice.number`.
     package let name: String
     package let reason: String
 
     static let missing = "is missing"
-    static let object = "is an object, where text or a number is needed"
-    static let list = "is a list, where text or a number is needed"
+    static let object = "is an object; give text or a number"
+    static let list = "is a list; give text or a number"
+}
+
+/// The tags of a template, checked before it is compiled.
+struct TemplateTags {
+    private(set) var isEmpty = true
+    /// The second and later parts of dotted names.
+    private(set) var memberNames: Set<String> = []
+
+    /// - Throws: ``TemplateSyntaxFault`` for unsupported tags: partials, blocks, other delimiters.
+    init(_ source: String) throws(TemplateSyntaxFault) {
+        var line = 1
+        var rest = Substring(source)
+        while let opening = rest.firstRange(of: "{{") {
+            line += rest[..<opening.lowerBound].count { $0.isNewline }
+            self.isEmpty = false
+            let inside = rest[opening.upperBound...]
+            guard let closing = inside.firstRange(of: "}}") else {
+                throw TemplateSyntaxFault(line: line, reason: "a tag is not closed")
+            }
+            let tag = inside[..<closing.lowerBound]
+            try self.note(tag, line: line)
+            line += tag.count { $0.isNewline }
+            rest = inside[closing.upperBound...]
+        }
+    }
+
+    private mutating func note(_ tag: Substring, line: Int) throws(TemplateSyntaxFault) {
+        let sigil = tag.first
+        switch sigil {
+        case "!": return
+        case ">", "<", "$": throw TemplateSyntaxFault(line: line, reason: "partials and blocks are not supported")
+        case "=": throw TemplateSyntaxFault(line: line, reason: "delimiters must be {{ and }}")
+        case "%": throw TemplateSyntaxFault(line: line, reason: "pragmas are not supported")
+        default: break
+        }
+        let name = tag.drop { "#^/&{".contains($0) || $0.isWhitespace }
+            .prefix { $0 != "}" && !$0.isWhitespace }
+        guard !name.isEmpty else { throw TemplateSyntaxFault(line: line, reason: "a tag has no name") }
+        let path = name.split(separator: "(").last ?? name
+        for part in path.prefix(while: { $0 != ")" }).split(separator: ".").dropFirst() {
+            self.memberNames.insert(String(part))
+        }
+    }
 }

@@ -3,13 +3,13 @@
 
 import Mustache
 
-/// What one rendering found missing; lives no longer than it.
+/// The state of one rendering: the first variable that was missing.
 final class TemplateLookup {
-    /// The most elements of a list that a text goes through.
+    /// The most elements of a list in a section.
     static let longestList = 100
 
     let memberNames: Set<String>
-    /// The first that was found.
+    /// The first fault.
     private(set) var fault: TemplateVariableFault?
 
     init(memberNames: Set<String>) {
@@ -20,13 +20,15 @@ final class TemplateLookup {
         if self.fault == nil { self.fault = TemplateVariableFault(name: name, reason: reason) }
     }
 
-    /// What stands for a member that a value does not have: missing if it was asked for after a dot, or else nothing, so that
-    /// it is looked for further out.
+    /// Returns the stand-in for a member that a value lacks.
+    ///
+    /// After a dot it is missing. Otherwise it is nil, so that the renderer searches the outer
+    /// scopes.
     func missingMember(_ name: String, of path: String) -> MissingValue? {
         self.memberNames.contains(name) ? MissingValue(path: "\(path).\(name)", lookup: self) : nil
     }
 
-    /// A JSON value as the renderer takes it; nil for null, which counts as not given.
+    /// Returns a JSON value for the renderer; nil for null, which counts as missing.
     func value(_ json: JSONValue, path: String) -> Any? {
         switch json {
         case .null: return nil
@@ -65,7 +67,8 @@ struct ScopeValue: MustacheParent, MustacheCustomRenderable {
         {
             return value
         }
-        // Within a section, what the element does not have is looked for further out; the outermost has the last word.
+        // Within a section, the renderer searches the outer scopes; only the root reports a missing
+        // name.
         guard self.isRoot else { return self.lookup.missingMember(name, of: self.path) }
         return MissingValue(path: path, lookup: self.lookup)
     }
@@ -78,7 +81,7 @@ struct ScopeValue: MustacheParent, MustacheCustomRenderable {
     var isNull: Bool { false }
 }
 
-/// A text, number or truth value; a section takes an empty text for false.
+/// A text, number or boolean; a section takes an empty text for false.
 struct PlainValue: MustacheParent, MustacheTransformable, MustacheCustomRenderable {
     let renderText: String
     let isNull: Bool
@@ -97,7 +100,7 @@ struct PlainValue: MustacheParent, MustacheTransformable, MustacheCustomRenderab
     func transform(_ name: String) -> Any? { self.renderText.transform(name) }
 }
 
-/// A list that a section goes through.
+/// A list that a section iterates.
 struct ListValue: MustacheSequence, MustacheParent, MustacheTransformable, MustacheCustomRenderable {
     private let elements: [Any]
     private let lookup: TemplateLookup
@@ -123,7 +126,7 @@ struct ListValue: MustacheSequence, MustacheParent, MustacheTransformable, Musta
     var isNull: Bool { false }
 }
 
-/// What is not there: false for a section, a fault where its text is asked for.
+/// A missing value: false for a section, a fault if its text is needed.
 struct MissingValue: MustacheParent, MustacheTransformable, MustacheCustomRenderable {
     let path: String
     let lookup: TemplateLookup
