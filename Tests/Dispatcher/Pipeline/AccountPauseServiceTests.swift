@@ -10,10 +10,10 @@ import Testing
 
 @testable import Pipeline
 
-/// What dispatchers hear of each other's pauses, through a real Redis.
+/// Pauses that dispatchers share through a real Redis.
 @Suite(.timeLimit(.minutes(10)))
 struct AccountPauseServiceTests {
-    /// A way that is never used.
+    /// A channel that no test sends through.
     private struct IdleChannel: ProviderChannel {
         let provider = Provider.fcm
         let app: String
@@ -26,7 +26,7 @@ struct AccountPauseServiceTests {
 
     private static let now = TestDispatcher.now
 
-    /// The apps for which a dispatcher makes no call.
+    /// The apps that the dispatcher may not call.
     private static func held(_ service: DeliveriesService, after seconds: Int64 = 0) -> [String] {
         ["default", "news", "sister"].filter { app in
             let moment = Self.now + .seconds(seconds)
@@ -36,7 +36,7 @@ struct AccountPauseServiceTests {
         }
     }
 
-    @Test("what one was asked to wait for holds in others from their next look; without Redis each goes by itself")
+    @Test("shares a pause with other dispatchers at their next look; without Redis each keeps its own")
     func look() async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
@@ -58,11 +58,11 @@ struct AccountPauseServiceTests {
                 let untold = third.pauses.note("two", service: nil, until: Self.now + .seconds(9), now: Self.now)
                 third.pauses.takeBack([untold].compactMap(\.self))
                 await thirdLooks.look()
-                #expect(Self.held(third) == ["news"], "it knows what it was told itself")
-                #expect(third.pauses.untold(now: Self.now).count == 1, "others have yet to be told")
+                #expect(Self.held(third) == ["news"], "it keeps its own pause")
+                #expect(third.pauses.untold(now: Self.now).count == 1, "the pause is still to be announced")
 
                 let pause = first.pauses.note("one", service: nil, until: Self.now + .seconds(7), now: Self.now)
-                // Nobody told at once here.
+                // The immediate announcement did not happen.
                 first.pauses.takeBack([pause].compactMap(\.self))
                 await secondLooks.look()
                 #expect(Self.held(second).isEmpty)
@@ -75,14 +75,14 @@ struct AccountPauseServiceTests {
                 await firstLooks.look()
                 #expect(Self.held(first) == ["default", "sister"])
 
-                // An operator lifts it.
+                // An operator lifts the pause.
                 try await redis.send("HDEL", .text("\(prefix){fcm}:pauses"), "- one")
                 await firstLooks.look()
                 await secondLooks.look()
                 #expect(Self.held(first).isEmpty)
                 #expect(Self.held(second).isEmpty)
                 await firstLooks.look()
-                #expect(Self.held(first).isEmpty, "nobody brings it back")
+                #expect(Self.held(first).isEmpty, "the pause stays lifted")
             }
         }
     }

@@ -9,9 +9,9 @@ import Testing
 
 @testable import Pipeline
 
-/// Who waits when an account is asked to, for how long, and what other dispatchers are told.
+/// Which apps a throttled account pauses, for how long, and what other dispatchers learn.
 struct AccountPausesTests {
-    /// A way that is never used.
+    /// A channel that no test sends through.
     private struct Way: ProviderChannel {
         let provider = Provider.fcm
         let app: String
@@ -22,7 +22,6 @@ struct AccountPausesTests {
         }
     }
 
-    /// A dispatcher's pauses, with two apps of one project and one of another.
     private struct Bench {
         let channels = ChannelDirectory(
             [("default", "one"), ("sister", "one"), ("news", "two")].map {
@@ -35,7 +34,7 @@ struct AccountPausesTests {
             self.pauses = AccountPauses(.fcm, health: self.health, channels: self.channels)
         }
 
-        /// The apps for which no call may be made.
+        /// The apps that may not be called.
         func held(_ moment: Timestamp) -> [String] {
             self.channels.apps(of: .fcm).filter { app in
                 guard self.health.admit(app, isShared: true, now: moment) == .yes else { return true }
@@ -55,7 +54,7 @@ struct AccountPausesTests {
         SendingPauses.Pause(provider: provider, account: account, until: Self.at(seconds))
     }
 
-    @Test("all apps of an account wait until the moment that one of them was given; another account's do not")
+    @Test("pauses all apps of an account when one is throttled, and no other account")
     func apps() {
         let bench = Bench()
         let told = bench.pauses.note("one", service: nil, until: Self.at(7), now: Self.now)
@@ -65,7 +64,7 @@ struct AccountPausesTests {
         #expect(bench.held(Self.at(7)).isEmpty)
     }
 
-    @Test("what another dispatcher was asked to wait for holds here: a later moment wins, an earlier shortens nothing")
+    @Test("adopts pauses of other dispatchers; a later end wins and an earlier one shortens nothing")
     func learning() {
         let bench = Bench()
         _ = bench.pauses.note("one", service: nil, until: Self.at(7), now: Self.now)
@@ -76,39 +75,39 @@ struct AccountPausesTests {
         #expect(bench.pauses.note("one", service: nil, until: Self.at(10), now: Self.at(6)) == nil)
         #expect(bench.held(Self.at(19)) == ["default", "sister"])
         #expect(bench.held(Self.at(20)).isEmpty)
-        // Over, and heard of all the same.
+        // The pause has ended by the time it is learned.
         bench.pauses.learn([Self.pause(20)], now: Self.at(20))
         #expect(bench.held(Self.at(20)).isEmpty)
     }
 
-    @Test("a pause that was known to all and is gone before its time is lifted; one that is being told is not")
+    @Test("lifts an announced pause that an operator removed, but not one still being announced")
     func lifting() {
         let bench = Bench()
-        // What Redis has is in whole milliseconds.
+        // Redis keeps whole milliseconds.
         _ = bench.pauses.note(
             "one", service: nil, until: Self.at(70) + .microseconds(300), now: Self.now)
         bench.pauses.learn([], now: Self.at(1))
-        #expect(bench.held(Self.at(1)) == ["default", "sister"], "it was under way to Redis")
-        // Another reason, which nobody has lifted.
+        #expect(bench.held(Self.at(1)) == ["default", "sister"], "the pause is still being announced")
+        // A second pause, which is not lifted.
         bench.health.hold(["sister"], until: Self.at(90), now: Self.at(1))
         bench.pauses.learn([Self.pause(70), Self.pause(70, "two")], now: Self.at(2))
         #expect(bench.held(Self.at(2)) == ["default", "news", "sister"])
         bench.pauses.learn([Self.pause(70, "two"), Self.pause(70, provider: .apns)], now: Self.at(3))
         #expect(bench.held(Self.at(3)) == ["news", "sister"])
         #expect(bench.health.overviews(of: ["default"], now: Self.at(3))["default"]?.state == .probing)
-        #expect(bench.pauses.untold(now: Self.at(3)).isEmpty, "nobody brings it back")
-        // The provider means it.
+        #expect(bench.pauses.untold(now: Self.at(3)).isEmpty, "the pause stays lifted")
+        // The provider asks again.
         #expect(bench.pauses.note("one", service: nil, until: Self.at(60), now: Self.at(4)) == Self.pause(60))
         #expect(bench.held(Self.at(4)) == ["default", "news", "sister"])
     }
 
-    @Test("nobody waits for longer than twenty minutes, whatever an answer asks for")
+    @Test("caps a pause at 20 minutes, whatever the provider asks for")
     func longest() {
         let bench = Bench()
         #expect(bench.pauses.note("one", service: nil, until: Self.at(86_400), now: Self.now) == Self.pause(1_200))
         #expect(bench.held(Self.at(1_199)) == ["default", "sister"])
         #expect(bench.held(Self.at(1_200)).isEmpty)
-        // By whoever was answered.
+        // The cap holds for the app that was answered, too.
         let reply = ProviderReply(.answered(.slowDown(reason: "HTTP_429", after: .seconds(86_400))))
         #expect(bench.health.admit("news", isShared: true, now: Self.now) == .yes)
         bench.health.note(reply, app: "news", since: Self.now, now: Self.now)
@@ -116,7 +115,7 @@ struct AccountPausesTests {
         #expect(!bench.held(Self.at(1_200)).contains("news"))
     }
 
-    @Test("an app that comes to an account which waits is held up with the next look")
+    @Test("pauses a new app of a paused account at the next look")
     func newApp() {
         let bench = Bench()
         bench.pauses.learn([Self.pause(7)], now: Self.now)
@@ -126,7 +125,7 @@ struct AccountPausesTests {
         #expect(bench.held(Self.at(1)) == ["default", "late", "sister"])
     }
 
-    @Test("others are told once, again when it is much later, and with the next look what they do not know yet")
+    @Test("announces a pause once, at once when it grows by much, otherwise with the next look")
     func telling() {
         let bench = Bench()
         func note(_ until: Timestamp) -> SendingPauses.Pause? {
@@ -134,23 +133,23 @@ struct AccountPausesTests {
         }
         #expect(note(Self.at(7)) == Self.pause(7))
         #expect(bench.pauses.untold(now: Self.now).isEmpty)
-        // Of many calls that are answered at once each asks for a little more.
+        // Many calls answered at once each ask for a little more.
         #expect(note(Self.at(7) + .milliseconds(5)) == nil)
         #expect(note(Self.at(8)) == nil)
         #expect(bench.pauses.untold(now: Self.now) == [Self.pause(8)])
         #expect(bench.pauses.untold(now: Self.now).isEmpty)
         #expect(note(Self.at(12)) == Self.pause(12))
-        // Redis was out of reach.
+        // Redis was unreachable.
         bench.pauses.takeBack([Self.pause(12)])
         #expect(bench.pauses.untold(now: Self.now) == [Self.pause(12)])
-        // Who hears of it from others does not tell them.
+        // A dispatcher does not announce pauses that it learned.
         bench.pauses.learn([Self.pause(20)], now: Self.now)
         #expect(bench.pauses.untold(now: Self.now).isEmpty)
         bench.pauses.takeBack([Self.pause(20)])
         #expect(bench.pauses.untold(now: Self.at(20)).isEmpty, "it is over")
     }
 
-    @Test("a service of several that is asked to wait holds up no other")
+    @Test("pauses one push service without pausing the others")
     func services() {
         let bench = Bench()
         let told = bench.pauses.note("one", service: "https://slow.example", until: Self.at(7), now: Self.now)
@@ -163,7 +162,7 @@ struct AccountPausesTests {
         #expect(admission("https://other.example") == .yes)
     }
 
-    @Test("of more services than are kept nobody else is told, but they are left alone here, until others are over")
+    @Test("keeps pauses beyond its capacity local until others end")
     func bound() {
         let bench = Bench()
         for number in 0..<AccountPauses.capacity {

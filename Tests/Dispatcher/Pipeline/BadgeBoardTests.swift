@@ -11,18 +11,18 @@ struct BadgeBoardTests {
         NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0000 + number)
     }
 
-    @Test("a count is the newest unless one of a greater version was sent to that very device")
+    @Test("rejects a badge count only when a newer version was sent to the same device")
     func newest() {
         let board = BadgeBoard()
         #expect(board.isNewest(5, for: Self.device(1)))
         #expect(!board.isNewest(4, for: Self.device(1)))
-        #expect(board.isNewest(5, for: Self.device(1)), "the same once more is no older")
+        #expect(board.isNewest(5, for: Self.device(1)), "the same version is not stale")
         #expect(board.isNewest(6, for: Self.device(1)))
         #expect(!board.isNewest(5, for: Self.device(1)))
         #expect(board.isNewest(1, for: Self.device(2)))
     }
 
-    @Test("a hundred thousand devices are remembered; beyond that all are forgotten, and an older count passes once")
+    @Test("remembers 100,000 devices, then forgets all, so that a stale count may pass once")
     func bound() {
         let board = BadgeBoard()
         for number in UInt64(0)..<100_000 where !board.isNewest(10, for: Self.device(number)) {

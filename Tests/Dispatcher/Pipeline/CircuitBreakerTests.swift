@@ -9,7 +9,7 @@ import Testing
 struct CircuitBreakerTests {
     private static let start = Timestamp(seconds: 1_000)
 
-    /// Calls, one after the other, that end like that.
+    /// Makes one call for each verdict.
     private static func call(
         _ breaker: inout CircuitBreaker,
         _ verdicts: [CircuitBreaker.Verdict],
@@ -18,7 +18,7 @@ struct CircuitBreakerTests {
         for verdict in verdicts where breaker.admit(now: moment) == .yes { breaker.note(verdict, now: moment) }
     }
 
-    @Test("ten failures that are half of the answers open it; fewer, or among many answers, do not")
+    @Test("opens at ten failures that make up half of the answers")
     func opens() {
         var few = CircuitBreaker()
         Self.call(&few, Array(repeating: .fails, count: 9))
@@ -31,7 +31,7 @@ struct CircuitBreakerTests {
         #expect(few.admit(now: Self.start) == .no(until: Self.start + .seconds(1)))
     }
 
-    @Test("failures of long ago do not count")
+    @Test("ignores old failures")
     func window() {
         var breaker = CircuitBreaker()
         Self.call(&breaker, Array(repeating: .fails, count: 9))
@@ -39,7 +39,7 @@ struct CircuitBreakerTests {
         #expect(breaker.state == .closed)
     }
 
-    @Test("two probes find out; one success closes it, one failure keeps it open for longer")
+    @Test("admits two probes; a success closes it, a failure opens it for longer")
     func probes() {
         var breaker = CircuitBreaker()
         Self.call(&breaker, Array(repeating: .fails, count: 10))
@@ -57,7 +57,7 @@ struct CircuitBreakerTests {
         #expect(breaker.inFlight == 0)
     }
 
-    @Test("what began before it opened probes nothing, and neither closes it nor keeps it open")
+    @Test("ignores answers to calls that began before it opened")
     func late() {
         var breaker = CircuitBreaker()
         for _ in 0..<4 { #expect(breaker.admit(now: Self.start) == .yes) }
@@ -68,15 +68,15 @@ struct CircuitBreakerTests {
         breaker.note(.works, since: Self.start, now: later)
         #expect(breaker.state == .probing)
         #expect(breaker.admit(now: later) == .yes)
-        #expect(breaker.admit(now: later) != .yes, "two probe, whatever else has ended")
+        #expect(breaker.admit(now: later) != .yes, "two calls probe, whatever else has ended")
         breaker.note(.works, since: later, now: later)
         #expect(breaker.state == .closed)
         breaker.note(.slowDown(.seconds(60)), since: Self.start, now: later)
-        #expect(breaker.state == .open(until: later + .seconds(60)), "what is asked for is done all the same")
+        #expect(breaker.state == .open(until: later + .seconds(60)), "a requested pause still counts")
         #expect(breaker.inFlight == 2)
     }
 
-    @Test("a probe that was not made leaves its place to another; what began before is no probe")
+    @Test("passes the place of an unused probe on; an earlier call is no probe")
     func withdrawnProbe() {
         var breaker = CircuitBreaker()
         #expect(breaker.admit(now: Self.start) == .yes)
@@ -91,7 +91,7 @@ struct CircuitBreakerTests {
         #expect(breaker.inFlight == 2)
     }
 
-    @Test("the pause doubles up to half a minute")
+    @Test("doubles its pause up to 30 s")
     func longest() {
         var breaker = CircuitBreaker()
         var moment = Self.start
@@ -103,7 +103,7 @@ struct CircuitBreakerTests {
         #expect(breaker.state == .open(until: moment + .seconds(30)))
     }
 
-    @Test("what another was asked to wait for holds here too: a later moment wins, an earlier one shortens nothing")
+    @Test("adopts the pause of another dispatcher; a later end wins and an earlier one shortens nothing")
     func hold() {
         var breaker = CircuitBreaker()
         var isNews = breaker.hold(until: Self.start, now: Self.start)
@@ -122,7 +122,7 @@ struct CircuitBreakerTests {
         #expect(breaker.state == .closed)
     }
 
-    @Test("a refused configuration stops the app for a minute, a quota for as long as it is asked to wait")
+    @Test("opens for a minute on rejected credentials and for the requested time on a quota")
     func pauses() {
         var configuration = CircuitBreaker()
         Self.call(&configuration, [.misconfigured])
@@ -133,7 +133,7 @@ struct CircuitBreakerTests {
         #expect(quota.admit(now: Self.start + .seconds(7)) == .yes)
     }
 
-    @Test("a provider that says nothing to many calls is out of use before they end")
+    @Test("opens while many calls are unanswered, before they time out")
     func silence() {
         var breaker = CircuitBreaker()
         for _ in 0..<32 { #expect(breaker.admit(now: Self.start) == .yes) }
@@ -142,7 +142,7 @@ struct CircuitBreakerTests {
         #expect(breaker.inFlight == 33)
     }
 
-    @Test("one that nobody needs any more is shown to probe once its pause is over, and closed ten minutes later")
+    @Test("reports probing after its pause, and closed ten minutes later, if no call comes")
     func idle() {
         var breaker = CircuitBreaker()
         #expect(breaker.state(at: Self.start) == .closed)
@@ -151,23 +151,24 @@ struct CircuitBreakerTests {
         let end = Self.start + .seconds(1)
         #expect(breaker.state(at: Self.start) == .open(until: end))
         #expect(breaker.state(at: end) == .probing)
-        // A pause that is shorter than the time between two looks is seen by the second, and not by the third.
+        // A pause shorter than the time between two looks shows in the second look, not in the
+        // third.
         #expect(breaker.state(at: end + .seconds(4), since: Self.start) == .open(until: end))
         #expect(breaker.state(at: end + .seconds(9), since: end + .seconds(4)) == .probing)
         #expect(breaker.state(at: end + .seconds(599)) == .probing)
         #expect(breaker.state(at: end + .seconds(600)) == .closed)
-        // Whoever comes after that still finds out by two calls.
+        // The next caller probes with two calls all the same.
         let later = end + .seconds(3_600)
         #expect(breaker.admit(now: later) == .yes)
         #expect(breaker.admit(now: later) == .yes)
         #expect(breaker.admit(now: later) != .yes)
-        #expect(breaker.state(at: later + .seconds(3_600)) == .probing, "calls are under way")
+        #expect(breaker.state(at: later + .seconds(3_600)) == .probing, "calls are in flight")
         breaker.note(.misconfigured, since: later, now: later)
         breaker.note(.slowDown(.seconds(7_200)), since: later, now: later)
         #expect(breaker.state(at: later + .seconds(7_199)) == .open(until: later + .seconds(7_200)))
     }
 
-    @Test("what it has answered counts for ten to twenty minutes, and stays while it is out of use")
+    @Test("counts answers for 10 to 20 minutes, and keeps them while it is open")
     func answered() {
         var breaker = CircuitBreaker()
         Self.call(&breaker, Array(repeating: .works, count: 3))
@@ -181,7 +182,7 @@ struct CircuitBreakerTests {
         #expect(breaker.answered == 1)
     }
 
-    @Test("a call that was not made gives its place back")
+    @Test("frees the place of a call that was not made")
     func withdrawn() {
         var breaker = CircuitBreaker()
         #expect(breaker.admit(now: Self.start) == .yes)

@@ -10,7 +10,7 @@ import Testing
 
 @testable import Pipeline
 
-/// Deliveries that kill each dispatcher that works on them.
+/// Deliveries that kill every dispatcher that works on them.
 @Suite(.timeLimit(.minutes(10)))
 struct ClaimServiceTests {
     private struct Accepting: ProviderChannel {
@@ -22,7 +22,7 @@ struct ClaimServiceTests {
         }
     }
 
-    /// A queued notification whose delivery a dead dispatcher left.
+    /// A queued notification whose delivery a dead dispatcher left pending.
     private struct Scene {
         let dispatcher: Dispatcher
         let service: DeliveriesService
@@ -33,7 +33,7 @@ struct ClaimServiceTests {
 
         var stream: String { self.keys.deliveries(.fcm, .normal) }
 
-        /// Waits until the claim service has settled all entries of the stream.
+        /// Waits until the claim service has settled every entry of the stream.
         func takeOver() async throws {
             self.dispatcher.leaseClock.renewed(at: .now)
             let claims = ClaimService(dispatcher: self.dispatcher, deliveries: [self.service])
@@ -92,7 +92,7 @@ struct ClaimServiceTests {
     }
 
     @Test(
-        "a delivery whose dispatchers died fails, with an attempt, an event and a dead letter, and can be replayed",
+        "fails a delivery that killed its dispatchers, with an attempt, an event and a replayable dead letter",
         arguments: ["5", "6"])
     func deadly(deliveries: String) async throws {
         try await Self.with(deliveries: deliveries) { scene in
@@ -102,7 +102,7 @@ struct ClaimServiceTests {
             #expect(try await scene.texts("SELECT reason FROM carillon.dead_letters") == [ClaimService.deadlyReason])
             let attempts = "SELECT outcome FROM carillon.delivery_attempts WHERE notification_id IS NOT NULL"
             #expect(try await scene.texts(attempts) == ["failed"])
-            // The second dispatcher that sets it aside looks nothing up, so it knows no labels.
+            // The second dispatcher looks nothing up for the dead letter, so it knows no labels.
             let events = try await scene.redis.send("XLEN", .text(scene.keys.events)).integer()
             #expect(events == (deliveries == "5" ? 1 : 0))
 
@@ -122,7 +122,7 @@ struct ClaimServiceTests {
         }
     }
 
-    @Test("a delivery whose dispatchers died ends without a dead letter if its user has read the notification")
+    @Test("drops a delivery that killed its dispatchers when its user has read the notification")
     func read() async throws {
         try await Self.with(deliveries: "5") { scene in
             try await scene.pool.query("UPDATE carillon.notifications SET read_at = now()")

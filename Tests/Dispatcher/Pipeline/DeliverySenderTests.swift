@@ -15,14 +15,14 @@ import Testing
 /// Sending, up to the provider's call.
 @Suite(.timeLimit(.minutes(10)))
 struct DeliverySenderTests {
-    /// A provider that takes longer than what was looked up stays fresh, and does something meanwhile.
+    /// A provider that runs `meanwhile` and takes longer than looked-up facts stay fresh.
     private struct SlowChannel: ProviderChannel {
         let provider = Provider.fcm
         let app = "default"
         let meanwhile: @Sendable () -> Void
 
         func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
-            // Longer than what was looked up stays fresh, which goes by a clock that nobody sets.
+            // Longer than facts stay fresh on the monotonic clock.
             try? await Task.sleep(for: .milliseconds(1_200))
             self.meanwhile()
             return ProviderReply(.answered(.accepted(id: "1")))
@@ -52,7 +52,7 @@ struct DeliverySenderTests {
         )
     }
 
-    @Test("a push whose process ends before the gate could be asked again stays pending; nobody takes it for gone")
+    @Test("keeps a push pending when the process ends before its facts could be read again")
     func endsBeforeTheGate() async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
@@ -60,7 +60,7 @@ struct DeliverySenderTests {
                 let pool = try PostgresPool(database.configuration(), logger: TestLog.logger)
                 let keys = Keyspace(prefix: prefix)
                 let work = Mutex<Task<Void, any Error>?>(nil)
-                // While the first is at the provider, PostgreSQL goes out of reach and the process is told to end.
+                // PostgreSQL becomes unreachable and the process shuts down during the first call.
                 let channel = SlowChannel {
                     pool.close()
                     work.withLock { $0?.cancel() }
@@ -82,14 +82,14 @@ struct DeliverySenderTests {
                 work.withLock { $0 = task }
                 try await task.value
                 #expect(settled.entries == ["1-0"])
-                // Whoever takes the second over finds it pending; here it is forgotten.
+                // The second stays pending for another dispatcher.
                 #expect(dispatcher.inHand.contains("1-0", of: stream))
                 #expect(!dispatcher.inHand.contains("2-0", of: stream))
             }
         }
     }
 
-    @Test("of two entries of one delivery that two dispatchers take at once, one is sent and the other told apart")
+    @Test("sends one of two entries of a delivery that two dispatchers take at once")
     func twins() async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
@@ -123,7 +123,7 @@ struct DeliverySenderTests {
                     batches.append(LaneBatch(lane: .normal, group: dispatcher.group(stream), entries: [entry]))
                     senders.append(Self.sender(dispatcher, redis, keys))
                 }
-                // The other takes its entry while the first one's call is under way.
+                // The other dispatcher takes its entry during the first call.
                 let (second, batch) = (senders[1], batches[1])
                 rival.withLock { $0 = { try await second.sendAlone(batch) { others.add($0) } } }
                 let settled = Settled()
@@ -137,7 +137,7 @@ struct DeliverySenderTests {
     }
 
     @Test(
-        "a push carries the number of what is neither read nor opened, or what its type says",
+        "sends the count of unread notifications as badge, or the badge of the type",
         arguments: [
             (BadgeRule.unseen, false, 7), (.unseen, true, 6), (.absent, false, nil), (.number(1), false, 1),
             (.number(1), true, 1),
@@ -174,7 +174,7 @@ struct DeliverySenderTests {
     }
 
     @Test(
-        "the job's priority comes before the type's, and that before the lane's",
+        "prefers the job's priority, then the type's, then the lane's",
         arguments: [
             (nil, nil, PushPriority.high), (nil, PushPriority.normal, .normal), (PushPriority.high, .normal, .high),
             (.normal, .high, .normal),
@@ -206,7 +206,7 @@ struct DeliverySenderTests {
         }
     }
 
-    @Test("the inbox's count goes along with its version, but not where a newer one was sent to the device already")
+    @Test("sends the unread count with its version unless the device was sent a newer one")
     func staleBadge() async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
@@ -231,7 +231,7 @@ struct DeliverySenderTests {
                         id: entry ?? "", fields: [(DeliveryWork.field, Array(work.text.utf8)[...])])
                     let batch = LaneBatch(lane: .normal, group: dispatcher.group(stream), entries: [taken])
                     try await sender.sendAlone(batch) { _ in }
-                    // Another push takes a newer count to the device before the second one's turn.
+                    // Another push carries a newer count to the device first.
                     #expect(dispatcher.badges.isNewest(8, for: Self.device))
                 }
                 let sent = messages.withLock { $0 }
@@ -241,24 +241,24 @@ struct DeliverySenderTests {
         }
     }
 
-    /// What takes a notification away that is read by now.
+    /// A retraction of a notification that was read meanwhile.
     struct Retraction: Sendable {
         var rule = BadgeRule.unseen
-        /// The count that the device was sent already.
+        /// The version of the count that the device was sent before.
         var sent: Int64?
         var retractionsHaveBadge = true
         let badge: Int64?
-        /// The version of the count that the device is known to have afterwards.
+        /// The version of the count that the device has afterwards.
         let known: Int64
     }
 
     @Test(
-        "what takes a notification away has the count of now, if its type shows one and no newer one was sent; never its job's own",
+        "gives a retraction the current badge if its type shows one and the device has no newer one",
         arguments: [
             Retraction(badge: 2, known: 7), Retraction(sent: 7, badge: 2, known: 7),
             Retraction(sent: 8, badge: nil, known: 8), Retraction(rule: .absent, badge: nil, known: 0),
             Retraction(rule: .number(1), sent: 6, badge: nil, known: 6),
-            // Where it carries none the device has not got it either.
+            // Without a badge in the retraction the device has no newer count.
             Retraction(sent: 6, retractionsHaveBadge: false, badge: nil, known: 6),
         ])
     func retraction(_ item: Retraction) async throws {
@@ -290,14 +290,14 @@ struct DeliverySenderTests {
                 #expect(sent.map(\.purpose) == [.retract])
                 #expect(sent.map(\.badge) == [item.badge])
                 #expect(sent.map(\.badgeVersion) == [item.badge == nil ? nil : 7])
-                // An older count is refused, the same one is not.
+                // An older count is stale; the same one is not.
                 #expect(!dispatcher.badges.isNewest(item.known - 1, for: Self.device) || item.known == 0)
                 #expect(dispatcher.badges.isNewest(item.known, for: Self.device))
             }
         }
     }
 
-    @Test("while nobody can be called what is held back is its app's, which is looked up if there are several")
+    @Test("holds deliveries back by app while calls are paused, and looks the app up if there are several")
     func heldBack() async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
@@ -330,7 +330,7 @@ struct DeliverySenderTests {
         }
     }
 
-    @Test("what never left our own queue is held back, and no fault of the provider; its lane goes along")
+    @Test("holds back a request that never left the queue, without blaming the provider")
     func noTurn() async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
@@ -357,7 +357,7 @@ struct DeliverySenderTests {
         }
     }
 
-    @Test("an app without a rate keeps to what another of its account has")
+    @Test("applies the rate of an account to its apps without one")
     func accountRate() async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
@@ -366,7 +366,7 @@ struct DeliverySenderTests {
                 let work = DeliveryWork(
                     notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
                 let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, Array(work.text.utf8)[...])])
-                // Used up for an hour.
+                // Uses the rate up for an hour.
                 let time = try await Live(redis, keys: keys).survey.time()
                 let full = (time + .seconds(3_600)).milliseconds
                 try await redis.send("SET", .text("\(prefix)rate:send:{fcm:default}"), .integer(full))
@@ -390,7 +390,7 @@ struct DeliverySenderTests {
         }
     }
 
-    /// A provider to which nothing gets out of our own queue.
+    /// A provider whose requests never leave our own queue.
     private struct CrowdedChannel: ProviderChannel {
         let provider = Provider.fcm
         let app = "default"
@@ -402,7 +402,7 @@ struct DeliverySenderTests {
         }
     }
 
-    /// Another app's.
+    /// The channel of another app.
     private struct OtherChannel: ProviderChannel {
         let provider = Provider.fcm
         let app = "another"
@@ -413,7 +413,7 @@ struct DeliverySenderTests {
         }
     }
 
-    /// A provider that notes what it is sent.
+    /// A provider that records what it is sent.
     private struct RecordingChannel: ProviderChannel {
         let provider = Provider.fcm
         let app = "default"
@@ -442,7 +442,7 @@ struct DeliverySenderTests {
         )
     }
 
-    /// A provider in whose call something else happens.
+    /// A provider that runs a closure during each call.
     private struct MeetingChannel: ProviderChannel {
         let provider = Provider.fcm
         let app = "default"

@@ -10,7 +10,7 @@ import Testing
 
 @testable import Pipeline
 
-/// What becomes of outcomes.
+/// Settling outcomes of deliveries.
 @Suite(.timeLimit(.minutes(10)))
 struct DeliverySettlerTests {
     private static let notification = NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001)
@@ -49,7 +49,7 @@ struct DeliverySettlerTests {
         )
     }
 
-    @Test("a configuration that is not accepted for one device is tried ever more seldom, and as often as others are")
+    @Test("backs off credentials rejected for one device and gives up after as many tries as usual")
     func partialConfiguration() async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
@@ -60,7 +60,7 @@ struct DeliverySettlerTests {
                 let set = Live(redis, keys: keys).retries
                 let stream = RedisArgument.text(keys.deliveries(.webpush, .normal))
                 let refused = DeliveryOutcome.Result.answered(.configuration(reason: "HTTP_403", concernsAll: false))
-                // The eighth try of the normal lane is the last.
+                // The eighth attempt of the normal lane is the last.
                 for (attempt, minutes) in [1, 2, 4, 8, 16, 30, 30].enumerated() {
                     try await settler.settle([Self.outcome(refused, attempt: attempt, dispatcher)])
                     let due = TestDispatcher.now + .seconds(60 * Int64(minutes))
@@ -80,7 +80,7 @@ struct DeliverySettlerTests {
         }
     }
 
-    @Test("what is held back untried waits with its app's, not with the retries, and once however often it is settled")
+    @Test("keeps untried deliveries in the set of their app, once, apart from retries")
     func heldBack() async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
@@ -111,7 +111,7 @@ struct DeliverySettlerTests {
     }
 
     @Test(
-        "what waits without a try is one delivery, though a dispatcher that took it over settles it again",
+        "holds a delivery once when a dispatcher that took it over settles it again",
         arguments: [
             .noCredential(reason: "invalid_grant"), .answered(.configuration(reason: "HTTP_403")),
             .putOff(until: TestDispatcher.now + .seconds(60)),
@@ -132,7 +132,7 @@ struct DeliverySettlerTests {
         }
     }
 
-    @Test("what cannot be sent by our own rules is a dead letter, and no call of the provider")
+    @Test("writes a dead letter without a provider call for a message that breaks our own rules")
     func unsendable() async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
@@ -154,7 +154,7 @@ struct DeliverySettlerTests {
         }
     }
 
-    /// What the events stream tells, by kind, in its order.
+    /// The kinds of the events in the stream, in order.
     private static func told(_ redis: RedisConnection, _ keys: Keyspace) async throws -> [String] {
         let reply = try await redis.send("XRANGE", .text(keys.events), "-", "+")
         guard var cursor = try reply.cursor(), let count = try cursor.array() else { return [] }
@@ -171,7 +171,7 @@ struct DeliverySettlerTests {
         return events
     }
 
-    @Test("a token is told dead once, when its device is switched off; not where it was registered since the evidence")
+    @Test("reports a dead token once, unless its device registered again since")
     func deadToken() async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
@@ -217,7 +217,7 @@ struct DeliverySettlerTests {
         }
     }
 
-    @Test("a call counts for the app whose credentials it was made with")
+    @Test("counts a call for the app whose credentials it used")
     func app() async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
@@ -234,7 +234,7 @@ struct DeliverySettlerTests {
         }
     }
 
-    @Test("a push that is not needed any more ends its notification, and upstream apps are told")
+    @Test("ends the notification of an obsolete push and emits its event")
     func needless() async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in

@@ -11,7 +11,7 @@ import Testing
 
 @testable import Pipeline
 
-/// A dispatcher's entries after others may have taken them over.
+/// Entries of a dispatcher that others may have taken over.
 @Suite(.timeLimit(.minutes(10)))
 struct FencingTests {
     private static let device = NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0003)
@@ -20,7 +20,7 @@ struct FencingTests {
         NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0000 + UInt64(number))
     }
 
-    /// A provider that notes what it is sent.
+    /// A provider that records what it is sent.
     private struct RecordingChannel: ProviderChannel {
         let provider = Provider.fcm
         let app = "default"
@@ -32,7 +32,7 @@ struct FencingTests {
         }
     }
 
-    /// Ada and her phone.
+    /// Stores Ada's phone.
     private static func storeDevice(in pool: PostgresPool) async throws {
         try await pool.query(
             """
@@ -44,7 +44,7 @@ struct FencingTests {
         )
     }
 
-    /// Three of her notifications that wait for their push.
+    /// Stores three of her notifications that wait for a push.
     private static func storeNotifications(in pool: PostgresPool) async throws {
         try await pool.query(
             """
@@ -62,7 +62,7 @@ struct FencingTests {
         try await redis.send(command)
     }
 
-    /// The flags of the deliveries in a stream.
+    /// The repeat flags of the deliveries in a stream.
     private static func flags(_ stream: String, _ redis: RedisConnection) async throws -> [Bool] {
         let group = ConsumerGroup(stream: stream, consumer: "reader", connection: redis)
         try await group.create()
@@ -71,25 +71,25 @@ struct FencingTests {
         }
     }
 
-    @Test("the lease lapses for good: what was taken before it was taken again is of another term")
+    @Test("starts a new term after the lease lapsed")
     func terms() throws {
         let clock = LeaseClock()
         #expect(clock.term == nil)
         clock.renewed(at: .now, withoutGap: false)
         let first = try #require(clock.term)
-        // The first time it is taken is no gap.
+        // The first acquisition is no gap.
         #expect(first == LeaseClock.Term())
         clock.renewed(at: .now - .seconds(20))
-        #expect(!clock.holds(first), "it may have lapsed")
+        #expect(!clock.holds(first), "the lease may have lapsed")
         clock.renewed(at: .now)
-        #expect(clock.holds(first), "it had not")
+        #expect(clock.holds(first), "the lease had not lapsed")
         clock.renewed(at: .now, withoutGap: false)
         #expect(!clock.holds(first))
         let second = try #require(clock.term)
         #expect(clock.holds(second))
     }
 
-    @Test("after a lapse only what is still this dispatcher's is sent, and of that only what nobody has sent meanwhile")
+    @Test("after a lapse sends only entries that it still owns and that no dispatcher has sent")
     func sender() async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
@@ -121,8 +121,8 @@ struct FencingTests {
                     lane: .normal, group: group, entries: entries, term: try #require(dispatcher.leaseClock.term))
                 let prepared = try await sender.prepare(batch, settle: settle)
 
-                // It stands still; another takes over the first, and sends the second, which it
-                // loses again.
+                // While the dispatcher stalls, a rival takes over the first entry; it also sends
+                // the second and loses it again.
                 let rival = ConsumerGroup(stream: stream, consumer: "rival", connection: redis)
                 #expect(try await rival.claim(entries[0].id, idle: .zero) != nil)
                 var settlement = DeliveryStore.Settlement()
@@ -158,7 +158,7 @@ struct FencingTests {
     }
 
     @Test(
-        "after a lapse jobs that others have taken over are theirs to finish, and what is left is handed on as repeats")
+        "after a lapse leaves jobs that others took over and hands its own on as repeats")
     func router() async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
@@ -194,7 +194,7 @@ struct FencingTests {
         }
     }
 
-    @Test("events of what others have taken over are theirs to tell")
+    @Test("emits no events for entries that others took over")
     func events() async throws {
         try await TestRedis.with { redis, prefix in
             let keys = Keyspace(prefix: prefix)
@@ -213,7 +213,7 @@ struct FencingTests {
         }
     }
 
-    @Test("what is handed on too late for it to be this dispatcher's alone is a repeat", arguments: [true, false])
+    @Test("marks a delivery as a repeat when it is handed on after the lease may have lapsed", arguments: [true, false])
     func fence(isOpen: Bool) async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
@@ -234,7 +234,7 @@ struct FencingTests {
         }
     }
 
-    @Test("nothing is read from a stream while the lease is not held")
+    @Test("reads no stream without the lease")
     func reader() async throws {
         try await TestRedis.with { redis, prefix in
             let keys = Keyspace(prefix: prefix)
@@ -265,7 +265,7 @@ struct FencingTests {
         }
     }
 
-    @Test("a webhook is not told what another dispatcher may be telling it by then")
+    @Test("skips a webhook event that another dispatcher may be sending")
     func webhook() async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
@@ -284,7 +284,7 @@ struct FencingTests {
                     )
                     _ = try await queues.append([(id, [Array("{}".utf8)])], now: TestDispatcher.now)
                     let sender = WebhookSender(dispatcher: dispatcher, store: store, queues: queues, transfer: transfer)
-                    // The claim would be over before the receiver's time to answer is.
+                    // The claim would lapse before the receiver's time to answer is over.
                     await sender.send(id, within: dispatcher.fence(for: .seconds(10)))
                     #expect(stub.requests == 0)
                     #expect(try await queues.oldest(of: id, limit: 10).count == 1)

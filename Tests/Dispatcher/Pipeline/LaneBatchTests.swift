@@ -8,7 +8,7 @@ import Testing
 
 @Suite(.timeLimit(.minutes(10)))
 struct LaneBatchTests {
-    /// An entry for so many users; for one by the field `user` if 0.
+    /// An entry for `users` users; 0 stands for one user in the field `user`.
     private static func entry(_ users: Int) -> StreamEntry {
         let names = (0..<users).map { "\"u\($0)\"" }.joined(separator: ",")
         let audience = users == 0 ? ("user", "u") : ("users", "[\(names)]")
@@ -17,7 +17,7 @@ struct LaneBatchTests {
     }
 
     @Test(
-        "a batch is parted before the recipients are too many; what one entry names stays together",
+        "splits a batch before it has too many recipients, never within an entry",
         arguments: [
             ([], []),
             ([0, 0, 0], [0..<3]),
@@ -32,7 +32,7 @@ struct LaneBatchTests {
         #expect(LaneBatch.parts(of: users.map(Self.entry), recipients: 2_000) == expected)
     }
 
-    @Test("an entry that was deleted meanwhile counts as one")
+    @Test("counts a deleted entry as one recipient")
     func deleted() {
         let entries = [StreamEntry(id: "1-1", fields: nil), Self.entry(1_999), Self.entry(0)]
         #expect(LaneBatch.parts(of: entries, recipients: 2_000) == [0..<2, 2..<3])

@@ -7,7 +7,7 @@ import Testing
 @testable import Pipeline
 
 struct LaneTurnsTests {
-    /// The lanes in the order of their turns; each has so many full batches, and then none.
+    /// The order in which lanes are visited, given the number of full batches of each.
     private static func turns(_ full: [Lane: Int], limit: Int = 1_000) -> [Lane] {
         var left = full
         var turns = LaneTurns()
@@ -21,18 +21,18 @@ struct LaneTurnsTests {
         return order
     }
 
-    @Test("with nothing due each lane is looked at once")
+    @Test("visits each lane once when nothing is due")
     func nothing() {
         #expect(Self.turns([:]) == [.critical, .normal, .bulk])
     }
 
-    @Test("after each full batch the most urgent is looked at again")
+    @Test("returns to the most urgent lane after each full batch")
     func urgentFirst() {
         let turns = Self.turns([.bulk: 2]).filter { $0 != .normal }
         #expect(turns == [.critical, .bulk, .critical, .bulk, .critical, .bulk])
     }
 
-    @Test("where all have more, each has as many turns as it weighs")
+    @Test("shares turns by weight when all lanes are full")
     func weights() {
         let turns = Self.turns([.critical: 1_000, .normal: 1_000, .bulk: 1_000], limit: 210)
         for lane in Lane.allCases {
@@ -40,7 +40,7 @@ struct LaneTurnsTests {
         }
     }
 
-    @Test("it ends when none has more, and all was taken")
+    @Test("ends when all lanes are empty")
     func ends() {
         let turns = Self.turns([.critical: 40, .normal: 9, .bulk: 3])
         #expect(turns.count < 1_000)

@@ -6,11 +6,11 @@ import Testing
 
 @testable import Pipeline
 
-@Suite("An organisation's share")
+@Suite("An organisation's share of turns")
 struct OrgWindowTests {
     private static let start = Timestamp(seconds: 1_795_000_000)
 
-    /// How many of some turns an organisation gets.
+    /// Counts the turns that an organisation is granted.
     private static func turns(
         _ window: inout OrgWindow,
         _ org: String,
@@ -22,11 +22,11 @@ struct OrgWindowTests {
         return taken
     }
 
-    @Test("the least share in any case, then as many as the others on average")
+    @Test("grants the minimum, then the average of the others")
     func share() {
         var window = OrgWindow(leastShare: 10)
         let alone = Self.turns(&window, "flood", of: 50)
-        // Of another one as much may come as of the first.
+        // A second organisation gets as many as the first asked for.
         let second = Self.turns(&window, "b", of: 50)
         let again = Self.turns(&window, "flood", of: 50)
         #expect(alone == 10)
@@ -34,7 +34,7 @@ struct OrgWindowTests {
         #expect(again == 0)
     }
 
-    @Test("a minute later it is forgotten, step by step")
+    @Test("forgets turns step by step within a minute")
     func forgetting() {
         var window = OrgWindow(leastShare: 10)
         var taken: [Int] = []
@@ -48,7 +48,7 @@ struct OrgWindowTests {
         #expect(afresh == 10)
     }
 
-    @Test("a clock that is set back, a little or a lot, neither stops the window nor fills it for ever")
+    @Test("survives a clock that is set back")
     func clock() {
         var window = OrgWindow(leastShare: 10)
         let ahead = Self.turns(&window, "a", of: 20, after: 20)
@@ -59,7 +59,7 @@ struct OrgWindowTests {
         #expect(lot == 10)
     }
 
-    @Test("names that look alike are different organisations")
+    @Test("tells apart names that look alike")
     func names() {
         var window = OrgWindow(leastShare: 1)
         let turns = ["\u{E9}", "e\u{301}", "\u{E9}"].map { Self.turns(&window, $0) }

@@ -8,11 +8,11 @@ import Testing
 
 @testable import Pipeline
 
-/// What is put off, while its user changes when it is quiet.
+/// Postponed notifications whose user changes the quiet hours.
 @Suite(.timeLimit(.minutes(10)))
 struct PostponementTests {
     @Test(
-        "what was put off by quiet hours that are others by now is looked at anew at once; the rest waits",
+        "decides again at once when quiet hours change; other postponements wait",
         arguments: [false, true])
     func changed(isOverride: Bool) async throws {
         try await TestRedis.with { redis, prefix in
@@ -21,7 +21,7 @@ struct PostponementTests {
                 let dispatcher = try TestDispatcher.make(
                     pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")])
                 var settings = UserSettings()
-                // Quiet all day but for a minute, which comes at another moment in Kolkata.
+                // Quiet all day except for one minute, which comes at another moment in Kolkata.
                 settings.zone = "Pacific/Honolulu"
                 settings.quietHours = QuietHours(start: 1, end: 0)
                 var due: [Timestamp] = []

@@ -26,7 +26,7 @@ struct ProviderHealthTests {
         return false
     }
 
-    @Test("a service that fails holds up no other")
+    @Test("keeps a failing service from holding up others")
     func services() {
         let health = ProviderHealth(.webpush, calls: 512, logger: TestLog.logger)
         Self.fail(health, "https://bad.example")
@@ -35,7 +35,7 @@ struct ProviderHealthTests {
         #expect(!Self.isHeld(health, nil))
     }
 
-    @Test("however many services there are, those that work are not remembered for ever")
+    @Test("forgets healthy services")
     func bound() {
         let health = ProviderHealth(.webpush, calls: 512, logger: TestLog.logger)
         Self.fail(health, "https://bad.example")
@@ -47,7 +47,7 @@ struct ProviderHealthTests {
     private static let accepted = ProviderReply(.answered(.accepted(id: "1")))
     private static let unanswered = ProviderReply(.unanswered(reason: "timeout", mayHaveBeenSent: true))
 
-    /// How many calls are admitted until there is no room for one.
+    /// Counts the calls that are admitted until the app has no room left.
     private static func fill(_ health: ProviderHealth, _ app: String, _ service: String? = nil, after: Duration = .zero)
         -> Int
     {
@@ -68,7 +68,7 @@ struct ProviderHealthTests {
     }
 
     @Test(
-        "an app that shares its provider begins with a few calls, and soon leaves but a quarter of the places to others",
+        "starts an app on a shared provider with a few calls and soon lets it use three quarters",
         arguments: [8, 100, 512, 4_096])
     func share(calls: Int) {
         let health = ProviderHealth(.fcm, calls: calls, logger: TestLog.logger)
@@ -83,7 +83,7 @@ struct ProviderHealthTests {
         #expect(health.admit("other", isShared: true, now: Self.now) == .yes)
     }
 
-    @Test("what a burst wants is there after a few answers, and stays while the way is idle")
+    @Test("grows to a burst within a few answers and keeps that size while idle")
     func burst() {
         let health = ProviderHealth(.fcm, calls: 512, logger: TestLog.logger)
         #expect(Self.fill(health, "app") == 8)
@@ -93,11 +93,11 @@ struct ProviderHealthTests {
         Self.answer(health, "app", times: 384)
         #expect(Self.fill(health, "app", after: .seconds(590)) == 384)
         Self.answer(health, "app", times: 384)
-        // Nobody knows by now whether it still answers.
+        // After a long idle time the limit starts over.
         #expect(Self.fill(health, "app", after: .seconds(700)) == 8)
     }
 
-    @Test("one that is used little has little to hang with")
+    @Test("gives a rarely used app few calls to hang")
     func small() {
         let health = ProviderHealth(.fcm, calls: 512, logger: TestLog.logger)
         for _ in 0..<100 {
@@ -107,7 +107,7 @@ struct ProviderHealthTests {
         #expect(Self.fill(health, "app") == 8)
     }
 
-    @Test("however many services hang, they leave room for those that answer, and for others once they are given up")
+    @Test("leaves room for working services however many hang")
     func offenders() {
         let health = ProviderHealth(.webpush, calls: 512, logger: TestLog.logger)
         #expect(Self.fill(health, "app", "https://good.example") == 8)
@@ -129,7 +129,7 @@ struct ProviderHealthTests {
         #expect(Self.fill(health, "app", "https://new.example", after: .seconds(30)) == 8)
     }
 
-    @Test("one with many calls under way that answers nothing any more is out of use, and a stranger like others")
+    @Test("takes a busy service that stops answering out of use, then starts it afresh")
     func silence() {
         let health = ProviderHealth(.webpush, calls: 512, logger: TestLog.logger)
         func grow(_ service: String) {
@@ -141,7 +141,7 @@ struct ProviderHealthTests {
         grow("https://hangs.example")
         #expect(Self.fill(health, "app", "https://hangs.example") == 1)
         let later = Self.now + .seconds(13)
-        // At its share, which is no reason not to look.
+        // A full share does not hide that the service hangs.
         #expect(
             health.admit("app", service: "https://hangs.example", isShared: false, now: later)
                 == .no(until: later + .seconds(1)))
@@ -156,7 +156,7 @@ struct ProviderHealthTests {
         #expect(health.admit("app", service: "https://new.example", isShared: false, now: end) == .yes)
     }
 
-    @Test("a stranger's few calls are enough to find out that it hangs")
+    @Test("detects that a new service hangs with its first few calls")
     func silentStranger() {
         let health = ProviderHealth(.fcm, calls: 512, logger: TestLog.logger)
         #expect(Self.fill(health, "app") == 8)
@@ -165,7 +165,7 @@ struct ProviderHealthTests {
         #expect(health.standing(of: ["app"], now: later) == .outOfUse(until: later + .seconds(1)))
     }
 
-    @Test("a call that was not made counts for no stranger")
+    @Test("does not count a call that was not made against a new service")
     func withdrawn() {
         let health = ProviderHealth(.webpush, calls: 512, logger: TestLog.logger)
         for number in 0..<100 {
@@ -176,7 +176,7 @@ struct ProviderHealthTests {
     }
 
     @Test(
-        "what was not sent says nothing about the provider",
+        "does not judge a provider by messages that were not sent",
         arguments: [ProviderReply.Result.unsendable(reason: "token_malformed"), .noTurn])
     func uncalled(result: ProviderReply.Result) {
         let health = ProviderHealth(.fcm, calls: 512, logger: TestLog.logger)
@@ -186,7 +186,7 @@ struct ProviderHealthTests {
                 health.note(reply, app: "app", since: Self.now + after, now: Self.now + after)
             }
         }
-        // Neither does it open, nor is it known to answer.
+        // The result neither opens the breaker nor counts as an answer.
         for _ in 0..<4 {
             #expect(Self.fill(health, "app") == 8)
             end(reply, times: 8, after: .zero)
@@ -197,15 +197,15 @@ struct ProviderHealthTests {
         #expect(Self.fill(health, "app", after: probing) == 2)
         end(reply, times: 2, after: probing)
         #expect(health.standing(of: ["app"], now: Self.now + probing) == .probing)
-        #expect(Self.fill(health, "app", after: probing) == 2, "the probes' places are free again")
+        #expect(Self.fill(health, "app", after: probing) == 2, "the places of the probes are free again")
         end(Self.unanswered, times: 1, after: probing)
-        // Longer than before.
+        // Longer than the previous pause.
         let until = Self.now + probing + .seconds(2)
         #expect(health.standing(of: ["app"], now: Self.now + probing) == .outOfUse(until: until))
     }
 
     @Test(
-        "a configuration that is not accepted for single devices is an error in the log with the tries, once a minute for an app"
+        "logs credentials rejected for single devices as an error once a minute for each app"
     )
     func partialConfiguration() {
         let lines = Journal.Lines()
@@ -227,7 +227,7 @@ struct ProviderHealthTests {
         #expect(lines.all == ["error one \(end)", "error two \(end)", "error one \(end)"])
     }
 
-    @Test("an app is out of use when most of its messages go to services that are, not when one user's service is")
+    @Test("reports an app out of use when most of its messages go to services that are")
     func overview() {
         let health = ProviderHealth(.webpush, calls: 512, logger: TestLog.logger)
         func overview(after delay: Duration = .zero) -> ProviderHealth.Overview? {
@@ -240,7 +240,7 @@ struct ProviderHealthTests {
             }
         }
         #expect(overview() == ProviderHealth.Overview())
-        // Nothing has been answered yet.
+        // No call has been answered yet.
         Self.fail(health, "https://bad.example")
         #expect(overview()?.state == .open(until: Self.now + .seconds(1)))
         succeed("https://small.example", times: 5)
@@ -250,11 +250,11 @@ struct ProviderHealthTests {
         Self.fail(health, "https://large.example")
         #expect(overview()?.state == .open(until: Self.now + .seconds(1)))
         #expect(overview(after: .seconds(1))?.state == .probing)
-        // Nobody has come since.
+        // No call came since.
         #expect(overview(after: .seconds(601)) == ProviderHealth.Overview())
     }
 
-    /// Keeps level, app, answer and tries of what is logged.
+    /// Keeps level, app, answer and attempts of log lines.
     private struct Journal: LogHandler {
         final class Lines: Sendable {
             private let lines = Mutex<[String]>([])
@@ -281,7 +281,7 @@ struct ProviderHealthTests {
         }
     }
 
-    @Test("a provider is out of use when it is for all of its apps, until the first of them may probe")
+    @Test("reports a provider out of use while all of its apps are")
     func standing() {
         let health = ProviderHealth(.fcm, calls: 512, logger: TestLog.logger)
         #expect(health.standing(of: ["a", "b"], now: Self.now) == .inUse)

@@ -7,11 +7,11 @@ import Testing
 
 @testable import Pipeline
 
-/// Which calls delay the retries that are due.
+/// Outcomes that slow due retries down.
 struct ProviderTrafficTests {
     private static let start = Timestamp(seconds: 1_000)
 
-    /// What may be moved back once 100 calls have ended, so many of them like that.
+    /// The allowance after 100 calls of which `count` end with `result`.
     private static func allowance(_ count: Int, _ result: DeliveryOutcome.Result) -> Int {
         let traffic = ProviderTraffic()
         _ = traffic.allowance(now: Self.start)
@@ -22,7 +22,7 @@ struct ProviderTrafficTests {
     }
 
     @Test(
-        "whatever is to be tried again delays what waits to be, once it is more than a tenth",
+        "slows retries once more than a tenth of the calls must be retried",
         arguments: [
             .answered(.retry(reason: "HTTP_503", after: nil)),
             .answered(.retryDevice(reason: "HTTP_429", after: .seconds(60))),
@@ -36,7 +36,7 @@ struct ProviderTrafficTests {
     }
 
     @Test(
-        "what is over, and what a breaker keeps back, delays nothing",
+        "does not slow retries for settled calls or calls that a breaker held back",
         arguments: [
             .answered(.deadToken(reason: "UNREGISTERED", evidence: nil)),
             .answered(.refused(reason: "HTTP_400")),
@@ -50,7 +50,7 @@ struct ProviderTrafficTests {
         #expect(Self.allowance(50, result) == .max)
     }
 
-    @Test("what was not sent by our own rules is no traffic that goes well")
+    @Test("does not count messages that break our own rules as success")
     func unsendable() {
         let traffic = ProviderTraffic()
         _ = traffic.allowance(now: Self.start)
@@ -60,7 +60,7 @@ struct ProviderTrafficTests {
         #expect(traffic.allowance(now: Self.start + .seconds(10)) < .max)
     }
 
-    @Test("what a breaker keeps back is no traffic that goes well")
+    @Test("does not count calls that a breaker held back as success")
     func undiluted() {
         let traffic = ProviderTraffic()
         _ = traffic.allowance(now: Self.start)

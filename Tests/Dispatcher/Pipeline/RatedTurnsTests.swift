@@ -9,10 +9,10 @@ import Testing
 
 @testable import Pipeline
 
-/// Who shares a rate with whom.
+/// Apps and dispatchers that share a rate.
 @Suite(.timeLimit(.minutes(10)))
 struct RatedTurnsTests {
-    @Test("apps of one account have its rate together, in all dispatchers; another account has its own")
+    @Test("shares an account's rate among its apps in all dispatchers")
     func account() async throws {
         try await TestRedis.with { redis, prefix in
             let keys = Keyspace(prefix: prefix)
@@ -21,13 +21,13 @@ struct RatedTurnsTests {
             }
             let survey = Live(redis, keys: keys).survey
             let start = try await survey.time()
-            // The bucket of one a second holds one.
+            // The bucket of one a second holds one token.
             #expect(await dispatchers[0].take("default", account: "one", perSecond: 1) == nil)
             let held = [
                 await dispatchers[0].take("sister", account: "one", perSecond: 1),
                 await dispatchers[1].take("sister", account: "one", perSecond: 1),
             ]
-            // A slow machine may have let another one come.
+            // On a slow machine a token may have been added meanwhile.
             if try await survey.time() - start < .milliseconds(900) {
                 #expect(held.allSatisfy { $0.map { $0 > TestDispatcher.now } == true })
             }

@@ -9,7 +9,7 @@ import Testing
 struct RetryBudgetTests {
     private static let start = Timestamp(seconds: 1_000)
 
-    @Test("while a provider works all that is due goes out")
+    @Test("retries everything due while a provider works")
     func unbounded() {
         var budget = RetryBudget()
         budget.note(sent: 1_000, failed: 90, now: Self.start)
@@ -17,7 +17,7 @@ struct RetryBudgetTests {
         #expect(budget.allowance(now: Self.start + .seconds(10)) == .max)
     }
 
-    @Test("while it fails a tenth of its traffic does, and what is spent comes back with time")
+    @Test("limits retries to a tenth of the traffic while a provider fails")
     func bounded() {
         var budget = RetryBudget()
         budget.note(sent: 0, failed: 0, now: Self.start)
@@ -30,7 +30,7 @@ struct RetryBudgetTests {
         #expect(budget.allowance(now: Self.start + .seconds(60)) == 100)
     }
 
-    /// One that fails: 20 are sent in 10 s, all of them in vain.
+    /// A budget after 20 calls in 10 s that all failed.
     private static func failing() -> RetryBudget {
         var budget = RetryBudget()
         budget.note(sent: 0, failed: 0, now: Self.start)
@@ -39,7 +39,7 @@ struct RetryBudgetTests {
         return budget
     }
 
-    /// What may be moved at each of these seconds, if all of it is.
+    /// The allowance at each second when all of it is used.
     private static func allowances(_ budget: inout RetryBudget, _ seconds: ClosedRange<Int>) -> [Int] {
         seconds.map { second in
             let count = budget.allowance(now: Self.start + .seconds(second))
@@ -48,13 +48,13 @@ struct RetryBudgetTests {
         }
     }
 
-    @Test("a few go out in any case; once it works, twice as many every 5 s, and all once nothing is due any more")
+    @Test("always allows a few retries and doubles them every 5 s once the provider works")
     func recovers() {
         var budget = Self.failing()
         #expect(Self.allowances(&budget, 11...19) == Array(repeating: 20, count: 9))
         budget.noteEmpty(now: Self.start + .seconds(19))
         budget.note(sent: 200, failed: 0, now: Self.start + .seconds(20))
-        // What was held back comes due over a while.
+        // The backlog comes due over some time.
         budget.noteEmpty(now: Self.start + .seconds(20))
         #expect(
             Self.allowances(&budget, 20...35)
@@ -64,7 +64,7 @@ struct RetryBudgetTests {
         #expect(budget.allowance(now: Self.start + .seconds(36)) == .max)
     }
 
-    @Test("one that fails again while it recovers begins anew")
+    @Test("starts over when a provider fails while it recovers")
     func failsAgain() {
         var budget = Self.failing()
         budget.note(sent: 200, failed: 0, now: Self.start + .seconds(20))
@@ -73,7 +73,7 @@ struct RetryBudgetTests {
         #expect(budget.allowance(now: Self.start + .seconds(26)) == 20)
     }
 
-    @Test("what gathers while a provider is out of use comes back by steps too, the first a tenth of what it had")
+    @Test("releases the backlog of an outage in steps, starting with a tenth of its former traffic")
     func outage() {
         var budget = RetryBudget()
         budget.note(sent: 0, failed: 0, now: Self.start)

@@ -11,7 +11,7 @@ import Testing
 
 @testable import Pipeline
 
-/// How what is due of two apps of one provider comes back.
+/// How retries and backlogs of two apps of one provider are released.
 @Suite(.timeLimit(.minutes(10)))
 struct RetryFairnessTests {
     private struct IdleChannel: ProviderChannel {
@@ -23,7 +23,7 @@ struct RetryFairnessTests {
         }
     }
 
-    /// Seconds that pass when the test says so.
+    /// A clock that the test advances.
     private final class Seconds: Sendable {
         private let count = Mutex<Int64>(0)
 
@@ -34,7 +34,7 @@ struct RetryFairnessTests {
         }
     }
 
-    /// One dispatcher's mover, for the apps `big` and `small`.
+    /// A dispatcher's retry service with the apps `big` and `small`.
     private struct Bench {
         let redis: RedisConnection
         let keys: Keyspace
@@ -66,7 +66,7 @@ struct RetryFairnessTests {
                 user: user, attempt: attempt, isRepeat: attempt > 0)
         }
 
-        /// Holds back what is due now.
+        /// Holds back deliveries that are due now.
         func hold(_ numbers: Range<UInt64>, _ lane: Lane = .normal, of app: String) async throws {
             var batch = RedisBatch()
             for number in numbers {
@@ -88,13 +88,13 @@ struct RetryFairnessTests {
             for reply in try await self.redis.send(batch) { _ = try reply.checked() }
         }
 
-        /// How many each user has in a stream.
+        /// The number of deliveries in a stream for each user.
         func moved(_ lane: Lane = .normal) async throws -> [String: Int] {
             let reply = try await self.redis.send("XRANGE", .text(self.keys.deliveries(.fcm, lane)), "-", "+")
             guard var cursor = try reply.cursor(), let entries = try cursor.array() else { return [:] }
             var counts: [String: Int] = [:]
             for _ in 0..<entries {
-                // Its id, then the name and the text of its only field.
+                // Skips the id, the field list and the name of its only field.
                 _ = try cursor.array()
                 try cursor.skip()
                 _ = try cursor.array()
@@ -105,12 +105,12 @@ struct RetryFairnessTests {
             return counts
         }
 
-        /// What is held back of the normal lane.
+        /// The size of the normal lane's backlog.
         func waiting() async throws -> Int {
             try await self.held.waiting(provider: .fcm, lane: .normal).count
         }
 
-        /// Moves what may be moved a second later.
+        /// Moves what one more second allows.
         func step() async {
             self.seconds.pass(1)
             await self.mover.move(self.service)
@@ -125,17 +125,17 @@ struct RetryFairnessTests {
         }
     }
 
-    @Test("what an app that is out of use has held back keeps nothing of another app waiting")
+    @Test("keeps the backlog of one app from delaying another app")
     func outOfUse() async throws {
         try await Self.with { bench in
             try await bench.hold(0..<3_000, of: "big")
             try await bench.hold(3_000..<3_001, of: "small")
             try await bench.retry(4_000..<4_001, user: "small", attempt: 1)
-            // An older dispatcher puts here too what it holds back.
+            // An older dispatcher put its backlog here.
             try await bench.retry(4_001..<4_002, user: "small", attempt: 0)
             bench.service.health.hold(
                 ["big"], until: TestDispatcher.now + .seconds(60), now: TestDispatcher.now)
-            // Twenty a second may be moved.
+            // The budget allows 20 a second.
             bench.service.traffic.note(sent: 100, failed: 100)
             await bench.mover.move(bench.service)
             #expect(try await bench.moved().isEmpty)
@@ -146,7 +146,7 @@ struct RetryFairnessTests {
         }
     }
 
-    @Test("what was held back of an app in use, and all retries, leave each other and another app their share")
+    @Test("shares turns among backlogs of apps and retries")
     func shares() async throws {
         try await Self.with { bench in
             try await bench.hold(0..<3_000, of: "big")
@@ -163,7 +163,7 @@ struct RetryFairnessTests {
         }
     }
 
-    @Test("an app that is back is probed first, and gets what gathered by steps, while another goes on at once")
+    @Test("probes a recovered app, then releases its backlog in steps while others continue")
     func comesBack() async throws {
         try await Self.with { bench in
             let health = bench.service.health
@@ -188,23 +188,23 @@ struct RetryFairnessTests {
                 let before = try await bench.moved()["big"] ?? 0
                 await bench.step()
                 steps.append((try await bench.moved()["big"] ?? 0) - before)
-                // What is critical does not wait.
+                // Critical deliveries do not wait.
                 #expect(try await bench.moved(.critical) == ["big": 300])
             }
             let full = Array(steps.dropLast())
             #expect(full == full.sorted())
             #expect(steps.first.map { (1...40).contains($0) } == true)
             #expect(steps.count > 10)
-            #expect(try await bench.moved() == ["big": 3_000, "small": 500], "each once")
+            #expect(try await bench.moved() == ["big": 3_000, "small": 500], "each delivery once")
 
-            // Nothing is due any more, so that it works as ever.
+            // Nothing is due, so the limits are lifted.
             try await bench.hold(5_000..<6_000, of: "big")
             await bench.step()
             #expect(try await bench.moved()["big"] == 4_000)
         }
     }
 
-    @Test("what is held back of an app that is no more goes on")
+    @Test("releases the backlog of an app that was removed")
     func unknownApp() async throws {
         try await Self.with { bench in
             try await bench.hold(0..<500, of: "gone")

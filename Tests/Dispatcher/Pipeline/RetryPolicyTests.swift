@@ -25,7 +25,7 @@ struct RetryPolicyTests {
         )
     }
 
-    @Test("delays stay under a ceiling that doubles, and tries come to an end", arguments: 1...3)
+    @Test("doubles the ceiling of delays and ends after the last attempt", arguments: 1...3)
     func ceiling(tried: Int) throws {
         for _ in 0..<200 {
             let due = try #require(Self.next(tried: tried))
@@ -35,7 +35,7 @@ struct RetryPolicyTests {
         #expect(Self.next(tried: 4) == nil)
     }
 
-    @Test("what the provider asks for is a floor")
+    @Test("waits at least as long as the provider asks")
     func floor() throws {
         for _ in 0..<200 {
             let due = try #require(Self.next(tried: 1, minimum: .seconds(60)))
@@ -44,20 +44,20 @@ struct RetryPolicyTests {
         }
     }
 
-    @Test("nothing is tried again after it has expired")
+    @Test("does not retry after expiry")
     func expiry() {
         #expect(Self.next(tried: 1, minimum: .seconds(60), expiresAt: Self.now + .seconds(60)) == nil)
         #expect(Self.next(tried: 1, minimum: .seconds(60), expiresAt: Self.now + .seconds(120)) != nil)
     }
 
-    /// The longest waits between a policy's tries, and as many as there are where they are counted.
+    /// The longest delay before each retry of a policy.
     private static func ceilings(_ lane: Lane, _ provider: Provider) -> [Duration] {
         let policy = RetryPolicy.of(lane, provider)
         return (0..<policy.tries - 1).map { policy.backoff.ceiling(attempt: $0) }
     }
 
     @Test(
-        "the real ceilings, and what they add up to",
+        "waits up to these ceilings, which add up to this total",
         arguments: [
             (.critical, .fcm, [1, 2, 4, 8, 15, 15], 40, 540),
             (.normal, .fcm, [15, 30, 60, 120, 240, 480, 960], 8, 1_905),
@@ -73,17 +73,17 @@ struct RetryPolicyTests {
         #expect(ceilings.count == tries - 1)
         let sum = ceilings.reduce(Duration.zero) { $0 + $1 }
         #expect(sum == .seconds(total))
-        // Nothing is tried for longer than a day.
+        // Retries end within a day.
         #expect(total <= 86_400)
     }
 
-    @Test("every push service has the same waits", arguments: Lane.allCases, Provider.wellKnown.filter { $0 != .email })
+    @Test("gives every push service the same delays", arguments: Lane.allCases, Provider.wellKnown.filter { $0 != .email })
     func pushes(lane: Lane, provider: Provider) {
         #expect(RetryPolicy.of(lane, provider) == RetryPolicy.of(lane, .fcm))
     }
 
     @Test(
-        "what is critical is tried until it expires, and by count where it never does",
+        "retries critical deliveries until they expire, or by count without an expiry",
         arguments: [Provider.fcm, .email]
     )
     func critical(provider: Provider) throws {
@@ -102,7 +102,7 @@ struct RetryPolicyTests {
         #expect(next(tried: 40, expiresAt: nil) == nil)
     }
 
-    @Test("other lanes end by count, though there is time", arguments: [Lane.normal, .bulk], Provider.wellKnown)
+    @Test("ends other lanes by count, even before the expiry", arguments: [Lane.normal, .bulk], Provider.wellKnown)
     func counted(lane: Lane, provider: Provider) {
         var generator = SystemRandomNumberGenerator()
         let policy = RetryPolicy.of(lane, provider)
@@ -112,7 +112,7 @@ struct RetryPolicyTests {
         #expect(due == nil)
     }
 
-    @Test("no lane is tried sooner than the critical one", arguments: Lane.allCases, Provider.wellKnown)
+    @Test("retries no lane sooner than critical", arguments: Lane.allCases, Provider.wellKnown)
     func lanes(lane: Lane, provider: Provider) {
         let policy = RetryPolicy.of(lane, provider)
         let critical = RetryPolicy.of(.critical, provider)
@@ -120,7 +120,7 @@ struct RetryPolicyTests {
         #expect(policy.tries > 1)
     }
 
-    @Test("mail is tried for hours in any lane", arguments: Lane.allCases)
+    @Test("retries mail for hours in every lane", arguments: Lane.allCases)
     func mail(lane: Lane) {
         let policy = RetryPolicy.of(lane, .email)
         let longest = (0..<policy.tries).reduce(Duration.zero) { $0 + policy.backoff.ceiling(attempt: $1) }

@@ -10,7 +10,7 @@ import Testing
 
 @testable import Pipeline
 
-/// How what is due comes back to its streams.
+/// How due retries return to their streams.
 @Suite(.timeLimit(.minutes(10)))
 struct RetryServiceTests {
     private static func add(
@@ -28,7 +28,7 @@ struct RetryServiceTests {
         for reply in try await redis.send(batch) { _ = try reply.checked() }
     }
 
-    @Test("thousands that are due after a provider failed come back by steps, each of them once")
+    @Test("releases thousands of due retries in steps, each once, after a provider failed")
     func delayed() async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
@@ -43,7 +43,7 @@ struct RetryServiceTests {
                 func length(_ lane: Lane) async throws -> Int {
                     Int(try await redis.send("XLEN", .text(keys.deliveries(.fcm, lane))).integer())
                 }
-                /// How many of the normal lane come back a second later.
+                /// Counts the normal retries that return one second later.
                 func moved() async throws -> Int {
                     let before = try await length(.normal)
                     seconds.withLock { $0 += 1 }
@@ -55,7 +55,7 @@ struct RetryServiceTests {
                 try await Self.add(3_000..<3_300, .critical, redis, keys)
                 service.traffic.note(sent: 100, failed: 100)
                 await retries.move(service)
-                #expect(try await length(.critical) == 300, "what is critical does not wait")
+                #expect(try await length(.critical) == 300, "critical deliveries do not wait")
                 #expect(try await length(.normal) == 0)
                 for _ in 0..<5 { #expect(try await moved() == 20) }
 
@@ -70,9 +70,9 @@ struct RetryServiceTests {
                 #expect(steps.first == 20)
                 #expect(steps.max().map { $0 <= 400 } == true)
                 #expect(steps.count > 20)
-                #expect(try await length(.normal) == 3_000, "each once")
+                #expect(try await length(.normal) == 3_000, "each delivery once")
 
-                // Nothing is due any more, so that it works as ever.
+                // Nothing is due, so the limits are lifted.
                 _ = try await moved()
                 try await Self.add(4_000..<5_000, .normal, redis, keys)
                 #expect(try await moved() == 1_000)

@@ -10,11 +10,10 @@ import Testing
 
 @testable import Pipeline
 
-/// Jobs that wait for their moment and whose entries are taken again after it, as their
-/// acknowledgement is missing.
+/// Scheduled jobs whose entries are read again after they fired, as their acknowledgement was lost.
 @Suite(.timeLimit(.minutes(10)))
 struct ScheduledJobTests {
-    /// Takes an entry before its moment and after it, and fires what is due in between or at the
+    /// Takes an entry before and after its moment, and fires due schedules in between or at the
     /// end.
     private static func notified(
         _ fields: [(String, String)],
@@ -56,7 +55,7 @@ struct ScheduledJobTests {
         }
     }
 
-    @Test("it notifies once, with an id or without", arguments: [nil, "job-1"], [true, false])
+    @Test("notifies once, with or without a job id", arguments: [nil, "job-1"], [true, false])
     func once(id: String?, firesFirst: Bool) async throws {
         let fields = [("user", "ada")] + (id.map { [("id", $0)] } ?? [])
         let result = try await Self.notified(fields, firesFirst: firesFirst)
@@ -64,7 +63,7 @@ struct ScheduledJobTests {
         #expect(result.dead.isEmpty)
     }
 
-    @Test("it is one broadcast, with an id or without", arguments: [nil, "job-1"], [true, false])
+    @Test("starts one broadcast, with or without a job id", arguments: [nil, "job-1"], [true, false])
     func oneBroadcast(id: String?, firesFirst: Bool) async throws {
         let fields = [("topic", "goals")] + (id.map { [("id", $0)] } ?? [])
         let result = try await Self.notified(fields, firesFirst: firesFirst)

@@ -11,13 +11,13 @@ import Testing
 
 @testable import Pipeline
 
-/// Dispatchers that stall after they have claimed work for a time: others may have it by then.
+/// Dispatchers that stall after a claim, until another dispatcher may have the work.
 @Suite(.timeLimit(.minutes(10)))
 struct StallTests {
-    /// Two dispatchers of one system; what the first claims has run out by the time that it acts.
+    /// Two dispatchers; the claims of the first have lapsed when it acts.
     private struct Scene {
         let stalled: Dispatcher
-        /// Works a minute later.
+        /// Runs a minute later.
         let rival: Dispatcher
         let pool: PostgresPool
         let redis: RedisConnection
@@ -27,7 +27,7 @@ struct StallTests {
             _ = try await self.rival.notifications.store([notification], areRepeats: false)
         }
 
-        /// How many deliveries were handed on.
+        /// Counts the deliveries that were handed on.
         func handedOn() async throws -> Int {
             Int(try await self.redis.send("XLEN", .text(self.keys.deliveries(.fcm, .normal))).integer())
         }
@@ -89,7 +89,7 @@ struct StallTests {
         }
     }
 
-    @Test("a missing proof is left to the dispatcher that has it by then")
+    @Test("leaves a missing proof to the dispatcher that took it over")
     func proof() async throws {
         try await Self.with { scene in
             try await scene.append(Self.notification)
@@ -108,7 +108,7 @@ struct StallTests {
         }
     }
 
-    @Test("a follow-up is left to the dispatcher that has it by then")
+    @Test("leaves a follow-up to the dispatcher that took it over")
     func followUp() async throws {
         try await Self.with { scene in
             var deferred = Self.notification
@@ -128,7 +128,7 @@ struct StallTests {
         }
     }
 
-    @Test("a schedule is left to the dispatcher that has it by then")
+    @Test("leaves a schedule to the dispatcher that took it over")
     func schedule() async throws {
         try await Self.with { scene in
             let fields = [("user", "ada"), ("type", "news"), ("title", "Later")].map {
@@ -149,7 +149,7 @@ struct StallTests {
         }
     }
 
-    @Test("a digest is left to the dispatcher that has it by then, also once that has flushed it")
+    @Test("leaves a digest to the dispatcher that took it over, even after its flush")
     func digest() async throws {
         try await Self.with { (scene: Scene) async throws -> Void in
             let rule = DigestRule(window: .seconds(60))
@@ -175,7 +175,7 @@ struct StallTests {
         }
     }
 
-    @Test("a replay is left to the dispatcher that has it by then")
+    @Test("leaves a replay to the dispatcher that took it over")
     func replay() async throws {
         try await Self.with { scene in
             let stream = scene.keys.jobs(.normal)

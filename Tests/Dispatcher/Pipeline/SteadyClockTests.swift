@@ -9,7 +9,7 @@ import Testing
 struct SteadyClockTests {
     private static let start = Timestamp(seconds: 1_795_000_000)
 
-    @Test("it goes on by itself, and by another clock's answer from the middle of the question on")
+    @Test("advances without an answer and takes an answer as of the middle of the round trip")
     func goesOn() {
         let begin = ContinuousClock.now
         let clock = SteadyClock(Self.start, at: begin)
@@ -21,7 +21,7 @@ struct SteadyClockTests {
         #expect(clock.now(at: asked + .milliseconds(1_100)) == Self.start + .seconds(3_621))
     }
 
-    @Test("an answer that took long changes nothing, as nobody knows when it was given")
+    @Test("ignores an answer that took too long")
     func late() {
         let begin = ContinuousClock.now
         let clock = SteadyClock(Self.start, at: begin)
@@ -29,7 +29,7 @@ struct SteadyClockTests {
         #expect(clock.now(at: begin + .seconds(1)) == Self.start + .seconds(1))
     }
 
-    @Test("the other clock may be put back, too")
+    @Test("follows the other clock when it is set back")
     func back() {
         let begin = ContinuousClock.now
         let clock = SteadyClock(Self.start, at: begin)

@@ -7,7 +7,7 @@ import Testing
 
 @testable import Pipeline
 
-@Suite("The words of summaries", .timeLimit(.minutes(10)))
+@Suite("Summary texts", .timeLimit(.minutes(10)))
 struct SummaryTextTests {
     private static func catalog(_ body: String) throws -> Catalog {
         try CatalogLoader.parse([
@@ -35,7 +35,7 @@ struct SummaryTextTests {
         SummaryText(count: 3, lines: Self.lines, type: "reply", catalog: try self.catalog(body), locale: nil)
     }
 
-    @Test("What every item has stands there, without a fault")
+    @Test("shows fields that every item has")
     func complete() throws {
         let text = try Self.text("{{#items}}{{title}};{{/items}}")
         #expect(text.title == "3 replies")
@@ -43,7 +43,7 @@ struct SummaryTextTests {
         #expect(text.fault == nil)
     }
 
-    @Test("An item that lacks what is asked for is left out, and the fault says what")
+    @Test("leaves out an item that lacks a field and names the field")
     func incomplete() throws {
         let text = try Self.text("{{#items}}{{data.post}};{{/items}}")
         #expect(text.title == "3 replies")
@@ -52,7 +52,7 @@ struct SummaryTextTests {
     }
 
     @Test(
-        "Where no item has it, or it is nothing of an item, the words are plain",
+        "falls back to the plain text when no item has the field",
         arguments: ["{{#items}}{{data.none}}{{/items}}", "{{total}}"])
     func plain(body: String) throws {
         let text = try Self.text(body)

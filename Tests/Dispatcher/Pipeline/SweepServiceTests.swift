@@ -10,10 +10,10 @@ import Testing
 
 @testable import Pipeline
 
-/// Work that is handed on again when Redis is not the process that the last sweep saw.
+/// Deliveries that are handed on again when Redis restarted since the last sweep.
 @Suite(.timeLimit(.minutes(10)))
 struct SweepServiceTests {
-    /// A dispatcher with a notification that waits for a provider, and its user's phone.
+    /// A dispatcher with a notification that waits for a provider, and the phone of its user.
     private struct Scene {
         let dispatcher: Dispatcher
         let pool: PostgresPool
@@ -25,7 +25,7 @@ struct SweepServiceTests {
         var sweeper: SweepService { SweepService(dispatcher: self.dispatcher) }
         private var stream: RedisArgument { .text(self.keys.deliveries(.fcm, .normal)) }
 
-        /// The deliveries that were appended.
+        /// The deliveries in the stream.
         func appended() async throws -> [DeliveryWork] {
             let reply = try await self.redis.send("XRANGE", self.stream, "-", "+")
             guard var cursor = try reply.cursor(), let count = try cursor.array() else { return [] }
@@ -40,7 +40,7 @@ struct SweepServiceTests {
             return works
         }
 
-        /// Redis was another process when a sweep looked last, that many seconds ago.
+        /// Makes the last sweep one of another Redis process, `seconds` ago.
         func forget(beat seconds: Int64) async throws {
             let now = try await self.dispatcher.notifications.clock()
             let beat = (now + .seconds(-seconds)).milliseconds
@@ -81,7 +81,7 @@ struct SweepServiceTests {
         }
     }
 
-    @Test("what was handed on since the last beat is handed on again, once, as a repeat")
+    @Test("hands deliveries since the last beat on again, once, as repeats")
     func queued() async throws {
         try await Self.with { scene in
             try await scene.forget(beat: 20)
@@ -89,21 +89,21 @@ struct SweepServiceTests {
             #expect(try await scene.appended() == [scene.work(attempt: 0)])
             let stored = try await scene.dispatcher.notifications.load([("ada", scene.notification.id)])
             #expect(stored.first?.status == .pending)
-            // The same process as the last sweep saw: nothing is lost.
+            // The same Redis process: nothing was lost.
             try await scene.redis.send("DEL", .text(scene.keys.sweepTurn))
             try await scene.sweeper.sweep()
             #expect(try await scene.appended().count == 1)
         }
     }
 
-    @Test("what was handed on long before is still in Redis, however late it was stored, and the other way round")
+    @Test("decides by the time of handing on, not of storing")
     func window() async throws {
         try await Self.with { scene in
             try await scene.pool.query("UPDATE carillon.notifications SET stored_at = now() - interval '1 hour'")
             try await scene.forget(beat: 20)
             try await scene.sweeper.sweep()
             #expect(try await scene.appended().isEmpty)
-            // Stored as long ago, and handed on now, as when quiet hours end.
+            // Stored long ago and handed on now, as at the end of quiet hours.
             try await scene.dispatcher.notifications.mark([("ada", scene.notification.id, .pending, "queued", nil)])
             try await scene.forget(beat: 20)
             try await scene.sweeper.sweep()
@@ -111,7 +111,7 @@ struct SweepServiceTests {
         }
     }
 
-    @Test("a delivery that waits for its next try is left there", arguments: [1, 7], [false, true])
+    @Test("leaves a delivery that waits for its retry", arguments: [1, 7], [false, true])
     func waiting(attempt: Int, wasUnknown: Bool) async throws {
         try await Self.with { scene in
             let retries = Live(scene.redis, keys: scene.keys).retries
@@ -125,7 +125,7 @@ struct SweepServiceTests {
         }
     }
 
-    @Test("a delivery that waits for its next try is left there, however many others wait")
+    @Test("leaves a delivery that waits for its retry, however many others wait")
     func waitingAmongMany() async throws {
         try await Self.with { scene in
             let retries = Live(scene.redis, keys: scene.keys).retries
@@ -145,7 +145,7 @@ struct SweepServiceTests {
         }
     }
 
-    @Test("a repair remembers a bounded number of waiting deliveries and counts the rest")
+    @Test("remembers a bounded number of waiting deliveries and counts the rest")
     func waitingBound() async throws {
         try await Self.with { scene in
             let retries = Live(scene.redis, keys: scene.keys).retries
@@ -163,13 +163,13 @@ struct SweepServiceTests {
             let known = try await waiting.contain(works, provider: .fcm, lane: .normal).count { $0 }
             #expect((2_000..<5_000).contains(known))
             #expect(await waiting.unread == 5_000 - known)
-            // A delivery that has left the set since is on its way; the set is not read again.
+            // A delivery that has left the set since is in flight; the set is not read again.
             try await scene.redis.send("DEL", .text(scene.keys.retries(.fcm, .normal)))
             #expect(try await waiting.contain(works, provider: .fcm, lane: .normal).count { $0 } == known)
         }
     }
 
-    @Test("what one device has and another waits for, mail and calls for attention are handed on again")
+    @Test("hands on again what other devices wait for, mail and attention calls")
     func beside() async throws {
         try await Self.with { scene in
             let tablet = try await Database(scene.pool).devices.register(
@@ -199,7 +199,7 @@ struct SweepServiceTests {
         }
     }
 
-    @Test("a push that was appended before the connection broke and marked after it is appended again")
+    @Test("appends a push again when the connection broke between its entry and its mark")
     func between() async throws {
         try await Self.with { scene in
             try await scene.pool.query("UPDATE carillon.notifications SET status_reason = NULL")
@@ -222,7 +222,7 @@ struct SweepServiceTests {
         }
     }
 
-    @Test("a job that comes again because its acknowledgement is lost has its push handed on again")
+    @Test("hands the push on again when a job's acknowledgement was lost")
     func retaken() async throws {
         try await Self.with { scene in
             let group = scene.dispatcher.group(scene.keys.jobs(.normal))
@@ -237,7 +237,7 @@ struct SweepServiceTests {
     }
 }
 
-/// A way to a provider that nothing goes.
+/// A channel that sends nothing.
 private struct Silent: ProviderChannel {
     let provider = Provider.fcm
     let app = "default"

@@ -9,7 +9,7 @@ import Support
 
 @testable import Pipeline
 
-/// A dispatcher whose time stands still, or is set by the test.
+/// A dispatcher whose clock stands still or is set by the test.
 enum TestDispatcher {
     static let now = Timestamp(seconds: 1_795_000_000)
 

@@ -10,17 +10,17 @@ import Testing
 
 @testable import Pipeline
 
-/// Messages to one device that somebody waits for.
+/// Test messages to one device whose sender waits for the answer.
 @Suite(.timeLimit(.minutes(10)))
 struct TestSendServiceTests {
-    /// A provider that says nothing to some devices for as long as anybody waits.
+    /// A provider that never answers for some devices.
     private struct HangingChannel: ProviderChannel {
         let provider = Provider.fcm
         let app = "default"
 
         func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
             guard device.token == "hangs" else { return ProviderReply(.answered(.accepted(id: "1"))) }
-            // Until whoever called gives up.
+            // Hangs until the caller gives up.
             try? await Task.sleep(for: .seconds(3_600))
             return ProviderReply(.unanswered(reason: "cancelled", mayHaveBeenSent: true))
         }
@@ -77,13 +77,13 @@ struct TestSendServiceTests {
         }
     }
 
-    @Test("a provider that hangs is told to be one, before whoever asked gives up")
+    @Test("reports a hanging provider before the caller gives up")
     func hangs() async throws {
         try await Self.with(patience: .milliseconds(100)) { redis, keys in
             let sends = Live(redis, keys: keys).testSends
             try await Self.ask("one", Self.hanging, sends)
             guard case .answered(let text) = try await sends.waitForAnswer("one") else {
-                Issue.record("it was not answered")
+                Issue.record("the caller got no answer")
                 return
             }
             let answer = String(decoding: text, as: UTF8.self)
@@ -92,14 +92,14 @@ struct TestSendServiceTests {
         }
     }
 
-    @Test("one that hangs holds up no other, and is told apart from one that nobody took")
+    @Test("tells a hanging provider from a test that no dispatcher took")
     func together() async throws {
         try await Self.with(patience: .seconds(3_600)) { redis, keys in
             let sends = TestSends(Live(redis, keys: keys), patience: .seconds(5))
             for number in 0..<7 { try await Self.ask("hangs-\(number)", Self.hanging, sends) }
             try await Self.ask("good", Self.good, sends)
             guard case .answered(let text) = try await sends.waitForAnswer("good") else {
-                Issue.record("it was not answered")
+                Issue.record("the caller got no answer")
                 return
             }
             #expect(String(decoding: text, as: UTF8.self).contains(#""outcome":"accepted""#))
