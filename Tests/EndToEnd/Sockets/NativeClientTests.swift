@@ -84,7 +84,7 @@ struct NativeClientTests {
             func reason(_ reference: Int64) -> String? {
                 stubborn.all("error").first { $0["ref"]?.integer == reference }?["reason"]?.string
             }
-            #expect(reason(2) == "the token is another user's")
+            #expect(reason(2) == "the token belongs to another user")
             #expect(reason(3)?.isEmpty == false)
 
             try await prolonged.send(json: #"{"type":"unread","ref":4}"#)

@@ -7,7 +7,6 @@ import Storage
 import Synchronization
 import Testing
 
-/// What is kept of the pages that were answered, and for how long.
 @Suite(.timeLimit(.minutes(10)))
 struct InboxPageCacheTests {
     private static let selection = InboxPageCache.Selection(limit: 20, unreadOnly: false)
@@ -36,18 +35,18 @@ struct InboxPageCacheTests {
         InboxPageCache(bytes: bytes) { [clock] in clock.now }
     }
 
-    @Test("a page is that of its user and its selection, and the newest one")
+    @Test("returns the newest page of the user and the selection")
     func selections() {
         let cache = self.cache(bytes: 10_000)
         cache.keep(Self.page(1), of: "Zoë", Self.selection, newest: nil)
         cache.keep(Self.page(2), of: "Zoë", Self.selection, newest: nil)
         #expect(cache.page(of: "Zoë", Self.selection)?.state.version == 2)
         #expect(cache.page(of: "Zoë", Self.selection)?.json == Self.page(2).json)
-        // The same letters in other code points are another user.
+        // The same letters in other code points name another user.
         #expect(cache.page(of: "Zoe\u{308}", Self.selection) == nil)
         #expect(cache.page(of: "Zoë", .init(limit: 20, unreadOnly: true)) == nil)
         #expect(cache.page(of: "Zoë", .init(limit: 21, unreadOnly: false)) == nil)
-        // A user has one, whatever it shows.
+        // Each user has one page, whatever its selection.
         cache.keep(Self.page(3), of: "Zoë", .init(limit: 5, unreadOnly: true), newest: nil)
         #expect(cache.page(of: "Zoë", Self.selection) == nil)
         let bytes = cache.bytes
@@ -57,7 +56,7 @@ struct InboxPageCacheTests {
         #expect(cache.page(of: "Zoë", .init(limit: 5, unreadOnly: true)) == nil)
     }
 
-    @Test("at the bound, those go that were asked for longest ago")
+    @Test("evicts the least recently used pages at the limit")
     func bound() {
         let cache = self.cache(bytes: 4 * 1_320)
         for number in 0..<4 { cache.keep(Self.page(1), of: "user-\(number)", Self.selection, newest: nil) }
@@ -65,21 +64,21 @@ struct InboxPageCacheTests {
         _ = cache.page(of: "user-0", Self.selection)
         cache.keep(Self.page(1), of: "user-4", Self.selection, newest: nil)
         #expect(Self.users(cache, of: 5) == [0, 2, 3, 4])
-        // A large one pushes out several.
+        // A large page evicts several.
         cache.keep(Self.page(1, bytes: 3_000), of: "user-5", Self.selection, newest: nil)
         #expect(Self.users(cache, of: 6) == [4, 5])
         #expect(cache.bytes <= 4 * 1_320)
-        // One that is larger than all is not kept, and pushes out nothing.
+        // A page larger than the cache is not kept and evicts nothing.
         cache.keep(Self.page(1, bytes: 6_000), of: "user-6", Self.selection, newest: nil)
         #expect(Self.users(cache, of: 7) == [4, 5])
-        // Places are used again.
+        // Freed places are reused.
         for round in 0..<100 { cache.keep(Self.page(1), of: "user-\(round % 10)", Self.selection, newest: nil) }
         #expect(Self.users(cache, of: 10) == [6, 7, 8, 9])
         for number in 0..<10 { cache.forget("user-\(number)") }
         #expect(cache.bytes == 0)
     }
 
-    @Test("a page is kept once all of its rows are three minutes old: until then it may yet say what is held back")
+    @Test("keeps a page once all of its rows are three minutes old, as younger rows may still be held back")
     func young() {
         let cache = self.cache(bytes: 10_000)
         let stored = self.clock.now
@@ -94,7 +93,7 @@ struct InboxPageCacheTests {
         #expect(cache.page(of: "ada", Self.selection)?.state.version == 2)
     }
 
-    @Test("without room nothing is kept")
+    @Test("keeps nothing without room")
     func none() {
         let cache = self.cache(bytes: 0)
         cache.keep(Self.page(1), of: "ada", Self.selection, newest: nil)
@@ -102,7 +101,7 @@ struct InboxPageCacheTests {
         #expect(cache.bytes == 0)
     }
 
-    @Test("what nobody asks for in ten minutes goes")
+    @Test("evicts a page that was not requested for ten minutes")
     func idle() {
         let cache = self.cache(bytes: 100_000)
         for number in 0..<3 { cache.keep(Self.page(1), of: "user-\(number)", Self.selection, newest: nil) }

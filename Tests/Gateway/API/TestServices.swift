@@ -9,7 +9,7 @@ import NIOPosix
 import Operations
 import Storage
 
-/// What the routes stand on, with nothing behind it: for tests that call none of them.
+/// Services without a backend, for tests that call no route.
 enum TestServices {
     static func with<Value>(_ body: (APIServices) async throws -> Value) async throws -> Value {
         let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }

@@ -9,7 +9,7 @@ import Testing
 
 @testable import HTTP
 
-@Suite("The scheduler's table of tokens", .timeLimit(.minutes(10)))
+@Suite("The edge scheduler's token table", .timeLimit(.minutes(10)))
 struct EdgeTests {
     private static let apnsToken = String(repeating: "aB", count: 32)
 
@@ -45,7 +45,7 @@ struct EdgeTests {
         return query.page(query.matching(Self.rows)).map(\.device.token)
     }
 
-    @Test("A row has the table's columns, or those that were selected")
+    @Test("returns a row with all columns or the selected ones")
     func columns() throws {
         var writer = JSONWriter()
         Self.rows[0].write(try EdgeQuery([]).columns, to: &writer)
@@ -60,7 +60,7 @@ struct EdgeTests {
     }
 
     @Test(
-        "Filters, order and pages",
+        "reads filters, order and pages",
         arguments: [
             ("", ["a1", "b2", "c3"]), ("select=*", ["a1", "b2", "c3"]), ("token=eq.b2", ["b2"]),
             ("created_at=not.is.null&token=in.(a1,b2)&token=eq.b2", ["b2"]), ("platform=eq.ios", ["a1", "c3"]),
@@ -78,7 +78,7 @@ struct EdgeTests {
     }
 
     @Test(
-        "What is not understood is refused, and named",
+        "refuses and names unknown parameters",
         arguments: [
             ("token=like.a*", ["token"]), ("token=a1", ["token"]), ("name=eq.x", ["name"]),
             ("select=secret", ["select"]),
@@ -98,13 +98,13 @@ struct EdgeTests {
         }
     }
 
-    @Test("A query without a filter names every row, and so must not change any")
+    @Test("refuses a change without a filter, as it would affect every row")
     func filtered() throws {
         #expect(try EdgeQuery(RequestQuery.fields("select=id&limit=1")).isFiltered == false)
         #expect(try EdgeQuery(RequestQuery.fields("token=eq.a1")).isFiltered)
     }
 
-    @Test("How an answer is wanted")
+    @Test("reads the Prefer header")
     func preferences() {
         let plain = EdgePreferences(prefer: [], accept: nil)
         #expect(!plain.returnsRows && !plain.counts && !plain.isSingle)
@@ -130,7 +130,7 @@ struct EdgeTests {
         }
     }
 
-    @Test("Tokens come alone or as an array; another user's are forbidden")
+    @Test("reads one token or an array and refuses those of another user")
     func bodies() throws {
         let one = try EdgeRequests.tokens(
             try Self.json(
@@ -153,7 +153,7 @@ struct EdgeTests {
     }
 
     @Test(
-        "Faults of bodies name their place",
+        "names the place of a fault in a body",
         arguments: [
             (#"{}"#, ["platform", "token"]), (#"{"platform":"web","token":"x"}"#, ["platform"]),
             (#"{"platform":"ios","token":"\#(String(repeating: "xy", count: 32))"}"#, ["token"]),
@@ -168,7 +168,7 @@ struct EdgeTests {
         #expect(Self.problem { _ = try EdgeRequests.tokens(body, user: "u1") }?.faults.map(\.field) == places)
     }
 
-    @Test("Changes and events")
+    @Test("reads changes and events")
     func changes() throws {
         let change = try EdgeRequests.change(try Self.json(#"{"token":"new","updated_at":"now()"}"#), user: "u1")
         #expect(change == .init(token: "new"))

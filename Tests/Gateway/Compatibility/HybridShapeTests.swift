@@ -18,7 +18,7 @@ struct HybridShapeTests {
         return String(decoding: writer.bytes, as: UTF8.self)
     }
 
-    @Test("A notification is a row of its table")
+    @Test("encodes a notification as a row of its table")
     func notification() {
         var notification = Notification(id: Self.id, user: "u1", type: "payment_received", createdAt: Self.created)
         #expect(
@@ -42,7 +42,7 @@ struct HybridShapeTests {
     }
 
     @Test(
-        "The way it went out",
+        "encodes the channel of delivery",
         arguments: [
             (nil, nil), ("inbox", nil), ("socket", "socket"), ("client", "socket"), ("fcm", "push"), ("apns", "push"),
             ("webpush", "push"), ("email", nil), ("summary", nil),
@@ -53,7 +53,7 @@ struct HybridShapeTests {
     }
 
     @Test(
-        "Whether there is more",
+        "reports whether there is more",
         arguments: [(0, 2, 5, true), (3, 2, 5, false), (4, 1, 5, false), (9, 0, 5, false), (0, 0, 0, false)]
     )
     func pages(offset: Int, count: Int, total: Int32, hasMore: Bool) throws {
@@ -77,7 +77,7 @@ struct HybridShapeTests {
         #expect(value["notifications"]?.array?.count == count)
     }
 
-    @Test("What a user has said counts before the type's default, and nothing before a required type")
+    @Test("applies the user's choice before the type's default, and a required type before both")
     func preferences() throws {
         var type = NotificationType(name: "system_maintenance")
         type.isOnByDefault = false
@@ -111,7 +111,7 @@ struct HybridShapeTests {
     private static let weekend = QuietHours(start: 1_320, end: 420, weekdays: 0x60)
 
     @Test(
-        "A type's quiet hours: said, taken away, or as they were shown",
+        "reads a type's quiet hours as set, removed or unchanged",
         arguments: [
             (#"{"quiet_hours_start":"23:00:00"}"#, .hours(QuietHours(start: 1_380, end: 420, weekdays: 0x60))),
             (#"{"quiet_hours_start":"22:00","quiet_hours_end":"07:00:00"}"#, nil),
@@ -125,7 +125,7 @@ struct HybridShapeTests {
         #expect(fields.faults.isEmpty)
     }
 
-    @Test("A type's quiet hours where none were shown need both times, and null says nothing")
+    @Test("needs both times for new quiet hours of a type and ignores null")
     func firstQuietHours() throws {
         func change(_ json: String) throws -> (QuietOverride?, [String]) {
             var fields = RequestFields(try JSONParser.parse(Array(json.utf8)))
@@ -140,7 +140,7 @@ struct HybridShapeTests {
         #expect(try change(#"{"quiet_hours_end":"25:00"}"#).1 == ["quiet_hours_end"])
     }
 
-    @Test("The id after an id")
+    @Test("returns the id after an id")
     func successor() {
         #expect(NotificationID(high: 1, low: 2).successor == NotificationID(high: 1, low: 3))
         #expect(NotificationID(high: 1, low: .max).successor == NotificationID(high: 2, low: 0))

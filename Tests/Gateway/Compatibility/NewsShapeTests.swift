@@ -48,7 +48,7 @@ struct NewsShapeTests {
         return String(decoding: writer.bytes, as: UTF8.self)
     }
 
-    @Test("Somebody without a device has no notifications, and still preferences")
+    @Test("lists preferences of a user without a device, but no notifications")
     func nobody() {
         #expect(
             Self.status([], isOptedOut: false)
@@ -56,7 +56,7 @@ struct NewsShapeTests {
                 + #""preferences":{"breaking_news":true,"daily_digest":false}}"#)
     }
 
-    @Test("The device that was used last names the platform; wishes count before defaults; opting out ends it")
+    @Test("takes the platform of the last used device and preferences before defaults; opting out disables all")
     func somebody() {
         let wishes = ["breaking_news": TypePreference(push: false), "daily_digest": TypePreference(push: true)]
         let devices = [Self.device(.android), Self.device(.ios)]
@@ -72,7 +72,7 @@ struct NewsShapeTests {
                 .hasPrefix(#"{"notifications_enabled":false,"has_token":true"#))
     }
 
-    @Test("The word for the category holds for its types, unless they have their own")
+    @Test("applies a category's preference to its types unless a type has its own")
     func category() {
         let wishes = [
             PreferenceKey.category(NewsShape.category): TypePreference(push: false),

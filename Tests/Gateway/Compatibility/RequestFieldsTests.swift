@@ -2,11 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
+import HTTPTypes
+import Protocols
 import Testing
 
 @testable import HTTP
 
-@Suite("Bodies as clients send them", .timeLimit(.minutes(10)))
+@Suite("Request bodies of compatibility routes", .timeLimit(.minutes(10)))
 struct RequestFieldsTests {
     private static let form = "application/x-www-form-urlencoded"
 
@@ -15,7 +17,7 @@ struct RequestFieldsTests {
     }
 
     @Test(
-        "JSON is read under any content type, a form under its own",
+        "reads JSON under any content type and a form under its own",
         arguments: [
             (#"{"a":"b c"}"#, "application/json"), (#"{"a":"b c"}"#, nil), (#"{"a":"b c"}"#, "text/plain"),
             (" \n{\"a\":\"b c\"}", form), ("a=b+c", form), ("a=b%20c", form + "; charset=UTF-8"),
@@ -26,14 +28,14 @@ struct RequestFieldsTests {
     }
 
     @Test(
-        "What is neither is refused",
+        "refuses a body that is neither",
         arguments: [("a=b", "application/json"), ("{", form), ("a=%zz", form), ("a=1&a=2", form), ("a=%00", form)]
     )
     func refused(body: String, type: String) {
         #expect(throws: Problem.self) { try RequestFields.parse(Array(body.utf8), contentType: type) }
     }
 
-    @Test("Fields: absent, null and empty text are the same; faults are collected")
+    @Test("treats absent, null and empty fields alike and collects faults")
     func fields() throws {
         var fields = try Self.fields(
             #"{"text":"x","empty":"","none":null,"number":12,"digits":"12","yes":true,"on":"1","odd":[],"long":"xyz"}"#
@@ -57,7 +59,7 @@ struct RequestFieldsTests {
         #expect(throws: Problem.self) { try fields.finish() }
     }
 
-    @Test("A choice is read in any case; ids must be ids, and at most as many as allowed")
+    @Test("reads a choice in any case and limits the number of ids")
     func values() throws {
         let id = "01a1f866-0d7b-841c-a9a6-5597aa0575f3"
         var fields = try Self.fields(#"{"platform":"iOS","ids":["\#(id)"],"bad":["\#(id)","x"],"text":"x"}"#)
@@ -71,7 +73,7 @@ struct RequestFieldsTests {
         #expect(fields.faults.map(\.field) == ["bad", "text", "ids"])
     }
 
-    @Test("A topic of FCM's cannot be registered as a token, but one that was can be named")
+    @Test("refuses to register an FCM topic as a token, but accepts the name of a registered one")
     func topics() throws {
         var fields = try Self.fields(#"{"a":"/topics/news","b":"phone:/topics/","c":"/topic"}"#)
         #expect(fields.token("a") == "/topics/news")
@@ -83,7 +85,7 @@ struct RequestFieldsTests {
         #expect(fields.faults.map(\.field) == ["a"])
     }
 
-    @Test("A token has at most 2,048 characters, of printable ASCII where it is registered")
+    @Test("limits a token to 2,048 characters, of printable ASCII when it is registered")
     func tokens() throws {
         let long = String(repeating: "x", count: 2_048)
         var fields = try Self.fields(#"{"long":"\#(long)","longer":"\#(long)x","accent":"é","line":"a\nb"}"#)
@@ -96,7 +98,7 @@ struct RequestFieldsTests {
     }
 
     @Test(
-        "Times of day",
+        "reads times of day",
         arguments: [
             ("22:00", 1_320), ("07:30:00", 450), ("00:00:00.0000000", 0), ("24:00", nil), ("7:30", nil), ("07:60", nil),
             ("07:30:15", nil), ("07", nil), ("+7:30", nil), ("", nil), ("07:30:", nil),
@@ -105,5 +107,132 @@ struct RequestFieldsTests {
     func clock(text: String, minutes: Int?) {
         #expect(WallClock.minutes(text) == minutes)
         if let minutes { #expect(WallClock.minutes(WallClock.text(minutes)) == minutes) }
+    }
+}
+
+@Suite("Pages by number", .timeLimit(.minutes(10)))
+struct PageQueryTests {
+    @Test(
+        "reads offset and limit",
+        arguments: [
+            ("", PageQuery(offset: 0, limit: 20, unreadOnly: false)),
+            ("offset=40&limit=5&unread_only=true", PageQuery(offset: 40, limit: 5, unreadOnly: true)),
+            ("limit=1000&unread_only=0", PageQuery(offset: 0, limit: 100, unreadOnly: false)),
+            ("offset=10000", PageQuery(offset: 10_000, limit: 20, unreadOnly: false)),
+        ]
+    )
+    func byOffset(query: String, expected: PageQuery) throws {
+        #expect(try PageQuery.byOffset(RequestQuery(query)) == expected)
+    }
+
+    @Test(
+        "clamps page and page size as the old service did",
+        arguments: [
+            ("", PageQuery(offset: 0, limit: 20, unreadOnly: false)),
+            ("page=3&pageSize=10&unreadOnly=True", PageQuery(offset: 20, limit: 10, unreadOnly: true)),
+            ("page=0&pageSize=500", PageQuery(offset: 0, limit: 50, unreadOnly: false)),
+            ("page=201&pageSize=50", PageQuery(offset: 10_000, limit: 50, unreadOnly: false)),
+        ]
+    )
+    func byPage(query: String, expected: PageQuery) throws {
+        #expect(try PageQuery.byPage(RequestQuery(query)) == expected)
+    }
+
+    @Test(
+        "names the faulty parameter",
+        arguments: [
+            ("offset=-1", ["offset"]), ("offset=x&limit=0", ["offset", "limit"]), ("offset=10001", ["offset"]),
+            ("unread_only=maybe", ["unread_only"]),
+        ]
+    )
+    func offsetFaults(query: String, fields: [String]) {
+        #expect(Self.faults { try PageQuery.byOffset(RequestQuery(query)) } == fields)
+    }
+
+    @Test(
+        "names the faulty parameter",
+        arguments: [
+            ("page=x", ["page"]), ("page=202&pageSize=50", ["page"]), ("page=9223372036854775807", ["page"]),
+            ("pageSize=0", ["pageSize"]), ("unreadOnly=maybe", ["unreadOnly"]),
+        ]
+    )
+    func pageFaults(query: String, fields: [String]) {
+        #expect(Self.faults { try PageQuery.byPage(RequestQuery(query)) } == fields)
+    }
+
+    private static func faults(_ body: () throws -> PageQuery) -> [String]? {
+        do {
+            _ = try body()
+            return nil
+        } catch {
+            return (error as? Problem)?.faults.map(\.field)
+        }
+    }
+}
+
+@Suite("Error formats of each system", .timeLimit(.minutes(10)))
+struct ErrorStyleTests {
+    private static let faults = Problem(
+        .unprocessableContent,
+        "some fields are at fault",
+        faults: [
+            JobFault("fcm_token", "is missing"), JobFault("platform", "is missing"), JobFault("platform", "is odd"),
+        ]
+    )
+    private static let text = "fcm_token is missing; platform is missing; platform is odd"
+
+    private static func value(_ problem: Problem, _ style: ErrorStyle) throws -> JSONValue {
+        try JSONParser.parse(style.body(of: problem))
+    }
+
+    @Test("describes the error in detail, error and message in every style")
+    func texts() throws {
+        for style in [ErrorStyle.hybrid, .allowance, .news, .tasks, .edge] {
+            let value = try Self.value(Self.faults, style)
+            for key in ["detail", "error", "message"] { #expect(value[key]?.string == Self.text) }
+            #expect(value["status"]?.integer == Int64(style.invalid.code))
+            let plain = try Self.value(Problem(.notFound, "there is no such thing"), style)
+            #expect(plain["detail"]?.string == "there is no such thing")
+            #expect(plain["status"]?.integer == 404)
+            #expect(plain["errors"] == nil)
+        }
+    }
+
+    @Test("answers faulty fields with 422 in place of FastAPI and 400 elsewhere, and keeps other statuses")
+    func statuses() {
+        #expect(ErrorStyle.hybrid.status(of: Self.faults) == .unprocessableContent)
+        #expect(ErrorStyle.news.status(of: Self.faults) == .unprocessableContent)
+        for style in [ErrorStyle.allowance, .tasks, .edge] {
+            #expect(style.status(of: Self.faults) == .badRequest)
+            #expect(style.status(of: Problem(.serviceUnavailable, "later", retryAfter: 2)) == .serviceUnavailable)
+        }
+    }
+
+    @Test("writes errors by field for ASP.NET, as PostgREST members for the edge scheduler, as a list elsewhere")
+    func members() throws {
+        let grouped = try Self.value(Self.faults, .allowance)["errors"]
+        #expect(grouped?["fcm_token"]?.strings == ["is missing"])
+        #expect(grouped?["platform"]?.strings == ["is missing", "is odd"])
+        let list = try Self.value(Self.faults, .hybrid)["errors"]?.array
+        #expect(list?.compactMap { $0["field"]?.string } == ["fcm_token", "platform", "platform"])
+        let edge = try Self.value(Self.faults, .edge)
+        #expect(edge["code"]?.string == "PGRST102")
+        #expect(edge["details"] == .null)
+        #expect(edge["hint"] == .null)
+    }
+
+    @Test(
+        "takes PostgREST's code from the status unless the error has its own",
+        arguments: [
+            (401, "PGRST301"), (403, "42501"), (405, "PGRST117"), (406, "PGRST116"), (409, "23505"),
+            (429, "429"), (500, "XX000"), (503, "PGRST000"),
+        ]
+    )
+    func codes(status: Int, code: String) throws {
+        let status = HTTPResponse.Status(code: status)
+        #expect(try Self.value(Problem(status, "no"), .edge)["code"]?.string == code)
+        let own = try Self.value(Problem(status, "no", code: "42703", details: "Results contain 0 rows"), .edge)
+        #expect(own["code"]?.string == "42703")
+        #expect(own["details"]?.string == "Results contain 0 rows")
     }
 }

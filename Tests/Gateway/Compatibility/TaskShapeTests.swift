@@ -31,7 +31,7 @@ struct TaskShapeTests {
         return String(decoding: writer.bytes, as: UTF8.self)
     }
 
-    @Test("A device is a row with a whole number as its id")
+    @Test("encodes a device as a row with an integer id")
     func device() {
         #expect(
             Self.text(Self.device("ab12", low: 0xA9A6_5597_FFFF_FFFF))
@@ -43,7 +43,7 @@ struct TaskShapeTests {
         #expect(Self.text(Self.device("t", low: 7, provider: .fcm)).hasSuffix(#""cloud_message_type":"FCM"}"#))
     }
 
-    @Test("A path names a device by its token, its number or its UUID, and none if two share the number")
+    @Test("finds a device by token, number or UUID, and none if two share the number")
     func finding() {
         let devices = [
             Self.device("ab12", low: 0x8000_0000_0000_0005), Self.device("cd34", low: 0x8000_0001_0000_0006),
@@ -59,7 +59,7 @@ struct TaskShapeTests {
     }
 
     @Test(
-        "Registrations",
+        "reads registrations",
         arguments: [
             (#"{"registration_id":"\#(Self.apnsToken)"}"#, nil, nil, nil),
             (#"{"registration_id":"\#(Self.apnsToken)","device_id":"D1","active":null}"#, "D1", nil, nil),
@@ -78,7 +78,7 @@ struct TaskShapeTests {
     }
 
     @Test(
-        "Faults of registrations",
+        "names faults of registrations",
         arguments: [
             (#"{}"#, Provider.apns, ["registration_id"]), (#"{"registration_id":"xyz"}"#, .apns, ["registration_id"]),
             (#"{"registration_id":"\#(String(repeating: "a", count: 65))"}"#, .apns, ["registration_id"]),

@@ -12,13 +12,13 @@ import Testing
 
 @Suite("Credentials", .timeLimit(.minutes(10)))
 struct CredentialResolverTests {
-    /// How a request is judged, and what it would take.
+    /// A request and its expected result.
     struct Case: Sendable, CustomTestStringConvertible {
         static let everything: CredentialKinds = [.bearer, .token, .inline, .ticket, .cookie]
 
         let name: String
         var kinds = Case.everything
-        /// The user who is found; nil for nobody.
+        /// The user of the request; nil if there is none.
         var user: String?
         var code: TokenFault.Code?
         let make: @Sendable (inout PresentedCredentials) -> Void
@@ -106,7 +106,7 @@ struct CredentialResolverTests {
         )
     }
 
-    @Test("who sends a request", arguments: headers + cookies)
+    @Test("resolves the sender of a request", arguments: headers + cookies)
     func caller(sample: Case) async throws {
         try await TestRedis.with { redis, prefix in
             let resolver = try Self.resolver(redis, prefix)
@@ -125,7 +125,7 @@ struct CredentialResolverTests {
         }
     }
 
-    @Test("of a socket's request the header and the dialect's place count, never a cookie")
+    @Test("reads a socket's credential from the header and the dialect's place, never from a cookie")
     func socket() async throws {
         try await TestRedis.with { redis, prefix in
             let resolver = try Self.resolver(redis, prefix)
@@ -146,7 +146,7 @@ struct CredentialResolverTests {
         }
     }
 
-    @Test("a ticket is good once, for its user, without scopes")
+    @Test("accepts a ticket once, for its user, without scopes")
     func ticket() async throws {
         try await TestRedis.with { redis, prefix in
             let tickets = SocketTickets(
@@ -159,7 +159,7 @@ struct CredentialResolverTests {
             #expect(ticket.utf8.count == 43)
             let (other, _) = try await tickets.issue(for: caller)
             #expect(other != ticket)
-            // Redis never sees the ticket itself, and lets it go by itself.
+            // Redis sees only a digest of the ticket and expires it.
             let names = try await redis.send("KEYS", .text(prefix + "*")).strings()
             #expect(names.count == 2)
             for name in names {
@@ -181,7 +181,7 @@ struct CredentialResolverTests {
         }
     }
 
-    @Test("a ticket ends with the token that it was made with")
+    @Test("rejects a ticket once its token has expired")
     func ticketEnd() async throws {
         try await TestRedis.with { redis, prefix in
             let keys = Keyspace(prefix: prefix)

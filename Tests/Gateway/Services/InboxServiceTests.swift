@@ -10,7 +10,7 @@ import Support
 import Synchronization
 import Testing
 
-@Suite("Inboxes as their users change them", .timeLimit(.minutes(10)))
+@Suite("Inbox changes by users", .timeLimit(.minutes(10)))
 struct InboxServiceTests {
     private final class Heard: Sendable {
         private let noted = Mutex<(isReady: Bool, frames: [NodeFrame])>((false, []))
@@ -29,7 +29,8 @@ struct InboxServiceTests {
         }
     }
 
-    /// Runs `body` with the inbox of a user who has a socket, and what that user's node hears.
+    /// Runs `body` with the inbox of a user who has a socket, and the frames that the user's node
+    /// receives.
     private static func with(_ body: (InboxService, NotificationStore, Heard) async throws -> Void) async throws {
         try await TestDatabase.with { database in
             try await TestRedis.with { redis, prefix in
@@ -68,7 +69,7 @@ struct InboxServiceTests {
         }
     }
 
-    @Test("names up to 500 notifications read or deleted at once, and tells the version for more")
+    @Test("names up to 500 changed notifications in a frame, and only the version for more")
     func all() async throws {
         try await Self.with { service, store, heard in
             let most = InboxService.mostNamed

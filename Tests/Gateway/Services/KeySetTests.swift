@@ -1,8 +1,13 @@
 // Carillon · KeySetTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
+import Core
 import Crypto
+import Foundation
 import HTTP
+import Support
+import Synchronization
 import Testing
 import _CryptoExtras
 
@@ -38,7 +43,7 @@ struct KeySetTests {
         #expect(fault?.description.contains(reason) == true)
     }
 
-    @Test("an RSA key of 1024 bits is too weak, whatever it signs")
+    @Test("refuses an RSA key of 1024 bits for any algorithm")
     func weak() throws {
         let key = try _RSA.Signing.PublicKey(
             unsafePEMRepresentation: """
@@ -55,7 +60,7 @@ struct KeySetTests {
     }
 
     @Test(
-        "what is no key set is a fault",
+        "refuses a document that is not a key set",
         arguments: [
             "", "[]", "{", #"{"keys":{}}"#, #"{"keys":[]}"#, #"{"keys":[],"keys":[]}"#, #"{"Keys":[]}"#, "null",
         ]
@@ -64,11 +69,227 @@ struct KeySetTests {
         #expect(throws: KeySetFault.self) { try KeySet(Array(document.utf8)) }
     }
 
-    @Test("a name is one key's, and a document has 64 keys at most")
+    @Test("refuses repeated key names and more than 64 keys")
     func bounds() throws {
         let twice = try KeySet(Array(Tokens.document(Self.good, Self.good).utf8))
         #expect(twice.count == 1 && twice.skipped == ["key 1 has the kid of another key"])
         let many = (0..<65).map { _ in "7" }.joined(separator: ",")
         #expect(throws: KeySetFault.self) { try KeySet(Array(Tokens.document(Self.good, many).utf8)) }
+    }
+}
+
+@Suite("Sources of key sets", .timeLimit(.minutes(10)))
+struct KeySetReaderTests {
+    @Test("accepts only a complete answer with 200")
+    func url() async throws {
+        var configuration = TransferConfiguration()
+        configuration.allowPlainHTTP = true
+        let client = try TransferClient(configuration: configuration, logger: TestLog.logger)
+        try await HTTPStub.with(.init(body: "a document")) { server in
+            let url = server.url + "/keys"
+            let document = try await KeySetReader.url(url, client: client)
+            #expect(document == Array("a document".utf8))
+            for answer in [
+                HTTPStub.Answer(status: 302, body: ""), HTTPStub.Answer(status: 404, body: "{}"),
+                HTTPStub.Answer(status: 500, body: "{}"),
+                HTTPStub.Answer(body: String(repeating: "x", count: 256 * 1024 + 1)),
+            ] {
+                server.answer(answer)
+                await #expect(throws: KeySetFault.self) { try await KeySetReader.url(url, client: client) }
+            }
+        }
+        let port = try FreePort.next()
+        await #expect(throws: KeySetFault.self) {
+            try await KeySetReader.url("http://127.0.0.1:\(port)/keys", client: client)
+        }
+        await client.shutdown()
+    }
+
+    @Test("refuses a missing or oversized file")
+    func file() throws {
+        let directory = try TemporaryDirectory("keys")
+        #expect(throws: KeySetFault.self) { try KeySetReader.file(directory.file("none.json")) }
+        try String(repeating: "x", count: 300_000).write(
+            toFile: directory.file("long.json"), atomically: false, encoding: .utf8)
+        #expect(throws: KeySetFault.self) { try KeySetReader.file(directory.file("long.json")) }
+    }
+}
+
+@Suite("The key set's cache", .timeLimit(.minutes(10)))
+struct KeySetCacheTests {
+    /// An issuer whose keys change and whose server may be down.
+    private final class Issuer: Sendable {
+        private struct State {
+            var document: String?
+            var readings = 0
+            var now = ContinuousClock.now
+        }
+
+        private let state = Mutex(State())
+
+        var readings: Int { self.state.withLock { $0.readings } }
+        var now: ContinuousClock.Instant { self.state.withLock { $0.now } }
+
+        /// Nil takes the server down.
+        func publish(_ keys: [String: P256.Signing.PrivateKey]?) {
+            let members = keys?.map { Tokens.webKey($1.publicKey, kid: $0) }.joined(separator: ",")
+            self.state.withLock { $0.document = members.map { Tokens.document($0) } }
+        }
+
+        func advance(_ duration: Duration) {
+            self.state.withLock { $0.now += duration }
+        }
+
+        func read() throws(KeySetFault) -> [UInt8] {
+            let document = self.state.withLock { state in
+                state.readings += 1
+                return state.document
+            }
+            guard let document else { throw KeySetFault("the server is down") }
+            return Array(document.utf8)
+        }
+    }
+
+    private static let claims = #"{"sub":"ada","iat":1795000000}"#
+
+    /// Runs `body` with a verifier over a cache that reads from `issuer`.
+    private func with(_ issuer: Issuer, _ body: (TokenVerifier) async throws -> Void) async throws {
+        var timing = KeySetCache.Timing()
+        timing.interval = .seconds(3_600)
+        // Backoff by the real clock never ends here; the test sets the clock of the limits.
+        timing.backoff = Backoff(base: .seconds(3_600), limit: .seconds(3_600))
+        let cache = KeySetCache(
+            initial: nil, timing: timing, logger: TestLog.logger, uptime: { issuer.now }
+        ) { () async throws(KeySetFault) in try issuer.read() }
+        let verifier = TokenVerifier(secrets: [], keySet: cache, rules: TokenRules(), now: { Tokens.now })
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { try await cache.run() }
+            try await eventually("the first reading ended") { issuer.readings > 0 }
+            try await body(verifier)
+            group.cancelAll()
+        }
+    }
+
+    @Test("finds a new key at once and reads at most once in ten seconds for unknown ones")
+    func rotation() async throws {
+        let issuer = Issuer()
+        let (first, second) = (P256.Signing.PrivateKey(), P256.Signing.PrivateKey())
+        issuer.publish(["one": first])
+        try await self.with(issuer) { verifier in
+            let old = try Tokens.elliptic(Self.claims, kid: "one", key: first)
+            let new = try Tokens.elliptic(Self.claims, kid: "two", key: second)
+            _ = try await verifier.verify(old)
+            issuer.publish(["one": first, "two": second])
+            issuer.advance(.seconds(11))
+            _ = try await verifier.verify(new)
+            #expect(issuer.readings == 2)
+            for _ in 0..<50 {
+                let error = await #expect(throws: TokenFault.self) {
+                    try await verifier.verify(Tokens.elliptic(Self.claims, kid: "three", key: second))
+                }
+                #expect(error?.code == .refused)
+            }
+            _ = try await verifier.verify(new)
+            #expect(issuer.readings == 2)
+            issuer.advance(.seconds(11))
+            await withTaskGroup(of: Void.self) { group in
+                for _ in 0..<50 {
+                    group.addTask {
+                        await #expect(throws: TokenFault.self) {
+                            try await verifier.verify(Tokens.elliptic(Self.claims, kid: "three", key: second))
+                        }
+                    }
+                }
+            }
+            #expect(issuer.readings == 3)
+        }
+    }
+
+    @Test("refuses a cached token once its key has left the set")
+    func withdrawal() async throws {
+        let issuer = Issuer()
+        let (first, second) = (P256.Signing.PrivateKey(), P256.Signing.PrivateKey())
+        issuer.publish(["one": first])
+        try await self.with(issuer) { verifier in
+            let token = try Tokens.elliptic(Self.claims, kid: "one", key: first)
+            for _ in 0..<2 { _ = try await verifier.verify(token, remembers: true) }
+            issuer.publish(["two": second])
+            issuer.advance(.seconds(11))
+            // An unknown key triggers a read of the set.
+            _ = try await verifier.verify(try Tokens.elliptic(Self.claims, kid: "two", key: second), remembers: true)
+            let error = await #expect(throws: TokenFault.self) { try await verifier.verify(token, remembers: true) }
+            #expect(error?.code == .refused)
+        }
+    }
+
+    @Test("answers 503 until the key set was read, then accepts tokens")
+    func downAtStart() async throws {
+        let issuer = Issuer()
+        let key = P256.Signing.PrivateKey()
+        let token = try Tokens.elliptic(Self.claims, kid: "one", key: key)
+        try await self.with(issuer) { verifier in
+            let error = await #expect(throws: TokenFault.self) { try await verifier.verify(token) }
+            #expect(error?.code == .unavailable)
+            #expect(error?.status == 503)
+            #expect(error?.description.contains("out of reach") == true)
+            // Answered without a read each.
+            for _ in 0..<20 { await #expect(throws: TokenFault.self) { try await verifier.verify(token) } }
+            #expect(issuer.readings <= 2)
+            issuer.publish(["one": key])
+            issuer.advance(.seconds(3_601))
+            let caller = try await verifier.verify(token)
+            #expect(caller.user == "ada")
+        }
+    }
+
+    @Test("keeps keys while their source is down and answers 503 for unknown ones")
+    func downLater() async throws {
+        let issuer = Issuer()
+        let (known, other) = (P256.Signing.PrivateKey(), P256.Signing.PrivateKey())
+        issuer.publish(["one": known])
+        try await self.with(issuer) { verifier in
+            let token = try Tokens.elliptic(Self.claims, kid: "one", key: known)
+            _ = try await verifier.verify(token)
+            issuer.publish(nil)
+            issuer.advance(.seconds(11))
+            let error = await #expect(throws: TokenFault.self) {
+                try await verifier.verify(Tokens.elliptic(Self.claims, kid: "two", key: other))
+            }
+            #expect(error?.code == .unavailable)
+            #expect(issuer.readings == 2)
+            let caller = try await verifier.verify(token)
+            #expect(caller.user == "ada")
+        }
+    }
+
+    @Test("refuses a withdrawn key after the next reading")
+    func withdrawn() async throws {
+        let issuer = Issuer()
+        let (stolen, fresh) = (P256.Signing.PrivateKey(), P256.Signing.PrivateKey())
+        issuer.publish(["stolen": stolen])
+        try await self.with(issuer) { verifier in
+            let token = try Tokens.elliptic(Self.claims, kid: "stolen", key: stolen)
+            _ = try await verifier.verify(token)
+            issuer.publish(["fresh": fresh])
+            issuer.advance(.seconds(11))
+            _ = try await verifier.verify(Tokens.elliptic(Self.claims, kid: "fresh", key: fresh))
+            await #expect(throws: TokenFault.self) { try await verifier.verify(token) }
+        }
+    }
+
+    @Test("reads the set again after its interval, even without requests")
+    func interval() async throws {
+        let issuer = Issuer()
+        issuer.publish(["one": P256.Signing.PrivateKey()])
+        var timing = KeySetCache.Timing()
+        timing.interval = .milliseconds(5)
+        let cache = KeySetCache(initial: nil, timing: timing, logger: TestLog.logger) {
+            () async throws(KeySetFault) in try issuer.read()
+        }
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { try await cache.run() }
+            try await eventually("it was read three times") { issuer.readings >= 3 }
+            group.cancelAll()
+        }
     }
 }

@@ -6,9 +6,9 @@ import HTTP
 import Storage
 import Testing
 
-@Suite("Providers that a gateway knows", .timeLimit(.minutes(10)))
+@Suite("Known providers of a gateway", .timeLimit(.minutes(10)))
 struct KnownProvidersTests {
-    @Test("what was heard of is known once, and stays known when it is heard of no more")
+    @Test("lists an announced provider once and keeps it when announcements stop")
     func add() {
         let providers = KnownProviders()
         #expect(providers.all == Provider.wellKnown)
@@ -21,7 +21,7 @@ struct KnownProvidersTests {
         #expect(providers.ofDevices == [.fcm, .apns, .webpush, .webhook, pigeon, drum])
     }
 
-    @Test("no more are taken than the bound")
+    @Test("takes no more providers than the limit")
     func bound() {
         let providers = KnownProviders()
         for number in 0..<100 { providers.add([Provider(rawValue: "p\(number)")].compactMap(\.self)) }

@@ -35,7 +35,7 @@ struct RevocationRegisterTests {
         Caller(user: user, scopes: [], issuedAt: issued, expiresAt: nil)
     }
 
-    /// What a register says of a token; nil if it is good.
+    /// The register's verdict on a token; nil if it is valid.
     private static func verdict(_ register: RevocationRegister, _ user: String, _ issued: Timestamp?) async
         -> TokenFault.Code?
     {
@@ -48,7 +48,7 @@ struct RevocationRegisterTests {
     }
 
     @Test(
-        "tokens made before are refused at once where it was said, and elsewhere when it was read", arguments: [100, 1])
+        "refuses earlier tokens at once on the revoking gateway, and on others after they read it", arguments: [100, 1])
     func revoke(held: Int) async throws {
         try await self.with { store, _, make in
             let (here, there) = (make(held), make(held))
@@ -67,7 +67,7 @@ struct RevocationRegisterTests {
         }
     }
 
-    @Test("a token that is remembered is refused from its revocation on")
+    @Test("refuses a cached token after its revocation")
     func remembered() async throws {
         try await self.with { _, _, make in
             let register = make(100)
@@ -82,7 +82,7 @@ struct RevocationRegisterTests {
         }
     }
 
-    @Test("what outlived an erasure is forgotten 400 days later, and nothing else")
+    @Test("forgets only the revocations of erasures, 400 days later")
     func forget() async throws {
         try await self.with { store, database, make in
             let day: Int64 = 86_400
@@ -97,7 +97,7 @@ struct RevocationRegisterTests {
         }
     }
 
-    @Test("a gateway that has read nothing yet looks users up")
+    @Test("looks users up until a gateway has read the revocations")
     func cold() async throws {
         try await self.with { store, _, make in
             _ = try await store.revoke(user: "ada", before: Tokens.now)
@@ -107,7 +107,7 @@ struct RevocationRegisterTests {
         }
     }
 
-    @Test("with all revocations in memory nobody is asked, and what cannot be looked up is 503")
+    @Test("needs no lookup with all revocations in memory, and answers 503 if a lookup fails")
     func outage() async throws {
         try await self.with { store, database, make in
             _ = try await store.revoke(user: "ada", before: Tokens.now)
@@ -122,7 +122,7 @@ struct RevocationRegisterTests {
         }
     }
 
-    @Test("moments only move forward, and changes are numbered in the order of their commits")
+    @Test("moves revocations only forward and numbers changes in commit order")
     func store() async throws {
         try await self.with { store, _, _ in
             let late = Timestamp(seconds: 2_000)
@@ -149,7 +149,7 @@ struct RevocationRegisterTests {
         }
     }
 
-    @Test("a token of a revoked user is refused by the verifier, whatever else is right")
+    @Test("makes the verifier refuse an otherwise valid token of a revoked user")
     func verifier() async throws {
         try await self.with { store, _, make in
             _ = try await store.revoke(user: "ada", before: Tokens.now)

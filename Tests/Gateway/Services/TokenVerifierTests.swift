@@ -3,6 +3,9 @@
 
 import Core
 import Crypto
+import Foundation
+import HTTP
+import Support
 import Synchronization
 import Testing
 import _CryptoExtras
@@ -11,7 +14,7 @@ import _CryptoExtras
 
 @Suite("Tokens", .timeLimit(.minutes(10)))
 struct TokenVerifierTests {
-    @Test("a good token names its user, scopes, beginning and end")
+    @Test("reads user, scopes, start and expiry of a valid token")
     func good() async throws {
         let verifier = try Tokens.verifier()
         let claims = #"{"sub":"ada","iat":1794999000.5,"exp":1795000600,"scope":"service other"}"#
@@ -31,14 +34,14 @@ struct TokenVerifierTests {
         #expect(other.user == "ada")
     }
 
-    @Test("a token without an end is good for 30 days from when it was made")
+    @Test("accepts a token without expiry for 30 days after its issue")
     func withoutEnd() async throws {
         let caller = try await Tokens.verifier().verify(Tokens.secret(#"{"sub":"ada","iat":1792408000}"#))
         #expect(caller.expiresAt == Tokens.now + .seconds(30))
     }
 
     @Test(
-        "what is wrong with claims is said",
+        "names the fault of claims",
         arguments: [
             (#"{"sub":"ada","exp":1794999969}"#, "has expired"),
             (#"{"sub":"ada","nbf":1795000031}"#, "not valid yet"),
@@ -65,7 +68,7 @@ struct TokenVerifierTests {
         #expect(error?.code == .refused)
     }
 
-    @Test("claims that limit services mean nothing in a user's token")
+    @Test("ignores service limits in a user's token")
     func usersClaims() async throws {
         let caller = try await Tokens.verifier().verify(
             Tokens.secret(#"{"sub":"ada","iat":1795000000,"types":7,"audiences":"x"}"#))
@@ -73,7 +76,7 @@ struct TokenVerifierTests {
     }
 
     @Test(
-        "headers that cannot be followed are refused",
+        "refuses unsupported headers",
         arguments: [
             (#"{"alg":"none"}"#, "algorithm is not accepted"),
             (#"{"alg":"None"}"#, "algorithm is not accepted"),
@@ -96,7 +99,7 @@ struct TokenVerifierTests {
         #expect(error?.description.contains(reason) == true)
     }
 
-    @Test("what is no token in its form is refused, whatever the signature")
+    @Test("refuses malformed tokens, whatever their signature")
     func form() async throws {
         let verifier = try Tokens.verifier()
         let good = Tokens.secret(#"{"sub":"ada","iat":1795000000}"#)
@@ -114,7 +117,7 @@ struct TokenVerifierTests {
         }
     }
 
-    @Test("a little difference between clocks is forgiven, as much as is configured")
+    @Test("allows the configured clock skew")
     func skew() async throws {
         let claims = #"{"sub":"ada","exp":1794999971,"nbf":1795000029,"iat":1795000029}"#
         _ = try await Tokens.verifier().verify(Tokens.secret(claims))
@@ -125,7 +128,7 @@ struct TokenVerifierTests {
         await #expect(throws: TokenFault.self) { try await exact.verify(Tokens.secret(claims)) }
     }
 
-    @Test("issuer and audience are checked where they are configured")
+    @Test("checks issuer and audience if they are configured")
     func issuer() async throws {
         var rules = TokenRules()
         rules.issuer = "us"
@@ -141,7 +144,7 @@ struct TokenVerifierTests {
         }
     }
 
-    @Test("two secrets are good while one replaces the other, and no third")
+    @Test("accepts two secrets during a rotation, and no third")
     func rotation() async throws {
         let old = "the-secret-that-is-being-replaced-here"
         let both = try Tokens.verifier(secrets: [Tokens.secret, old])
@@ -156,7 +159,7 @@ struct TokenVerifierTests {
         }
     }
 
-    @Test("keys of a set check RS256 and ES256 by their kid; a public key is never taken for a secret")
+    @Test("verifies RS256 and ES256 with the key of the kid and never uses a public key as a secret")
     func keySet() async throws {
         let elliptic = P256.Signing.PrivateKey()
         let rsa = try _RSA.Signing.PrivateKey(keySize: .bits2048)
@@ -187,7 +190,7 @@ struct TokenVerifierTests {
         }
     }
 
-    @Test("a token never appears in the description of its fault")
+    @Test("leaves the token out of its fault's description")
     func silence() async throws {
         let verifier = try Tokens.verifier(keySet: nil)
         let tokens = [
@@ -204,7 +207,7 @@ struct TokenVerifierTests {
         }
     }
 
-    @Test("what the issuer makes, the verifier takes")
+    @Test("verifies the tokens of our own issuer")
     func issued() async throws {
         let token = TokenIssuer.issue(
             user: "ada",
@@ -228,7 +231,7 @@ struct TokenVerifierTests {
         #expect(caller.allowance.faults(type: "other", fields: ["type", "all"]).map(\.field) == ["type", "all"])
     }
 
-    @Test("a token that is remembered still ends when it ends, and only its exact text is known")
+    @Test("expires cached tokens on time and matches only their exact text")
     func remembered() async throws {
         let clock = Mutex(Tokens.now)
         let verifier = TokenVerifier(
@@ -246,7 +249,7 @@ struct TokenVerifierTests {
         #expect(error?.description.contains("has expired") == true)
     }
 
-    @Test("only so many tokens are remembered: those that come again stay, the others go first")
+    @Test("limits the cache and evicts the tokens that were not used again first")
     func bound() {
         let verified = VerifiedTokens(bound: 4)
         func caller(_ name: String) -> Caller? {
@@ -262,5 +265,116 @@ struct TokenVerifierTests {
         }
         #expect(caller("b") == nil)
         #expect(caller("a")?.user == "a")
+    }
+}
+
+@Suite("Limits of service tokens", .timeLimit(.minutes(10)))
+struct JobAllowanceTests {
+    @Test(
+        "limits types by name or prefix, and audiences by the field",
+        arguments: [
+            ("", "invoice", ["user"], []),
+            (#","types":["invoice","news_*"]"#, "invoice", ["user"], []),
+            (#","types":["invoice","news_*"]"#, "news_today", ["all"], []),
+            (#","types":["invoice","news_*"]"#, "news_", ["all"], []),
+            (#","types":["invoice","news_*"]"#, "news", ["user"], ["type"]),
+            (#","types":["invoice","news_*"]"#, "invoices", ["user"], ["type"]),
+            (#","types":["*"]"#, "anything", ["user"], []),
+            (#","types":[]"#, "invoice", ["user"], ["type"]),
+            (#","types":["invoice"]"#, nil, ["event", "user"], ["event"]),
+            (#","types":["invoice"]"#, "invoice", ["event", "user"], ["event"]),
+            (#","types":["e\u0301*"]"#, "\u{e9}a", ["user"], ["type"]),
+            (#","audiences":["user","users"]"#, "invoice", ["type", "users", "title"], []),
+            (#","audiences":["user","users"]"#, nil, ["event", "user"], []),
+            (#","audiences":["user","users"]"#, "invoice", ["topic"], ["topic"]),
+            (#","audiences":["topic"]"#, "invoice", ["all"], ["all"]),
+            (#","audiences":[]"#, "invoice", ["user"], ["user"]),
+            (#","types":["a"],"audiences":["user"]"#, "b", ["all"], ["type", "all"]),
+        ] as [(String, String?, [String], [String])]
+    )
+    func faults(claims: String, type: String?, fields: [String], expected: [String]) async throws {
+        let token = Tokens.secret(#"{"sub":"backend","iat":1795000000,"scope":"service"\#(claims)}"#)
+        let caller = try await Tokens.verifier().verify(token)
+        #expect(caller.allowance.faults(type: type, fields: fields).map(\.field) == expected)
+        #expect(caller.allowance.isLimited == !claims.isEmpty)
+    }
+}
+
+/// Makes tokens byte by byte, and the keys that sign them.
+enum Tokens {
+    static let secret = "a-secret-of-more-than-thirty-two-bytes"
+    static let now = Timestamp(seconds: 1_795_000_000)
+
+    static func encode(_ bytes: some DataProtocol) -> String {
+        Data(bytes).base64EncodedString().replacingOccurrences(of: "+", with: "-")
+            .replacingOccurrences(of: "/", with: "_").replacingOccurrences(of: "=", with: "")
+    }
+
+    /// A token with exactly these texts as header and claims.
+    static func signed(_ header: String, _ claims: String, _ sign: (Data) throws -> Data) rethrows -> String {
+        let signed = self.encode(Data(header.utf8)) + "." + self.encode(Data(claims.utf8))
+        return signed + "." + self.encode(try sign(Data(signed.utf8)))
+    }
+
+    /// A token signed by HS256 with `key`.
+    static func secret(
+        _ claims: String,
+        header: String = #"{"alg":"HS256","typ":"JWT"}"#,
+        key: String = Tokens.secret
+    ) -> String {
+        self.signed(header, claims) {
+            Data(HMAC<SHA256>.authenticationCode(for: $0, using: SymmetricKey(data: Data(key.utf8))))
+        }
+    }
+
+    /// A token signed by ES256.
+    static func elliptic(_ claims: String, kid: String?, key: P256.Signing.PrivateKey) throws -> String {
+        let name = kid.map { #","kid":"\#($0)""# } ?? ""
+        return try self.signed(#"{"alg":"ES256"\#(name)}"#, claims) { try key.signature(for: $0).rawRepresentation }
+    }
+
+    /// A token signed by RS256.
+    static func rsa(_ claims: String, kid: String?, key: _RSA.Signing.PrivateKey) throws -> String {
+        let name = kid.map { #","kid":"\#($0)""# } ?? ""
+        return try self.signed(#"{"alg":"RS256"\#(name)}"#, claims) {
+            try key.signature(for: $0, padding: .insecurePKCS1v1_5).rawRepresentation
+        }
+    }
+
+    /// The key as a member of a JWKS document; `more` are further members, each with a comma before
+    /// it.
+    static func webKey(_ key: P256.Signing.PublicKey, kid: String?, more: String = "") -> String {
+        let point = key.rawRepresentation
+        let name = kid.map { #","kid":"\#($0)""# } ?? ""
+        return #"{"kty":"EC","crv":"P-256","x":"\#(self.encode(point.prefix(32)))","#
+            + #""y":"\#(self.encode(point.suffix(32)))"\#(name)\#(more)}"#
+    }
+
+    static func webKey(_ key: _RSA.Signing.PublicKey, kid: String?, more: String = "") throws -> String {
+        let numbers = try key.getKeyPrimitives()
+        let name = kid.map { #","kid":"\#($0)""# } ?? ""
+        return #"{"kty":"RSA","n":"\#(self.encode(numbers.modulus))","e":"\#(self.encode(numbers.publicExponent))""#
+            + "\(name)\(more)}"
+    }
+
+    static func document(_ keys: String...) -> String {
+        #"{"keys":[\#(keys.joined(separator: ","))]}"#
+    }
+
+    /// A verifier with the secret and a key set that is never read again.
+    static func verifier(
+        secrets: [String] = [Tokens.secret],
+        keySet: String? = nil,
+        rules: TokenRules = TokenRules()
+    ) throws -> TokenVerifier {
+        var timing = KeySetCache.Timing()
+        timing.interval = .seconds(3_600)
+        let cache = try keySet.map { document in
+            let keys = try KeySet(Array(document.utf8))
+            return KeySetCache(initial: keys, timing: timing, logger: TestLog.logger) { () async throws(KeySetFault) in
+                throw KeySetFault("is not read here")
+            }
+        }
+        return TokenVerifier(secrets: secrets, keySet: cache, rules: rules, now: { self.now })
     }
 }

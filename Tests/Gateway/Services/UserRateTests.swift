@@ -8,9 +8,9 @@ import Storage
 import Support
 import Testing
 
-@Suite("Rates of users", .timeLimit(.minutes(10)))
+@Suite("User rate limits", .timeLimit(.minutes(10)))
 struct UserRateTests {
-    @Test("Who does too much waits, on every node; others go on")
+    @Test("delays a user over the limit on every node, and no other")
     func bound() async throws {
         try await TestRedis.with { connection, prefix in
             let buckets = Live(connection, keys: Keyspace(prefix: prefix)).buckets
@@ -32,7 +32,7 @@ struct UserRateTests {
         }
     }
 
-    /// The lots of calls that were not counted.
+    /// The number of batches that were not counted.
     private static func unchecked(_ registry: PrometheusRegistry) -> Int {
         let line = registry.render().split(separator: "\n").first {
             $0.hasPrefix(#"carillon_rate_unchecked{kind="calls"} "#)
@@ -40,7 +40,7 @@ struct UserRateTests {
         return line?.split(separator: " ").last.flatMap { Int($0) } ?? 0
     }
 
-    @Test("While Redis is out of reach nobody waits, and each lot that is not counted there is counted here")
+    @Test("delays no user while Redis is down, and counts each batch that was not checked")
     func failsOpen() async throws {
         var configuration = RedisConfiguration(
             address: try RedisAddress(url: "redis://127.0.0.1:1/0"), clientName: "test")
@@ -51,10 +51,10 @@ struct UserRateTests {
             let rate = UserRate(kind: .calls, perSecond: 1, burst: 4, buckets: buckets, metrics: registry)
             try await withThrowingTaskGroup(of: Void.self) { group in
                 group.addTask { await rate.run() }
-                // Of so small a burst each call is a lot.
+                // With so small a burst, each call is a batch.
                 for _ in 0..<20 { #expect(rate.delay("busy") == nil) }
                 try await eventually("all have failed") { Self.unchecked(registry) == 20 }
-                // Of so many not all can wait for Redis.
+                // With so many, some cannot wait for Redis.
                 for _ in 0..<20_000 { #expect(rate.delay("busy") == nil) }
                 #expect(Self.unchecked(registry) > 20)
                 group.cancelAll()

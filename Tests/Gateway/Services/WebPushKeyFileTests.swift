@@ -8,7 +8,7 @@ import Synchronization
 import Testing
 
 struct WebPushKeyFileTests {
-    /// Keeps level and fault of what is logged.
+    /// Records the level and the fault of log lines.
     private struct Journal: LogHandler {
         final class Lines: Sendable {
             private let lines = Mutex<[String]>([])
@@ -35,7 +35,7 @@ struct WebPushKeyFileTests {
         }
     }
 
-    /// What a file holds, which changes.
+    /// The contents of a file that changes.
     private final class Contents: Sendable {
         private let bytes: Mutex<[UInt8]?>
 
@@ -57,7 +57,7 @@ struct WebPushKeyFileTests {
         try VAPIDKey(file: Array(Self.key(byte).utf8)).publicKey
     }
 
-    @Test("another key is taken; a faulty file replaces none, and each fault is told once")
+    @Test("takes a new key, keeps the old one if the file is faulty, and logs each fault once")
     func look() throws {
         let (first, second) = (try Self.publicKey(1), try Self.publicKey(2))
         #expect(first != second)
@@ -85,7 +85,7 @@ struct WebPushKeyFileTests {
         #expect(lines.all.count == 3)
         #expect(lines.all.dropFirst().allSatisfy { $0.hasPrefix("error the ") && !$0.contains("hunter2") })
 
-        // What was mended and breaks again is told again.
+        // A fault that was fixed and returns is logged again.
         contents.put(Self.key(2))
         file.look()
         contents.put(nil)

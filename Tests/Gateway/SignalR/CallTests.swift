@@ -12,7 +12,7 @@ struct CallTests {
         return #"{"type":\#(type),"target":"\#(target)","arguments":[1]\#(id)\#(streams)}|"#
     }
 
-    @Test("A call is answered under its client's id")
+    @Test("answers a call under its client's id")
     func answers() throws {
         var wire = Wire()
         let call = try #require(wire.receive(Self.invocation("Add", id: "a")).calls.first)
@@ -23,7 +23,7 @@ struct CallTests {
         #expect(wire.connection.complete(call.number, .void, now: 1).isEmpty)
     }
 
-    @Test("Without an id no answer is written, not even an error")
+    @Test("writes no answer without an id, not even an error")
     func oneWay() throws {
         var wire = Wire()
         let call = try #require(wire.receive(Self.invocation("Send")).calls.first)
@@ -31,7 +31,7 @@ struct CallTests {
         #expect(wire.receive(Self.invocation("Next")).targets == ["Next"])
     }
 
-    @Test("One invocation runs at a time; the others wait in their order")
+    @Test("runs one invocation at a time and queues the others in order")
     func order() throws {
         var wire = Wire()
         let first = wire.receive(Self.invocation("A", id: "1") + Self.invocation("B") + Self.invocation("C", id: "3"))
@@ -52,7 +52,7 @@ struct CallTests {
         #expect(wire.receive(Self.invocation("E")).targets == ["E"])
     }
 
-    @Test("Invocations with the same id are answered each")
+    @Test("answers each of several invocations with the same id")
     func sameID() throws {
         var wire = Wire()
         let first = try #require(
@@ -62,7 +62,7 @@ struct CallTests {
         #expect(wire.connection.complete(second.number, .void, now: 1).written == #"{"type":3,"invocationId":"1"}|"#)
     }
 
-    @Test("Too many waiting invocations end the connection; half of them are the sign to stop reading")
+    @Test("ends the connection at too many queued invocations and stops reading at half of them")
     func waitingBound() throws {
         var wire = Wire(configuration: SignalRConfiguration(maximumWaitingInvocations: 4))
         let first = try #require(wire.receive(Self.invocation("A")).calls.first)
@@ -85,7 +85,7 @@ struct CallTests {
         #expect(wire.connection.complete(first.number + 1, .void, now: 1).isEmpty)
     }
 
-    @Test("The bytes of waiting invocations are bounded too")
+    @Test("limits the bytes of queued invocations")
     func waitingBytes() {
         let record = Self.invocation("A")
         var wire = Wire(configuration: SignalRConfiguration(maximumWaitingBytes: 2 * (record.utf8.count - 1)))
@@ -95,7 +95,7 @@ struct CallTests {
         #expect(wire.connection.isClosed)
     }
 
-    @Test("A client that is not read is not silent")
+    @Test("does not count silence while reading is paused")
     func congestedSilence() throws {
         var wire = Wire(configuration: SignalRConfiguration(maximumWaitingInvocations: 2))
         let first = try #require(wire.receive(Self.invocation("A") + Self.invocation("B")).calls.first)
@@ -106,7 +106,7 @@ struct CallTests {
         #expect(wire.connection.tick(now: 70_000).end == .clientTimeout)
     }
 
-    @Test("Streams run beside the invocation and each other")
+    @Test("runs streams in parallel with the invocation and each other")
     func streams() throws {
         var wire = Wire()
         let actions = wire.receive(
@@ -126,7 +126,7 @@ struct CallTests {
                 == #"{"type":3,"invocationId":"3","error":"x"}|"#)
     }
 
-    @Test("A cancelled stream sends no more items, but its completion")
+    @Test("sends only the completion of a cancelled stream")
     func cancellation() throws {
         var wire = Wire()
         let call = try #require(wire.receive(Self.invocation("S", id: "s", type: 4)).calls.first)
@@ -140,7 +140,7 @@ struct CallTests {
         #expect(wire.connection.isOpen)
     }
 
-    @Test("A stream's id that is in use, and one stream too many, are answered with an error")
+    @Test("answers a used stream id, and one stream too many, with an error")
     func streamBounds() throws {
         var wire = Wire(configuration: SignalRConfiguration(maximumStreams: 2))
         let first = wire.receive(Self.invocation("S", id: "1", type: 4)).calls
@@ -156,7 +156,7 @@ struct CallTests {
         #expect(wire.connection.isOpen)
     }
 
-    @Test("Streams of the client's belong to their call until it is complete")
+    @Test("ties the client's streams to their call until it completes")
     func uploads() throws {
         var wire = Wire()
         let streams = #","streamIds":["u","v"]"#
@@ -177,7 +177,7 @@ struct CallTests {
         #expect(wire.receive(#"{"type":2,"invocationId":"u","item":9}|"#).isEmpty)
     }
 
-    @Test("Streams of the client's are bounded; with nobody to tell, the connection ends")
+    @Test("limits the client's streams and ends the connection if no call can be told")
     func uploadBound() {
         var wire = Wire(configuration: SignalRConfiguration(maximumStreams: 2))
         let refused = wire.receive(Self.invocation("Up", id: "1", streams: #","streamIds":["a","b","c"]"#))
@@ -188,7 +188,7 @@ struct CallTests {
         #expect(wire.connection.isClosed)
     }
 
-    @Test("The server's invocations have ids of their own, and their results come back")
+    @Test("gives the server's invocations their own ids and returns their results")
     func clientResults() throws {
         var wire = Wire(configuration: SignalRConfiguration(maximumClientResults: 2))
         _ = wire.receive(Self.invocation("A", id: "1"))

@@ -6,7 +6,7 @@ import Protocols
 import Support
 import Testing
 
-@Suite("SignalR under garbage", .timeLimit(.minutes(10)))
+@Suite("SignalR with random input", .timeLimit(.minutes(10)))
 struct GarbageTests {
     private static let seeds = [
         #"{"type":1,"target":"A","arguments":[1,"é☃",{"a":[null]}],"invocationId":"1"}"#,
@@ -32,7 +32,7 @@ struct GarbageTests {
     }
 
     @Test(
-        "Whatever comes, in whatever order, nothing traps and the end comes once", arguments: 0..<200 as Range<UInt64>)
+        "ends once and never traps on any input", arguments: 0..<200 as Range<UInt64>)
     func everything(_ seed: UInt64) {
         var generator = SeededGenerator(seed: seed)
         let configuration = SignalRConfiguration(
@@ -69,7 +69,7 @@ struct GarbageTests {
         #expect(ends == (wire.connection.isClosed ? 1 : 0))
     }
 
-    @Test("Random cuts of a conversation change nothing", arguments: 0..<100 as Range<UInt64>)
+    @Test("gives the same result however the input is cut", arguments: 0..<100 as Range<UInt64>)
     func cuts(_ seed: UInt64) {
         var generator = SeededGenerator(seed: seed)
         let text =
@@ -89,11 +89,13 @@ struct GarbageTests {
         #expect(actions.calls.count == 20)
     }
 
-    @Test("A lossy line loses and repeats nothing with stateful reconnect", arguments: 0..<100 as Range<UInt64>)
+    @Test(
+        "neither loses nor repeats messages over a lossy line with stateful reconnect",
+        arguments: 0..<100 as Range<UInt64>)
     func lossy(_ seed: UInt64) {
         var generator = SeededGenerator(seed: seed)
         var wire = Wire(offersStatefulReconnect: true, version: 2)
-        // The client's side: what it has heard, and where it goes on.
+        // The client's side: the messages it has received, and where it resumes.
         var received: [String] = []
         var next = 1
         var line: [UInt8] = []
@@ -135,7 +137,7 @@ struct GarbageTests {
         #expect(received == (0..<60).map { "n\($0)" })
     }
 
-    @Test("Random requests and polls never trap", arguments: 0..<100 as Range<UInt64>)
+    @Test("never traps on random requests and polls", arguments: 0..<100 as Range<UInt64>)
     func polls(_ seed: UInt64) {
         var generator = SeededGenerator(seed: seed)
         var polling = SignalRPollingState(limits: .init(bufferBytes: 50), now: 0)

@@ -4,6 +4,114 @@
 import Protocols
 import Testing
 
+@Suite("SignalR negotiation", .timeLimit(.minutes(10)))
+struct NegotiationTests {
+    private static func negotiate(
+        _ query: String,
+        method: String = "POST",
+        transports: [SignalRTransport] = [.webSockets],
+        allowsStatefulReconnect: Bool = true
+    ) throws -> SignalRNegotiation {
+        SignalRNegotiation(
+            method: method,
+            query: try RequestQuery(query, ignoresCase: true),
+            transports: transports,
+            connectionID: "public",
+            connectionToken: "secret",
+            allowsStatefulReconnect: allowsStatefulReconnect
+        )
+    }
+
+    private static let one =
+        #"{"negotiateVersion":1,"connectionId":"public","connectionToken":"secret","availableTransports":"#
+        + #"[{"transport":"WebSockets","transferFormats":["Text"]}]"#
+    private static let zero =
+        #"{"negotiateVersion":0,"connectionId":"public","availableTransports":"#
+        + #"[{"transport":"WebSockets","transferFormats":["Text"]}]"#
+
+    @Test(
+        "answers in the form of the requested version",
+        arguments: [
+            ("", zero + "}", 0, "public", false),
+            ("negotiateVersion=0", zero + "}", 0, "public", false),
+            ("negotiateVersion=1", one + "}", 1, "secret", false),
+            ("NEGOTIATEVERSION=1", one + "}", 1, "secret", false),
+            ("negotiateVersion=2", one + "}", 1, "secret", false),
+            ("negotiateVersion=2147483647&x=y", one + "}", 1, "secret", false),
+            (
+                "negotiateVersion=1&useStatefulReconnect=true", one + #","useStatefulReconnect":true}"#, 1, "secret",
+                true
+            ),
+            (
+                "negotiateversion=1&usestatefulreconnect=True", one + #","useStatefulReconnect":true}"#, 1, "secret",
+                true
+            ),
+            ("negotiateVersion=1&useStatefulReconnect=false", one + "}", 1, "secret", false),
+            ("negotiateVersion=1&useStatefulReconnect=", one + "}", 1, "secret", false),
+        ]
+    )
+    func versions(_ query: String, _ body: String, _ version: Int, _ id: String, _ isStateful: Bool) throws {
+        let answer = try Self.negotiate(query)
+        #expect(answer.response.status == 200)
+        #expect(answer.response.contentType == "application/json")
+        #expect(Wire.text(answer.response.body) == body)
+        #expect(answer.offer?.version == version)
+        #expect(answer.offer?.id == id)
+        #expect(answer.offer?.usesStatefulReconnect == isStateful)
+    }
+
+    @Test(
+        "answers a version that is not a natural number with an error in the body",
+        arguments: [
+            ("one", "The client requested a non-integer protocol version."),
+            ("", "The client requested a non-integer protocol version."),
+            ("1.0", "The client requested a non-integer protocol version."),
+            ("99999999999999999999", "The client requested a non-integer protocol version."),
+            ("-1", "The client requested version '-1', but the server does not support this version."),
+        ]
+    )
+    func badVersions(_ version: String, _ error: String) throws {
+        let answer = try Self.negotiate("negotiateVersion=\(version)")
+        #expect(answer.response.status == 200)
+        #expect(Wire.text(answer.response.body) == #"{"error":"\#(error)"}"#)
+        #expect(answer.offer == nil)
+    }
+
+    @Test("negotiates only with POST", arguments: ["GET", "PUT", "DELETE", "post"])
+    func methods(_ method: String) throws {
+        let answer = try Self.negotiate("negotiateVersion=1", method: method)
+        #expect(answer.response.status == 405)
+        #expect(answer.offer == nil)
+    }
+
+    @Test("lists transports in the order of the offer, all with text")
+    func transports() throws {
+        let answer = try Self.negotiate(
+            "negotiateVersion=1", transports: [.webSockets, .serverSentEvents, .longPolling])
+        let expected =
+            #""availableTransports":[{"transport":"WebSockets","transferFormats":["Text"]},"#
+            + #"{"transport":"ServerSentEvents","transferFormats":["Text"]},"#
+            + #"{"transport":"LongPolling","transferFormats":["Text"]}]}"#
+        #expect(Wire.text(answer.response.body).hasSuffix(expected))
+    }
+
+    @Test("grants stateful reconnect only if it is allowed and WebSockets are offered")
+    func stateful() throws {
+        let query = "negotiateVersion=1&useStatefulReconnect=true"
+        let refused = try Self.negotiate(query, allowsStatefulReconnect: false)
+        let polling = try Self.negotiate(query, transports: [.longPolling])
+        for answer in [refused, polling] {
+            #expect(answer.offer?.usesStatefulReconnect == false)
+            #expect(!Wire.text(answer.response.body).contains("useStatefulReconnect"))
+        }
+    }
+
+    @Test("keeps an unused offer for 15 seconds")
+    func unused() throws {
+        #expect(SignalRNegotiation.unusedLimit == 15_000)
+    }
+}
+
 @Suite("SignalR requests", .timeLimit(.minutes(10)))
 struct HubRequestTests {
     private typealias Standing = SignalRHubRequest.Standing
@@ -36,7 +144,7 @@ struct HubRequestTests {
     }
 
     @Test(
-        "WebSockets: without id a new connection, with one the negotiated; 404 unknown, 409 attached, 400 other transport"
+        "opens a new connection without id and the negotiated one with it; 404 unknown, 409 attached, 400 other transport"
     )
     func webSockets() {
         #expect(Self.verdict("GET", id: nil, webSocket: true, nil) == .create)
@@ -50,7 +158,7 @@ struct HubRequestTests {
         #expect(Self.status(Self.verdict("GET", webSocket: true, Self.fresh, [.longPolling])) == 404)
     }
 
-    @Test("Stateful reconnect moves to a new socket, whether the old one is gone or not", arguments: [true, false])
+    @Test("reattaches to a new socket whether the old one has closed or not", arguments: [true, false])
     func reattach(_ isAttached: Bool) {
         let connection = Self.on(.webSockets, attached: isAttached, canReattach: true)
         #expect(Self.verdict("GET", webSocket: true, connection) == .reattach)
@@ -58,7 +166,7 @@ struct HubRequestTests {
     }
 
     @Test(
-        "Server-Sent Events are chosen by the Accept header",
+        "selects Server-Sent Events by the Accept header",
         arguments: [
             ("text/event-stream", true), ("TEXT/Event-Stream", true), ("text/html, text/event-stream;q=0.9", true),
             ("text/event-stream-x", false), ("*/*", false), ("", false),
@@ -68,7 +176,7 @@ struct HubRequestTests {
         #expect(Self.verdict("GET", accept: accept, Self.fresh) == (isChosen ? .attach(.serverSentEvents) : .poll))
     }
 
-    @Test("Server-Sent Events need a connection that is not attached")
+    @Test("refuses Server-Sent Events for an attached connection")
     func eventStreamStatuses() {
         let accept = "text/event-stream"
         #expect(Self.status(Self.verdict("GET", id: nil, accept: accept, nil)) == 400)
@@ -78,7 +186,7 @@ struct HubRequestTests {
         #expect(Self.status(Self.verdict("GET", accept: accept, Self.fresh, [.webSockets])) == 404)
     }
 
-    @Test("A plain GET is a poll, also while another one is parked")
+    @Test("treats a plain GET as a poll, even while another is parked")
     func polls() {
         #expect(Self.verdict("GET", Self.fresh) == .poll)
         #expect(Self.verdict("GET", Self.on(.longPolling)) == .poll)
@@ -88,7 +196,7 @@ struct HubRequestTests {
         #expect(Self.status(Self.verdict("GET", Self.fresh, [.webSockets])) == 404)
     }
 
-    @Test("POST sends on polls and event streams only")
+    @Test("accepts POST only for long polling and event streams")
     func posts() {
         #expect(Self.verdict("POST", Self.on(.longPolling)) == .send)
         #expect(Self.verdict("POST", Self.on(.serverSentEvents)) == .send)
@@ -99,7 +207,7 @@ struct HubRequestTests {
         #expect(SignalRResponse.sent.status == 200)
     }
 
-    @Test("DELETE ends long polling only")
+    @Test("accepts DELETE only for long polling")
     func deletes() {
         #expect(Self.verdict("DELETE", Self.on(.longPolling)) == .delete)
         #expect(Self.status(Self.verdict("DELETE", Self.on(.webSockets))) == 400)
@@ -109,13 +217,13 @@ struct HubRequestTests {
         #expect(SignalRResponse.deleted.status == 202)
     }
 
-    @Test("Other methods are refused", arguments: ["PUT", "PATCH", "HEAD", "get"])
+    @Test("refuses other methods", arguments: ["PUT", "PATCH", "HEAD", "get"])
     func methods(_ method: String) {
         #expect(Self.status(Self.verdict(method, Self.on(.longPolling))) == 405)
     }
 
     @Test(
-        "A connection's request",
+        "reads the connect request",
         arguments: [
             ("id=abc", nil, "abc", nil),
             ("ID=abc&access_token=t.o-k_n", nil, "abc", "t.o-k_n"),
@@ -137,7 +245,7 @@ struct HubRequestTests {
     }
 
     @Test(
-        "Secrets are left out of logs",
+        "leaves secrets out of logs",
         arguments: [
             ("/hub", "/hub"),
             ("/hub?x=1", "/hub?x=1"),

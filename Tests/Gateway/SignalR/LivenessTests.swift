@@ -9,7 +9,7 @@ import Testing
 struct LivenessTests {
     private static let ping = #"{"type":6}|"#
 
-    @Test("The server pings when it has sent nothing for 15 seconds")
+    @Test("pings after 15 seconds without output")
     func pings() {
         var wire = Wire(now: 1000)
         #expect(wire.connection.nextDeadline == 16_000)
@@ -23,7 +23,7 @@ struct LivenessTests {
         #expect(wire.connection.tick(now: 45_000) == [.write(Wire.bytes(Self.ping))])
     }
 
-    @Test("A client that is silent for 30 seconds is told to come back; anything it sends counts")
+    @Test("closes a client that was silent for 30 seconds and allows it to reconnect; any input counts")
     func silence() {
         var wire = Wire()
         for time in stride(from: Int64(10_000), through: 50_000, by: 10_000) {
@@ -39,7 +39,7 @@ struct LivenessTests {
         #expect(wire.connection.nextDeadline == nil)
     }
 
-    @Test("Pings of the client's get no answer, the first right after the handshake")
+    @Test("sends no answer to the client's pings, not even right after the handshake")
     func clientPings() {
         var wire = Wire(version: nil)
         let actions = wire.receive(#"{"protocol":"json","version":1}|"# + Self.ping + Self.ping)
@@ -47,7 +47,7 @@ struct LivenessTests {
         #expect(wire.receive(Self.ping).isEmpty)
     }
 
-    @Test("Long polling has neither pings nor silence")
+    @Test("neither pings nor times out a long-polling client")
     func inherentKeepAlive() {
         var wire = Wire(hasInherentKeepAlive: true)
         #expect(wire.connection.nextDeadline == nil)
@@ -56,7 +56,7 @@ struct LivenessTests {
     }
 
     @Test(
-        "The server closes",
+        "writes the server's close",
         arguments: [
             (nil, false, #"{"type":7}|"#), (nil, true, #"{"type":7,"allowReconnect":true}|"#),
             ("Kicked.", false, #"{"type":7,"error":"Kicked."}|"#),
@@ -75,13 +75,13 @@ struct LivenessTests {
         #expect(wire.connection.push(record, now: 2) == .refused(.notOpen))
     }
 
-    @Test("The client closes; what follows is not read", arguments: [#"{"type":7}|"#, #"{"type":7,"error":"x"}|"#])
+    @Test("ignores input after the client's close", arguments: [#"{"type":7}|"#, #"{"type":7,"error":"x"}|"#])
     func clientCloses(_ close: String) {
         var wire = Wire()
         #expect(wire.receive(close + #"{"type":1,"target":"A","arguments":[]}|"#) == [.end(.client)])
     }
 
-    @Test("Without stateful reconnect the connection ends with its transport")
+    @Test("ends the connection with its transport without stateful reconnect")
     func lost() {
         var wire = Wire()
         #expect(!wire.connection.canReattach)
@@ -90,7 +90,7 @@ struct LivenessTests {
     }
 
     @Test(
-        "What breaks the protocol closes without leave to come back, and what came before it is done",
+        "closes on a protocol violation without allowing a reconnect, after handling earlier messages",
         arguments: [
             (#"{"type":3,"invocationId":"1","result":1,"error":"x"}|"#, SignalRFault.Code.invalidMessage),
             ("x|", .invalidJSON), ("|", .invalidJSON), (#"{"type":1,"target":"B"}|"#, .invalidMessage),
@@ -111,7 +111,7 @@ struct LivenessTests {
         #expect(fault.code == code)
     }
 
-    @Test("A record of exactly 32 KiB is read")
+    @Test("reads a record of exactly 32 KiB")
     func longest() {
         var wire = Wire()
         let start = #"{"type":1,"target":"A","arguments":[""#
@@ -120,15 +120,208 @@ struct LivenessTests {
         #expect(wire.receive(start + String(repeating: "x", count: count) + end + "|").targets == ["A"])
     }
 
-    @Test("Unknown types are ignored, and acknowledgements without stateful reconnect")
+    @Test("ignores unknown types, and acknowledgements without stateful reconnect")
     func ignored() {
         var wire = Wire()
         #expect(wire.receive(#"{"type":99}|{"type":8,"sequenceId":1}|{"type":9,"sequenceId":500}|"#).isEmpty)
         #expect(wire.connection.isOpen)
     }
 
-    @Test("An idle connection is small")
+    @Test("keeps an idle connection small")
     func size() {
         #expect(MemoryLayout<SignalRConnection>.size <= 256)
+    }
+}
+
+@Suite("SignalR stateful reconnect", .timeLimit(.minutes(10)))
+struct StatefulReconnectTests {
+    private static func wire(_ configuration: SignalRConfiguration = .standard) -> Wire {
+        Wire(configuration: configuration, offersStatefulReconnect: true, version: 2)
+    }
+
+    private static func record(_ number: Int) -> SignalRRecord {
+        SignalRRecord(target: "n\(number)", encodedArguments: [])
+    }
+
+    private static func text(_ number: Int) -> String { Wire.text(Self.record(number).bytes) }
+
+    private static func call(_ target: String) -> String { #"{"type":1,"target":"\#(target)","arguments":[]}|"# }
+
+    private static func sequence(_ number: Int64) -> String { #"{"type":9,"sequenceId":\#(number)}|"# }
+
+    private static func acknowledgement(_ number: Int64) -> String { #"{"type":8,"sequenceId":\#(number)}|"# }
+
+    @Test(
+        "applies only if it was negotiated and the handshake has version 2",
+        arguments: [(true, 2, true), (true, 1, false), (false, 2, false)])
+    func inForce(_ isOffered: Bool, _ version: Int, _ canReattach: Bool) {
+        let wire = Wire(offersStatefulReconnect: isOffered, version: version)
+        #expect(wire.connection.canReattach == canReattach)
+    }
+
+    @Test("resends the oldest unacknowledged number, then the unacknowledged messages")
+    func resend() {
+        var wire = Self.wire()
+        for number in 1...4 { #expect(wire.connection.push(Self.record(number), now: 0) == .write) }
+        #expect(wire.receive(Self.acknowledgement(2)).isEmpty)
+        #expect(wire.connection.transportLost(now: 10).isEmpty)
+        #expect(wire.connection.push(Self.record(5), now: 11) == .held)
+        #expect(
+            wire.connection.reattach(now: 20)?.written == Self.sequence(3) + Self.text(3) + Self.text(4) + Self.text(5))
+        #expect(wire.connection.push(Self.record(6), now: 21) == .write)
+    }
+
+    @Test("sends the total plus one if everything is acknowledged", arguments: [0, 3])
+    func emptyBuffer(_ count: Int) {
+        var wire = Self.wire()
+        for number in 0..<count { _ = wire.connection.push(Self.record(number), now: 0) }
+        _ = wire.receive(Self.acknowledgement(Int64(count)))
+        _ = wire.connection.transportLost(now: 1)
+        #expect(wire.connection.reattach(now: 2)?.written == Self.sequence(Int64(count) + 1))
+    }
+
+    @Test("accepts a client before its loss was noticed and discards partial input of the old transport")
+    func replaced() {
+        var wire = Self.wire()
+        _ = wire.connection.push(Self.record(1), now: 0)
+        _ = wire.receive(#"{"type":1,"tar"#)
+        #expect(wire.connection.reattach(now: 1)?.written == Self.sequence(1) + Self.text(1))
+        #expect(wire.receive(Self.sequence(1) + Self.call("A")).targets == ["A"])
+    }
+
+    @Test("ignores other messages until the client's Sequence")
+    func waits() {
+        var wire = Self.wire()
+        _ = wire.connection.push(Self.record(1), now: 0)
+        _ = wire.connection.reattach(now: 1)
+        #expect(wire.receive(Self.call("A") + Self.acknowledgement(1) + #"{"type":7}|"#).isEmpty)
+        #expect(wire.receive(Self.sequence(1) + Self.call("B")).targets == ["B"])
+        #expect(wire.connection.reattach(now: 2)?.written == Self.sequence(1) + Self.text(1))
+    }
+
+    @Test("drops messages that were handled and handles the others once")
+    func repeats() throws {
+        var wire = Self.wire()
+        let first = wire.receive(Self.call("A") + #"{"type":6}|"# + Self.call("B") + #"{"type":99}|"#)
+        #expect(first.targets == ["A"])
+        _ = wire.connection.transportLost(now: 1)
+        _ = wire.connection.reattach(now: 2)
+        #expect(wire.receive(Self.sequence(2) + Self.call("B") + Self.call("C")).isEmpty)
+        let second = wire.connection.complete(try #require(first.calls.first).number, .void, now: 3)
+        #expect(second.targets == ["B"])
+        let third = wire.connection.complete(try #require(second.calls.first).number, .void, now: 3)
+        #expect(third.targets == ["C"])
+        #expect(wire.connection.complete(try #require(third.calls.first).number, .void, now: 3).calls.isEmpty)
+    }
+
+    @Test(
+        "ends the connection on a Sequence below one or beyond what was received",
+        arguments: [3, 0, -1, Int64.min, Int64.max])
+    func badSequence(_ number: Int64) {
+        var wire = Self.wire()
+        _ = wire.receive(Self.call("A"))
+        _ = wire.connection.reattach(now: 1)
+        let actions = wire.receive(Self.sequence(number))
+        guard case .fault(let fault) = actions.end else {
+            Issue.record("no fault")
+            return
+        }
+        #expect(fault.code == .invalidSequence)
+        #expect(actions.written.hasPrefix(#"{"type":7,"error":"#))
+    }
+
+    @Test("tolerates acknowledgements of any number", arguments: [Int64.min, -1, 0, 1, 2, 3, Int64.max])
+    func acknowledgements(_ number: Int64) {
+        var wire = Self.wire()
+        for number in 1...2 { _ = wire.connection.push(Self.record(number), now: 0) }
+        #expect(wire.receive(Self.acknowledgement(number) + Self.acknowledgement(number)).isEmpty)
+        let kept = (Int64(1)...2).filter { $0 > number }
+        let expected = Self.sequence(kept.first ?? 3) + kept.map { Self.text(Int($0)) }.joined()
+        #expect(wire.connection.reattach(now: 1)?.written == expected)
+    }
+
+    @Test("acknowledges received messages once, a second after the first of them")
+    func acknowledges() {
+        var wire = Self.wire()
+        _ = wire.receive(#"{"type":6}|"#, now: 50)
+        #expect(wire.connection.nextDeadline == 15_000)
+        _ = wire.receive(Self.call("A"), now: 100)
+        #expect(wire.connection.nextDeadline == 1100)
+        _ = wire.receive(Self.call("B"), now: 900)
+        #expect(wire.connection.tick(now: 1099).isEmpty)
+        #expect(wire.connection.tick(now: 1100).written == Self.acknowledgement(2))
+        #expect(wire.connection.tick(now: 5000).isEmpty)
+        // A repeat means that the acknowledgement was lost.
+        _ = wire.connection.reattach(now: 6000)
+        _ = wire.receive(Self.sequence(2) + Self.call("B"), now: 6000)
+        #expect(wire.connection.tick(now: 7000).written == Self.acknowledgement(2))
+    }
+
+    @Test("keeps answers and items for a resend, but not pings, acknowledgements and Close")
+    func answers() throws {
+        var wire = Self.wire()
+        let stream = #"{"type":4,"target":"S","arguments":[],"invocationId":"s"}|"#
+        let call = try #require(wire.receive(stream).calls.first)
+        _ = wire.connection.tick(now: 1000)
+        _ = wire.connection.tick(now: 15_000)
+        _ = wire.connection.transportLost(now: 16_000)
+        #expect(wire.connection.sendItem(.number("1"), of: call.number, now: 16_001).isEmpty)
+        #expect(wire.connection.complete(call.number, .void, now: 16_002).isEmpty)
+        let expected =
+            Self.sequence(1) + #"{"type":2,"invocationId":"s","item":1}|"# + #"{"type":3,"invocationId":"s"}|"#
+        #expect(wire.connection.reattach(now: 17_000)?.written == expected)
+    }
+
+    @Test("refuses pushes beyond the buffer's limit until the client acknowledges")
+    func bound() {
+        var wire = Self.wire(SignalRConfiguration(resendBufferBytes: 100))
+        let big = SignalRRecord(target: String(repeating: "x", count: 200), encodedArguments: [])
+        #expect(!wire.connection.isBackPressured)
+        #expect(wire.connection.push(big, now: 0) == .write)
+        #expect(wire.connection.isBackPressured)
+        #expect(wire.connection.push(Self.record(2), now: 0) == .refused(.resendBufferFull))
+        #expect(
+            wire.connection.invokeClient(target: "x", arguments: [], now: 0).admission == .refused(.resendBufferFull))
+        _ = wire.receive(Self.acknowledgement(1))
+        #expect(!wire.connection.isBackPressured)
+        #expect(wire.connection.push(Self.record(2), now: 0) == .write)
+        #expect(wire.connection.reattach(now: 1)?.written == Self.sequence(2) + Self.text(2))
+    }
+
+    @Test("ends the connection if an answer does not fit the buffer", arguments: [true, false])
+    func overflow(_ isAttached: Bool) throws {
+        var wire = Self.wire(SignalRConfiguration(resendBufferBytes: 10))
+        let call = try #require(
+            wire.receive(#"{"type":1,"target":"A","arguments":[],"invocationId":"1"}|"#).calls.first)
+        _ = wire.connection.push(Self.record(1), now: 0)
+        if !isAttached { _ = wire.connection.transportLost(now: 0) }
+        let actions = wire.connection.complete(call.number, .void, now: 1)
+        guard case .fault(let fault) = actions.end else {
+            Issue.record("no fault")
+            return
+        }
+        #expect(fault.code == .resendBufferFull)
+        #expect(actions.written.isEmpty == !isAttached)
+    }
+
+    @Test("waits 15 seconds for a disconnected client without pings or timeouts")
+    func detachedLimit() {
+        var wire = Self.wire()
+        _ = wire.connection.transportLost(now: 1000)
+        #expect(wire.connection.isOpen)
+        #expect(wire.connection.nextDeadline == 16_000)
+        #expect(wire.receive(Self.call("A"), now: 2000).isEmpty)
+        #expect(wire.connection.push(SignalRRecord(.ping), now: 2000) == .refused(.detached))
+        #expect(wire.connection.tick(now: 15_999).isEmpty)
+        #expect(wire.connection.tick(now: 16_000) == [.end(.detachedTooLong)])
+        #expect(wire.connection.reattach(now: 16_001) == nil)
+    }
+
+    @Test("writes nothing when it closes a disconnected client")
+    func closedAway() {
+        var wire = Self.wire()
+        _ = wire.connection.transportLost(now: 1)
+        #expect(wire.connection.close(now: 2) == [.end(.server)])
+        #expect(!wire.connection.canReattach)
     }
 }

@@ -3,6 +3,7 @@
 
 import Core
 import Protocols
+import Support
 import Testing
 
 @Suite("SignalR messages", .timeLimit(.minutes(10)))
@@ -51,7 +52,7 @@ struct MessageTests {
         (.sequence(sequenceID: 1), #"{"type":9,"sequenceId":1}"#),
     ]
 
-    @Test("Every type, both ways", arguments: table)
+    @Test("encodes and decodes every type", arguments: table)
     func bothWays(_ message: SignalRMessage, _ text: String) throws {
         let record = SignalRRecord(message)
         #expect(Wire.text(record.bytes) == text + "|")
@@ -60,14 +61,14 @@ struct MessageTests {
         #expect(decoded == message)
     }
 
-    @Test("Types 1 to 5 count")
+    @Test("numbers types 1 to 5 only")
     func counted() {
         let counted = Self.table.filter { $0.0.isCounted }.map { $0.1.dropFirst(8).prefix(1) }
         #expect(Set(counted) == ["1", "2", "3", "4", "5"])
     }
 
     @Test(
-        "The order of properties is free, unknown ones are skipped, null is absent",
+        "accepts properties in any order, skips unknown ones and treats null as absent",
         arguments: [
             #"{"arguments":[1],"target":"A","type":1}"#,
             #"{"x":{"type":3,"y":[{}]},"arguments":[1],"invocationId":null,"type":1,"target":"A","headers":null}"#,
@@ -80,20 +81,20 @@ struct MessageTests {
         #expect(message == .invocation(SignalRInvocation(target: "A", arguments: [.number("1")])))
     }
 
-    @Test("A result with an error of null is a result")
+    @Test("reads a result whose error is null")
     func nullError() throws {
         let message = try Self.decode(#"{"type":3,"invocationId":"1","error":null,"result":1}"#)
         #expect(message == .completion(SignalRCompletion(invocationID: "1", outcome: .result(.number("1")))))
     }
 
-    @Test("Unknown types are ignored", arguments: ["0", "10", "-1", "9223372036854775807"])
+    @Test("ignores unknown types", arguments: ["0", "10", "-1", "9223372036854775807"])
     func unknown(_ type: String) throws {
         let message = try Self.decode(#"{"type":\#(type),"target":5}"#)
         #expect(message == nil)
     }
 
     @Test(
-        "A broken message is named by its property",
+        "names the property of a faulty message",
         arguments: [
             (#"{}"#, "type"), (#"{"type":"1"}"#, "type"), (#"{"type":null}"#, "type"), (#"{"type":1.5}"#, "type"),
             (#"{"type":1,"arguments":[]}"#, "target"), (#"{"type":1,"target":5,"arguments":[]}"#, "target"),
@@ -120,12 +121,13 @@ struct MessageTests {
         #expect(fault?.place == place)
     }
 
-    @Test("What is no JSON object is a fault", arguments: ["", "x", "{", "{\"type\":6}x", "[6]", "6", "{\"type\":6,}"])
+    @Test(
+        "refuses anything but a JSON object", arguments: ["", "x", "{", "{\"type\":6}x", "[6]", "6", "{\"type\":6,}"])
     func notJSON(_ text: String) {
         #expect(throws: SignalRFault.self) { try Self.decode(text) }
     }
 
-    @Test("A fault never repeats what the client sent")
+    @Test("does not repeat the client's input in a fault")
     func discreet() {
         let fault = #expect(throws: SignalRFault.self) {
             try Self.decode(#"{"type":1,"target":"secret","arguments":"secret"}"#)
@@ -133,7 +135,7 @@ struct MessageTests {
         #expect(fault.map { "\($0)".contains("secret") } == false)
     }
 
-    @Test("Arguments that are JSON already are taken as they are")
+    @Test("takes encoded arguments as they are")
     func encodedArguments() {
         let record = SignalRRecord(
             target: "ReceiveNotification", encodedArguments: [Array(#"{"id": 1}"#.utf8), Array("2".utf8)])
@@ -144,14 +146,14 @@ struct MessageTests {
         #expect(Wire.text(none.bytes) == #"{"type":1,"target":"x\"","arguments":[]}|"#)
     }
 
-    @Test("Method names are alike whatever their case")
+    @Test("compares method names without case")
     func names() {
         let invocation = SignalRInvocation(target: "markAsREAD", arguments: [])
         #expect(invocation.calls("MarkAsRead"))
         #expect(!invocation.calls("MarkAllAsRead"))
     }
 
-    @Test("The errors that clients know")
+    @Test("keeps the error texts that clients know")
     func errors() {
         #expect(
             SignalRErrorText.unknownMethod("X")
@@ -163,5 +165,215 @@ struct MessageTests {
                 == "An unexpected error occurred invoking 'X' on the server. HubException: no")
         #expect(SignalRErrorText.streamingMethodInvoked("X").contains("'X' method with a non-streaming invocation"))
         #expect(SignalRErrorText.plainMethodStreamed("X").contains("'X' method with a streaming invocation"))
+    }
+}
+
+@Suite("SignalR handshake", .timeLimit(.minutes(10)))
+struct HandshakeTests {
+    @Test("accepts versions 0, 1 and 2 of JSON, with properties in any order", arguments: [0, 1, 2])
+    func versions(_ version: Int) {
+        for request in [
+            #"{"protocol":"json","version":\#(version)}|"#, #"{"x":[1], "version":\#(version) ,"protocol":"json"}|"#,
+        ] {
+            var wire = Wire(version: nil)
+            #expect(!wire.connection.isOpen)
+            let actions = wire.receive(request)
+            #expect(actions == [.write(Wire.bytes("{}|")), .opened(version: version)])
+            #expect(wire.connection.isOpen)
+        }
+    }
+
+    @Test(
+        "refuses other protocols and ends the connection",
+        arguments: [
+            (#"{"protocol":"messagepack","version":1}"#, "The protocol 'messagepack' is not supported."),
+            (#"{"protocol":"JSON","version":1}"#, "The protocol 'JSON' is not supported."),
+            (#"{"protocol":"json","version":3}"#, "The server does not support version 3 of the 'json' protocol."),
+            (#"{"protocol":"json","version":-1}"#, "The server does not support version -1 of the 'json' protocol."),
+        ]
+    )
+    func refusals(_ request: String, _ error: String) {
+        var wire = Wire(version: nil)
+        let actions = wire.receive(request + "|" + #"{"type":6}|"#)
+        #expect(actions.written == #"{"error":"\#(error)"}|"#)
+        #expect(actions.end == .handshakeRefused(error))
+        #expect(wire.connection.isClosed)
+        #expect(wire.receive(#"{"protocol":"json","version":1}|"#).isEmpty)
+    }
+
+    @Test(
+        "refuses anything but a handshake",
+        arguments: [
+            "", "x", "[]", "{}", #"{"protocol":"json"}"#, #"{"version":1}"#, #"{"protocol":1,"version":1}"#,
+            #"{"protocol":"json","version":"1"}"#, #"{"protocol":"json","version":1.5}"#, #"{"type":6}"#,
+            #"{"protocol":"json","version":99999999999999999999}"#,
+        ]
+    )
+    func malformed(_ request: String) {
+        var wire = Wire(version: nil)
+        let actions = wire.receive(request + "|")
+        #expect(actions.written.hasPrefix(#"{"error":"An unexpected error occurred during connection handshake."#))
+        #expect(wire.connection.isClosed)
+    }
+
+    @Test("escapes the protocol's name in the answer")
+    func escaping() {
+        var wire = Wire(version: nil)
+        let actions = wire.receive(#"{"protocol":"a\"\u001e","version":1}|"#)
+        #expect(actions.written == #"{"error":"The protocol 'a\"\u001e' is not supported."}|"#)
+    }
+
+    @Test("refuses an oversized handshake")
+    func tooLong() {
+        var wire = Wire(configuration: SignalRConfiguration(maximumMessageBytes: 64), version: nil)
+        let actions = wire.receive(String(repeating: " ", count: 65))
+        #expect(actions.written.hasPrefix(#"{"error":"An unexpected error"#))
+        #expect(wire.connection.isClosed)
+    }
+
+    @Test("reads messages after the handshake in the same chunk, and a handshake in several chunks")
+    func rest() {
+        var wire = Wire(version: nil)
+        #expect(wire.receive(#"{"protocol":"json","#).isEmpty)
+        let actions = wire.receive(#""version":1}|{"type":6}|{"type":1,"target":"A","arguments":[]}|{"type":1,"#)
+        #expect(actions.prefix(2) == [.write(Wire.bytes("{}|")), .opened(version: 1)])
+        #expect(actions.targets == ["A"])
+    }
+
+    @Test("answers a client whose handshake is late")
+    func timeout() {
+        var wire = Wire(version: nil, now: 1000)
+        #expect(wire.connection.nextDeadline == 16_000)
+        _ = wire.receive("{", now: 15_000)
+        #expect(wire.connection.tick(now: 15_999).isEmpty)
+        let actions = wire.connection.tick(now: 16_000)
+        #expect(actions.written == #"{"error":"Handshake was canceled."}|"#)
+        #expect(actions.end == .handshakeTimeout)
+        #expect(wire.connection.nextDeadline == nil)
+    }
+
+    @Test("sends nothing before the handshake, and closing refuses the handshake")
+    func early() {
+        var wire = Wire(version: nil)
+        let record = SignalRRecord(target: "x", encodedArguments: [])
+        #expect(wire.connection.push(record, now: 0) == .refused(.notOpen))
+        let actions = wire.connection.close(error: "Going away.", now: 0)
+        #expect(actions.written == #"{"error":"Going away."}|"#)
+        #expect(actions.end == .server)
+    }
+}
+
+@Suite("SignalR records", .timeLimit(.minutes(10)))
+struct RecordSplitterTests {
+    private static func split(_ pieces: [String], maximumBytes: Int = 8) -> (records: [String], isTooLong: Bool) {
+        var splitter = SignalRRecordSplitter(maximumBytes: maximumBytes)
+        var records: [String] = []
+        var isTooLong = false
+        for piece in pieces {
+            let batch = splitter.split(Wire.bytes(piece))
+            records += batch.records.map { Wire.text($0) }
+            isTooLong = isTooLong || batch.isTooLong
+            #expect(splitter.pendingBytes <= maximumBytes)
+        }
+        return (records, isTooLong)
+    }
+
+    @Test(
+        "splits several records of one chunk and joins one over several chunks",
+        arguments: [
+            (["a|bc|"], ["a", "bc"]),
+            (["a|b", "c", "|d"], ["a", "bc"]),
+            (["", "a", "", "|"], ["a"]),
+            (["|", "||"], ["", "", ""]),
+            (["12345678|"], ["12345678"]),
+            (["1234", "5678", "|1"], ["12345678"]),
+        ]
+    )
+    func pieces(_ pieces: [String], _ records: [String]) {
+        let result = Self.split(pieces)
+        #expect(result.records == records)
+        #expect(!result.isTooLong)
+    }
+
+    @Test(
+        "ends at an oversized record and keeps those before it",
+        arguments: [
+            (["123456789|"], []),
+            (["a|123456789|b|"], ["a"]),
+            (["123456789"], []),
+            (["1234", "56789"], []),
+            (["1234", "56789|", "b|"], []),
+        ]
+    )
+    func tooLong(_ pieces: [String], _ records: [String]) {
+        let result = Self.split(pieces)
+        #expect(result.records == records)
+        #expect(result.isTooLong)
+    }
+
+    @Test("returns the same records however the input is cut", arguments: 0..<50 as Range<UInt64>)
+    func cuts(_ seed: UInt64) {
+        var generator = SeededGenerator(seed: seed)
+        let records = (0..<30).map { _ in String(repeating: "x", count: Int.random(in: 0...8, using: &generator)) }
+        var rest = Substring(records.map { $0 + "|" }.joined())
+        var pieces: [String] = []
+        while !rest.isEmpty {
+            let count = Int.random(in: 1...12, using: &generator)
+            pieces.append(String(rest.prefix(count)))
+            rest = rest.dropFirst(count)
+        }
+        #expect(Self.split(pieces).records == records)
+    }
+}
+
+/// A connection with readable wire texts: `|` stands for the separator.
+struct Wire {
+    var connection: SignalRConnection
+
+    init(
+        configuration: SignalRConfiguration = .standard,
+        offersStatefulReconnect: Bool = false,
+        hasInherentKeepAlive: Bool = false,
+        version: Int? = 1,
+        now: Int64 = 0
+    ) {
+        self.connection = SignalRConnection(
+            configuration: configuration,
+            offersStatefulReconnect: offersStatefulReconnect,
+            hasInherentKeepAlive: hasInherentKeepAlive,
+            now: now
+        )
+        if let version { _ = self.receive(#"{"protocol":"json","version":\#(version)}|"#, now: now) }
+    }
+
+    mutating func receive(_ text: String, now: Int64 = 0) -> [SignalRAction] {
+        self.connection.receive(Self.bytes(text), now: now)
+    }
+
+    static func bytes(_ text: String) -> [UInt8] {
+        text.utf8.map { $0 == UInt8(ascii: "|") ? 0x1E : $0 }
+    }
+
+    static func text(_ bytes: [UInt8]) -> String {
+        String(decoding: bytes.map { $0 == 0x1E ? UInt8(ascii: "|") : $0 }, as: UTF8.self)
+    }
+}
+
+extension [SignalRAction] {
+    /// Everything that is written.
+    var written: String {
+        Wire.text(self.flatMap { if case .write(let bytes) = $0 { bytes } else { [] as [UInt8] } })
+    }
+
+    /// The calls that start.
+    var calls: [SignalRCall] {
+        self.compactMap { if case .invoke(let call) = $0 { call } else { nil } }
+    }
+
+    var targets: [String] { self.calls.map(\.invocation.target) }
+
+    var end: SignalREnd? {
+        guard case .end(let end) = self.last else { return nil }
+        return end
     }
 }

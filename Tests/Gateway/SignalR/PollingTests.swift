@@ -28,7 +28,7 @@ struct PollingTests {
         return end
     }
 
-    @Test("Of an expired credential the parked GET is answered 401; what is written waits for the next one")
+    @Test("answers the parked GET with 401 when the credential expires and keeps output for the next one")
     func refusal() {
         var polling = Self.begun()
         #expect(polling.refuse(now: 1).isEmpty, "no GET waits")
@@ -43,7 +43,7 @@ struct PollingTests {
         #expect(Self.end(polling.tick(now: 15_060)) == .silent)
     }
 
-    @Test("The first GET is answered at once with nothing, even if something waits")
+    @Test("answers the first GET at once without content, even if output waits")
     func first() {
         var polling = SignalRPollingState(now: 0)
         #expect(polling.write([1]).isEmpty)
@@ -53,7 +53,7 @@ struct PollingTests {
         #expect(Self.body(polling.poll(2, now: 6), of: 2) == "\u{1}")
     }
 
-    @Test("A GET waits for what is written, and what is written for a GET")
+    @Test("parks a GET until there is output, and output until there is a GET")
     func waiting() {
         var polling = Self.begun()
         #expect(polling.poll(2, now: 1).isEmpty)
@@ -70,7 +70,7 @@ struct PollingTests {
         #expect(Self.body(polling.poll(3, now: 4), of: 3) == "c|")
     }
 
-    @Test("A GET is parked for 90 seconds")
+    @Test("parks a GET for 90 seconds")
     func timeout() {
         var polling = Self.begun()
         _ = polling.poll(2, now: 1000)
@@ -81,7 +81,7 @@ struct PollingTests {
         #expect(polling.poll(3, now: 92_000).isEmpty)
     }
 
-    @Test("A newer GET releases the older with 204")
+    @Test("releases an older GET with 204 when a newer one arrives")
     func newer() {
         var polling = Self.begun()
         _ = polling.poll(2, now: 1)
@@ -92,7 +92,7 @@ struct PollingTests {
         #expect(Self.body(polling.flush(now: 3), of: 3) == "a|")
     }
 
-    @Test("The next GET proves what was answered before it")
+    @Test("proves receipt of an answer by the next GET")
     func proof() {
         var polling = Self.begun()
         _ = polling.poll(2, now: 1)
@@ -111,7 +111,7 @@ struct PollingTests {
         #expect(polling.recordsProven == 3)
     }
 
-    @Test("Without a GET the connection lives for 15 seconds, from its beginning, an answer or a loss")
+    @Test("ends a connection after 15 seconds without a GET since its start, an answer or a loss")
     func silence() {
         var unused = SignalRPollingState(now: 1000)
         #expect(unused.nextDeadline == 16_000)
@@ -129,7 +129,7 @@ struct PollingTests {
         #expect(polling.nextDeadline == nil)
     }
 
-    @Test("The server's last words are read, then 204")
+    @Test("delivers the last output, then answers 204")
     func closing() {
         var polling = Self.begun()
         _ = polling.write(Wire.bytes("bye|"))
@@ -142,7 +142,7 @@ struct PollingTests {
         #expect(Self.status(polling.poll(4, now: 4), of: 4) == 404)
     }
 
-    @Test("A parked GET hears of the end at once")
+    @Test("answers a parked GET at once when the connection ends")
     func closingParked() {
         var polling = Self.begun()
         _ = polling.poll(2, now: 1)
@@ -155,7 +155,7 @@ struct PollingTests {
         #expect(Self.end(actions) == nil)
     }
 
-    @Test("DELETE ends it and releases a parked GET")
+    @Test("ends on DELETE and releases a parked GET")
     func delete() {
         var polling = Self.begun()
         _ = polling.poll(2, now: 1)
@@ -165,7 +165,7 @@ struct PollingTests {
         #expect(polling.recordsTaken == 0)
     }
 
-    @Test("A lost answer ends the connection unless its arrival was proven; a lost parked GET does not")
+    @Test("ends the connection if an unproven answer was lost, but not if a parked GET was")
     func lost() {
         var polling = Self.begun()
         _ = polling.poll(2, now: 1)
@@ -182,7 +182,7 @@ struct PollingTests {
         #expect(polling.recordsProven == 1)
     }
 
-    @Test("What waits is bounded")
+    @Test("limits the waiting output")
     func bound() {
         var polling = Self.begun(SignalRPollingState.Limits(bufferBytes: 10))
         #expect(polling.write([UInt8](repeating: 1, count: 11)).isEmpty)
@@ -190,7 +190,7 @@ struct PollingTests {
         #expect(polling.isEnded)
     }
 
-    @Test("A connection over polls, from handshake to close")
+    @Test("runs a connection over polls from handshake to close")
     func together() throws {
         var wire = Wire(hasInherentKeepAlive: true, version: nil)
         var polling = Self.begun()
@@ -212,7 +212,7 @@ struct PollingTests {
         #expect(polling.recordsProven == polling.recordsTaken)
     }
 
-    @Test("Records as Server-Sent Events")
+    @Test("writes records as Server-Sent Events")
     func eventStream() {
         #expect(Wire.text(SignalREventStream.opening) == ":\r\n\r\n")
         #expect(Wire.text(SignalREventStream.event(Wire.bytes(#"{"type":6}|"#))) == "data: {\"type\":6}|\r\n\r\n")

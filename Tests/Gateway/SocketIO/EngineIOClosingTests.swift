@@ -4,16 +4,128 @@
 import Protocols
 import Testing
 
-@Suite("The server closes a polling session", .timeLimit(.minutes(10)))
+@Suite("Engine.IO heartbeat", .timeLimit(.minutes(10)))
+struct EngineIOHeartbeatTests {
+    private static let configuration = EngineIOConfiguration(pingInterval: 300, pingTimeout: 200)
+
+    @Test("pings one interval after the open and after each pong")
+    func rounds() {
+        var trace = SessionTrace(polling: Self.configuration)
+        var now: Milliseconds = 0
+        for round in 0..<3 as Range<UInt64> {
+            _ = trace.get(10 + round, at: now)
+            #expect(trace.session.nextDeadline == now + 300)
+            #expect(trace.tick(now + 299) == [])
+            #expect(trace.tick(now + 300) == ["#\(10 + round) 200 2"])
+            now += 450
+            #expect(trace.post(20 + round, "3", at: now) == ["#\(20 + round) 200 ok"])
+        }
+        #expect(trace.tick(now + 299) == [])
+    }
+
+    @Test("ends the session without a pong in time and sends the close to a waiting poll")
+    func timeout() {
+        var trace = SessionTrace(polling: Self.configuration)
+        _ = trace.get(1)
+        _ = trace.tick(300)
+        _ = trace.get(2, at: 310)
+        #expect(trace.tick(499) == [])
+        #expect(trace.tick(500) == ["#2 200 1", "over pingTimeout"])
+        #expect(trace.session.nextDeadline == nil)
+        #expect(trace.tick(10_000) == [])
+    }
+
+    @Test("starts the pong's timeout even while the ping waits for a poll")
+    func noPoll() {
+        var trace = SessionTrace(polling: Self.configuration)
+        #expect(trace.tick(300) == [])
+        #expect(trace.get(1, at: 400) == ["#1 200 2"])
+        #expect(trace.tick(500) == ["over pingTimeout"])
+    }
+
+    @Test("handles overdue timers before a request, so a dead session never looks alive")
+    func requestsTick() {
+        var trace = SessionTrace(polling: Self.configuration)
+        #expect(trace.get(1, at: 300) == ["#1 200 2"])
+        let refusal = #"400 {"code":1,"message":"Session ID unknown"}"#
+        #expect(trace.get(2, at: 500) == ["over pingTimeout", "#2 \(refusal)"])
+        #expect(trace.startPost(3, at: 501) == ["#3 \(refusal)"])
+    }
+
+    @Test("refuses a post in flight when the pong is overdue")
+    func postInFlight() {
+        var trace = SessionTrace(polling: Self.configuration)
+        _ = trace.tick(300)
+        _ = trace.startPost(1, at: 400)
+        let refused = ["#1 400 {\"code\":3,\"message\":\"Bad request\"}", "over pingTimeout"]
+        #expect(trace.finishPost(1, "3", at: 500) == refused)
+    }
+
+    @Test("leaves the client at least half of its time after a late tick")
+    func lateTick() {
+        for (late, deadline) in [(0, 500), (60, 500), (100, 500), (150, 550), (5_000, 5_400)] {
+            var trace = SessionTrace(webSocket: Self.configuration)
+            #expect(trace.tick(300 + Milliseconds(late)) == ["~0 2"])
+            #expect(trace.session.nextDeadline == Milliseconds(deadline))
+        }
+    }
+
+    @Test("does the same on a WebSocket and closes it at the end")
+    func webSocket() {
+        var trace = SessionTrace(webSocket: Self.configuration)
+        #expect(trace.tick(300) == ["~0 2"])
+        #expect(trace.text(0, "3", at: 350) == [])
+        #expect(trace.tick(649) == [])
+        #expect(trace.tick(650) == ["~0 2"])
+        #expect(trace.tick(850) == ["~0 closed 4408", "over pingTimeout"])
+    }
+
+    @Test("ignores an unsolicited pong")
+    func unasked() {
+        var trace = SessionTrace(webSocket: Self.configuration)
+        #expect(trace.text(0, "3", at: 200) == [])
+        #expect(trace.session.nextDeadline == 300)
+    }
+
+    @Test("sends pings over polling during an upgrade, ahead of waiting messages")
+    func upgrade() {
+        var trace = SessionTrace(polling: Self.configuration)
+        _ = trace.open(9, at: 280)
+        #expect(trace.text(9, "2probe", at: 280) == ["~9 3probe"])
+        #expect(trace.get(1, at: 290) == [])
+        #expect(trace.send("a") == [])
+        #expect(trace.tick(300) == ["#1 200 2"])
+        #expect(trace.post(2, "3", at: 310) == ["#2 200 ok"])
+        #expect(trace.tick(610) == [])
+        #expect(trace.get(3, at: 620) == [])
+        #expect(trace.tick(720) == ["#3 200 2"])
+        #expect(trace.text(9, "5", at: 730) == ["~9 upgraded", "~9 4a"])
+        #expect(trace.text(9, "3", at: 740) == [])
+        #expect(trace.session.nextDeadline == 1_040)
+    }
+
+    @Test("sends a ping that no poll fetched over the WebSocket, and a noop to a waiting poll")
+    func upgradeTakesPing() {
+        var trace = SessionTrace(polling: Self.configuration)
+        _ = trace.open(9, at: 280)
+        _ = trace.text(9, "2probe", at: 280)
+        #expect(trace.send("a") == [])
+        #expect(trace.tick(300) == [])
+        #expect(trace.get(1, at: 310) == [])
+        #expect(trace.text(9, "5", at: 320) == ["#1 200 6", "~9 upgraded", "~9 4a", "~9 2"])
+    }
+}
+
+@Suite("Closing a polling session", .timeLimit(.minutes(10)))
 struct EngineIOClosingTests {
-    @Test("A poll that waits gets the close, and the session is over")
+    @Test("sends the close to a waiting poll and ends the session")
     func pending() {
         var trace = SessionTrace()
         _ = trace.get(1)
         #expect(trace.close() == ["#1 200 1", "over forcedClose"])
     }
 
-    @Test("Without a poll the next one within 30 s gets noop and close")
+    @Test("sends noop and close to the next poll within 30 s")
     func next() {
         var trace = SessionTrace()
         #expect(trace.close(at: 1_000) == [])
@@ -25,7 +137,7 @@ struct EngineIOClosingTests {
     }
 
     @Test(
-        "Of a server that ends, cannot serve it now or finds its token expired, a client learns as of one that is gone, so that it comes back",
+        "closes like a lost server on shutdown, overload or an expired token, so that the client reconnects",
         arguments: [EngineIOCloseReason.serverShuttingDown, .tryAgainLater, .tokenExpired])
     func comesBack(_ reason: EngineIOCloseReason) {
         let unknown = #"400 {"code":1,"message":"Session ID unknown"}"#
@@ -48,7 +160,7 @@ struct EngineIOClosingTests {
         #expect(waiting.get(2) == ["#2 \(unknown)"])
     }
 
-    @Test("Without any poll it is over after 30 s")
+    @Test("ends after 30 s without a poll")
     func lingers() {
         var trace = SessionTrace()
         _ = trace.close(at: 1_000)
@@ -57,7 +169,7 @@ struct EngineIOClosingTests {
         #expect(trace.session.nextDeadline == nil)
     }
 
-    @Test("Without the patience to linger it is over at once; a poll and a WebSocket that are there are told")
+    @Test("ends at once without lingering, and closes a waiting poll and a WebSocket")
     func impatient() {
         var trace = SessionTrace()
         _ = trace.send("a")
@@ -73,7 +185,7 @@ struct EngineIOClosingTests {
         #expect(upgrading.close(lingers: false) == ["~9 closed 1000", "over forcedClose"])
     }
 
-    @Test("What waits is fetched first, the close comes at its end")
+    @Test("delivers waiting packets before the close")
     func waiting() {
         var trace = SessionTrace()
         _ = trace.send("a", "b")
@@ -88,7 +200,7 @@ struct EngineIOClosingTests {
         #expect(long.get(2) == ["#2 200 415|416|417|418|419|1", "over forcedClose"])
     }
 
-    @Test("While it closes nothing is taken or delivered, and there are no pings")
+    @Test("accepts and delivers nothing while closing, and sends no pings")
     func nothing() {
         var trace = SessionTrace()
         _ = trace.close(at: 24_000)
@@ -101,7 +213,7 @@ struct EngineIOClosingTests {
         #expect(trace.post(2, "1", at: 25_003) == ["#2 200 ok", "over transportClose"])
     }
 
-    @Test("In the middle of an upgrade the WebSocket closes, and the poll gets what waits and the close")
+    @Test("closes the WebSocket of an upgrade and sends waiting packets and the close to the poll")
     func upgrading() {
         var trace = SessionTrace.probed()
         _ = trace.get(1)
@@ -114,7 +226,7 @@ struct EngineIOClosingTests {
         #expect(alone.get(1) == ["#1 200 6|1", "over forcedClose"])
     }
 
-    @Test("A post in flight at the end is refused")
+    @Test("refuses a post in flight at the end")
     func post() {
         var trace = SessionTrace()
         _ = trace.get(1)
@@ -123,7 +235,7 @@ struct EngineIOClosingTests {
         #expect(trace.finishPost(2, "4a") == [])
     }
 
-    @Test("An idle session is small and allocates nothing beside itself")
+    @Test("keeps an idle session small and without further allocations")
     func size() {
         #expect(MemoryLayout<EngineIOSession>.size <= 192)
         #expect(MemoryLayout<SocketIOConnection>.size <= 112)

@@ -4,12 +4,12 @@
 import Protocols
 import Testing
 
-@Suite("A session over polling", .timeLimit(.minutes(10)))
+@Suite("Engine.IO over polling", .timeLimit(.minutes(10)))
 struct EngineIOPollingTests {
     private static let unknown = #"400 {"code":1,"message":"Session ID unknown"}"#
     private static let bad = #"400 {"code":3,"message":"Bad request"}"#
 
-    @Test("The first answer is the handshake")
+    @Test("answers first with the handshake")
     func handshake() {
         var actions: [EngineIOAction] = []
         let configuration = EngineIOConfiguration()
@@ -21,7 +21,7 @@ struct EngineIOPollingTests {
         #expect(session.transport == .polling)
     }
 
-    @Test("A poll waits for a packet, or takes what waits at once")
+    @Test("parks a poll until there is a packet, or answers at once with what waits")
     func polls() {
         var trace = SessionTrace()
         #expect(trace.get(1) == [])
@@ -33,7 +33,7 @@ struct EngineIOPollingTests {
         #expect(trace.get(3) == [])
     }
 
-    @Test("Answers to polls are plain text")
+    @Test("answers polls in plain text")
     func contentType() {
         var actions: [EngineIOAction] = []
         var trace = SessionTrace()
@@ -44,14 +44,14 @@ struct EngineIOPollingTests {
         #expect(EngineIOResponse.ContentType.text.rawValue == "text/plain; charset=UTF-8")
     }
 
-    @Test("A post is answered ok, then its messages are delivered in order")
+    @Test("answers a post with ok, then delivers its messages in order")
     func posts() {
         var trace = SessionTrace()
         #expect(trace.post(1, "4a|bAQID|4b") == ["#1 200 ok", "up a", "up [1, 2, 3]", "up b"])
         #expect(trace.post(2, "4") == ["#2 200 ok", "up "])
     }
 
-    @Test("A post's ok is text/html")
+    @Test("answers a post with text/html")
     func okType() {
         var actions: [EngineIOAction] = []
         var trace = SessionTrace()
@@ -65,7 +65,7 @@ struct EngineIOPollingTests {
                         status: 200, contentType: .html, body: Array("ok".utf8))))
     }
 
-    @Test("At most 16 packets go in one answer, and no more bytes than the bound; a larger one goes alone")
+    @Test("limits an answer to 16 packets and the byte limit, and sends a larger packet alone")
     func batches() {
         var trace = SessionTrace()
         for number in 0..<35 { _ = trace.send("\(number)") }
@@ -84,7 +84,7 @@ struct EngineIOPollingTests {
         #expect(small.get(4) == ["#4 200 4e"])
     }
 
-    @Test("A second poll closes the first, is refused, and ends the session")
+    @Test("refuses a second poll, closes the first and ends the session")
     func overlappingPolls() {
         var trace = SessionTrace()
         _ = trace.get(1)
@@ -93,7 +93,7 @@ struct EngineIOPollingTests {
         #expect(trace.session.transport == nil)
     }
 
-    @Test("A second post is refused, and so is the first, and the session ends")
+    @Test("refuses both of two concurrent posts and ends the session")
     func overlappingPosts() {
         var trace = SessionTrace()
         _ = trace.get(1)
@@ -104,7 +104,7 @@ struct EngineIOPollingTests {
         #expect(trace.startPost(4) == ["#4 \(Self.unknown)"])
     }
 
-    @Test("A poll or a post that the client aborts ends the session; one that was answered does not")
+    @Test("ends the session when the client aborts a poll or a post, unless it was answered")
     func aborts() {
         var polling = SessionTrace()
         _ = polling.get(1)
@@ -126,7 +126,7 @@ struct EngineIOPollingTests {
     }
 
     @Test(
-        "A post of octets is refused and ends the session",
+        "refuses a binary post and ends the session",
         arguments: [
             "application/octet-stream", "Application/Octet-Stream", "application/octet-stream; charset=utf-8",
             " application/octet-stream ;x",
@@ -137,14 +137,14 @@ struct EngineIOPollingTests {
         #expect(trace.get(2) == ["#2 \(Self.unknown)"])
     }
 
-    @Test("Any other content type passes, and none", arguments: ["text/plain", "application/json", "", nil])
+    @Test("accepts any other content type, and none", arguments: ["text/plain", "application/json", "", nil])
     func contentTypes(type: String?) {
         var trace = SessionTrace()
         #expect(trace.startPost(1, type: type) == [])
         #expect(trace.finishPost(1, "4a") == ["#1 200 ok", "up a"])
     }
 
-    @Test("A body that is too large is refused by its length or by itself, and the session stays")
+    @Test("refuses an oversized body by its length or its content and keeps the session")
     func tooLarge() {
         var trace = SessionTrace(polling: EngineIOConfiguration(maximumPayload: 5))
         #expect(trace.startPost(1, length: 6) == ["#1 413 "])
@@ -154,7 +154,7 @@ struct EngineIOPollingTests {
     }
 
     @Test(
-        "A body with anything that is no packet is refused as a whole, and the session ends",
+        "refuses a whole body with an invalid packet and ends the session",
         arguments: ["abc", "", "4a|abc", "4a|", "4a|b!", "4a|55"])
     func parseErrors(body: String) {
         var trace = SessionTrace()
@@ -163,14 +163,14 @@ struct EngineIOPollingTests {
         #expect(trace.get(3) == ["#3 \(Self.unknown)"])
     }
 
-    @Test("Too many packets in a body end the session")
+    @Test("ends the session at too many packets in a body")
     func tooManyPackets() {
         var trace = SessionTrace(polling: EngineIOConfiguration(maximumPacketsReceived: 2))
         #expect(trace.post(1, "4a|4b") == ["#1 200 ok", "up a", "up b"])
         #expect(trace.post(2, "4a|4b|4c") == ["#2 \(Self.bad)", "over parseError"])
     }
 
-    @Test("A client's close releases the poll with a noop; what follows it in the body does not count")
+    @Test("releases the poll with a noop on the client's close and ignores the rest of the body")
     func clientCloses() {
         var trace = SessionTrace()
         _ = trace.get(1)
@@ -179,14 +179,14 @@ struct EngineIOPollingTests {
         #expect(trace.send("late") == [])
     }
 
-    @Test("A client's ping is answered ok and ends the session")
+    @Test("answers a client's ping with ok and ends the session")
     func clientPings() {
         var trace = SessionTrace()
         _ = trace.get(1)
         #expect(trace.post(2, "2") == ["#2 200 ok", "#1 200 1", "over pingFromClient"])
     }
 
-    @Test("Packets out of place pass without effect", arguments: ["5", "6", "0{}", "3", "3probe"])
+    @Test("ignores packets out of place", arguments: ["5", "6", "0{}", "3", "3probe"])
     func outOfPlace(body: String) {
         var trace = SessionTrace()
         #expect(trace.post(1, body) == ["#1 200 ok"])
@@ -195,7 +195,7 @@ struct EngineIOPollingTests {
         #expect(trace.session.nextDeadline == 25_000)
     }
 
-    @Test("What waits is bounded; at the bound the session closes with its own reason")
+    @Test("limits waiting packets and closes the session with its own reason at the limit")
     func bound() {
         let overhead = EngineIOConfiguration.packetOverhead
         var trace = SessionTrace(polling: EngineIOConfiguration(maximumWaiting: 3 * (overhead + 2)))
@@ -212,7 +212,7 @@ struct EngineIOPollingTests {
         }
     }
 
-    @Test("A text with the record separator, which polling cannot carry, is not taken")
+    @Test("refuses a text with the record separator, which polling cannot carry")
     func separator() {
         var trace = SessionTrace()
         #expect(trace.send("a", "b\u{1E}4c") == [])
@@ -221,7 +221,7 @@ struct EngineIOPollingTests {
         #expect(trace.send("d") == ["#1 200 4d"])
     }
 
-    @Test("The next poll proves what the last answer held, and nothing later")
+    @Test("proves by the next poll what the last answer held, and nothing later")
     func proof() {
         var trace = SessionTrace()
         func counts() -> [UInt64] { [trace.session.messagesSent, trace.session.messagesProven] }
@@ -247,7 +247,7 @@ struct EngineIOPollingTests {
         #expect(counts() == [23, 23])
     }
 
-    @Test("Pings count for no proof")
+    @Test("does not count pings for proofs")
     func pingsProveNothing() {
         var trace = SessionTrace()
         _ = trace.get(1)
@@ -255,5 +255,127 @@ struct EngineIOPollingTests {
         _ = trace.get(2, at: 25_001)
         #expect(trace.session.messagesProven == 0)
         #expect(trace.session.messagesSent == 0)
+    }
+}
+
+/// A session and its actions, one short line each.
+///
+/// `#7 200 4a|2` answers request 7, `~9 4a` and `~9 [1, 2]` send on WebSocket 9, `~9 closed 1000`
+/// closes it, `~9 upgraded` reports its upgrade, `up a` and `up [1, 2]` deliver, `over pingTimeout`
+/// ends. A bar stands for the record separator.
+struct SessionTrace {
+    static let sid = "abcdefghijklmnopqrst"
+
+    var session: EngineIOSession
+    private var actions: [EngineIOAction] = []
+
+    /// A session at time 0, opened by request 0.
+    init(polling configuration: EngineIOConfiguration = EngineIOConfiguration()) {
+        var actions: [EngineIOAction] = []
+        self.session = EngineIOSession(
+            sid: Self.sid, polling: EngineIOCarrier(0), configuration: configuration, now: 0, into: &actions)
+    }
+
+    /// A session at time 0, opened on WebSocket 0.
+    init(webSocket configuration: EngineIOConfiguration) {
+        var actions: [EngineIOAction] = []
+        self.session = EngineIOSession(
+            sid: Self.sid, webSocket: EngineIOCarrier(0), configuration: configuration, now: 0, into: &actions)
+    }
+
+    /// A session at time 0 that probing WebSocket 9 is about to upgrade.
+    static func probed(_ configuration: EngineIOConfiguration = EngineIOConfiguration()) -> SessionTrace {
+        var trace = SessionTrace(polling: configuration)
+        _ = trace.open(9)
+        _ = trace.text(9, "2probe")
+        return trace
+    }
+
+    mutating func get(_ request: UInt64, at now: Milliseconds = 0) -> [String] {
+        self.run { $0.pollRequested(EngineIOCarrier(request), now: now, into: &$1) }
+    }
+
+    mutating func abortGet(_ request: UInt64, at now: Milliseconds = 0) -> [String] {
+        self.run { $0.pollAborted(EngineIOCarrier(request), now: now, into: &$1) }
+    }
+
+    mutating func startPost(
+        _ request: UInt64, type: String? = "text/plain;charset=UTF-8", length: Int? = nil, at now: Milliseconds = 0
+    ) -> [String] {
+        self.run {
+            _ = $0.postStarted(
+                EngineIOCarrier(request), contentType: type, contentLength: length, now: now, into: &$1)
+        }
+    }
+
+    mutating func finishPost(_ request: UInt64, _ body: String, at now: Milliseconds = 0) -> [String] {
+        let body = body.utf8.map { $0 == UInt8(ascii: "|") ? 0x1E : $0 }
+        return self.run { $0.postCompleted(EngineIOCarrier(request), body: body, now: now, into: &$1) }
+    }
+
+    mutating func abortPost(_ request: UInt64, at now: Milliseconds = 0) -> [String] {
+        self.run { $0.postAborted(EngineIOCarrier(request), now: now, into: &$1) }
+    }
+
+    mutating func post(_ request: UInt64, _ body: String, at now: Milliseconds = 0) -> [String] {
+        self.startPost(request, at: now) + self.finishPost(request, body, at: now)
+    }
+
+    mutating func open(_ carrier: UInt64, at now: Milliseconds = 0) -> [String] {
+        self.run { $0.webSocketOpened(EngineIOCarrier(carrier), now: now, into: &$1) }
+    }
+
+    mutating func text(_ carrier: UInt64, _ text: String, at now: Milliseconds = 0) -> [String] {
+        self.run { $0.webSocketText(EngineIOCarrier(carrier), Array(text.utf8), now: now, into: &$1) }
+    }
+
+    mutating func binary(_ carrier: UInt64, _ bytes: [UInt8], at now: Milliseconds = 0) -> [String] {
+        self.run { $0.webSocketBinary(EngineIOCarrier(carrier), bytes, now: now, into: &$1) }
+    }
+
+    mutating func closed(_ carrier: UInt64, failed: Bool = false, at now: Milliseconds = 0) -> [String] {
+        self.run { $0.webSocketClosed(EngineIOCarrier(carrier), failed: failed, now: now, into: &$1) }
+    }
+
+    mutating func send(_ texts: String...) -> [String] {
+        self.run { $0.send(texts.map { .text(Array($0.utf8)) }, into: &$1) }
+    }
+
+    mutating func send(bytes: [UInt8]) -> [String] {
+        self.run { $0.send([.binary(bytes)], into: &$1) }
+    }
+
+    mutating func close(
+        _ reason: EngineIOCloseReason = .forcedClose, lingers: Bool = true, at now: Milliseconds = 0
+    ) -> [String] {
+        self.run { $0.close(reason, lingers: lingers, now: now, into: &$1) }
+    }
+
+    mutating func tick(_ now: Milliseconds) -> [String] {
+        self.run { $0.tick(now: now, into: &$1) }
+    }
+
+    private mutating func run(_ call: (inout EngineIOSession, inout [EngineIOAction]) -> Void) -> [String] {
+        var actions: [EngineIOAction] = []
+        call(&self.session, &actions)
+        return actions.map { Self.line($0) }
+    }
+
+    static func line(_ action: EngineIOAction) -> String {
+        switch action {
+        case .respond(let request, let response):
+            "#\(request.number) \(response.status) \(Self.text(response.body))"
+        case .sendText(let carrier, let text): "~\(carrier.number) \(Self.text(text))"
+        case .sendBinary(let carrier, let bytes): "~\(carrier.number) \(bytes)"
+        case .closeWebSocket(let carrier, let code): "~\(carrier.number) closed \(code)"
+        case .upgraded(let carrier): "~\(carrier.number) upgraded"
+        case .deliver(.text(let text)): "up \(Self.text(text))"
+        case .deliver(.binary(let bytes)): "up \(bytes)"
+        case .closed(let reason): "over \(reason.rawValue)"
+        }
+    }
+
+    private static func text(_ bytes: [UInt8]) -> String {
+        String(decoding: bytes.map { $0 == 0x1E ? UInt8(ascii: "|") : $0 }, as: UTF8.self)
     }
 }

@@ -4,11 +4,84 @@
 import Protocols
 import Testing
 
+@Suite("Engine.IO on a WebSocket from the start", .timeLimit(.minutes(10)))
+struct EngineIOWebSocketTests {
+    private static let configuration = EngineIOConfiguration()
+
+    @Test("sends the handshake as one text frame without upgrades")
+    func handshake() {
+        var actions: [EngineIOAction] = []
+        let session = EngineIOSession(
+            sid: "S", webSocket: EngineIOCarrier(3), configuration: Self.configuration, now: 0, into: &actions)
+        let json = EngineIOHandshake.json(sid: "S", transport: .webSocket, configuration: Self.configuration)
+        #expect(actions == [.sendText(EngineIOCarrier(3), [0x30] + json)])
+        #expect(session.transport == .webSocket)
+    }
+
+    @Test("carries text and bytes both ways, one message per frame")
+    func messages() {
+        var trace = SessionTrace(webSocket: Self.configuration)
+        #expect(trace.text(0, "4hello") == ["up hello"])
+        #expect(trace.binary(0, [1, 2]) == ["up [1, 2]"])
+        #expect(trace.text(0, "4a\u{1E}4b") == ["up a|4b"])
+        #expect(trace.send("a", "b") == ["~0 4a", "~0 4b"])
+        #expect(trace.send(bytes: [3]) == ["~0 [3]"])
+        #expect(trace.session.messagesSent == 3)
+        #expect(trace.session.messagesProven == 0)
+    }
+
+    @Test("ends the session on an invalid packet", arguments: ["abc", "", "bAQID", "7"])
+    func parseError(text: String) {
+        var trace = SessionTrace(webSocket: Self.configuration)
+        #expect(trace.text(0, text) == ["~0 closed 1002", "over parseError"])
+        #expect(trace.text(0, "4a") == [])
+    }
+
+    @Test("ends the session on the client's close, its ping, or the loss of the WebSocket")
+    func ends() {
+        var closing = SessionTrace(webSocket: Self.configuration)
+        #expect(closing.text(0, "1") == ["~0 closed 1000", "over transportClose"])
+        var pinging = SessionTrace(webSocket: Self.configuration)
+        #expect(pinging.text(0, "2") == ["~0 closed 1002", "over pingFromClient"])
+        var lost = SessionTrace(webSocket: Self.configuration)
+        #expect(lost.closed(0) == ["over transportClose"])
+        #expect(lost.closed(0) == [])
+        var failed = SessionTrace(webSocket: Self.configuration)
+        #expect(failed.closed(0, failed: true) == ["over transportError"])
+        #expect(failed.send("a") == [])
+    }
+
+    @Test("refuses polling and other WebSockets with its id and continues")
+    func others() {
+        var trace = SessionTrace(webSocket: Self.configuration)
+        let bad = #"400 {"code":3,"message":"Bad request"}"#
+        #expect(trace.get(1) == ["#1 \(bad)"])
+        #expect(trace.startPost(2) == ["#2 \(bad)"])
+        #expect(trace.open(4) == ["~4 closed 1008"])
+        #expect(trace.text(4, "4stray") == [])
+        #expect(trace.closed(4) == [])
+        #expect(trace.text(0, "4a") == ["up a"])
+    }
+
+    @Test("closes with the code of the owner's reason")
+    func close() {
+        let table: [(EngineIOCloseReason, Int)] = [
+            (.forcedClose, 1000), (.serverShuttingDown, 1012), (.parseError, 1002), (.tooMuchWaiting, 1013),
+            (.tryAgainLater, 1013), (.tokenExpired, 4401),
+        ]
+        for (reason, code) in table {
+            var trace = SessionTrace(webSocket: Self.configuration)
+            #expect(trace.close(reason) == ["~0 closed \(code)", "over \(reason.rawValue)"])
+            #expect(trace.close(reason) == [])
+        }
+    }
+}
+
 @Suite("Upgrade from polling to a WebSocket", .timeLimit(.minutes(10)))
 struct EngineIOUpgradeTests {
     private static let bad = #"400 {"code":3,"message":"Bad request"}"#
 
-    @Test("Probe, its answer, upgrade; then the session travels on the WebSocket alone")
+    @Test("answers the probe and moves the session to the WebSocket on upgrade")
     func upgrades() {
         var trace = SessionTrace()
         #expect(trace.open(9) == [])
@@ -24,7 +97,7 @@ struct EngineIOUpgradeTests {
         #expect(trace.closed(9) == ["over transportClose"])
     }
 
-    @Test("From the probe on a poll is released with a noop within 100 ms, one that came before and one after")
+    @Test("releases polls with a noop within 100 ms of the probe, both earlier and later ones")
     func releases() {
         var trace = SessionTrace()
         _ = trace.get(1, at: 10)
@@ -39,7 +112,7 @@ struct EngineIOUpgradeTests {
         #expect(trace.session.nextDeadline == 10_020)
     }
 
-    @Test("A release without delay answers at once")
+    @Test("releases a poll at once without delay")
     func releasesAtOnce() {
         var trace = SessionTrace(polling: EngineIOConfiguration(upgradeRelease: 0))
         _ = trace.get(1)
@@ -49,7 +122,7 @@ struct EngineIOUpgradeTests {
         #expect(EngineIOConfiguration(upgradeRelease: 5_000).upgradeRelease == 100)
     }
 
-    @Test("Messages wait from the probe on and follow in order, on the WebSocket alone")
+    @Test("holds messages from the probe on and sends them in order on the WebSocket only")
     func waits() {
         var trace = SessionTrace()
         #expect(trace.open(9) == [])
@@ -64,14 +137,14 @@ struct EngineIOUpgradeTests {
         #expect(trace.send("c") == ["~9 4c"])
     }
 
-    @Test("A poll that still waits at the upgrade is released")
+    @Test("releases a poll that still waits at the upgrade")
     func releasedByUpgrade() {
         var trace = SessionTrace.probed()
         _ = trace.get(1)
         #expect(trace.text(9, "5") == ["#1 200 6", "~9 upgraded"])
     }
 
-    @Test("Posts are taken until the upgrade, and one that began before it still counts")
+    @Test("accepts posts until the upgrade, including one that began before it")
     func posts() {
         var trace = SessionTrace.probed()
         #expect(trace.post(1, "4a") == ["#1 200 ok", "up a"])
@@ -82,7 +155,7 @@ struct EngineIOUpgradeTests {
     }
 
     @Test(
-        "Anything but a probe first closes the WebSocket alone",
+        "closes only the WebSocket if its first packet is not a probe",
         arguments: ["5", "4a", "2", "2prob", "3probe", "1", "abc", "", "6"])
     func wrongFirst(text: String) {
         var trace = SessionTrace()
@@ -94,7 +167,7 @@ struct EngineIOUpgradeTests {
         #expect(trace.text(8, "2probe") == ["~8 3probe"])
     }
 
-    @Test("Anything but the upgrade after the probe closes the WebSocket alone, and what waited goes to the poll")
+    @Test("closes only the WebSocket if no upgrade follows the probe, and sends waiting packets to the poll")
     func wrongSecond() {
         for text in ["4a", "1", "abc", "3"] {
             var trace = SessionTrace.probed()
@@ -110,14 +183,14 @@ struct EngineIOUpgradeTests {
         #expect(binary.session.transport == .polling)
     }
 
-    @Test("A second probe is answered again")
+    @Test("answers a second probe")
     func probesAgain() {
         var trace = SessionTrace.probed()
         #expect(trace.text(9, "2probe") == ["~9 3probe"])
         #expect(trace.text(9, "5") == ["~9 upgraded"])
     }
 
-    @Test("The probing WebSocket's own end leaves polling as it was", arguments: [false, true])
+    @Test("keeps polling when the probing WebSocket closes", arguments: [false, true])
     func lost(failed: Bool) {
         var trace = SessionTrace.probed()
         _ = trace.get(1)
@@ -127,7 +200,7 @@ struct EngineIOUpgradeTests {
         #expect(trace.send("n") == ["#2 200 4n"])
     }
 
-    @Test("Without the upgrade in time the WebSocket is closed, and polling goes on", arguments: [false, true])
+    @Test("closes the WebSocket without an upgrade in time and continues polling", arguments: [false, true])
     func timeout(isProbed: Bool) {
         var trace = SessionTrace()
         _ = trace.open(9, at: 100)
@@ -139,7 +212,7 @@ struct EngineIOUpgradeTests {
         #expect(trace.send("a") == ["#1 200 4a"])
     }
 
-    @Test("While one WebSocket upgrades another is closed, and the first goes on")
+    @Test("closes a second WebSocket while the first upgrades")
     func second() {
         var trace = SessionTrace()
         _ = trace.open(9)
@@ -148,20 +221,20 @@ struct EngineIOUpgradeTests {
         #expect(trace.text(9, "5") == ["~9 upgraded"])
     }
 
-    @Test("Where upgrades are off the WebSocket is closed")
+    @Test("closes the WebSocket if upgrades are off")
     func off() {
         var trace = SessionTrace(polling: EngineIOConfiguration(allowsUpgrade: false))
         #expect(trace.open(9) == ["~9 closed 1008"])
         #expect(trace.get(1) == [])
     }
 
-    @Test("The end of the session takes the probing WebSocket with it")
+    @Test("closes the probing WebSocket when the session ends")
     func sessionEnds() {
         var trace = SessionTrace.probed()
         #expect(trace.post(1, "1") == ["#1 200 ok", "~9 closed 1000", "over transportClose"])
     }
 
-    @Test("The upgrade proves what polling had answered; what follows there is not proven by it")
+    @Test("proves by the upgrade what polling answered before it, and nothing later")
     func proof() {
         var trace = SessionTrace()
         _ = trace.send("a", "b")
@@ -178,7 +251,7 @@ struct EngineIOUpgradeTests {
         #expect(trace.session.messagesSent == 4)
     }
 
-    @Test("A poll that is released with a noop proves what was answered before it")
+    @Test("proves earlier answers by a poll that is released with a noop")
     func noopProof() {
         var trace = SessionTrace()
         _ = trace.send("a")

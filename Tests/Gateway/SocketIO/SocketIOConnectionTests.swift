@@ -5,9 +5,9 @@ import Core
 import Protocols
 import Testing
 
-@Suite("A connection of Socket.IO", .timeLimit(.minutes(10)))
+@Suite("Socket.IO connection", .timeLimit(.minutes(10)))
 struct SocketIOConnectionTests {
-    @Test("The owner decides about a CONNECT; accepted, the client gets its socket's id")
+    @Test("asks the owner about a CONNECT and sends the socket's id on acceptance")
     func connects() {
         var trace = ConnectionTrace()
         #expect(trace.receive(#"0{"token":"x"}"#) == [#"join #1 / {"token":"x"}"#])
@@ -20,7 +20,7 @@ struct SocketIOConnectionTests {
         #expect(trace.refuse(1, "late") == [])
     }
 
-    @Test("A refusal has a message and, if given, data; the connection stays and the client may ask again")
+    @Test("refuses with a message and optional data, and lets the client ask again")
     func refuses() {
         var trace = ConnectionTrace()
         _ = trace.receive("0")
@@ -35,7 +35,7 @@ struct SocketIOConnectionTests {
         #expect(trace.accept(4, sid: "S") == [#"> 0{"sid":"S"}"#])
     }
 
-    @Test("Events come with their namespace, name, arguments and acknowledgement, and go the same way")
+    @Test("delivers and sends events with namespace, name, arguments and acknowledgement")
     func events() {
         var trace = ConnectionTrace.joined("/", "/admin")
         #expect(trace.receive(#"2["a",1,{"b":2}]"#) == [#"event / a [1,{"b":2}]"#])
@@ -49,7 +49,7 @@ struct SocketIOConnectionTests {
         #expect(trace.acknowledge(1, in: "/other") == [])
     }
 
-    @Test("Bytes go both ways, a packet with its attachments together")
+    @Test("carries bytes both ways, each packet with its attachments")
     func binary() {
         var trace = ConnectionTrace.joined("/")
         let head = #"["e",{"_placeholder":true,"num":0}]"#
@@ -59,7 +59,7 @@ struct SocketIOConnectionTests {
         #expect(trace.acknowledge(4, [.bytes([5])]) == [#"> 61-4[{"_placeholder":true,"num":0}] [5]"#])
     }
 
-    @Test("Acknowledgements are counted from 0 in each namespace; unknown and second ones are ignored")
+    @Test("numbers acknowledgements from 0 per namespace and ignores unknown and repeated ones")
     func acknowledgements() {
         var trace = ConnectionTrace.joined("/", "/admin")
         #expect(trace.emit("a", as: .acknowledged) == [#"> 20["a"]"#, "awaiting(0)"])
@@ -74,7 +74,7 @@ struct SocketIOConnectionTests {
         #expect(trace.receive(#"2["on"]"#) == ["event / on []"])
     }
 
-    @Test("Awaited acknowledgements are bounded; at the bound nothing is sent until one is settled")
+    @Test("limits pending acknowledgements and sends nothing at the limit until one is settled")
     func awaited() {
         var trace = ConnectionTrace.joined("/", configuration: SocketIOConfiguration(maximumAwaitedAcknowledgements: 2))
         _ = trace.emit("a", as: .acknowledged)
@@ -87,7 +87,7 @@ struct SocketIOConnectionTests {
         #expect(trace.emit("a", as: .acknowledged) == [#"> 23["a"]"#, "awaiting(3)"])
     }
 
-    @Test("A client's DISCONNECT leaves that namespace alone, without a reply; it may join again")
+    @Test("leaves only the namespace of a client's DISCONNECT, without a reply, and lets it rejoin")
     func clientLeaves() {
         var trace = ConnectionTrace.joined("/", "/admin")
         #expect(trace.receive("1/admin,") == ["left /admin client namespace disconnect"])
@@ -99,7 +99,7 @@ struct SocketIOConnectionTests {
         #expect(trace.emit("a", to: "/admin", as: .acknowledged) == [#"> 2/admin,0["a"]"#, "awaiting(0)"])
     }
 
-    @Test("The server's DISCONNECT is told to the client and leaves that namespace alone")
+    @Test("sends the server's DISCONNECT and leaves only that namespace")
     func serverLeaves() {
         var trace = ConnectionTrace.joined("/", "/admin")
         #expect(trace.disconnect() == ["> 1", "left / server namespace disconnect"])
@@ -107,7 +107,7 @@ struct SocketIOConnectionTests {
         #expect(trace.disconnect("/admin") == ["> 1/admin,", "left /admin server namespace disconnect"])
     }
 
-    @Test("A wish that the client takes back cannot be granted, nor meet the next one")
+    @Test("ignores the answer to a withdrawn CONNECT, also for the next one")
     func withdrawn() {
         var trace = ConnectionTrace()
         _ = trace.receive("0")
@@ -120,7 +120,7 @@ struct SocketIOConnectionTests {
     }
 
     @Test(
-        "What breaks the protocol closes the whole connection",
+        "closes the whole connection on a protocol violation",
         arguments: [
             ("0", "alreadyConnected"), ("0/asked,", "alreadyConnected"), (#"2/other,["a"]"#, "notConnected"),
             (#"2/asked,["a"]"#, "notConnected"), ("3/other,0[]", "notConnected"),
@@ -139,7 +139,7 @@ struct SocketIOConnectionTests {
         #expect(trace.sessionClosed(.parseError) == [])
     }
 
-    @Test("Bytes without a packet, and a text among attachments, close the connection")
+    @Test("closes on bytes without a packet and on text among attachments")
     func binaryViolations() {
         var stray = ConnectionTrace.joined("/")
         #expect(stray.receive(bytes: [1]) == ["left / parse error", "close unexpectedBinary"])
@@ -148,14 +148,14 @@ struct SocketIOConnectionTests {
         #expect(cut.receive(#"2["a"]"#) == ["left / parse error", "close textWithinBinary"])
     }
 
-    @Test("Namespaces are compared by their bytes")
+    @Test("compares namespaces by bytes")
     func exactNamespaces() {
         var trace = ConnectionTrace.joined("/caf\u{E9}")
         #expect(trace.receive("0/cafe\u{301},") == ["join #2 /cafe\u{301} {}"])
         #expect(trace.receive("2/cafe\u{301},[\"a\"]").last == "close notConnected")
     }
 
-    @Test("Namespaces are bounded; a further one is refused without asking")
+    @Test("limits namespaces and refuses a further one without asking the owner")
     func tooManyNamespaces() {
         var trace = ConnectionTrace.joined("/", configuration: SocketIOConfiguration(maximumNamespaces: 2))
         _ = trace.receive("0/a,")
@@ -164,7 +164,7 @@ struct SocketIOConnectionTests {
         #expect(trace.receive("0/b,") == ["join #3 /b {}"])
     }
 
-    @Test("Without a joined namespace in time the connection closes, also after a refusal")
+    @Test("closes without a joined namespace in time, even after a refusal")
     func connectTimeout() {
         var silent = ConnectionTrace()
         #expect(silent.connection.nextDeadline == 10_000)
@@ -186,7 +186,7 @@ struct SocketIOConnectionTests {
         #expect(joined.tick(1_000_000) == [])
     }
 
-    @Test("A wish that is taken back gives no more time")
+    @Test("does not extend the time for a withdrawn CONNECT")
     func withdrawnTimeout() {
         var trace = ConnectionTrace()
         _ = trace.receive("0", at: 5_000)
@@ -195,7 +195,7 @@ struct SocketIOConnectionTests {
         #expect(trace.connection.nextDeadline == 10_000)
     }
 
-    @Test("When the last namespace is left the time begins anew")
+    @Test("restarts the time when the last namespace was left")
     func leftTimeout() {
         var trace = ConnectionTrace.joined("/", "/admin")
         _ = trace.receive("1", at: 50_000)
@@ -207,7 +207,7 @@ struct SocketIOConnectionTests {
         #expect(trace.connection.nextDeadline == nil)
     }
 
-    @Test("The end of the session is reported for every namespace with its reason")
+    @Test("reports the end of the session for every namespace with its reason")
     func sessionEnds() {
         let table: [(EngineIOCloseReason, String)] = [
             (.transportClose, "transport close"), (.transportError, "transport error"), (.pingTimeout, "ping timeout"),
@@ -223,7 +223,7 @@ struct SocketIOConnectionTests {
         }
     }
 
-    @Test("The owner's close reports every namespace and then closes")
+    @Test("reports every namespace before the owner's close")
     func close() {
         var trace = ConnectionTrace.joined("/")
         #expect(trace.close(.serverShuttingDown) == ["left / server shutting down", "close serverShuttingDown"])
@@ -234,5 +234,187 @@ struct SocketIOConnectionTests {
         #expect(SocketIOCloseReason.serverShuttingDown.session == .serverShuttingDown)
         #expect(SocketIOCloseReason.tryAgainLater.session == .tryAgainLater)
         #expect(SocketIOCloseReason.tokenExpired.session == .tokenExpired)
+    }
+}
+
+@Suite("Connection state recovery", .timeLimit(.minutes(10)))
+struct SocketIORecoveryTests {
+    private static let offering = SocketIOConfiguration(offersRecovery: true)
+
+    @Test("is off by default and leaves pid and offset to the application")
+    func off() {
+        var trace = ConnectionTrace()
+        _ = trace.receive(#"0{"pid":"P","offset":"O"}"#)
+        #expect(trace.requests.map(\.recovery) == [nil])
+        #expect(trace.accept(1, sid: "S") == [#"> 0{"sid":"S"}"#])
+        #expect(trace.emit("a", as: .recoverable(offset: "O1")) == [#"> 2["a"]"#])
+    }
+
+    @Test("gives a new client a pid and appends the offset to events")
+    func grants() {
+        var trace = ConnectionTrace(Self.offering)
+        _ = trace.receive(#"0{"token":"x"}"#)
+        #expect(trace.requests.map(\.recovery) == [nil])
+        #expect(trace.accept(1, sid: "S", recovery: .init(pid: "P")) == [#"> 0{"sid":"S","pid":"P"}"#])
+        #expect(trace.emit("tick", [.json(.number("0"))], as: .recoverable(offset: "Q7")) == [#"> 2["tick",0,"Q7"]"#])
+        #expect(trace.emit("tick", as: .plain) == [#"> 2["tick"]"#])
+        #expect(trace.emit("ask", as: .acknowledged) == [#"> 20["ask"]"#, "awaiting(0)"])
+    }
+
+    @Test("sends a returning client what it missed, in order, before the reply with its old ids")
+    func recovers() {
+        var trace = ConnectionTrace(Self.offering)
+        #expect(
+            trace.receive(#"0/n,{"pid":"P","offset":"O1","token":"x"}"#)
+                == [#"join #1 /n {"pid":"P","offset":"O1","token":"x"}"#])
+        #expect(trace.requests.first?.recovery?.pid == "P")
+        #expect(trace.requests.first?.recovery?.offset == "O1")
+        let grant = SocketIORecoveryGrant(
+            pid: "P",
+            missed: [.init("a", [.json(.number("1"))], offset: "O2"), .init("b", [.bytes([7])], offset: "O3")]
+        )
+        let packets =
+            #"> 2/n,["a",1,"O2"] 51-/n,["b",{"_placeholder":true,"num":0},"O3"] [7] 0/n,{"sid":"S","pid":"P"}"#
+        #expect(trace.accept(1, sid: "S", recovery: grant) == [packets])
+        #expect(trace.emit("c", to: "/n", as: .recoverable(offset: "O4")) == [#"> 2/n,["c","O4"]"#])
+    }
+
+    @Test(
+        "ignores an incomplete or mistyped recovery request",
+        arguments: [
+            #"{"pid":"P"}"#, #"{"offset":"O"}"#, #"{"pid":1,"offset":"O"}"#, #"{"pid":"P","offset":null}"#, "{}",
+        ])
+    func half(auth: String) {
+        var trace = ConnectionTrace(Self.offering)
+        _ = trace.receive("0\(auth)")
+        #expect(trace.requests.map(\.recovery) == [nil])
+    }
+
+    @Test("recovers nothing after a DISCONNECT or invalid input")
+    func reasons() {
+        let lost: Set<SocketIODisconnectReason> = [.parseError, .clientNamespaceDisconnect, .serverNamespaceDisconnect]
+        for reason in SocketIODisconnectReason.allCases { #expect(reason.isRecoverable == !lost.contains(reason)) }
+    }
+}
+
+/// A connection and its actions, one short line each.
+///
+/// `> 0{…}` sends a packet (bytes follow in brackets), `join #1 / {…}` asks the owner, `withdrawn
+/// #1`, `event / a [1] 7` and `ack / 3 [1]` deliver, `left / reason`, `close reason`. Requests to
+/// join are numbered from 1.
+struct ConnectionTrace {
+    var connection: SocketIOConnection
+    private(set) var requests: [SocketIOConnectRequest] = []
+
+    init(_ configuration: SocketIOConfiguration = SocketIOConfiguration()) {
+        self.connection = SocketIOConnection(configuration: configuration, now: 0)
+    }
+
+    /// A connection that has joined these namespaces.
+    static func joined(
+        _ namespaces: String..., configuration: SocketIOConfiguration = SocketIOConfiguration()
+    ) -> ConnectionTrace {
+        var trace = ConnectionTrace(configuration)
+        for namespace in namespaces {
+            _ = trace.receive("0\(namespace),")
+            _ = trace.accept(trace.requests.count, sid: "S")
+        }
+        return trace
+    }
+
+    mutating func receive(_ text: String, at now: Milliseconds = 0) -> [String] {
+        self.run { $0.receive(.text(Array(text.utf8)), now: now, into: &$1) }
+    }
+
+    mutating func receive(bytes: [UInt8], at now: Milliseconds = 0) -> [String] {
+        self.run { $0.receive(.binary(bytes), now: now, into: &$1) }
+    }
+
+    mutating func accept(_ request: Int, sid: String, recovery: SocketIORecoveryGrant? = nil) -> [String] {
+        let ticket = self.requests[request - 1].ticket
+        return self.run { $0.accept(ticket, sid: sid, recovery: recovery, into: &$1) }
+    }
+
+    mutating func refuse(_ request: Int, _ message: String, data: JSONValue? = nil) -> [String] {
+        let ticket = self.requests[request - 1].ticket
+        return self.run { $0.refuse(ticket, message: message, data: data, into: &$1) }
+    }
+
+    mutating func emit(
+        _ name: SocketIOEventName, _ arguments: [SocketIOValue] = [], to namespace: String = "/",
+        as emission: SocketIOEmission = .plain
+    ) -> [String] {
+        var result = SocketIOEmissionResult.sent
+        let lines = self.run { result = $0.emit(name, arguments, to: namespace, as: emission, into: &$1) }
+        return lines + (result == .sent ? [] : ["\(result)"])
+    }
+
+    mutating func acknowledge(_ id: UInt64, _ arguments: [SocketIOValue] = [], in namespace: String = "/") -> [String] {
+        self.run { $0.acknowledge(id, with: arguments, in: namespace, into: &$1) }
+    }
+
+    mutating func disconnect(_ namespace: String = "/", at now: Milliseconds = 0) -> [String] {
+        self.run { $0.disconnect(namespace, now: now, into: &$1) }
+    }
+
+    mutating func close(_ reason: SocketIOCloseReason) -> [String] {
+        self.run { $0.close(reason, into: &$1) }
+    }
+
+    mutating func sessionClosed(_ reason: EngineIOCloseReason) -> [String] {
+        self.run { $0.sessionClosed(reason, into: &$1) }
+    }
+
+    mutating func tick(_ now: Milliseconds) -> [String] {
+        self.run { $0.tick(now: now, into: &$1) }
+    }
+
+    private mutating func run(_ call: (inout SocketIOConnection, inout [SocketIOAction]) -> Void) -> [String] {
+        var actions: [SocketIOAction] = []
+        call(&self.connection, &actions)
+        for case .connectRequested(let request) in actions { self.requests.append(request) }
+        return actions.map { self.line($0) }
+    }
+
+    private func number(_ ticket: SocketIOConnectRequest.Ticket) -> Int {
+        (self.requests.firstIndex { $0.ticket == ticket } ?? -1) + 1
+    }
+
+    private func line(_ action: SocketIOAction) -> String {
+        switch action {
+        case .send(let messages): "> " + messages.map { Self.text($0) }.joined(separator: " ")
+        case .connectRequested(let request):
+            "join #\(self.number(request.ticket)) \(request.namespace) \(Self.text(JSONWriter.bytes(of: request.auth)))"
+        case .connectWithdrawn(let ticket): "withdrawn #\(self.number(ticket))"
+        case .event(let namespace, let name, let arguments, let id):
+            "event \(namespace) \(Self.text(name)) \(Self.text(arguments))" + (id.map { " \($0)" } ?? "")
+        case .acknowledged(let namespace, let id, let arguments): "ack \(namespace) \(id) \(Self.text(arguments))"
+        case .left(let namespace, let reason): "left \(namespace) \(reason.rawValue)"
+        case .close(.fault(let fault)): "close \(fault)"
+        case .close(let reason): "close \(reason)"
+        }
+    }
+
+    private static func text(_ name: SocketIOEventName) -> String {
+        switch name {
+        case .text(let text): text
+        case .number(let text): "number \(text)"
+        }
+    }
+
+    private static func text(_ arguments: [SocketIOValue]) -> String {
+        let packet = SocketIOPacket(.acknowledgement(0, arguments)).messages
+        return packet.map { Self.text($0) }.joined(separator: " ").replacing(#/^(?:30|6\d+-0)/#, with: "")
+    }
+
+    private static func text(_ message: EngineIOMessage) -> String {
+        switch message {
+        case .text(let bytes): Self.text(bytes)
+        case .binary(let bytes): "\(bytes)"
+        }
+    }
+
+    private static func text(_ bytes: [UInt8]) -> String {
+        String(decoding: bytes, as: UTF8.self)
     }
 }

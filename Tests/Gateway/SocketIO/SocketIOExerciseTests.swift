@@ -8,7 +8,7 @@ import Testing
 
 @Suite("Arbitrary input", .timeLimit(.minutes(10)))
 struct SocketIOExerciseTests {
-    @Test("Whatever clients and owners do, in any order, every promise is kept", arguments: 0..<16)
+    @Test("keeps every promise on any sequence of client and owner actions", arguments: 0..<16)
     func scripts(seed: Int) {
         var generator = SeededGenerator(seed: UInt64(seed))
         for _ in 0..<400 {
@@ -18,7 +18,7 @@ struct SocketIOExerciseTests {
         }
     }
 
-    @Test("Packets that are damaged anywhere are read or refused, never a trap", arguments: 0..<16)
+    @Test("reads or refuses damaged packets without a trap", arguments: 0..<16)
     func damaged(seed: Int) {
         var generator = SeededGenerator(seed: UInt64(seed))
         let packets = [
@@ -43,7 +43,7 @@ struct SocketIOExerciseTests {
         }
     }
 
-    @Test("Deep nesting and long numbers are refused, never a trap")
+    @Test("refuses deep nesting and long numbers without a trap")
     func extremes() {
         let deep = String(repeating: "[", count: 100_000)
         let texts = ["2\(deep)", "51-\(deep)", "2" + String(repeating: "9", count: 100_000), "5" + deep, "0/" + deep]

@@ -13,7 +13,7 @@ import Synchronization
 @testable import Sockets
 
 /// A clock that a test sets.
-final class HandClock: Sendable {
+final class ManualClock: Sendable {
     private let time: Mutex<Timestamp>
 
     init(_ seconds: Int64) {
@@ -25,14 +25,14 @@ final class HandClock: Sendable {
     func set(_ seconds: Int64) { self.time.withLock { $0 = Timestamp(seconds: seconds) } }
 }
 
-/// A client of the SignalR hub that polls.
+/// A long-polling client of the SignalR hub.
 struct HubClient {
     private let http: TransferClient
     private let url: String
-    /// All that came.
+    /// All received messages.
     private(set) var messages: [JSONValue] = []
 
-    /// Runs `body` with the URL of a listener whose SignalR hub speaks for `running`.
+    /// Runs `body` with the URL of a listener whose SignalR hub serves `running`.
     static func withListener(
         _ running: RunningHub,
         _ backend: ScriptedBackend,
@@ -63,7 +63,7 @@ struct HubClient {
         try result.get()
     }
 
-    /// Negotiates, takes up what was offered by a first poll, and shakes hands.
+    /// Negotiates, opens the connection by a first poll, and sends the handshake.
     static func open(_ http: TransferClient, _ url: String, token: String) async throws -> HubClient {
         let answer = try await Self.send(http, .post, "\(url)/negotiate?negotiateVersion=1", token: token)
         guard let id = try JSONParser.parse(answer.body)["connectionToken"]?.string else {
@@ -100,7 +100,7 @@ struct HubClient {
         guard answer.status == 200 else { throw FixtureError("POST was answered with \(answer.status)") }
     }
 
-    /// Polls until what came fulfils a condition.
+    /// Polls until the messages meet a condition.
     mutating func poll(until what: String, token: String, _ condition: (HubClient) -> Bool) async throws {
         while !condition(self) {
             let answer = try await Self.send(self.http, .get, self.url, token: token)
@@ -111,14 +111,14 @@ struct HubClient {
         }
     }
 
-    /// Polls until the hub has said how the inbox stands.
+    /// Polls until the first count has arrived.
     mutating func sync(token: String) async throws {
         try await self.poll(until: "the count", token: token) { client in
             client.messages.contains { $0["target"]?.string == "UnreadCountChanged" }
         }
     }
 
-    /// The status that a poll is answered with; what it brings is dropped.
+    /// Returns the status of a poll; drops its messages.
     func status(token: String) async throws -> Int {
         try await Self.send(self.http, .get, self.url, token: token).status
     }

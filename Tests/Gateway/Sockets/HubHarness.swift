@@ -8,7 +8,7 @@ import NIOEmbedded
 
 @testable import Sockets
 
-/// A backend that nobody asks, as no task of the hub runs.
+/// A backend that is never called, because no task of the hub runs.
 struct SilentBackend: SocketBackend {
     func authenticate(token: String) async throws -> SocketIdentity { throw SocketRefusal(status: 401, reason: "no") }
     func authenticate(_ credentials: SocketCredentials) async throws -> SocketIdentity? { nil }
@@ -27,15 +27,15 @@ struct SilentBackend: SocketBackend {
     func unreadCount(user: String) async throws -> Int32 { 0 }
 }
 
-/// Notes what a session says.
-final class NotingWire: SocketWire {
+/// Records what a session writes.
+final class RecordingWire: SocketWire {
     let dialect: Dialect
     private(set) var versions: [Int64] = []
     private(set) var syncs: [Int64] = []
-    /// The versions of what the syncs held.
+    /// The versions of the synced items.
     private(set) var rows: [Int64] = []
     private(set) var unread: [Int32] = []
-    /// What the syncs answered, in their order.
+    /// The references that the syncs answered, in order.
     private(set) var references: [String?] = []
     private(set) var answers: [SocketAnswer] = []
     private(set) var end: SocketEnd?
@@ -87,16 +87,16 @@ final class HubHarness {
         self.shard.stop()
     }
 
-    /// A socket; of a client that has authenticated already if a user is given.
-    func open(_ user: String?, _ dialect: Dialect) -> (session: SocketSession, wire: NotingWire) {
+    /// Opens a socket; authenticated if a user is given.
+    func open(_ user: String?, _ dialect: Dialect) -> (session: SocketSession, wire: RecordingWire) {
         self.open(by: user.map { SocketIdentity(user: $0, expiresAt: nil) }, dialect)
     }
 
     func open(
         by identity: SocketIdentity?, _ dialect: Dialect, client: String? = nil
-    ) -> (session: SocketSession, wire: NotingWire) {
+    ) -> (session: SocketSession, wire: RecordingWire) {
         let session = SocketSession(connection: "c", identity: identity, since: nil, client: client, shard: self.shard)
-        let wire = NotingWire(dialect)
+        let wire = RecordingWire(dialect)
         session.begin(wire)
         return (session, wire)
     }
@@ -106,7 +106,7 @@ final class HubHarness {
         self.eventLoop.run()
     }
 
-    /// What a snapshot has of ``notification(_:_:camelCase:)``.
+    /// The snapshot item of ``notification(_:_:camelCase:)``.
     static func item(_ version: Int64) -> InboxSnapshot.Item {
         InboxSnapshot.Item(
             id: NotificationID(high: 1, low: UInt64(version)), version: version, json: Array("{}".utf8),

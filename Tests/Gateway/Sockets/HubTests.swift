@@ -4,13 +4,14 @@
 import Core
 import NIOCore
 import Protocols
+import Support
 import Testing
 
 @testable import Sockets
 
-@Suite("The hub at its bounds", .timeLimit(.minutes(10)))
+@Suite("Limits of the hub", .timeLimit(.minutes(10)))
 struct HubTests {
-    @Test("a socket that finds too many waiting to be opened is told to come back later")
+    @Test("asks a socket to come back later when too many wait to be opened")
     func openings() throws {
         let harness = try HubHarness { $0.waitingOpenings = 2 }
         let (_, first) = harness.open("a", .native)
@@ -21,7 +22,7 @@ struct HubTests {
         #expect(third.end?.webSocketClose.code == .tryAgainLater)
     }
 
-    @Test("a change without the socket's shape waits for the inbox, and what follows it waits behind it")
+    @Test("holds a change without the socket's shape, and later ones, until the inbox was read")
     func incomplete() throws {
         let harness = try HubHarness()
         let (session, wire) = harness.open("a", .signalr)
@@ -30,7 +31,7 @@ struct HubTests {
         harness.deliver([HubHarness.notification("a", 6, camelCase: "{}")])
         #expect(wire.versions.isEmpty)
         #expect(session.isHolding)
-        // The inbox knew nothing new: it is asked again later, and nothing is lost.
+        // The inbox had nothing new: the change stays held and is requested again later.
         session.filled(nil)
         #expect(wire.versions.isEmpty && session.isHolding)
         session.filled(InboxSnapshot(version: 5, unread: 1, total: 1))
@@ -41,7 +42,7 @@ struct HubTests {
         #expect(wire.versions == [6] && !session.isHolding)
     }
 
-    @Test("a change that is in no inbox and lacks the socket's shape is passed over")
+    @Test("drops a change that is in no inbox and lacks the socket's shape")
     func nowhere() throws {
         let harness = try HubHarness()
         let (session, wire) = harness.open("a", .signalr)
@@ -52,7 +53,7 @@ struct HubTests {
         #expect(wire.versions == [0])
     }
 
-    @Test("an answer tells nothing that changes have told while it was under way")
+    @Test("leaves out of an answer what changes have sent meanwhile")
     func overtaken() throws {
         let harness = try HubHarness()
         let (session, wire) = harness.open("a", .signalr)
@@ -72,28 +73,28 @@ struct HubTests {
         harness.deliver([HubHarness.notification("a", 8, camelCase: "{}")])
         harness.deliver([HubHarness.notification("a", 9, camelCase: "{}")])
         #expect(wire.versions == [5, 6, 9])
-        // A client that asks by itself says what it has.
+        // A client that resumes says what it has.
         session.filled(later, answering: Resumption(version: 4, reference: Array("1".utf8)))
         #expect(wire.syncs == [4, 8, 8] && wire.rows == [7, 8, 5, 7, 6, 8])
         #expect(session.lastVersion == 9)
     }
 
-    @Test("a loop that is too far behind gets nothing more until it has caught up")
+    @Test("withholds changes from a loop that is too far behind until it has caught up")
     func backlog() {
         let backlog = LoopBacklog(limit: 10)
         #expect(backlog.take(8))
         #expect(backlog.take(3) == false)
-        // What would fit is left out too: it would only wait for what was left out before it.
+        // Changes that would fit are shed too: they would only wait for the earlier ones.
         #expect(backlog.take(1) == false)
         #expect(backlog.giveBack(8))
         #expect(backlog.take(2))
         #expect(backlog.giveBack(2) == false)
-        // One batch that is larger than the bound is not stuck for ever.
+        // A single batch above the limit still passes.
         #expect(backlog.take(11))
         #expect(backlog.giveBack(11) == false)
     }
 
-    @Test("what was kept from a loop is read from the inboxes when it has caught up")
+    @Test("reads withheld changes from the inboxes when the loop has caught up")
     func shed() throws {
         let harness = try HubHarness { $0.changesPerLoop = 2 }
         let (session, wire) = harness.open("a", .native)
@@ -107,5 +108,187 @@ struct HubTests {
         #expect(wire.versions == [1, 2] && session.isHolding)
         session.filled(InboxSnapshot(version: 4, unread: 4, total: 4))
         #expect(wire.versions == [1, 2, 5])
+    }
+}
+
+@Suite("Registering sockets again", .timeLimit(.minutes(10)))
+struct RepairTests {
+    @Test("keeps a focus change made during the registration")
+    func focus() async throws {
+        let gate = Gate()
+        let registered = Notes<String>()
+        let states = Notes<ConnectionPresence.State>()
+        var backend = ScriptedBackend()
+        backend.onRegister = { connections in
+            registered.note(connections)
+            await gate.wait()
+        }
+        backend.onSetStates = { changes in states.note(changes.map(\.state)) }
+        try await RunningHub.with(backend, gate: gate) { running in
+            let socket = try await running.open("a").synced()
+            running.hub.repair()
+            try await eventually("it is registered again") { registered.all == ["c"] }
+            try await socket.say(.focus(isActive: false))
+            try await eventually("its focus is noted") { states.all == [.idle] }
+            await gate.open()
+            try await eventually("and noted again after the registration") { states.all == [.idle, .idle] }
+        }
+    }
+
+    @Test("removes a socket that leaves during the registration")
+    func departure() async throws {
+        let gate = Gate()
+        let registered = Notes<String>()
+        let closed = Notes<String>()
+        var backend = ScriptedBackend()
+        backend.onRegister = { connections in
+            registered.note(connections)
+            await gate.wait()
+        }
+        backend.onClose = { closed.note($0) }
+        try await RunningHub.with(backend, gate: gate) { running in
+            let socket = try await running.open("a").synced()
+            running.hub.repair()
+            try await eventually("it is registered again") { registered.all == ["c"] }
+            try await socket.on { session, _ in session.end() }
+            try await eventually("its departure is recorded") { closed.all == ["c"] }
+            await gate.open()
+            try await eventually("and recorded again after the registration") { closed.all == ["c", "c"] }
+        }
+    }
+
+    @Test("does not repeat a frame that arrived during the registration")
+    func overtaken() async throws {
+        let gate = Gate()
+        let asked = Notes<Int64>()
+        var backend = ScriptedBackend()
+        backend.onChanges = { questions in
+            asked.note(questions.map(\.since))
+            await gate.wait()
+        }
+        backend.changed = { _ in
+            InboxSnapshot(version: 6, unread: 2, total: 2, items: [HubHarness.item(5), HubHarness.item(6)])
+        }
+        try await RunningHub.with(backend, gate: gate) { running in
+            let socket = try await running.open("a").synced()
+            running.hub.repair()
+            try await eventually("its inbox is asked for") { asked.all == [4] }
+            running.hub.deliver([HubHarness.notification("a", 5)])
+            try await eventually("the frame is sent") { try await socket.on { $1.versions == [5] } }
+            await gate.open()
+            try await eventually("the rest is sent") { try await socket.on { $1.syncs == [4, 6] } }
+            #expect(try await socket.on { $1.rows } == [6])
+        }
+    }
+
+    @Test("registers and updates only the sockets that presence has lost")
+    func audit() async throws {
+        let registered = Notes<String>()
+        let asked = Notes<Int64>()
+        var backend = ScriptedBackend()
+        backend.onAreRegistered = { connections in
+            connections.map { $0 != "lost" || registered.all.contains("lost") }
+        }
+        backend.onRegister = { registered.note($0) }
+        backend.onChanges = { questions in asked.note(questions.map(\.since)) }
+        try await RunningHub.with(backend, { $0.audit = .milliseconds(20) }) { running in
+            _ = try await running.open("a", connection: "here").synced()
+            _ = try await running.open("b", connection: "lost").synced()
+            try await eventually("it is brought up to date") { !asked.all.isEmpty }
+            #expect(registered.all == ["lost"])
+            #expect(asked.all == [ScriptedBackend.version])
+        }
+    }
+
+    @Test("does not register a socket that left before its turn")
+    func turns() async throws {
+        let gate = Gate()
+        let registered = Notes<String>()
+        var backend = ScriptedBackend()
+        backend.onRegister = { connections in
+            registered.note(connections)
+            await gate.wait()
+        }
+        try await RunningHub.with(backend, gate: gate) { running in
+            var sockets: [String: LiveSocket] = [:]
+            for number in 0..<300 {
+                sockets["c\(number)"] = try await running.open("user-\(number)", connection: "c\(number)").synced()
+            }
+            running.hub.repair()
+            try await eventually("the first are registered") { !registered.all.isEmpty }
+            let first = Set(registered.all)
+            let later = sockets.first { !first.contains($0.key) }
+            let (name, socket) = try #require(later)
+            try await socket.on { session, _ in session.end() }
+            await gate.open()
+            try await eventually("the others are registered") { registered.all.count >= 299 }
+            #expect(Set(registered.all) == Set(sockets.keys).subtracting([name]))
+        }
+    }
+}
+
+@Suite("Sockets that leave", .timeLimit(.minutes(10)))
+struct DepartureTests {
+    private struct Outage: Error {}
+
+    @Test(
+        "removes a socket that leaves during its registration, even if its object is gone by then",
+        arguments: [false, true], [true, false]
+    )
+    func opening(fails: Bool, isKept: Bool) async throws {
+        let gate = Gate()
+        let opening = Notes<Int>()
+        let closed = Notes<String>()
+        var backend = ScriptedBackend()
+        backend.onOpen = {
+            opening.note([1])
+            await gate.wait()
+            if fails { throw Outage() }
+        }
+        backend.onClose = { closed.note($0) }
+        try await RunningHub.with(backend, gate: gate) { running in
+            var socket = Optional(try await running.open("a"))
+            try await eventually("it is being registered") { opening.all.count == 1 }
+            try await socket?.on { session, _ in session.end() }
+            if !isKept { socket = nil }
+            try await eventually("its departure is recorded") { closed.all == ["c"] }
+            await gate.open()
+            try await eventually("and recorded again after the registration") { closed.all == ["c", "c"] }
+            if let socket { #expect(try await socket.on { $1.syncs.isEmpty }) }
+        }
+    }
+
+    @Test("removes stale presence after a frame without a socket, but not that of a socket that opens meanwhile")
+    func ghosts() async throws {
+        let gate = Gate()
+        let asked = Notes<String>()
+        let closed = Notes<String>()
+        var backend = ScriptedBackend()
+        backend.onRegistered = { user in
+            asked.note([user])
+            await gate.wait()
+            return ["gone", "c"]
+        }
+        backend.onClose = { closed.note($0) }
+        try await RunningHub.with(backend, gate: gate) { running in
+            _ = try await running.open("b", connection: "b").synced()
+            running.hub.deliver([HubHarness.notification("b", 5), HubHarness.notification("a", 5)])
+            try await eventually("its presence is looked up, nobody else's") { asked.all == ["a"] }
+            _ = try await running.open("a").synced()
+            await gate.open()
+            try await eventually("what stayed behind is removed") { closed.all == ["gone"] }
+        }
+    }
+
+    @Test("reports a user as missing only after every loop has")
+    func tally() {
+        let tally = MissTally(shards: 3)
+        #expect(tally.note([ExactText("a"), ExactText("b")]).isEmpty)
+        #expect(tally.note([ExactText("a"), ExactText("b")]).isEmpty)
+        #expect(tally.note([ExactText("b")]) == [ExactText("b")])
+        // A loop that is too far behind reports no misses.
+        let other = MissTally(shards: 2)
+        #expect(other.note([ExactText("a")]).isEmpty)
+        #expect(other.note([]).isEmpty)
     }
 }

@@ -11,9 +11,9 @@ import Testing
 
 @testable import Sockets
 
-@Suite("A gateway's frames", .timeLimit(.minutes(10)))
+@Suite("Frames of a gateway", .timeLimit(.minutes(10)))
 struct NodeServiceTests {
-    /// A clock that a test sets forward.
+    /// A clock that a test advances.
     private final class Clock: Sendable {
         private let ahead = Mutex(Duration.zero)
 
@@ -28,11 +28,11 @@ struct NodeServiceTests {
             id: NotificationID(high: 1, low: UInt64(version)), body: Array("{}".utf8))
     }
 
-    @Test("drops frames that waited while the gateway stood still, and brings sockets up to date")
+    @Test("drops frames that waited while the gateway was suspended and brings sockets up to date")
     func stale() async throws {
         let clock = Clock()
         var backend = ScriptedBackend()
-        // Two notifications came and were cancelled while the gateway stood still.
+        // Two notifications arrived and were cancelled while the gateway was suspended.
         let gone = [Int64(5), 6].map { number in
             InboxSnapshot.Deletion(id: NotificationID(high: 1, low: UInt64(number)), version: number + 2)
         }
@@ -68,7 +68,7 @@ struct NodeServiceTests {
                         group.addTask { try? await service.run() }
                         try await eventually("the node is subscribed") { try await isSubscribed() }
                         let socket = try await running.open("a").synced()
-                        // As after a stop of the process: the lease may be another's word by now.
+                        // As after a suspended process: the lease may have lapsed by now.
                         clock.advance(by: .seconds(20))
                         try await publish(5, 6)
                         try await eventually("the socket has the inbox as it is") {

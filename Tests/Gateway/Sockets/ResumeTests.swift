@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
+import NIOCore
 import Support
 import Testing
 
@@ -9,7 +10,7 @@ import Testing
 
 @Suite("A client that resumes", .timeLimit(.minutes(10)))
 struct ResumeTests {
-    @Test("what is asked for before the inbox was read is answered after the first sync")
+    @Test("answers a resume from before the inbox was read after the first sync")
     func opening() async throws {
         let gate = Gate()
         let asked = Notes<Int64>()
@@ -25,7 +26,7 @@ struct ResumeTests {
         }
     }
 
-    @Test("what is asked for while a hole is filled is asked after it")
+    @Test("resumes after a gap that is being filled")
     func hole() async throws {
         let gate = Gate()
         let asked = Notes<Int64>()
@@ -48,7 +49,7 @@ struct ResumeTests {
         }
     }
 
-    @Test("an answer comes also where nothing changed, and after a reading that failed")
+    @Test("answers even if nothing changed, and after a failed read")
     func unchanged() async throws {
         struct Outage: Error {}
         let asked = Notes<Int64>()
@@ -65,7 +66,7 @@ struct ResumeTests {
         }
     }
 
-    @Test("so many may wait; the next one is told to try again")
+    @Test("limits what may wait and asks the client to try again")
     func bound() async throws {
         let gate = Gate()
         var backend = ScriptedBackend()
@@ -77,6 +78,131 @@ struct ResumeTests {
             await gate.open()
             try await eventually("the others are answered") { try await socket.on { $1.syncs.count == 17 } }
             #expect(try await socket.on { $1.references.last } == "15")
+        }
+    }
+}
+
+@Suite("Calls before the first sync", .timeLimit(.minutes(10)))
+struct EarlyCallTests {
+    private struct Outage: Error {}
+
+    @Test("answers early calls after the first sync, faults included")
+    func answers() async throws {
+        let gate = Gate()
+        let openings = Notes<Int>()
+        var backend = ScriptedBackend()
+        backend.onOpen = {
+            openings.note([1])
+            if openings.all.count > 1 { await gate.wait() }
+        }
+        backend.onMarkRead = { throw Outage() }
+        try await RunningHub.with(backend, gate: gate) { running in
+            let other = try await running.open("b", connection: "b").synced()
+            let socket = try await running.open("a")
+            try await socket.say(.unread, reference: "1")
+            try await socket.say(.read(ids: nil), reference: "2")
+            // Later requests are answered already, so these would be too.
+            try await other.say(.unread)
+            try await eventually("the other one is answered") { try await other.on { $1.answers == [.unread(0)] } }
+            #expect(try await socket.on { $1.answers.isEmpty })
+            await gate.open()
+            try await eventually("both are answered") { try await socket.on { $1.answers.count == 2 } }
+            let answers = try await socket.on { $1.answers }
+            #expect(answers.contains(.unread(0)))
+            #expect(answers.contains(.error("the change could not be made, try again")))
+            #expect(try await socket.on { $1.syncs } == [ScriptedBackend.version])
+        }
+    }
+
+    @Test("limits what may wait and asks the client to try again")
+    func bound() async throws {
+        let gate = Gate()
+        var backend = ScriptedBackend()
+        backend.onOpen = { await gate.wait() }
+        try await RunningHub.with(backend, gate: gate) { running in
+            let socket = try await running.open("a")
+            for number in 0..<17 { try await socket.say(.unread, reference: "\(number)") }
+            #expect(try await socket.on { $1.answers } == [.busy("the server is busy, try again")])
+            await gate.open()
+            try await eventually("the others are answered") { try await socket.on { $1.answers.count == 17 } }
+        }
+    }
+}
+
+@Suite("Bookmarks", .timeLimit(.minutes(10)))
+struct BookmarkTests {
+    private static let ada = SocketIdentity(user: "ada", expiresAt: nil)
+
+    private static func snapshot(_ version: Int64, _ items: [InboxSnapshot.Item] = []) -> InboxSnapshot {
+        InboxSnapshot(version: version, unread: 0, total: 0, items: items)
+    }
+
+    @Test("bookmarks what the client has proven and counts the rest as missed")
+    func proof() throws {
+        let harness = try HubHarness()
+        let (session, _) = harness.open(by: Self.ada, .signalr, client: "web")
+        #expect(session.bookmark(hasLeft: true) == nil, "the inbox was not read yet")
+        session.opened(Self.snapshot(4))
+        #expect(session.bookmark(hasLeft: true)?.version == 4)
+        session.deliver(LoopChange(HubHarness.notification("ada", 5, camelCase: "{}")))
+        session.flush()
+        #expect(session.bookmark(hasLeft: true)?.version == 4)
+        session.proven(99)
+        #expect(session.bookmark(hasLeft: true)?.version == 4, "it was never asked for")
+        session.deliver(LoopChange(HubHarness.notification("ada", 6, camelCase: "{}")))
+        session.flush()
+        session.proven(2)
+        #expect(session.bookmark(hasLeft: true)?.version == 5)
+        session.proven(3)
+        #expect(session.bookmark(hasLeft: true)?.version == 6)
+        session.end()
+    }
+
+    @Test("counts the first sync as missed until it is proven")
+    func firstSync() throws {
+        for isReturn in [false, true] {
+            let harness = try HubHarness()
+            let (session, _) = harness.open(by: Self.ada, .signalr, client: "web")
+            var snapshot = Self.snapshot(9, [HubHarness.item(7), HubHarness.item(8)])
+            snapshot.isReturn = isReturn
+            session.opened(snapshot)
+            // Nothing that a new client gets waits for a proof here.
+            #expect(session.bookmark(hasLeft: true)?.version == (isReturn ? 6 : 9))
+            session.proven(1)
+            #expect(session.bookmark(hasLeft: true)?.version == 9)
+            session.end()
+        }
+    }
+
+    @Test("bookmarks what was written on a transport without proofs")
+    func unproven() throws {
+        let harness = try HubHarness()
+        let (session, wire) = harness.open(by: Self.ada, .signalr, client: "web")
+        wire.provesReceipt = false
+        session.opened(Self.snapshot(4))
+        session.deliver(LoopChange(HubHarness.notification("ada", 5, camelCase: "{}")))
+        #expect(session.bookmark(hasLeft: true)?.version == 5)
+        session.end()
+    }
+
+    @Test("stores a bookmark when it changes, at intervals, and at the end")
+    func notes() async throws {
+        let noted = Notes<SocketBookmark>()
+        var backend = ScriptedBackend()
+        backend.onNote = { noted.note($0) }
+        try await RunningHub.with(backend) { running in
+            let socket = try await running.open("ada", client: "web").synced()
+            let start = NIODeadline.now()
+            for minute in [0, 1, 9, 10, 11] {
+                try await socket.on { session, _ in
+                    session.tick(now: start + .minutes(Int64(minute)), wallClock: Timestamp(seconds: 0))
+                }
+            }
+            try await socket.on { session, _ in session.end() }
+            try await eventually("the end is noted") { noted.all.last?.hasLeft == true }
+            #expect(noted.all.allSatisfy { $0.version == ScriptedBackend.version && $0.client == "web" })
+            // The hub's own ticks fall into the first minute.
+            #expect(noted.all.count == 3)
         }
     }
 }

@@ -5,11 +5,13 @@ import Core
 import Logging
 import NIOCore
 import NIOPosix
+import Sockets
 import Support
+import Synchronization
 
 @testable import Sockets
 
-/// A hub of one loop whose tasks run, over a backend that a test gives it.
+/// A hub of one loop whose tasks run, over a given backend.
 final class RunningHub: Sendable {
     let hub: SocketHub
     let eventLoop: any EventLoop
@@ -28,7 +30,8 @@ final class RunningHub: Sendable {
         )
     }
 
-    /// Runs `body` with it, then opens the gate, at which the backend may still wait, and ends the sockets and the hub.
+    /// Runs `body`, then opens the gate at which the backend may still wait, and ends the sockets
+    /// and the hub.
     static func with(
         _ backend: ScriptedBackend,
         gate: Gate = Gate(),
@@ -54,7 +57,7 @@ final class RunningHub: Sendable {
         }
     }
 
-    /// Opens a socket: of a client that has authenticated already if a user is given.
+    /// Opens a socket; authenticated if a user is given.
     func open(_ user: String?, connection: String = "c", client: String? = nil) async throws -> LiveSocket {
         let (eventLoop, hub) = (self.eventLoop, self.hub)
         return try await eventLoop.submit {
@@ -66,14 +69,14 @@ final class RunningHub: Sendable {
                 client: client,
                 shard: shard
             )
-            let wire = NotingWire(.native)
+            let wire = RecordingWire(.native)
             wire.onDrop = { [weak session] in session?.end() }
             session.begin(wire)
             return LiveSocket(session, wire, eventLoop: eventLoop)
         }.get()
     }
 
-    /// The hub would wait for sockets that stay.
+    /// Drops the sockets, for which the hub would wait.
     private func end() async {
         let (eventLoop, hub) = (self.eventLoop, self.hub)
         try? await eventLoop.submit {
@@ -83,32 +86,111 @@ final class RunningHub: Sendable {
     }
 }
 
-/// A socket of a hub that runs, and what it said.
+/// A socket of a running hub, and what it wrote.
 struct LiveSocket: Sendable {
-    private let bound: NIOLoopBound<(session: SocketSession, wire: NotingWire)>
+    private let bound: NIOLoopBound<(session: SocketSession, wire: RecordingWire)>
 
     /// Called on the loop.
-    init(_ session: SocketSession, _ wire: NotingWire, eventLoop: any EventLoop) {
+    init(_ session: SocketSession, _ wire: RecordingWire, eventLoop: any EventLoop) {
         self.bound = NIOLoopBound((session: session, wire: wire), eventLoop: eventLoop)
     }
 
     /// Calls `body` on the loop.
     func on<Answer: Sendable>(
-        _ body: @escaping @Sendable (SocketSession, NotingWire) -> Answer
+        _ body: @escaping @Sendable (SocketSession, RecordingWire) -> Answer
     ) async throws -> Answer {
         let bound = self.bound
         return try await bound.eventLoop.submit { body(bound.value.session, bound.value.wire) }.get()
     }
 
-    /// Has its client say something.
+    /// Sends a message as the client.
     func say(_ message: ClientMessage, reference: String? = nil) async throws {
         let reference = reference.map { Array($0.utf8) }
         try await self.on { session, _ in session.obey(message, reference: reference) }
     }
 
-    /// Waits until the first sync was said.
+    /// Waits for the first sync.
     func synced() async throws -> LiveSocket {
         try await eventually("it is synced") { try await self.on { _, wire in !wire.syncs.isEmpty } }
         return self
     }
+}
+
+/// A backend that follows a test's script; by default, inboxes stay at version 4.
+struct ScriptedBackend: SocketBackend {
+    static let version: Int64 = 4
+
+    var onAuthenticate: @Sendable (String) async throws -> SocketIdentity = {
+        SocketIdentity(user: $0, expiresAt: nil)
+    }
+    var onOpen: @Sendable () async throws -> Void = {}
+    var onChanges: @Sendable ([InboxQuestion]) async throws -> Void = { _ in }
+    /// The inbox of a new connection, if it is not empty.
+    var opened: (@Sendable (SocketOpening) -> InboxSnapshot)?
+    /// The changes of an inbox, if there are any.
+    var changed: (@Sendable (InboxQuestion) -> InboxSnapshot)?
+    /// Called with the connections' ids, as is the next.
+    var onRegister: @Sendable ([String]) async throws -> Void = { _ in }
+    var onAreRegistered: @Sendable ([String]) async throws -> [Bool] = { $0.map { _ in true } }
+    var onClose: @Sendable ([String]) async throws -> Void = { _ in }
+    var onNote: @Sendable ([SocketBookmark]) -> Void = { _ in }
+    var onRegistered: @Sendable (String) async throws -> [String] = { _ in [] }
+    var onSetStates: @Sendable ([PresenceChange]) async throws -> Void = { _ in }
+    var onMarkRead: @Sendable () async throws -> Void = {}
+    var onUnread: @Sendable () async throws -> Void = {}
+
+    func authenticate(token: String) async throws -> SocketIdentity { try await self.onAuthenticate(token) }
+    func authenticate(_ credentials: SocketCredentials) async throws -> SocketIdentity? { nil }
+
+    func open(_ openings: [SocketOpening]) async throws -> [InboxSnapshot] {
+        try await self.onOpen()
+        return openings.map { self.opened?($0) ?? InboxSnapshot(version: Self.version, unread: 0, total: 0) }
+    }
+
+    func note(_ bookmarks: [SocketBookmark]) async throws { self.onNote(bookmarks) }
+
+    func close(_ connections: [(user: String, connection: String)]) async throws {
+        try await self.onClose(connections.map(\.connection))
+    }
+
+    func registered(user: String) async throws -> [String] { try await self.onRegistered(user) }
+
+    func areRegistered(_ connections: [(user: String, connection: String)]) async throws -> [Bool] {
+        try await self.onAreRegistered(connections.map(\.connection))
+    }
+
+    func register(_ connections: [(user: String, connection: String, dialect: Dialect, since: Timestamp)]) async throws
+    {
+        try await self.onRegister(connections.map(\.connection))
+    }
+
+    func changes(_ questions: [InboxQuestion]) async throws -> [InboxSnapshot?] {
+        try await self.onChanges(questions)
+        return questions.map { question in
+            if let changed { return changed(question) }
+            let isUnchanged = question.since == Self.version && !question.wantsAnswer
+            return isUnchanged ? nil : InboxSnapshot(version: Self.version, unread: 0, total: 0)
+        }
+    }
+
+    func confirm(_ proofs: [ReceiptProof]) async throws {}
+    func setStates(_ changes: [PresenceChange]) async throws { try await self.onSetStates(changes) }
+    func admits(messages: Int, of user: String) -> Bool { true }
+    func markRead(_ reading: Reading) async throws -> Int32 {
+        try await self.onMarkRead()
+        return 0
+    }
+
+    func unreadCount(user: String) async throws -> Int32 {
+        try await self.onUnread()
+        return 0
+    }
+}
+
+/// Records elements in order.
+final class Notes<Element: Sendable>: Sendable {
+    private let noted = Mutex<[Element]>([])
+
+    var all: [Element] { self.noted.withLock { $0 } }
+    func note(_ elements: [Element]) { self.noted.withLock { $0 += elements } }
 }

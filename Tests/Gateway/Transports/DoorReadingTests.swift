@@ -11,13 +11,12 @@ import Sockets
 import Support
 import Testing
 
-/// Reading from clients, and how much of it is kept.
 @Suite("Reading at the door", .timeLimit(.minutes(10)))
 struct DoorReadingTests {
     private static let park = "GET /park HTTP/1.1\r\nhost: x\r\n\r\n"
     private static let length = "POST /length HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n\r\nabc"
 
-    @Test("Nothing is read while an endpoint answers, and the read is made after it")
+    @Test("pauses reading while an endpoint answers")
     func held() throws {
         let door = try Door()
         #expect(door.reads())
@@ -31,7 +30,7 @@ struct DoorReadingTests {
         #expect(door.reads())
     }
 
-    @Test("What came behind a request is answered after it, in order, and read on behind it")
+    @Test("answers pipelined requests in order and continues reading after them")
     func pipelined() throws {
         let door = try Door()
         try door.send(Self.park + Self.length + Self.park)
@@ -47,7 +46,7 @@ struct DoorReadingTests {
         #expect(door.reads())
     }
 
-    @Test("Nothing is read while a client does not read its answers, but in the middle of a body")
+    @Test("pauses reading while a client does not read its answers, except within a body")
     func unread() throws {
         let door = try Door()
         try door.send(Self.length)
@@ -65,7 +64,7 @@ struct DoorReadingTests {
         #expect(door.reads())
     }
 
-    @Test("Who sends more behind a request than may wait is closed")
+    @Test("closes a client that pipelines too much")
     func tooMuch() throws {
         let body = "POST /length HTTP/1.1\r\nhost: x\r\ncontent-length: 16000000\r\n\r\n"
         let some = try Door()
@@ -79,7 +78,7 @@ struct DoorReadingTests {
         }
     }
 
-    @Test("Bodies beyond what all connections together may hold get 503; what is answered makes room")
+    @Test("answers bodies beyond the total limit with 503; an answered one makes room")
     func process() throws {
         func post(_ length: Int) -> String {
             "POST /park HTTP/1.1\r\nhost: x\r\ncontent-length: \(length)\r\n\r\n"
@@ -93,11 +92,11 @@ struct DoorReadingTests {
         try second.send(post(60_000) + part)
         #expect(try second.answers().hasPrefix("HTTP/1.1 503 "))
         #expect(!second.channel.isActive)
-        // A small body has its place always.
+        // A small body always fits.
         let small = try Door(policy: policy)
         try small.send(post(4_000) + String(repeating: "x", count: 4_000))
         #expect(small.lot.count == 1)
-        // A body that no endpoint reads needs none.
+        // A body that no endpoint reads takes no room.
         let skipped = try Door(policy: policy)
         try skipped.send("GET /park HTTP/1.1\r\nhost: x\r\ncontent-length: 60000\r\n\r\n" + part + part)
         #expect(skipped.lot.count == 1)
@@ -112,7 +111,7 @@ struct DoorReadingTests {
         }
     }
 
-    @Test("Messages over sockets that are not complete count as bodies do")
+    @Test("counts incomplete socket messages as bodies")
     func messages() throws {
         let bodies = Tally(limit: 40_000)
         func open() throws -> EmbeddedChannel {
@@ -122,7 +121,7 @@ struct DoorReadingTests {
             try channel.connect(to: SocketAddress(ipAddress: "192.0.2.1", port: 1)).wait()
             return channel
         }
-        // A text of 60,000 bytes, masked with zeros, half of which has come.
+        // The first half of a text of 60,000 bytes, masked with zeros.
         var half = ByteBuffer(bytes: [0x81, 0xFE, 0xEA, 0x60, 0, 0, 0, 0])
         half.writeRepeatingByte(0x78, count: 30_000)
         let first = try open()
@@ -134,14 +133,14 @@ struct DoorReadingTests {
         let frame = try second.readOutbound(as: ByteBuffer.self)
         // A close frame with 1013, try again later.
         #expect(frame.map { Array($0.readableBytesView.dropFirst(2).prefix(2)) } == [0x03, 0xF5])
-        // The rest of the first makes room.
+        // Completing the first message makes room.
         try first.writeInbound(ByteBuffer(repeating: 0x78, count: 30_000))
         let third = try open()
         try third.writeInbound(half)
         #expect(first.isActive && third.isActive)
     }
 
-    @Test("A request says once which host it is for; HTTP/1.0 need not")
+    @Test("requires exactly one Host field, except in HTTP/1.0")
     func host() throws {
         let table: [(request: String, status: String)] = [
             ("GET /park HTTP/1.1\r\n\r\n", "400"),
@@ -172,12 +171,12 @@ struct DoorReadingTests {
 
     // MARK: On a network
 
-    /// How a client leaves whose request is being answered, and what it had sent behind it.
+    /// How a client leaves during a request, and what it had pipelined.
     enum Departure: CaseIterable {
         case halfClose, close, reset, closeWithUnread, closeWithTooMuch
     }
 
-    @Test("A client that leaves is noticed while nothing is read from it", arguments: Departure.allCases)
+    @Test("notices a client that leaves while reading is paused", arguments: Departure.allCases)
     func departures(_ departure: Departure) async throws {
         let lot = ParkEndpoint.Lot()
         let door = DoorChannel(

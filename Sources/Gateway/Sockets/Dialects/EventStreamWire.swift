@@ -141,12 +141,12 @@ package struct EventStreamEndpoint: TransportEndpoint {
     package func claims(_ path: Substring) -> Bool { path == Self.path }
 
     package func admit(_ head: HTTPRequestHead, from address: SocketAddress?) async throws -> WebSocketAdmission {
-        throw self.refusal(.badRequest, reason: "this path streams events; WebSockets begin at \(NativeEndpoint.path)")
+        throw self.refusal(.badRequest, reason: "this path streams events; open WebSockets at \(NativeEndpoint.path)")
     }
 
     package func handle(_ exchange: HTTPExchange) {
         guard exchange.head.method == .GET else {
-            var refusal = TransportRefusal.problem(.methodNotAllowed, "a stream begins with GET")
+            var refusal = TransportRefusal.problem(.methodNotAllowed, "open a stream with GET")
             refusal.headers.add(name: "allow", value: "GET")
             return exchange.respond(refusal)
         }

@@ -164,7 +164,7 @@ enum NativeDialect {
             guard let isActive = value["active"]?.bool else { throw fault("active must be true or false") }
             return (.focus(isActive: isActive), reference)
         case nil: throw fault("type is missing")
-        default: throw fault("type is none of auth, resume, read, unread, ack, focus")
+        default: throw fault("type must be one of auth, resume, read, unread, ack, focus")
         }
     }
 
@@ -301,7 +301,7 @@ package struct NativeEndpoint: TransportEndpoint {
 
     package func handle(_ exchange: HTTPExchange) {
         guard exchange.head.method == .GET else {
-            var refusal = TransportRefusal.problem(.methodNotAllowed, "a WebSocket begins with GET")
+            var refusal = TransportRefusal.problem(.methodNotAllowed, "open a WebSocket with GET")
             refusal.headers.add(name: "allow", value: "GET")
             return exchange.respond(refusal)
         }

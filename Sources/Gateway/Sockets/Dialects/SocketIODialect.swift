@@ -41,16 +41,16 @@ enum SocketIODialect {
             }
         case "mark_read":
             guard let id = argument["notification_id"]?.string.flatMap({ NotificationID($0) }) else {
-                throw Self.fault("notification_id must be a notification's id")
+                throw Self.fault("notification_id must be a notification id")
             }
             return .message(.read(ids: [id]))
         case "bulk_read":
             guard let texts = argument["notification_ids"]?.strings, texts.count <= Self.maximumIDs else {
-                throw Self.fault("notification_ids must be an array of at most \(Self.maximumIDs) notifications' ids")
+                throw Self.fault("notification_ids must be an array of at most \(Self.maximumIDs) notification ids")
             }
             let ids = texts.compactMap { NotificationID($0) }
             guard ids.count == texts.count else {
-                throw Self.fault("notification_ids must hold notifications' ids")
+                throw Self.fault("notification_ids must hold notification ids")
             }
             return .message(.read(ids: ids, isBulk: true))
         case "get_unread_count": return .message(.unread)
@@ -59,7 +59,7 @@ enum SocketIODialect {
     }
 
     private static let unknownEvent = Self.fault(
-        "the event is none of subscribe, resync, mark_read, bulk_read, get_unread_count"
+        "the event must be one of subscribe, resync, mark_read, bulk_read, get_unread_count"
     )
 
     private static func fault(_ reason: String) -> ClientFault { ClientFault(reason: reason, reference: nil) }

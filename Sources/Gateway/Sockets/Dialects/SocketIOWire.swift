@@ -255,7 +255,7 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
                 if session.identity.map({ ExactText($0.user) }) == ExactText(user) {
                     self.acknowledge(reference, with: SocketIODialect.status("subscribed"))
                 } else {
-                    self.answer(.error("user_id is not the user whom the token speaks for"), to: reference)
+                    self.answer(.error("user_id must be the user of the token"), to: reference)
                 }
             }
         } catch {

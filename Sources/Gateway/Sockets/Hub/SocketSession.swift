@@ -500,7 +500,7 @@ extension SocketSession {
             self.shard.open(self, identity: identity, since: self.since)
         case .opening, .open:
             guard ExactText(identity.user) == self.identity.map({ ExactText($0.user) }) else {
-                self.wire?.answer(.error("the token is another user's"), to: reference)
+                self.wire?.answer(.error("the token belongs to another user"), to: reference)
                 break
             }
             self.identity = identity

@@ -105,5 +105,5 @@ package struct AddressList: Sendable {
 package struct AddressFault: Error, Sendable, CustomStringConvertible {
     let text: String
 
-    package var description: String { "\(self.text) is no IP address or network, such as 10.0.0.0/8" }
+    package var description: String { "\(self.text) is not an IP address or network such as 10.0.0.0/8" }
 }

@@ -503,7 +503,7 @@ extension HTTPRequestHead {
     /// The fault of the `Host` field (RFC 9112, section 3.2); nil if it is valid.
     fileprivate var hostFault: String? {
         let hosts = self.headers["host"]
-        if hosts.count > 1 { return "the Host header must be there once" }
+        if hosts.count > 1 { return "the Host header must appear exactly once" }
         guard let host = hosts.first else {
             return (self.version.major, self.version.minor) < (1, 1) ? nil : "the Host header is missing"
         }

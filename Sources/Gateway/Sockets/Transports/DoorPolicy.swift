@@ -138,7 +138,7 @@ struct PreflightEndpoint: TransportEndpoint {
     func claims(_ path: Substring) -> Bool { false }
 
     func admit(_ head: HTTPRequestHead, from address: SocketAddress?) async throws -> WebSocketAdmission {
-        throw self.refusal(.badRequest, reason: "a preflight opens no socket")
+        throw self.refusal(.badRequest, reason: "a preflight cannot open a socket")
     }
 
     func handle(_ exchange: HTTPExchange) {

@@ -4,12 +4,12 @@
 import Protocols
 import Testing
 
-@Suite("Queries of requests", .timeLimit(.minutes(10)))
+@Suite("Request queries", .timeLimit(.minutes(10)))
 struct RequestQueryTests {
     private typealias Field = RequestQuery.Field
 
     @Test(
-        "Names and values are decoded, in their order",
+        "decodes names and values in order",
         arguments: [
             ("", []), ("&&", []), ("a=1&b=2", [("a", "1"), ("b", "2")]), ("a", [("a", "")]), ("a=", [("a", "")]),
             ("=1", [("", "1")]), ("a=b=c", [("a", "b=c")]), ("a=x%20y+z", [("a", "x y z")]),
@@ -22,7 +22,7 @@ struct RequestQueryTests {
     }
 
     @Test(
-        "What cannot be read, and a name that occurs twice, is refused by its name",
+        "refuses and names what cannot be read or occurs twice",
         arguments: [
             ("a=%", "a: is not percent-encoded UTF-8"), ("a=%4", "a: is not percent-encoded UTF-8"),
             ("a=%zz", "a: is not percent-encoded UTF-8"), ("a=%FF", "a: is not percent-encoded UTF-8"),
@@ -37,7 +37,7 @@ struct RequestQueryTests {
         }
     }
 
-    @Test("Where letter case does not count, a name in two cases occurs twice")
+    @Test("treats two cases of a name as a repeat when case is ignored")
     func letterCase() throws {
         let query = try RequestQuery(target: "/hub?ID=a?b&Access_Token=T", ignoresCase: true)
         #expect(query["id"] == "a?b")
@@ -47,13 +47,13 @@ struct RequestQueryTests {
         #expect(try RequestQuery(target: "/hub").fields.isEmpty)
     }
 
-    @Test("A language that repeats names gets all of them, decoded as strictly")
+    @Test("returns all values of a repeated name where repeats are allowed, decoded as strictly")
     func repeats() throws {
         #expect(try RequestQuery.fields("a=1&a=2") == [Field("a", "1"), Field("a", "2")])
         #expect(throws: QueryFault.self) { try RequestQuery.fields("a=1&a=%zz") }
     }
 
-    @Test("A fault names a long parameter by its beginning")
+    @Test("names a long parameter by its beginning")
     func longNames() {
         let name = String(repeating: "n", count: 5_000)
         #expect {

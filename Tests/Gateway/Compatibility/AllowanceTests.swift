@@ -1,4 +1,4 @@
-// Carillon · AllowanceShapeTests.swift
+// Carillon · AllowanceTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
@@ -29,7 +29,7 @@ struct AllowanceShapeTests {
         return try JSONParser.parse(writer.bytes)
     }
 
-    @Test("A page: integer codes, counts, and how long ago")
+    @Test("encodes a page with integer codes, counts and relative times")
     func page() throws {
         var page = InboxStore.OffsetPage()
         page.matching = 3
@@ -58,7 +58,7 @@ struct AllowanceShapeTests {
     }
 
     @Test(
-        "Whether there is more",
+        "reports whether there is more",
         arguments: [(0, 20, 20, false), (0, 20, 21, true), (20, 20, 40, false), (40, 20, 40, false), (0, 20, 0, false)]
     )
     func hasMore(offset: Int, limit: Int, total: Int32, expected: Bool) throws {
@@ -72,7 +72,7 @@ struct AllowanceShapeTests {
     }
 
     @Test(
-        "Platforms are numbers; names are understood",
+        "encodes platforms as numbers and also reads names",
         arguments: [
             (.number("1"), .ios), (.number("2"), .android), (.number("3"), .web), (.string("iOS"), .ios),
             (.number("4"), nil), (.string("palm"), nil), (.null, nil),
@@ -85,7 +85,7 @@ struct AllowanceShapeTests {
         }
     }
 
-    @Test("A device, without its token")
+    @Test("encodes a device without its token")
     func device() throws {
         var device = Device(
             id: Self.id,
@@ -108,7 +108,7 @@ struct AllowanceShapeTests {
     }
 
     @Test(
-        "Preferences: the types that have a code, by code; in-app and push are on unless refused, e-mail if asked for")
+        "lists preferences of types with a code, by code; in-app and push default to on, e-mail to off")
     func preferences() throws {
         let types = CodedTypes([
             Self.type("WeeklySummary", code: 70),
@@ -144,7 +144,7 @@ struct AllowanceShapeTests {
         #expect(paused["quietHoursEnd"]?.string == "07:30:00")
     }
 
-    @Test("Preferences: the word for a category holds for its types, channel by channel, unless they have their own")
+    @Test("applies a category's preference to its types, per channel, unless a type has its own")
     func categories() throws {
         let types = CodedTypes([
             Self.type("a", code: 1) { $0.category = "c" }, Self.type("b", code: 2) { $0.category = "c" },
@@ -161,7 +161,7 @@ struct AllowanceShapeTests {
         #expect(items.compactMap { $0["emailEnabled"]?.bool } == [true, true, false, false])
     }
 
-    @Test("A type is found by its number, and by its name in any case")
+    @Test("finds a type by its number, and by its name in any case")
     func codes() {
         let types = CodedTypes([Self.type("BalanceAlert", code: 1), Self.type("uncoded", code: nil)])
         #expect(types.find("1")?.name == "BalanceAlert")
@@ -169,5 +169,90 @@ struct AllowanceShapeTests {
         #expect(types.find("2") == nil)
         #expect(types.find("uncoded") == nil)
         #expect(types[1]?.name == "BalanceAlert")
+    }
+}
+
+@Suite("Requests of the family-finance app", .timeLimit(.minutes(10)))
+struct AllowanceRequestTests {
+    private static let types = CodedTypes([
+        AllowanceShapeTests.type("BalanceAlert", code: 1),
+        AllowanceShapeTests.type("GoalProgress", code: 20),
+        AllowanceShapeTests.type("Security", code: 5) { $0.isRequired = true },
+    ])
+
+    private static func fields(_ json: String) throws -> RequestFields {
+        RequestFields(try JSONParser.parse(Array(json.utf8)))
+    }
+
+    @Test("leaves omitted preferences unchanged and accepts a required type that is not changed")
+    func preferences() throws {
+        var fields = try Self.fields(
+            #"{"preferences":[{"notificationType":1,"inAppEnabled":true,"pushEnabled":false,"emailEnabled":true},"#
+                + #"{"notificationType":20,"emailEnabled":true},"#
+                + #"{"notificationType":5,"inAppEnabled":true,"pushEnabled":true,"emailEnabled":false}]}"#
+        )
+        let changed = AllowanceRequests.preferences(&fields, types: Self.types)
+        #expect(fields.faults.isEmpty)
+        #expect(
+            changed == [
+                "BalanceAlert": TypePreference(inApp: true, push: false, email: true),
+                "GoalProgress": TypePreference(email: true),
+                "Security": TypePreference(email: false),
+            ])
+    }
+
+    @Test(
+        "names the faulty entry",
+        arguments: [
+            (#"{}"#, ["preferences"]), (#"{"preferences":{}}"#, ["preferences"]),
+            (#"{"preferences":[{"pushEnabled":true}]}"#, ["preferences[0].notificationType"]),
+            (
+                #"{"preferences":[{"notificationType":1},{"notificationType":77,"pushEnabled":"maybe"}]}"#,
+                ["preferences[1].pushEnabled", "preferences[1].notificationType"]
+            ),
+            (#"{"preferences":[{"notificationType":5,"pushEnabled":false}]}"#, ["preferences[0].notificationType"]),
+        ]
+    )
+    func faults(json: String, places: [String]) throws {
+        var fields = try Self.fields(json)
+        _ = AllowanceRequests.preferences(&fields, types: Self.types)
+        #expect(fields.faults.map(\.field) == places)
+    }
+
+    @Test(
+        "Quiet hours",
+        arguments: [
+            (
+                #"{"enabled":true,"startTime":"22:00","endTime":"07:00:00"}"#,
+                .times(QuietHours(start: 1_320, end: 420), isOn: true)
+            ),
+            (
+                #"{"enabled":false,"startTime":"22:00:00","endTime":"07:00:00"}"#,
+                .times(QuietHours(start: 1_320, end: 420), isOn: false)
+            ),
+            (#"{"enabled":false,"startTime":null,"endTime":null}"#, .switched(on: false)),
+            (#"{"enabled":true}"#, .switched(on: true)),
+            (#"{"enabled":true,"startTime":"22:00","endTime":"22:00"}"#, .times(nil, isOn: true)),
+        ] as [(String, AllowanceRequests.QuietChange)]
+    )
+    func quietHours(json: String, expected: AllowanceRequests.QuietChange) throws {
+        var fields = try Self.fields(json)
+        #expect(AllowanceRequests.quietHours(&fields) == expected)
+        #expect(fields.faults.isEmpty)
+    }
+
+    @Test(
+        "names the fault of quiet hours",
+        arguments: [
+            (#"{}"#, ["enabled"]), (#"{"enabled":"maybe"}"#, ["enabled"]),
+            (#"{"enabled":true,"startTime":null,"endTime":"07:00"}"#, ["startTime"]),
+            (#"{"enabled":false,"startTime":"22:00"}"#, ["endTime"]),
+            (#"{"enabled":true,"startTime":"25:00","endTime":"x"}"#, ["startTime", "endTime"]),
+        ]
+    )
+    func quietFaults(json: String, places: [String]) throws {
+        var fields = try Self.fields(json)
+        #expect(AllowanceRequests.quietHours(&fields) == nil)
+        #expect(fields.faults.map(\.field) == places)
     }
 }

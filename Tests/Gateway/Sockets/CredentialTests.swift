@@ -1,4 +1,4 @@
-// Carillon · RenewalTests.swift
+// Carillon · CredentialTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
@@ -7,6 +7,61 @@ import Support
 import Testing
 
 @testable import Sockets
+
+@Suite("Logins by the first message", .timeLimit(.minutes(10)))
+struct LoginTests {
+    @Test("authenticates clients while the database stalls on reads")
+    func stalledReads() async throws {
+        let gate = Gate()
+        let reads = Notes<Int>()
+        var backend = ScriptedBackend()
+        backend.onUnread = {
+            reads.note([1])
+            await gate.wait()
+        }
+        try await RunningHub.with(backend, gate: gate) { running in
+            let reader = try await running.open("reader").synced()
+            for _ in 0..<50 { try await reader.say(.unread) }
+            try await eventually("every worker reads") { reads.all.count >= 8 }
+            let socket = try await running.open(nil, connection: "late")
+            try await socket.say(.auth(token: "ada"))
+            _ = try await socket.synced()
+            #expect(try await reader.on { $1.answers.isEmpty })
+        }
+    }
+
+    @Test("lets a client retry if its token was still being verified at the deadline, and rejects one without a token")
+    func deadline() throws {
+        let harness = try HubHarness()
+        let late = NIODeadline.now() + .seconds(11)
+        let wallClock = Timestamp(seconds: 1_795_000_000)
+        let (silent, silence) = harness.open(nil, .native)
+        silent.tick(now: late, wallClock: wallClock)
+        #expect(silence.end == .unauthorized("no credential came in time"))
+        // No task of the hub runs, so the request waits forever.
+        let (waiting, wait) = harness.open(nil, .native)
+        waiting.obey(.auth(token: "t"), reference: nil)
+        waiting.tick(now: .now(), wallClock: wallClock)
+        #expect(wait.end == nil)
+        waiting.tick(now: late, wallClock: wallClock)
+        #expect(wait.end == .tryAgainLater)
+    }
+
+    @Test("asks the client to retry if its token cannot be verified now")
+    func refusals() throws {
+        let harness = try HubHarness()
+        let table: [(Int, SocketAnswer, SocketEnd)] = [
+            (503, .busy("down"), .tryAgainLater), (401, .error("down"), .unauthorized("down")),
+        ]
+        for (status, answer, end) in table {
+            let (session, wire) = harness.open(nil, .native)
+            session.obey(.auth(token: "t"), reference: nil)
+            session.refused(SocketRefusal(status: status, reason: "down"), reference: nil)
+            #expect(wire.answers == [answer])
+            #expect(wire.end == end)
+        }
+    }
+}
 
 @Suite("Tokens that come with requests", .timeLimit(.minutes(10)))
 struct RenewalTests {
@@ -33,7 +88,7 @@ struct RenewalTests {
         return nil
     }
 
-    @Test("a connection lasts as long as the newest token that came with a request for it")
+    @Test("keeps a connection as long as the newest token of its requests is valid")
     func expiry() throws {
         let first = Self.identity(from: 100, to: 200)
         let table: [(SocketIdentity, Int64?)] = [
@@ -50,7 +105,7 @@ struct RenewalTests {
         #expect(try Self.end(of: endless, renewedBy: Self.identity(from: nil, to: 300)) == nil)
     }
 
-    @Test("a revocation asks when the newest one was made")
+    @Test("compares a revocation with the issue time of the newest token")
     func revocation() throws {
         let harness = try HubHarness()
         let (session, wire) = harness.open(by: Self.identity(from: 100, to: 200), .signalr)
@@ -62,7 +117,7 @@ struct RenewalTests {
         #expect(wire.end == .unauthorized("the token was revoked"))
     }
 
-    @Test("a token over a native socket counts from then on, unless it is another user's")
+    @Test("adopts a token sent over a native socket unless it belongs to another user")
     func native() throws {
         for (other, end) in [(Self.identity(from: 150, to: 300), 300), (Self.identity("eve", from: 150, to: 300), 200)]
         {
@@ -71,7 +126,7 @@ struct RenewalTests {
             session.opened(InboxSnapshot(version: 0, unread: 0, total: 0))
             session.obey(.auth(token: "t"), reference: nil)
             session.authenticated(other, reference: nil)
-            #expect(wire.answers == [other.user == "ada" ? .done : .error("the token is another user's")])
+            #expect(wire.answers == [other.user == "ada" ? .done : .error("the token belongs to another user")])
             session.tick(now: .now(), wallClock: Timestamp(seconds: Int64(end) - 1))
             #expect(wire.end == nil)
             session.tick(now: .now(), wallClock: Timestamp(seconds: Int64(end)))
@@ -79,11 +134,11 @@ struct RenewalTests {
         }
     }
 
-    @Test("over long polling a connection goes on by the fresh tokens of its polls and of its POSTs")
+    @Test("continues long polling with fresh tokens from polls and POSTs")
     func requests() async throws {
-        let clock = HandClock(150)
+        let clock = ManualClock(150)
         var backend = ScriptedBackend()
-        // A token says whose it is, when it was made and when it expires.
+        // A token holds its user, its issue time and its expiry.
         backend.onAuthenticate = { token in
             let parts = token.split(separator: ".")
             let seconds = parts.dropFirst().compactMap { Int64($0) }
@@ -102,7 +157,7 @@ struct RenewalTests {
                 try await posted.sync(token: first)
                 try await posted.post(#"{"type":6}"#, token: fresh)
                 try await stale.sync(token: first)
-                // A poll that waits, and one that comes later, are refused; nothing is closed.
+                // The waiting poll and a later one are refused; nothing is closed.
                 let waiting = stale
                 async let parked = waiting.status(token: first)
                 try await waiting.post(#"{"type":6}"#, token: first)

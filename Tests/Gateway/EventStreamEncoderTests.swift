@@ -9,7 +9,7 @@ struct EventStreamEncoderTests {
     private static func text(_ bytes: [UInt8]) -> String { String(decoding: bytes, as: UTF8.self) }
 
     @Test(
-        "Each line of the data is a data line",
+        "writes each line of the data as a data line",
         arguments: [
             ("x", "data: x\n\n"),
             ("", "data:\n\n"),
@@ -27,7 +27,7 @@ struct EventStreamEncoderTests {
         #expect(Self.text(EventStreamEncoder.event(data: Array(data.utf8))) == expected)
     }
 
-    @Test("Fields come in order, and only those that are given")
+    @Test("writes only the given fields, in order")
     func fields() throws {
         let whole = try EventStreamEncoder.event(
             data: Array("{}".utf8), name: "unread", id: "1-0", retryMilliseconds: 3000)
@@ -38,7 +38,7 @@ struct EventStreamEncoderTests {
         #expect(Self.text(emptyID) == "id:\r\ndata: x\r\n\r\n")
     }
 
-    @Test("Line ends are chosen")
+    @Test("writes the chosen line ends")
     func lineEnds() {
         let bytes = EventStreamEncoder.event(data: Array("a\nb".utf8), lineEnd: .carriageReturnLineFeed)
         #expect(Self.text(bytes) == "data: a\r\ndata: b\r\n\r\n")
@@ -54,13 +54,13 @@ struct EventStreamEncoderTests {
         #expect(Self.text(EventStreamEncoder.comment(text)) == expected)
     }
 
-    @Test("What could not be read back is refused", arguments: ["a\nb", "a\rb", "a\r\nb", "\n"])
+    @Test("refuses names that could not be read back", arguments: ["a\nb", "a\rb", "a\r\nb", "\n"])
     func lines(_ text: String) {
         #expect(throws: EventStreamFault(.id)) { try EventStreamEncoder.event(data: nil, id: text) }
         #expect(throws: EventStreamFault(.name)) { try EventStreamEncoder.event(data: nil, name: text) }
     }
 
-    @Test("A NUL in an id and a negative retry time are refused")
+    @Test("refuses a NUL in an id and a negative retry time")
     func values() throws {
         #expect(throws: EventStreamFault(.id)) { try EventStreamEncoder.event(data: nil, id: "a\u{0}") }
         #expect(throws: EventStreamFault(.retry)) { try EventStreamEncoder.event(data: nil, retryMilliseconds: -1) }

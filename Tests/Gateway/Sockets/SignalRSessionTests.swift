@@ -1,4 +1,4 @@
-// Carillon · OpeningTests.swift
+// Carillon · SignalRSessionTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
 import NIOCore
@@ -7,6 +7,73 @@ import Protocols
 import Testing
 
 @testable import Sockets
+
+@Suite("SignalR connection ids", .timeLimit(.minutes(10)))
+struct DirectoryTests {
+    private static func offer(_ owner: String) -> SignalRDirectory.Offer {
+        .init(connectionID: "public", owner: owner, usesStatefulReconnect: false)
+    }
+
+    /// A session on its own loop, and a reference to it.
+    private static func session(_ id: String) -> (session: SignalRSession, reference: LoopReference<SignalRSession>) {
+        let loop = EmbeddedEventLoop()
+        let configuration = SignalREndpointConfiguration(
+            path: "/hub",
+            connection: .standard,
+            webSocket: WebSocketLimits(maximumMessage: 1024)
+        )
+        let session = SignalRSession(
+            id: id,
+            offer: Self.offer("ada"),
+            transport: .webSockets,
+            node: SignalRNode(configuration: configuration),
+            eventLoop: loop
+        )
+        return (session, LoopReference(session, eventLoop: loop))
+    }
+
+    @Test("shows an offer only to its owner, until it ends")
+    func offers() {
+        let directory = SignalRDirectory(limit: 10)
+        #expect(directory.add(Self.offer("ada"), id: "a", until: 100))
+        #expect(directory.add(Self.offer("ada"), id: "b", until: 200))
+        #expect(!directory.add(Self.offer("bob"), id: "a", until: 200), "an id is given once")
+        #expect(directory.entry("a", owner: "ada") != nil)
+        #expect(directory.entry("a", owner: "bob") == nil)
+        directory.sweep(now: 99)
+        #expect(directory.entry("a", owner: "ada") != nil)
+        directory.sweep(now: 100)
+        #expect(directory.entry("a", owner: "ada") == nil)
+        #expect(directory.entry("b", owner: "ada") != nil)
+    }
+
+    @Test("replaces an offer with its connection once and keeps it when the offer's time is over")
+    func connections() {
+        let directory = SignalRDirectory(limit: 10)
+        _ = directory.add(Self.offer("ada"), id: "a", until: 100)
+        let (session, reference) = Self.session("a")
+        #expect(!directory.add(reference, id: "a", owner: "bob"))
+        #expect(directory.add(reference, id: "a", owner: "ada"))
+        #expect(!directory.add(reference, id: "a", owner: "ada"))
+        directory.sweep(now: 1_000)
+        guard case .connection = directory.entry("a", owner: "ada") else {
+            Issue.record("the connection is gone")
+            return
+        }
+        directory.remove(session.id)
+        #expect(directory.entry("a", owner: "ada") == nil)
+    }
+
+    @Test("takes only connections with an offer at the limit")
+    func limit() {
+        let directory = SignalRDirectory(limit: 1)
+        #expect(directory.add(Self.offer("ada"), id: "a", until: 100))
+        #expect(!directory.add(Self.offer("ada"), id: "b", until: 100))
+        let (_, reference) = Self.session("a")
+        #expect(!directory.add(reference, id: "c", owner: "ada"))
+        #expect(directory.add(reference, id: "a", owner: "ada"))
+    }
+}
 
 @Suite("The first messages of a hub", .timeLimit(.minutes(10)))
 struct OpeningTests {
@@ -58,7 +125,7 @@ struct OpeningTests {
         if let proven = session.polling?.recordsProven, proven > 1 { session.proven(1) }
     }
 
-    @Test("wait, once opened, until no request came for 200 ms, a ping after the handshake among them")
+    @Test("wait until no request, not even a ping, came for 200 ms after the handshake")
     func quiet() {
         let (loop, session, application) = Self.session(.longPolling)
         Self.poll(session, 1)
@@ -78,7 +145,7 @@ struct OpeningTests {
         session.drop()
     }
 
-    @Test("wait until the handshake's answer was fetched alone, and are proven by the poll after them")
+    @Test("wait until the handshake's answer was fetched, and are proven by the poll after them")
     func polling() {
         let (loop, session, application) = Self.session(.longPolling)
         Self.poll(session, 1)
@@ -95,7 +162,7 @@ struct OpeningTests {
         session.drop()
     }
 
-    @Test("are written at once over a WebSocket, and to a client that calls")
+    @Test("are written at once over a WebSocket, and to a client that calls a method")
     func atOnce() {
         let (_, socket, _) = Self.session(.webSockets)
         socket.receive(Self.handshake)
@@ -110,7 +177,7 @@ struct OpeningTests {
         session.drop()
     }
 
-    @Test("cannot be put off for ever, and go to nobody when the client has left")
+    @Test("cannot be delayed forever, and are dropped when the client has left")
     func bounds() {
         let (loop, session, _) = Self.session(.longPolling)
         session.receive(Self.handshake)

@@ -1,0 +1,194 @@
+// Carillon · DoorPolicyTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import HummingbirdCore
+import Logging
+import NIOCore
+import NIOHTTP1
+import NIOPosix
+import Sockets
+import Testing
+
+@Suite("Origins of pages", .timeLimit(.minutes(10)))
+struct AllowedOriginsTests {
+    @Test("admits sockets of listed pages and our own")
+    func admits() {
+        let listed = AllowedOrigins.listed(["https://app.example.com"])
+        let table: [(origin: String, host: String?, isAdmitted: Bool)] = [
+            ("https://app.example.com", nil, true), ("HTTPS://App.Example.com", nil, true),
+            ("https://app.example.com:8443", nil, false), ("http://app.example.com", nil, false),
+            ("https://gateway.example.com", "gateway.example.com", true),
+            ("https://gateway.example.com:81", "gateway.example.com", false),
+            ("https://evil.example", "gateway.example.com", false), ("null", "null", false), ("", "", false),
+            ("https://", "", false), ("https://x", nil, false),
+        ]
+        for row in table { #expect(listed.admits(row.origin, host: row.host) == row.isAdmitted, "\(row)") }
+        #expect(AllowedOrigins.any.admits("https://evil.example", host: nil))
+    }
+
+    @Test("grants answers to listed pages, without credentials if all are allowed")
+    func grants() {
+        let listed = AllowedOrigins.listed(["https://app.example.com"])
+        #expect(listed.grant("https://app.example.com") != nil)
+        #expect(listed.grant("https://evil.example") == nil)
+        #expect(listed.grant("https://app.example.com") != AllowedOrigins.any.grant("https://app.example.com"))
+        #expect(AllowedOrigins.any.grant("https://a.example") == AllowedOrigins.any.grant("https://b.example"))
+        let open = AllowedOrigins.any.grant("https://app.example.com", allowsCredentials: true)
+        #expect(open == listed.grant("https://app.example.com"), "but on paths that are made for it")
+        #expect(listed.grant("https://evil.example", allowsCredentials: true) == nil)
+        let app = AllowedOrigins.anyWithCredentials.grant("https://app.example.com")
+        #expect(app != nil && app == listed.grant("https://app.example.com"))
+    }
+}
+
+@Suite("Addresses of clients", .timeLimit(.minutes(10)))
+struct AddressListTests {
+    @Test("believes only trusted proxies, read from the right")
+    func forwarded() throws {
+        let list = try AddressList(["10.0.0.0/8", "192.0.2.7", "2001:db8::/32"])
+        let table: [(peer: String, fields: [String], client: String)] = [
+            ("203.0.113.1", [], "203.0.113.1"), ("203.0.113.1", ["198.51.100.1"], "203.0.113.1"),
+            ("10.1.2.3", [], "10.1.2.3"), ("10.1.2.3", ["198.51.100.1"], "198.51.100.1"),
+            ("10.1.2.3", ["1.1.1.1, 198.51.100.1, 192.0.2.7"], "198.51.100.1"),
+            ("10.1.2.3", ["1.1.1.1", "198.51.100.1,10.9.9.9"], "198.51.100.1"),
+            ("10.1.2.3", ["nonsense, 10.4.4.4"], "10.4.4.4"), ("10.1.2.3", ["nonsense"], "10.1.2.3"),
+            ("2001:db8::1", ["2001:db9::1"], "2001:db9::1"), ("::ffff:10.1.2.3", ["198.51.100.1"], "198.51.100.1"),
+        ]
+        for row in table {
+            var head = HTTPRequestHead(version: .http1_1, method: .GET, uri: "/")
+            for field in row.fields { head.headers.add(name: "x-forwarded-for", value: field) }
+            let peer = try SocketAddress(ipAddress: row.peer, port: 1)
+            #expect(list.client(of: head, peer: peer) == ClientAddress(row.client), "\(row)")
+        }
+    }
+
+    @Test("matches networks by their prefix length", arguments: [0, 1, 7, 8, 9, 31, 32])
+    func lengths(length: Int) throws {
+        let list = try AddressList(["255.255.255.255/\(length)"])
+        for bit in 0..<32 {
+            let value = UInt32.max ^ (0x8000_0000 >> UInt32(bit))
+            let text = [24, 16, 8, 0].map { "\(value >> UInt32($0) & 0xFF)" }.joined(separator: ".")
+            let address = try #require(ClientAddress(text))
+            #expect(list.contains(address) == (bit >= length), "\(text)/\(length)")
+        }
+    }
+
+    @Test(
+        "names an invalid network", arguments: ["", "10.0.0.0/33", "10.0.0/8", "host", "::1/129", "1.1.1.1/x", "/8"])
+    func faults(text: String) {
+        #expect(throws: AddressFault.self) { try AddressList(["10.0.0.1", text]) }
+    }
+
+    @Test("counts an address up to its limit, IPv6 by networks of 64 bits, and releases its count")
+    func tally() throws {
+        let tally = AddressTally(limit: 2)
+        let addresses = try ["192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8::2", "2001:db8::3", "2001:db8:0:1::1"]
+            .map { try #require(ClientAddress($0)) }
+        #expect(addresses.map { tally.take($0) } == [true, true, true, true, false, true])
+        #expect([tally.take(addresses[0]), tally.take(addresses[0])] == [true, false])
+        tally.giveBack(addresses[0])
+        #expect(tally.take(addresses[0]))
+    }
+}
+
+@Suite(.timeLimit(.minutes(10)))
+struct TallyTests {
+    @Test("reports the end of a flood once, and of nothing smaller")
+    func ebb() {
+        let tally = Tally(limit: 6_400)
+        #expect(tally.take(400))
+        tally.giveBack(400)
+        #expect(!tally.hasEbbed(), "a sixteenth is no flood")
+        #expect(tally.take(401))
+        #expect(!tally.hasEbbed(), "it goes on")
+        tally.giveBack(301)
+        #expect(!tally.hasEbbed(), "a sixty-fourth is still held")
+        tally.giveBack()
+        #expect(tally.hasEbbed())
+        #expect(!tally.hasEbbed())
+    }
+}
+
+@Suite("Limit of connections", .timeLimit(.minutes(10)))
+struct ConnectionTallyTests {
+    @Test("closes a connection beyond the limit at once; one that ends makes room")
+    func bound() async throws {
+        var policy = DoorPolicy()
+        policy.connections = Tally(limit: 1)
+        // The first connection stays silent, however slow the machine.
+        var timeouts = DoorTimeouts()
+        timeouts.firstRequest = .seconds(3_600)
+        let door = DoorChannel(
+            responder: { _, _, _ in },
+            endpoints: [LengthEndpoint()],
+            timeouts: timeouts,
+            policy: policy,
+            http: HTTP1Channel.Configuration()
+        )
+        let group = MultiThreadedEventLoopGroup.singleton
+        let server = try await ServerBootstrap(group: group)
+            .childChannelInitializer { channel in
+                door.setup(channel: channel, logger: Logger(label: "test")).map { _ in }
+            }
+            .bind(host: "127.0.0.1", port: 0)
+            .get()
+        let address = try #require(server.localAddress)
+        let connect = { () async throws -> any Channel in
+            try await ClientBootstrap(group: group).connect(to: address).get()
+        }
+
+        let first = try await connect()
+        let second = try await connect()
+        // Only the door closes it.
+        try await second.closeFuture.get()
+        #expect(first.isActive)
+        try await first.close()
+
+        // The door sees the end of the first connection with some delay.
+        var third = try await connect()
+        while try await Self.answer(on: third) == nil { third = try await connect() }
+        try await third.close()
+        try await server.close()
+    }
+
+    /// The answer to a request; nil if the connection is closed without one.
+    private static func answer(on channel: any Channel) async throws -> String? {
+        let answer = channel.eventLoop.makePromise(of: String?.self)
+        do {
+            try await channel.pipeline.addHandler(FirstAnswer(answer)).get()
+        } catch {
+            // The channel was closed first.
+            answer.succeed(nil)
+        }
+        channel.writeAndFlush(
+            ByteBuffer(string: "POST /length HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi"), promise: nil)
+        return try await answer.futureResult.get()
+    }
+}
+
+/// Keeps the first input, or that there was none.
+private final class FirstAnswer: ChannelInboundHandler, Sendable {
+    typealias InboundIn = ByteBuffer
+
+    private let answer: EventLoopPromise<String?>
+
+    init(_ answer: EventLoopPromise<String?>) {
+        self.answer = answer
+    }
+
+    func handlerAdded(context: ChannelHandlerContext) {
+        if !context.channel.isActive { self.answer.succeed(nil) }
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        self.answer.succeed(String(buffer: self.unwrapInboundIn(data)))
+    }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        self.answer.succeed(nil)
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        self.answer.succeed(nil)
+    }
+}

@@ -1,0 +1,303 @@
+// Carillon · DoorTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Glibc
+import HTTPTypes
+import HummingbirdCore
+import Logging
+import NIOCore
+import NIOEmbedded
+import NIOHTTP1
+import NIOPosix
+import Sockets
+import Synchronization
+import Testing
+
+/// Faulty WebSocket handshakes (RFC 6455, section 4.2.1) at the door.
+@Suite("Faulty handshakes", .timeLimit(.minutes(10)))
+struct DoorHandshakeTests {
+    private static let key = "dGhlIHNhbXBsZSBub25jZQ=="
+
+    /// A valid handshake with a test's changes; an empty value removes its field.
+    private static func handshake(
+        _ path: String, _ changes: [String: String], method: String = "GET", version: String = "HTTP/1.1"
+    ) -> String {
+        let fields = [
+            "Host": "x", "Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
+            "Sec-WebSocket-Key": Self.key,
+        ].merging(changes) { $1 }
+        let lines = fields.filter { !$0.value.isEmpty }.map { "\($0.key): \($0.value)" }
+        return (["\(method) \(path) \(version)"] + lines).joined(separator: "\r\n") + "\r\n\r\n"
+    }
+
+    /// The status of an answer, its body, and the versions that it names.
+    private static func answer(to request: String) throws -> (status: String, body: String, versions: [String]) {
+        let door = try Door()
+        try door.send(request)
+        let answer = try door.answers()
+        #expect(!door.channel.isActive)
+        let lines = answer.split(separator: "\r\n", omittingEmptySubsequences: false).map { String($0) }
+        let name = "sec-websocket-version: "
+        return (
+            lines.first?.split(separator: " ").dropFirst().first.map { String($0) } ?? "",
+            lines.last ?? "",
+            lines.filter { $0.lowercased().hasPrefix(name) }.map { String($0.dropFirst(name.count)) }
+        )
+    }
+
+    @Test("refuses each fault in the endpoint's own format", arguments: ["/length", "/plain"])
+    func faults(_ path: String) throws {
+        let table: [(request: String, status: String, reason: String)] = [
+            (Self.handshake(path, [:], method: "POST"), "400", "the handshake must be GET"),
+            (Self.handshake(path, [:], version: "HTTP/1.0"), "400", "the handshake must be GET"),
+            (Self.handshake(path, ["Host": ""]), "400", "the Host header"),
+            (Self.handshake(path, ["host": "y"]), "400", "the Host header"),
+            (Self.handshake(path, ["Connection": ""]), "400", "the Connection header"),
+            (Self.handshake(path, ["Connection": "keep-alive"]), "400", "the Connection header"),
+            (Self.handshake(path, ["Sec-WebSocket-Version": ""]), "426", "must be 13"),
+            (Self.handshake(path, ["Sec-WebSocket-Version": "8"]), "426", "must be 13"),
+            (Self.handshake(path, ["Sec-WebSocket-Version": "14"]), "426", "must be 13"),
+            (Self.handshake(path, ["Sec-WebSocket-Key": ""]), "400", "16 bytes in base64"),
+            (Self.handshake(path, ["Sec-WebSocket-Key": "c2hvcnQ="]), "400", "16 bytes in base64"),
+            (Self.handshake(path, ["Sec-WebSocket-Key": "no base64 of 16 bytes!!!"]), "400", "16 bytes in base64"),
+            (Self.handshake(path, ["sec-websocket-key": Self.key]), "400", "16 bytes in base64"),
+        ]
+        for (request, status, reason) in table {
+            let answer = try Self.answer(to: request)
+            #expect(answer.status == status, "\(request)")
+            #expect(answer.body.contains(reason), "\(request)")
+            #expect(answer.body.hasPrefix("{") == (path == "/length"))
+            #expect(answer.versions == (status == "426" ? ["13"] : []), "\(request)")
+        }
+    }
+}
+
+@Suite("Slow clients at the door", .timeLimit(.minutes(10)))
+struct DoorTimeTests {
+    @Test("closes a client that is silent or whose first request does not end")
+    func firstRequest() throws {
+        for text in ["", "GET /length HTTP/1.1\r\nhost: x\r\nx-"] {
+            let door = try Door()
+            if !text.isEmpty { try door.send(text) }
+            door.channel.embeddedEventLoop.advanceTime(by: .seconds(9))
+            #expect(door.channel.isActive)
+            door.channel.embeddedEventLoop.advanceTime(by: .seconds(2))
+            #expect(!door.channel.isActive)
+        }
+    }
+
+    @Test("answers a body that never ends with 408, however slowly it trickles")
+    func body() throws {
+        let door = try Door()
+        try door.send("POST /length HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n")
+        for _ in 0..<19 {
+            door.channel.embeddedEventLoop.advanceTime(by: .seconds(1))
+            try door.send("x")
+        }
+        #expect(try door.answers().isEmpty)
+        door.channel.embeddedEventLoop.advanceTime(by: .seconds(2))
+        #expect(try door.answers().hasPrefix("HTTP/1.1 408 "))
+        #expect(!door.channel.isActive)
+    }
+
+    @Test("answers a body that arrives in time and keeps the connection for a while")
+    func inTime() throws {
+        let door = try Door()
+        try door.send("POST /length HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n01234")
+        door.channel.embeddedEventLoop.advanceTime(by: .seconds(15))
+        try door.send("56789")
+        #expect(try door.answers().hasSuffix("\r\n\r\n10"))
+        door.channel.embeddedEventLoop.advanceTime(by: .seconds(60))
+        #expect(door.channel.isActive)
+        door.channel.embeddedEventLoop.advanceTime(by: .seconds(16))
+        #expect(!door.channel.isActive)
+    }
+
+    @Test("closes a client that reads nothing, but not one that reads slowly")
+    func readers() throws {
+        let door = try Door()
+        try door.send("POST /length HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\nx")
+        #expect(try door.answers().hasPrefix("HTTP/1.1 200 "))
+        door.channel.isWritable = false
+        door.channel.pipeline.fireChannelWritabilityChanged()
+        door.channel.embeddedEventLoop.advanceTime(by: .seconds(20))
+        door.channel.isWritable = true
+        door.channel.pipeline.fireChannelWritabilityChanged()
+        door.channel.embeddedEventLoop.advanceTime(by: .seconds(20))
+        #expect(door.channel.isActive)
+        door.channel.isWritable = false
+        door.channel.pipeline.fireChannelWritabilityChanged()
+        door.channel.embeddedEventLoop.advanceTime(by: .seconds(31))
+        #expect(!door.channel.isActive)
+    }
+
+    @Test("answers oversized bodies with 413 and heads with 431")
+    func sizes() throws {
+        let long = String(repeating: "x", count: 1_001)
+        for (request, status) in [
+            ("POST /length HTTP/1.1\r\nhost: x\r\ncontent-length: 1001\r\n\r\n\(long)", "413"),
+            ("GET /length HTTP/1.1\r\nhost: x\r\nx-long: \(String(repeating: "x", count: 200_000))\r\n\r\n", "431"),
+            ("NONSENSE\r\n\r\n", "400"),
+        ] {
+            let door = try Door()
+            // The answer reports the parser's fault.
+            try? door.send(request)
+            #expect(try door.answers().hasPrefix("HTTP/1.1 \(status) "), "\(status)")
+            #expect(!door.channel.isActive)
+        }
+    }
+}
+
+/// Peers whose machines vanished; on a silent stream only TCP notices.
+@Suite("Dead peers", .timeLimit(.minutes(10)))
+struct DeadPeerTests {
+    @Test("sets the time after which unacknowledged output ends a connection")
+    func acknowledgement() async throws {
+        #expect(DoorTimeouts().acknowledgement == .seconds(60))
+        var timeouts = DoorTimeouts()
+        timeouts.acknowledgement = .seconds(7)
+        let door = DoorChannel(
+            responder: { _, _, _ in },
+            endpoints: [],
+            timeouts: timeouts,
+            http: HTTP1Channel.Configuration()
+        )
+        let option: ChannelOptions.Types.SocketOption = .tcpOption(NIOBSDSocket.Option(rawValue: TCP_USER_TIMEOUT))
+        let group = MultiThreadedEventLoopGroup.singleton
+        let accepted = group.next().makePromise(of: SocketOptionValue.self)
+        let server = try await ServerBootstrap(group: group)
+            .childChannelInitializer { channel in
+                let milliseconds = door.setup(channel: channel, logger: Logger(label: "test")).flatMap { _ in
+                    channel.getOption(option)
+                }
+                milliseconds.cascade(to: accepted)
+                return milliseconds.map { _ in }
+            }
+            .bind(host: "127.0.0.1", port: 0)
+            .get()
+        let address = try #require(server.localAddress)
+        let client = try await ClientBootstrap(group: group).connect(to: address).get()
+        let milliseconds = try await accepted.futureResult.get()
+        // The system fills only the first four bytes.
+        #expect(CInt(truncatingIfNeeded: milliseconds) == 7_000)
+        try await client.close()
+        try await server.close()
+    }
+}
+
+/// An endpoint that answers with the length of the body.
+struct LengthEndpoint: TransportEndpoint {
+    let maximumBody = 1_000
+
+    func claims(_ path: Substring) -> Bool { path == "/length" }
+
+    func admit(_ head: HTTPRequestHead, from address: SocketAddress?) async throws -> WebSocketAdmission {
+        throw self.refusal(.badRequest, reason: "no sockets here")
+    }
+
+    func handle(_ exchange: HTTPExchange) {
+        exchange.respond(.ok, body: ByteBuffer(string: "\(exchange.body.readableBytes)"))
+    }
+}
+
+/// An endpoint that refuses in plain text.
+struct PlainEndpoint: TransportEndpoint {
+    func claims(_ path: Substring) -> Bool { path == "/plain" }
+
+    func admit(_ head: HTTPRequestHead, from address: SocketAddress?) async throws -> WebSocketAdmission {
+        throw self.refusal(.badRequest, reason: "no sockets here")
+    }
+
+    func refusal(_ status: HTTPResponseStatus, reason: String) -> TransportRefusal {
+        TransportRefusal(status, headers: ["content-type": "text/plain"], body: Array(reason.utf8))
+    }
+}
+
+/// An endpoint that answers on a test's command, with the length of the body.
+struct ParkEndpoint: TransportEndpoint {
+    /// The waiting exchanges.
+    final class Lot: Sendable {
+        private let exchanges = Mutex<[NIOLoopBound<HTTPExchange>]>([])
+        private let aborts = Atomic(0)
+
+        var count: Int { self.exchanges.withLock { $0.count } }
+        /// The number of clients that left before their answer.
+        var aborted: Int { self.aborts.load(ordering: .relaxed) }
+
+        fileprivate func add(_ exchange: HTTPExchange) {
+            exchange.onAbort = { self.aborts.add(1, ordering: .relaxed) }
+            let bound = NIOLoopBound(exchange, eventLoop: exchange.eventLoop)
+            self.exchanges.withLock { $0.append(bound) }
+        }
+
+        /// Answers the oldest; called on its event loop.
+        func release() {
+            let exchange = self.exchanges.withLock { $0.isEmpty ? nil : $0.removeFirst() }?.value
+            exchange?.respond(.ok, body: ByteBuffer(string: "parked \(exchange?.body.readableBytes ?? 0)"))
+        }
+    }
+
+    let lot: Lot
+    let maximumBody = 64 * 1024
+
+    func claims(_ path: Substring) -> Bool { path == "/park" }
+
+    func admit(_ head: HTTPRequestHead, from address: SocketAddress?) async throws -> WebSocketAdmission {
+        throw self.refusal(.badRequest, reason: "no sockets here")
+    }
+
+    func handle(_ exchange: HTTPExchange) { self.lot.add(exchange) }
+}
+
+/// A connection to a door, without a network.
+final class Door {
+    /// Counts the reads that reach the network.
+    private final class ReadCounter: ChannelOutboundHandler {
+        typealias OutboundIn = ByteBuffer
+
+        private(set) var count = 0
+
+        func read(context: ChannelHandlerContext) {
+            self.count += 1
+            context.read()
+        }
+    }
+
+    let channel = EmbeddedChannel()
+    let lot = ParkEndpoint.Lot()
+    private let counter = ReadCounter()
+
+    init(timeouts: DoorTimeouts = DoorTimeouts(), policy: DoorPolicy = DoorPolicy()) throws {
+        let door = DoorChannel(
+            responder: { _, _, _ in },
+            endpoints: [LengthEndpoint(), PlainEndpoint(), ParkEndpoint(lot: self.lot)],
+            timeouts: timeouts,
+            policy: policy,
+            http: HTTP1Channel.Configuration()
+        )
+        try self.channel.pipeline.syncOperations.addHandler(self.counter)
+        _ = try door.setup(channel: self.channel, logger: Logger(label: "test")).map { _ in }.wait()
+        try self.channel.connect(to: SocketAddress(ipAddress: "192.0.2.1", port: 1)).wait()
+    }
+
+    /// Requests a read, as the channel does after each one; false if none is made.
+    func reads() -> Bool {
+        let before = self.counter.count
+        self.channel.read()
+        return self.counter.count > before
+    }
+
+    var readCount: Int { self.counter.count }
+
+    func send(_ text: String) throws {
+        try self.channel.writeInbound(ByteBuffer(string: text))
+    }
+
+    /// Everything that was answered so far.
+    func answers() throws -> String {
+        self.channel.embeddedEventLoop.run()
+        var text = ""
+        while let buffer = try self.channel.readOutbound(as: ByteBuffer.self) { text += String(buffer: buffer) }
+        return text
+    }
+}
