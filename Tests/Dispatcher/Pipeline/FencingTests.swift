@@ -213,7 +213,7 @@ struct FencingTests {
         }
     }
 
-    @Test("marks a delivery as a repeat when it is handed on after the lease may have lapsed", arguments: [true, false])
+    @Test("marks deliveries as repeats once the lease may have lapsed", arguments: [true, false])
     func fence(isOpen: Bool) async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in

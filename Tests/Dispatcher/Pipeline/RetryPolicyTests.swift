@@ -77,7 +77,7 @@ struct RetryPolicyTests {
         #expect(total <= 86_400)
     }
 
-    @Test("gives every push service the same delays", arguments: Lane.allCases, Provider.wellKnown.filter { $0 != .email })
+    @Test("delays all push services alike", arguments: Lane.allCases, Provider.wellKnown.filter { $0 != .email })
     func pushes(lane: Lane, provider: Provider) {
         #expect(RetryPolicy.of(lane, provider) == RetryPolicy.of(lane, .fcm))
     }

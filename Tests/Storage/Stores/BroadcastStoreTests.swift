@@ -33,7 +33,7 @@ struct BroadcastStoreTests {
         )
     }
 
-    /// Stores a broadcast and has it expand.
+    /// Stores a broadcast and starts its expansion.
     private static func expanding(_ broadcast: Broadcast, _ store: BroadcastStore) async throws {
         #expect(try await store.add(broadcast) == .taken)
         let claimed = try #require(try await store.claim(.counting, by: "a"))
@@ -41,7 +41,7 @@ struct BroadcastStoreTests {
         try await store.counted(claimed, size: 5, isConfirmed: true)
     }
 
-    @Test("the parts of an audience hold each of its users once, in the order of bytes, by an index")
+    @Test("splits an audience into parts that hold each user once, in byte order, by index")
     func parts() async throws {
         try await TestDatabase.with(isMigrated: true, { $0.sessionSettings = StoreSession.pageSettings }) { database in
             let pool = database.pool
@@ -89,7 +89,7 @@ struct BroadcastStoreTests {
         }
     }
 
-    @Test("a page is stored once, and not at all once its broadcast is paused")
+    @Test("stores a page once, and not while its broadcast is paused")
     func pages() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).broadcasts
@@ -97,7 +97,7 @@ struct BroadcastStoreTests {
             let broadcast = Self.broadcast(1, job: "j")
             try await Self.expanding(broadcast, store)
             var chain = try #require(try await store.claimChain(by: "a"))
-            // One user has a notification of the same job already.
+            // One user already has a notification of the same job.
             _ = try await notifications.store([Samples.notification(9, user: "b", job: "j")], areRepeats: false)
             let batch = ["a", "b", "c"].enumerated().map { Samples.notification($0, user: $1, job: "j") }
             let page = Broadcast.Page(until: "c", selected: 4, stored: 3, counted: ["opted_out": 1], isLast: false)
@@ -126,7 +126,7 @@ struct BroadcastStoreTests {
         }
     }
 
-    @Test("the most urgent chains are claimed first, each by one dispatcher, and again when the claim has lapsed")
+    @Test("claims the most urgent chains first, for one dispatcher, and again after the claim lapsed")
     func claims() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).broadcasts
@@ -145,7 +145,7 @@ struct BroadcastStoreTests {
         }
     }
 
-    @Test("one that was given up and comes again goes on, as new as that; one that goes on stays as it is")
+    @Test("resumes a broadcast that was given up when its job comes again")
     func revived() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).broadcasts
@@ -163,7 +163,7 @@ struct BroadcastStoreTests {
         }
     }
 
-    @Test("a job id is good for one broadcast; where it is in a trace makes no difference")
+    @Test("accepts a job id for one broadcast, whatever its trace")
     func identity() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).broadcasts

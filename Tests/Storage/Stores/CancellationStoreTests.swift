@@ -10,7 +10,7 @@ import Testing
 struct CancellationStoreTests {
     private static let later = Samples.start + .seconds(60)
 
-    @Test("what nobody has got is cancelled and leaves its inbox; what somebody has stays")
+    @Test("cancels notifications that reached no device and keeps the others")
     func cancel() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).notifications
@@ -40,7 +40,8 @@ struct CancellationStoreTests {
                 ("written", id("written"), .sent, "offline", "inbox"),
                 ("tried", id("tried"), .failed, "x", nil), ("failed", id("failed"), .failed, "x", nil),
             ])
-            // Of one a device failed for good while the other waits for its next try.
+            // For `failed` one device failed for good; for `tried` another device waits for its
+            // retry.
             var settlement = DeliveryStore.Settlement()
             for (user, outcome) in [("tried", DeliveryStore.Outcome.retry), ("failed", .failed)] {
                 settlement.attempts.append(
@@ -51,7 +52,7 @@ struct CancellationStoreTests {
                     )
                 )
             }
-            // Of three who have it in the inbox, one's mail came back, and one has got it.
+            // `bounced` had its mail rejected and `written` got it; `mailed` may still get it.
             for (user, outcome) in [("bounced", DeliveryStore.Outcome.failed), ("written", .accepted)] {
                 settlement.attempts.append(
                     DeliveryStore.Attempt(
@@ -81,7 +82,7 @@ struct CancellationStoreTests {
             #expect(states.map(\.total) == [0, 1, 0])
             var tally = CancellationStore.Tally()
             tally.counts = [.cancelled: 7, .sent: 2, .delivered: 1, .failed: 1]
-            // What is queued, what is tried again, and the mail of whom it may be at the relay.
+            // The queued one, the one to retry and the mail that the relay may have.
             tally.inFlight = 3
             tally.reach.stored = 11
             tally.reach.accepted = 1
@@ -92,7 +93,7 @@ struct CancellationStoreTests {
         }
     }
 
-    @Test("what its user has read or opened has reached them: it ends, and stays in the inbox")
+    @Test("ends a read or opened notification and keeps it in the inbox")
     func seen() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).notifications
@@ -118,7 +119,7 @@ struct CancellationStoreTests {
         }
     }
 
-    @Test("what was queued is under way until each of its devices has been seen to")
+    @Test("counts a queued notification as in flight until each of its devices is settled")
     func settling() async throws {
         try await Samples.withStores { pool in
             let notification = Samples.notification(1, user: "u", job: "j") { $0.channels = [.inApp, .push] }
@@ -154,7 +155,7 @@ struct CancellationStoreTests {
         }
     }
 
-    @Test("a page begins after the user before it")
+    @Test("starts a page after the last user of the previous one")
     func pages() async throws {
         try await Samples.withStores { pool in
             let batch = (0..<5).map { Samples.notification($0, user: "u\($0)", job: "j") }
@@ -167,7 +168,7 @@ struct CancellationStoreTests {
         }
     }
 
-    @Test("a job's notification is found by its user, and all of a job's without one, by the same index")
+    @Test("finds a job's notification by user, and all of a job, by the same index")
     func plans() async throws {
         try await Samples.withStores { pool in
             for condition in ["user_id = 'u' AND org_id = 'o' AND job_id = 'j'", "org_id = 'o' AND job_id = 'j'"] {
@@ -182,7 +183,7 @@ struct CancellationStoreTests {
         }
     }
 
-    @Test("cancellations are forgotten when their time is over")
+    @Test("forgets cancellations after their retention")
     func forgetting() async throws {
         try await Samples.withStores { pool in
             let cancellations = Database(pool).cancellations

@@ -5,13 +5,13 @@ import Core
 import Storage
 import Testing
 
-@Suite("Stores: a newer notification replaces the older", .timeLimit(.minutes(10)))
+@Suite("Collapsing of notifications", .timeLimit(.minutes(10)))
 struct CollapseTests {
     private static func notification(_ number: Int, user: String = "a", key: String? = "k") -> Notification {
         Samples.notification(number, user: user) { $0.collapseKey = key }
     }
 
-    @Test("the older leaves the inbox, the unread count stays, and the deletion has a version of its own")
+    @Test("removes the older notification with a version of its own and keeps the unread count")
     func replaces() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).notifications
@@ -29,14 +29,14 @@ struct CollapseTests {
             #expect(state?.version == 4)
             #expect(state?.unread == 2)
             #expect(state?.total == 2)
-            // Taken again, as after a crash, it changes nothing.
+            // A repeat, as after a crash, changes nothing.
             let again = try await store.storeBatch([new], areRepeats: true)
             #expect(again.outcomes == [.known(version: 3, unread: 2, status: .pending, isOwned: false)])
             #expect(again.replacements.isEmpty)
         }
     }
 
-    @Test("of a batch the newest stays; what was read does not count as unread again")
+    @Test("keeps the newest of a batch and does not count a read one as unread")
     func batch() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).notifications
@@ -54,7 +54,7 @@ struct CollapseTests {
         }
     }
 
-    @Test("what had expired before it came replaces nothing; what expired later has replaced")
+    @Test("lets a notification replace others unless it had expired on arrival")
     func expired() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).notifications
@@ -68,20 +68,20 @@ struct CollapseTests {
             #expect(batch.outcomes == [.stored(version: 0, unread: 1)])
             #expect(batch.replacements.isEmpty)
             #expect(try await InboxStore(Database(pool)).states(["a"]).first?.unread == 1)
-            // One that is newer than the old and older than the expired one stays.
+            // A notification newer than the old one and older than the expired one stays.
             let new = Self.notification(2)
             #expect(try await store.storeBatch([new], areRepeats: false).replacements.map(\.id) == [old.id])
             let states = try await store.load([("a", new.id), ("a", late.id)])
             #expect(states.first { $0.id == new.id }?.deletedAt == nil)
             #expect(states.first { $0.id == late.id }?.status == .expired)
-            // Its sending ends when its time is over, its place in the inbox does not.
+            // Expiry ends its delivery, not its place in the inbox.
             try await store.mark([(user: "a", id: new.id, status: .expired, reason: "expired", via: nil)])
             let newest = Self.notification(4)
             #expect(try await store.storeBatch([newest], areRepeats: false).replacements.map(\.id) == [new.id])
         }
     }
 
-    @Test("an older job that arrives later is stored as replaced")
+    @Test("stores an older job that arrives late as replaced")
     func late() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).notifications

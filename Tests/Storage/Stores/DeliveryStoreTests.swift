@@ -8,7 +8,7 @@ import Testing
 
 @Suite(.timeLimit(.minutes(10)))
 struct DeliveryStoreTests {
-    @Test("facts are read as they stand now, and an accepted attempt is remembered for repeats")
+    @Test("reads current facts and remembers accepted attempts for repeats")
     func facts() async throws {
         try await Samples.withStores { pool in
             let deliveries = Database(pool).deliveries
@@ -44,13 +44,13 @@ struct DeliveryStoreTests {
                 ("a", notification.id, device.id, true), ("a", notification.id, device.id, false),
             ])
             #expect(again[0]?.wasAccepted == true)
-            // Not asked for a first delivery, which spares the look.
+            // A first delivery skips this lookup.
             #expect(again[1]?.wasAccepted == false)
             #expect(again[0]?.notification.status == .sent)
         }
     }
 
-    @Test("a dead address counts only against one that was set before it was written to, be it the same again")
+    @Test("invalidates an address only when it was set before the mail was sent")
     func deadAddresses() async throws {
         try await Samples.withStores { pool in
             let preferences = Database(pool).preferences
@@ -58,7 +58,7 @@ struct DeliveryStoreTests {
             var settings = UserSettings()
             settings.email = "a@example.com"
             try await preferences.set(user: "a", settings: settings)
-            // The database has a clock of its own, between the two moments.
+            // The database's own clock lies between the two times.
             let (before, after) = (Timestamp(seconds: 1), Timestamp(seconds: 32_000_000_000))
             func settle(_ address: String, at moment: Timestamp) async throws -> Bool {
                 var settlement = DeliveryStore.Settlement()
@@ -72,21 +72,21 @@ struct DeliveryStoreTests {
             #expect(try await isGood())
             #expect(try await !settle("other@example.com", at: after))
             #expect(try await isGood())
-            // What leaves the address alone does not set it.
+            // A change that keeps the address does not set it again.
             _ = try await preferences.set(user: "a", settings: settings, keeping: [.general])
             #expect(try await settle("a@example.com", at: after))
             #expect(try await !isGood())
             try await preferences.set(user: "a", settings: settings)
             #expect(try await !settle("a@example.com", at: before))
             #expect(try await isGood())
-            // One that was set before that was written down goes by its text.
+            // Addresses from before `email_set_at` compare by text.
             try await pool.query("UPDATE carillon.user_settings SET email_set_at = NULL")
             _ = try await preferences.set(user: "a", settings: settings, keeping: [.general])
             #expect(try await settle("a@example.com", at: before))
         }
     }
 
-    @Test("what a device waits for while its notification is done with is found, on as many pages as it takes")
+    @Test("finds deliveries that a device waits for although the notification is settled, page by page")
     func lost() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).notifications
@@ -123,13 +123,15 @@ struct DeliveryStoreTests {
                 if outcome == .failed { settlement.failed = [("a", id, "UNREGISTERED")] }
                 try await deliveries.settle(settlement)
             }
-            // Tried, not tried, failed beside one that waits, and tried although it was registered afterwards.
+            // 1: retry pending; 2: not tried; 4: failed, with a retry pending; 3: retry on a device
+            // that registered later.
             for number in [1, 2, 4] { try await settle(number, phone, number == 4 ? .failed : .accepted) }
             for number in [1, 4] { try await settle(number, tablet, .retry, "UNAVAILABLE") }
             try await settle(3, phone, .accepted)
             try await settle(3, tablet, .accepted)
             try await settle(3, late, .retry, "UNAVAILABLE")
-            // Ended, expired, read, by socket, put off to the end of quiet hours, waiting itself, refused.
+            // 5: ended; 6: expired; 7: read; 8: by socket; 9: postponed; 10: itself pending; 11:
+            // refused.
             for number in [5, 6, 7, 9, 11] { try await settle(number, phone, .accepted) }
             try await store.mark([("a", batch[7].id, .sent, nil, "socket")])
             for number in [5, 6, 7, 8, 10] { try await settle(number, tablet, .retry, "UNAVAILABLE") }
@@ -158,13 +160,13 @@ struct DeliveryStoreTests {
             }
             #expect(try await found(until: .seconds(60)) == ["1 tablet", "2 tablet", "3 late", "4 tablet"])
             #expect(try await found(until: .seconds(59)).isEmpty)
-            // One that its user has silenced gets nothing.
+            // A silenced device gets nothing.
             try await pool.query("UPDATE carillon.devices SET silenced = true WHERE token = 'tablet'")
             #expect(try await found(until: .seconds(60)) == ["3 late"])
         }
     }
 
-    @Test("a failure on one device does not undo another's acceptance, and the other way round")
+    @Test("lets an accepted push on one device win over a failure on another, in either order")
     func outcomes() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).notifications
@@ -190,7 +192,7 @@ struct DeliveryStoreTests {
     }
 
     @Test(
-        "what waits for a provider and is not needed any more ends when nothing else of it is under way",
+        "ends an obsolete notification when none of its deliveries is in flight",
         arguments: [
             ("read", "sent", "read"), ("deleted", "sent", "deleted"), ("opened", "sent", "opened"),
             ("removed", "sent", "no_device"), ("alone", "failed", "no_device"), ("alone read", "suppressed", "read"),
@@ -208,7 +210,7 @@ struct DeliveryStoreTests {
             _ = try await store.store([notification], areRepeats: false)
             try await store.mark([("a", notification.id, .pending, "queued", nil)])
             try await pool.query("UPDATE carillon.devices SET registered_at = now() - interval '1 hour'")
-            // Registered since: nothing was handed on for it.
+            // A device that registered later has no delivery.
             let late = try await devices.register(Samples.device(user: "a", token: "late", name: "late")).device
             try await pool.query(
                 "UPDATE carillon.devices SET registered_at = now() + interval '1 minute' WHERE id = $1",
@@ -228,7 +230,7 @@ struct DeliveryStoreTests {
                 settlement.dropped = [("a", notification.id, DeliveryStore.noDevice)]
                 return try await deliveries.settle(settlement).ended
             }
-            #expect(try await drop(phone).isEmpty, "the tablet waits for its next try")
+            #expect(try await drop(phone).isEmpty, "the tablet waits for its retry")
             #expect(try await store.load([("a", notification.id)]).first?.status == .pending)
             let ended = try await drop(tablet)
             #expect(ended.map(\.label.id) == [notification.id])
@@ -241,7 +243,7 @@ struct DeliveryStoreTests {
         }
     }
 
-    @Test("of a job that was called off only what its user has seen ends here, as the rest is cancelled")
+    @Test("ends only the seen notifications of a cancelled job")
     func droppedAsCancelled() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).notifications

@@ -14,7 +14,7 @@ struct DeviceChangeTests {
         return device
     }
 
-    @Test("a device that comes with a new token replaces its old one, and nobody else's")
+    @Test("replaces the old token of a device and leaves other devices alone")
     func replacing() async throws {
         try await Samples.withStores { pool in
             let devices = Database(pool).devices
@@ -26,13 +26,13 @@ struct DeviceChangeTests {
             #expect(again.token == "t5")
             #expect(try await devices.list(user: "a").map(\.token) == ["t5", "t3", "t2"])
             #expect(try await devices.list(user: "b").map(\.token) == ["t4"])
-            // One that began earlier and ends later does not take the newer token with it.
+            // A request that began earlier and ends later leaves the newer token alone.
             _ = try await devices.registerReplacing(Self.device("t6", deviceID: "phone", at: 3))
             #expect(try await devices.list(user: "a").map(\.token) == ["t5", "t6", "t3", "t2"])
         }
     }
 
-    @Test("registering again keeps since when, and the user's switch unless it is said anew; another user begins anew")
+    @Test("keeps registration time and push switch when a device registers again, but not for another user")
     func again() async throws {
         try await Samples.withStores { pool in
             let devices = Database(pool).devices
@@ -47,11 +47,11 @@ struct DeviceChangeTests {
             _ = try await devices.setSilenced(true, user: "a", id: first.id)
             let moved = try await devices.register(Self.device("t", user: "b", deviceID: nil, at: 120)).device
             #expect(moved.createdAt == Samples.start + .seconds(120))
-            #expect(moved.getsPushes, "what its last user switched off is not switched off for the next")
+            #expect(moved.getsPushes, "the switch of the last user does not count for the next")
         }
     }
 
-    @Test("all devices of an app and a provider are removed, and no others")
+    @Test("removes all devices of an app and a provider, and no others")
     func removingAll() async throws {
         try await Samples.withStores { pool in
             let devices = Database(pool).devices
@@ -64,7 +64,7 @@ struct DeviceChangeTests {
         }
     }
 
-    @Test("a touch changes the time, and the token if there is a new one; an older holder loses it")
+    @Test("updates time and token on a touch and takes the token from its previous device")
     func touching() async throws {
         try await Samples.withStores { pool in
             let devices = Database(pool).devices

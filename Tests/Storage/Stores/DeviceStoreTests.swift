@@ -8,7 +8,7 @@ import Testing
 
 @Suite(.timeLimit(.minutes(10)))
 struct DeviceStoreTests {
-    @Test("one token, one owner: a token that another user registers moves to that user")
+    @Test("moves a token to the user who registers it")
     func ownership() async throws {
         try await Samples.withStores { pool in
             let devices = Database(pool).devices
@@ -22,7 +22,7 @@ struct DeviceStoreTests {
         }
     }
 
-    @Test("the same name is replaced; of those beyond an app's limit the stalest is switched off")
+    @Test("replaces a device of the same name and switches the stalest beyond the limit off")
     func limits() async throws {
         try await Samples.withStores { pool in
             let devices = Database(pool).devices(limits: DeviceLimits(ofApps: ["default": 5]))
@@ -45,7 +45,7 @@ struct DeviceStoreTests {
         }
     }
 
-    @Test("each app has a limit of its own, and devices of others do not count")
+    @Test("limits the devices of each app separately")
     func limitsOfApps() async throws {
         try await Samples.withStores { pool in
             let devices = Database(pool).devices(limits: DeviceLimits(standard: 3, ofApps: ["news": 1]))
@@ -62,7 +62,7 @@ struct DeviceStoreTests {
         }
     }
 
-    /// What the audit says of users' tokens, in its order.
+    /// The audit entries of tokens, in order.
     private static func audit(_ pool: PostgresPool) async throws -> [String] {
         let rows = try await pool.query(
             """
@@ -73,7 +73,7 @@ struct DeviceStoreTests {
         return try rows.map { "\(try $0.text(0)) \(try $0.text(1)) \(try $0.text(2))" }
     }
 
-    @Test("every change of a token is a row of the audit; what changes nothing is none")
+    @Test("records every change of a token in the audit")
     func audited() async throws {
         try await Samples.withStores { pool in
             let devices = Database(pool).devices
@@ -91,14 +91,14 @@ struct DeviceStoreTests {
             expected += ["b registered new", "b registered new", "b removed replaced"]
             #expect(try await Self.audit(pool) == expected)
 
-            // Seen, without and with a new token.
+            // Touched without a token and with a new one.
             for token in [nil, "t", "w"] {
                 _ = try await devices.touch(
                     user: "b", id: first.id, change: .init(token: token), at: Samples.start + .seconds(5))
             }
             expected += ["b registered new_token"]
             #expect(try await Self.audit(pool) == expected)
-            // The token of another one of the user's: that one goes.
+            // Taking the token of the user's other device removes that device.
             _ = try await devices.touch(
                 user: "b", id: first.id, change: .init(token: "v"), at: Samples.start + .seconds(6))
             expected += ["b registered new_token", "b removed replaced"]
@@ -116,7 +116,7 @@ struct DeviceStoreTests {
         }
     }
 
-    @Test("the device that is one too many, and the older token of a device, are in the audit")
+    @Test("records surplus devices and replaced tokens in the audit")
     func auditOfLimits() async throws {
         try await Samples.withStores { pool in
             let devices = Database(pool).devices(limits: DeviceLimits(standard: 5))
@@ -136,7 +136,7 @@ struct DeviceStoreTests {
         }
     }
 
-    @Test("a dead token counts only against a registration older than its evidence")
+    @Test("switches a dead token off only when it was registered before the evidence")
     func deadTokens() async throws {
         try await Samples.withStores { pool in
             let devices = Database(pool).devices
@@ -148,7 +148,7 @@ struct DeviceStoreTests {
             #expect(try await devices.list(user: "a").first?.isActive == true)
             settlement.deadTokens = [(device.id, "Unregistered", Samples.start + .seconds(150))]
             #expect(try await deliveries.settle(settlement).devices == [device.id])
-            #expect(try await deliveries.settle(settlement).devices.isEmpty, "it is off already")
+            #expect(try await deliveries.settle(settlement).devices.isEmpty, "the device is already off")
             #expect(try await devices.list(user: "a").first?.isActive == false)
             #expect(try await devices.list(user: "a").first?.deactivatedReason == "Unregistered")
         }

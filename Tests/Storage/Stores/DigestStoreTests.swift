@@ -6,7 +6,7 @@ import Core
 import Storage
 import Testing
 
-@Suite("Stores: digests", .timeLimit(.minutes(10)))
+@Suite("Digests", .timeLimit(.minutes(10)))
 struct DigestStoreTests {
     private static let now = Samples.start
     private static let until = Samples.start + .seconds(9_999)
@@ -23,7 +23,7 @@ struct DigestStoreTests {
         return rule
     }
 
-    @Test("the first few come on their own, the rest is held; the same items again change nothing")
+    @Test("lets the first few items pass and holds the rest; repeats change nothing")
     func singles() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).digests
@@ -38,7 +38,7 @@ struct DigestStoreTests {
         }
     }
 
-    @Test("what windows held back can be read page by page, the single ones left out")
+    @Test("reads held items page by page, without single ones")
     func held() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).digests
@@ -61,7 +61,7 @@ struct DigestStoreTests {
         }
     }
 
-    @Test("a window is taken by one; late items open the next")
+    @Test("gives a window to one dispatcher; late items open the next window")
     func late() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).digests
@@ -76,7 +76,7 @@ struct DigestStoreTests {
         }
     }
 
-    @Test("an item that comes when the window is over, before anybody took it, opens the next one")
+    @Test("opens the next window for an item after the end, even before the window is taken")
     func over() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).digests
@@ -87,7 +87,7 @@ struct DigestStoreTests {
         }
     }
 
-    @Test("a sliding window moves with each item, up to its maximum")
+    @Test("extends a sliding window with each item up to its maximum")
     func sliding() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).digests
@@ -101,7 +101,7 @@ struct DigestStoreTests {
         }
     }
 
-    @Test("a job id that was held before is a duplicate, and what was read meanwhile falls out")
+    @Test("rejects a held job id as a duplicate and drops items that were read")
     func once() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).digests
@@ -131,7 +131,7 @@ struct DigestStoreTests {
         }
     }
 
-    @Test("a single one's job id is known too, with what it said and of which type")
+    @Test("knows the job id, content and type of a single item")
     func singleConflict() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).digests
@@ -149,13 +149,13 @@ struct DigestStoreTests {
         }
     }
 
-    /// An item with a job's id.
+    /// An item with a job id.
     private static func item(_ number: Int, job: String, title: String) -> DigestStore.Item {
         let notification = Samples.notification(number, user: "a", job: job) { $0.title = title }
         return DigestStore.Item(notification: notification, key: "k", rule: Self.rule(0))
     }
 
-    @Test("a job id that its user has as a notification is not gathered")
+    @Test("does not hold a job that the user has as a notification")
     func notifiedBefore() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).digests
@@ -165,14 +165,14 @@ struct DigestStoreTests {
             let other = Self.item(3, job: "j", title: "other")
             #expect(try await store.gather([same], now: Self.now) == [.duplicate])
             #expect(try await store.gather([other], now: Self.now) == [.conflict])
-            // The very entry: it was stored when its type had no digest.
+            // The same entry, stored when its type had no digest.
             let itself = DigestStore.Item(notification: notified, key: "k", rule: Self.rule(0))
             #expect(try await store.gather([itself], now: Self.now) == [.single])
             #expect(try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10).isEmpty)
         }
     }
 
-    @Test("a job id that a digest holds is not stored beside it, but for the one that comes alone")
+    @Test("does not store a job that a digest holds, except a single item")
     func heldBefore() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).digests
@@ -186,7 +186,7 @@ struct DigestStoreTests {
             #expect(try await notifications.store([other], areRepeats: false) == [.conflict(with: held.id)])
             let itself = try await notifications.store([held], areRepeats: true)
             #expect(itself == [.known(version: 0, unread: 0, status: .deferred, isOwned: true)])
-            // A page of a broadcast finds it too; another user has nothing yet.
+            // A page of a broadcast finds it as well; another user has none.
             let bob = Samples.notification(2, user: "b", job: "j") { $0.title = "same" }
             let page = try await notifications.store(
                 [same, bob], withPage: [], recount: PostgresStatement("SELECT 1"))
@@ -205,7 +205,7 @@ struct DigestStoreTests {
         }
     }
 
-    @Test("what was cancelled first is not gathered; what is cancelled later falls out, and counts as cancelled")
+    @Test("drops cancelled items and counts those that it held as cancelled")
     func cancelled() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).digests
@@ -234,14 +234,14 @@ struct DigestStoreTests {
                 try await cancellations.record(name, at: Self.now)
                 #expect(try await cancellations.tally(name).counts == [.cancelled: 1])
             }
-            // Of another organisation.
+            // The same job id in another organisation.
             try await cancellations.record(.init(org: "acme", id: "kept"), at: Self.now)
             let due = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
             #expect(due.map(\.count) == [2])
             #expect(due.first?.first.map(\.title) == ["n4", "n5"])
             let fates = try await store.held(in: due.map(\.id), after: nil, limit: 10).map(\.fate)
             #expect(fates == [.cancelled, .cancelled, nil, nil])
-            // Too late: the summary is on its way.
+            // Too late: the summary is in flight.
             let sent = CancellationStore.Name(org: "", id: "sent")
             try await cancellations.record(sent, at: Self.now)
             #expect(try await cancellations.tally(sent).counts == [.sent: 1])
@@ -250,7 +250,7 @@ struct DigestStoreTests {
         }
     }
 
-    @Test("what has expired falls out; a window of which nothing is left has no item")
+    @Test("drops expired items and leaves an empty window without items")
     func expired() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).digests
@@ -280,7 +280,7 @@ struct DigestStoreTests {
         }
     }
 
-    @Test("a summary has the channels of its items, is a push if one of them is, and as grave as the gravest")
+    @Test("gives a summary the channels of its items, push if any has it, and the highest severity")
     func channels() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).digests
@@ -315,7 +315,7 @@ struct DigestStoreTests {
         }
     }
 
-    @Test("one alone has all that its job gave it, also when it is taken again")
+    @Test("keeps all fields of a lone item, even when it is taken again")
     func alone() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).digests
@@ -348,13 +348,13 @@ struct DigestStoreTests {
                 #expect(alone.content.entityID == "t1")
                 #expect(alone.content.collapseKey == "k1")
             }
-            // It is counted as the notification that it becomes.
+            // It counts as the notification that it becomes.
             let tally = try await Database(pool).cancellations.tally(.init(org: "", id: "j"))
             #expect(tally.total == 0)
         }
     }
 
-    @Test("a summary counts all and knows the first ten")
+    @Test("counts all items of a summary and keeps the first ten")
     func many() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).digests

@@ -8,7 +8,7 @@ import Support
 import Synchronization
 import Testing
 
-/// Versions after a database went back to an earlier moment.
+/// Inbox versions after a restore of the database.
 @Suite(.timeLimit(.minutes(10)))
 struct EpochTests {
     private static func pool(_ url: String, _ watch: EpochWatch = EpochWatch()) throws -> PostgresPool {
@@ -23,7 +23,7 @@ struct EpochTests {
         _ = try await Database(pool).notifications.store(batch, areRepeats: areRepeats)
     }
 
-    @Test("a dump that is loaded elsewhere, or over what was there, starts every client afresh")
+    @Test("makes every client start over after a dump is loaded")
     func dump() async throws {
         let server = try await PostgresServer.start()
         try await TestDatabase.with { database in
@@ -48,12 +48,12 @@ struct EpochTests {
             let page = try await restored.page(user: "ada", filter: .init(limit: 10), unless: seen)
             #expect(page.state.version == base + 1)
             #expect(try page.titles() == ["n3", "n1"])
-            // Clients of this epoch are told what changed, as ever.
+            // Clients of this epoch still get changes.
             #expect(
                 try await restored.changes(user: "ada", since: base, limit: 10, unless: nil).titles() == ["n3"])
             second.close()
 
-            // The same backup again: the versions of the epoch in between do not come again either.
+            // The same backup again must not repeat versions of the epoch in between.
             try await server.load(dump: "earlier")
             let third = try Self.pool(server.url)
             #expect(try await InboxStore(Database(third)).state(of: "ada").version > base + 1)
@@ -61,7 +61,7 @@ struct EpochTests {
         }
     }
 
-    @Test("every way to raise an inbox counts on from the epoch's base")
+    @Test("raises inbox versions from the base of the epoch, on every path")
     func raises() async throws {
         try await TestDatabase.with { database in
             let pool = try Self.pool(database.url)
@@ -100,13 +100,13 @@ struct EpochTests {
             let late = Samples.notification(9, user: "bob")
             let checked = try await Database(pool).notifications.store([late], areRepeats: true)
             #expect(checked == [.stored(version: base + 1, unread: 1)])
-            // Gateways read revocations after the version that they have.
+            // Gateways read revocations after the version that they know.
             let revocation = try await Database(pool).revocations.revoke(user: "ada", before: Samples.start)
             #expect(revocation.version == base + 1)
         }
     }
 
-    @Test("a new epoch begins once, however many connections find it, and a gateway that had the old one is told")
+    @Test("begins an epoch once for all connections and notifies gateways of the old one")
     func once() async throws {
         try await TestDatabase.with { database in
             let changes = Mutex(0)
@@ -116,7 +116,7 @@ struct EpochTests {
             #expect(try await InboxStore(Database(before)).state(of: "ada").version == 0)
             before.close()
             #expect(changes.withLock { $0 } == 0)
-            // As a restore leaves it.
+            // The state that a restore leaves.
             try await database.pool.query("UPDATE carillon.epoch SET server = 'another'")
             let pools = try (0..<4).map { _ in try Self.pool(database.url, watch) }
             for pool in pools { try await pool.query("SELECT 1") }
@@ -134,7 +134,7 @@ struct EpochTests {
         }
     }
 
-    @Test("a database that is not migrated yet can be connected to")
+    @Test("connects to a database without migrations")
     func unmigrated() async throws {
         try await TestDatabase.with(isMigrated: false) { database in
             let pool = try Self.pool(database.url)

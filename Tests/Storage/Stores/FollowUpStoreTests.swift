@@ -6,7 +6,7 @@ import Core
 import Storage
 import Testing
 
-@Suite("Stores: what is put off", .timeLimit(.minutes(10)))
+@Suite("Follow-ups", .timeLimit(.minutes(10)))
 struct FollowUpStoreTests {
     private static let now = Samples.start
 
@@ -14,7 +14,7 @@ struct FollowUpStoreTests {
         FollowUpStore.Item(user: notification.user, notification: notification.id, kind: kind)
     }
 
-    @Test("it comes when it is due, all of a user's at once, and again if it is not removed")
+    @Test("takes due follow-ups, all of a user together, and again unless they are removed")
     func takes() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).followUps
@@ -34,7 +34,7 @@ struct FollowUpStoreTests {
             #expect(first.allSatisfy { $0.facts?.notification.status == .deferred })
             let rest = try await store.take(now: Self.now + .seconds(60), until: until, limit: 10)
             #expect(first.count + rest.count == 3)
-            // Whoever put it off again keeps it; the others are gone.
+            // A follow-up that was postponed again stays; the others are removed.
             let again = try #require(first.first)
             try await store.put([(again.item, Self.now + .seconds(200), "quiet_hours")], now: Self.now)
             try await store.remove((first + rest).map(\.item), takenUntil: until)
@@ -44,7 +44,7 @@ struct FollowUpStoreTests {
         }
     }
 
-    @Test("what was handed on is due no more until the streams are lost, and is forgotten when it has ended")
+    @Test("remembers follow-ups that were handed on until they end, and recalls them when streams are lost")
     func handedOn() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).followUps
@@ -59,7 +59,7 @@ struct FollowUpStoreTests {
             let due = try await store.take(now: Self.now, until: until, limit: 10)
             #expect(due.count == 2)
             #expect(due.allSatisfy { !$0.wasHandedOn })
-            // As a dispatcher does when the streams have them.
+            // Dispatchers do this once the streams have the entries.
             try await store.remember([taken, attention], takenUntil: until, now: Self.now)
             try await store.remove([taken, attention], takenUntil: until)
             try await store.remember([direct], now: Self.now)
@@ -80,14 +80,14 @@ struct FollowUpStoreTests {
                     (user: item.user, id: item.notification, kind: item.kind, isAccepted: isAccepted))
             }
             try await Database(pool).deliveries.settle(settlement)
-            // Whoever is never told how it ended drops it in the end.
+            // A follow-up whose end is never reported is dropped in the end.
             let left = try await store.take(now: lost + .seconds(30 * 24 * 3_600), until: until, limit: 10)
             #expect(left.map(\.item) == [direct])
             #expect(left.allSatisfy { $0.wasHandedOn })
         }
     }
 
-    @Test("a push that calls for attention has ended when it has for all devices; what quiet hours put off has not")
+    @Test("ends an attention call once all devices have ended, but not one that quiet hours postponed")
     func endedAttention() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).followUps
@@ -132,7 +132,7 @@ struct FollowUpStoreTests {
         }
     }
 
-    @Test("of one user no more than a page is taken at once, the oldest first; who does not fit waits whole")
+    @Test("takes at most a page of one user, oldest first, and never part of another user")
     func pages() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).followUps
@@ -152,7 +152,7 @@ struct FollowUpStoreTests {
         }
     }
 
-    @Test("what is critical comes before what has been due for longer, which is not starved by it")
+    @Test("takes critical follow-ups first without starving older ones")
     func critical() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).followUps
@@ -175,7 +175,7 @@ struct FollowUpStoreTests {
         }
     }
 
-    @Test("among a hundred thousand, what is critical is found by an index of its own")
+    @Test("finds critical follow-ups among 100,000 by an index of their own")
     func criticalPlan() async throws {
         try await Samples.withStores { pool in
             try await pool.query(
@@ -199,7 +199,7 @@ struct FollowUpStoreTests {
         }
     }
 
-    @Test("two that take at once never get the same")
+    @Test("gives no follow-up to two dispatchers")
     func concurrency() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).followUps
@@ -220,7 +220,7 @@ struct FollowUpStoreTests {
         }
     }
 
-    @Test("among a hundred thousand, what is due is found by index")
+    @Test("finds due follow-ups among 100,000 by index")
     func plan() async throws {
         try await Samples.withStores { pool in
             try await pool.query(
@@ -243,7 +243,7 @@ struct FollowUpStoreTests {
         }
     }
 
-    @Test("what is done is removed row by row, not by comparing each with all that was taken with it")
+    @Test("removes finished follow-ups by key, without comparing every pair")
     func removalPlan() async throws {
         try await Samples.withStores { pool in
             let items = [Self.item(Samples.notification(1, user: "a"))]
@@ -267,7 +267,7 @@ struct FollowUpStoreTests {
         }
     }
 
-    @Test("what two devices of a user put off is put off once, until the earlier moment")
+    @Test("keeps one follow-up for two devices of a user, with the earlier moment")
     func twice() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).followUps
@@ -284,7 +284,7 @@ struct FollowUpStoreTests {
         }
     }
 
-    @Test("what is hastened is due by then, unless it has been put off again meanwhile")
+    @Test("makes a hastened follow-up due earlier unless it was postponed again")
     func hasten() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).followUps
@@ -300,7 +300,7 @@ struct FollowUpStoreTests {
         }
     }
 
-    @Test("what is being looked at is not handed out again because quiet hours change meanwhile")
+    @Test("does not hand out a taken follow-up again when quiet hours change")
     func heldIsLeftAlone() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).followUps
@@ -313,7 +313,7 @@ struct FollowUpStoreTests {
             #expect(try await store.take(now: Self.now, until: until, limit: 10).map(\.item) == [items[0]])
             try await Database(pool).preferences.set(user: "a", settings: UserSettings())
             try await store.reconsiderReleases(now: Self.now, over: .zero)
-            // The other one waits no longer; this one is still looked at.
+            // The other one no longer waits; this one is still taken.
             let soon = until + .seconds(-1)
             #expect(try await store.take(now: soon, until: until, limit: 10).map(\.item) == [items[1]])
             try await store.remove(items, takenUntil: until)
@@ -321,7 +321,7 @@ struct FollowUpStoreTests {
         }
     }
 
-    @Test("changed quiet hours have what waits looked at anew")
+    @Test("decides again when quiet hours change")
     func reconsider() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).followUps
@@ -337,7 +337,7 @@ struct FollowUpStoreTests {
         }
     }
 
-    @Test("so have those to idle users that quiet hours put off; what waits for anything else goes on waiting")
+    @Test("decides attention calls again when quiet hours change; other follow-ups wait")
     func reconsiderAttention() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).followUps
@@ -347,7 +347,8 @@ struct FollowUpStoreTests {
             let items = [
                 Self.item(batch[0], .attention), Self.item(batch[1], .attention), Self.item(batch[2], .email),
             ]
-            // The first two wait for the end of quiet hours, until the second is only waited for as its user is idle.
+            // Both attention calls wait for the end of quiet hours; the second then waits only for
+            // idleness.
             try await store.put(
                 [(items[0], far, "quiet_hours"), (items[1], far, "quiet_hours"), (items[2], far, "unread")],
                 now: Self.now)
@@ -355,7 +356,7 @@ struct FollowUpStoreTests {
             try await Database(pool).preferences.set(user: "a", settings: UserSettings())
             let soon = far + .seconds(-1)
             #expect(try await store.take(now: soon, until: far, limit: 10).map(\.item) == [items[0]])
-            // New rules of zones are as good a reason.
+            // New time zone rules lead to a new decision as well.
             try await store.put([(items[0], far, "quiet_hours")], now: Self.now)
             try await store.reconsiderReleases(now: Self.now, over: .zero)
             #expect(try await store.take(now: soon, until: far, limit: 10).map(\.item) == [items[0]])

@@ -8,7 +8,7 @@ import Testing
 
 @Suite(.timeLimit(.minutes(10)))
 struct InboxPageTests {
-    @Test("pages by number: items, exact counts, filters, and nothing beyond the end")
+    @Test("pages by number with exact counts and filters, empty beyond the end")
     func pages() async throws {
         try await Samples.withStores { pool in
             let inbox = InboxStore(Database(pool))
@@ -41,7 +41,7 @@ struct InboxPageTests {
         }
     }
 
-    @Test("one type is counted by itself, unread or not")
+    @Test("counts one type, unread or all")
     func types() async throws {
         try await Samples.withStores { pool in
             let inbox = InboxStore(Database(pool))
@@ -73,7 +73,7 @@ struct InboxPageTests {
         }
     }
 
-    @Test("a page knows the way by which a notification went out; ids of others are not known")
+    @Test("names the channel of each notification on a page and hides those of other users")
     func sentVia() async throws {
         try await Samples.withStores { pool in
             let inbox = InboxStore(Database(pool))

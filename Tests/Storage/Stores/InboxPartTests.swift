@@ -7,15 +7,15 @@ import Testing
 
 @testable import Storage
 
-/// Where inboxes lie.
+/// The partition of an inbox.
 @Suite(.timeLimit(.minutes(10)))
 struct InboxPartTests {
-    @Test("a user's part is the one that PostgreSQL puts the user in")
+    @Test("computes the same partition as PostgreSQL")
     func number() async throws {
         try await Samples.withStores { pool in
             var random = SeededGenerator(seed: 7)
             let alphabet = Array("abcxyz0189-_.@|:+/ äß€你🙂\u{301}")
-            // Of all lengths about the twelve bytes that are hashed at once.
+            // Lengths around the 12 bytes that are hashed at once.
             let users = (0..<2_000).map { number in
                 String((0..<number % 67).map { _ in alphabet.randomElement(using: &random) ?? "a" })
             }

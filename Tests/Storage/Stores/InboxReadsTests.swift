@@ -6,12 +6,12 @@ import Core
 import Storage
 import Testing
 
-/// What many ask of their inboxes at the same time is what each would get alone.
+/// Reads of inboxes that share a round trip.
 @Suite(.timeLimit(.minutes(10)))
 struct InboxReadsTests {
     private static let users = (0..<40).map { "user-\($0)" } + ["nobody", "Zoë"]
 
-    /// Inboxes of several sizes, with read and deleted notifications and two types.
+    /// Stores inboxes of several sizes, with read and deleted notifications and two types.
     private static func fill(_ pool: PostgresPool) async throws {
         let inbox = InboxStore(Database(pool))
         var number = 0
@@ -46,7 +46,7 @@ struct InboxReadsTests {
         let known: InboxStore.State?
     }
 
-    @Test("pages that are asked for together are those of each: filters, ends, limits and what is known")
+    @Test("reads pages together as it would read each alone")
     func pages() async throws {
         try await Samples.withStores { pool in
             try await Self.fill(pool)
@@ -89,7 +89,7 @@ struct InboxReadsTests {
         }
     }
 
-    @Test("states that are asked for together are those of each; what was committed before is seen")
+    @Test("reads states together as it would read each alone, after earlier commits")
     func states() async throws {
         try await Samples.withStores { pool in
             try await Self.fill(pool)
@@ -123,7 +123,7 @@ struct InboxReadsTests {
         }
     }
 
-    @Test("what PostgreSQL refuses of one is that one's fault alone")
+    @Test("fails only the request that PostgreSQL rejects")
     func refusal() async throws {
         try await Samples.withStores { pool in
             try await Self.fill(pool)
@@ -131,7 +131,7 @@ struct InboxReadsTests {
             let outcomes = await withTaskGroup { group in
                 for index in 0..<60 {
                     group.addTask {
-                        // A text of PostgreSQL cannot hold U+0000.
+                        // PostgreSQL's text cannot hold U+0000.
                         let type = index % 10 == 7 ? "a\u{0}" : nil
                         do throws(PostgresError) {
                             let page = try await inbox.page(user: "user-8", filter: .init(limit: 3, type: type))

@@ -8,7 +8,7 @@ import Testing
 
 @Suite(.timeLimit(.minutes(10)))
 struct InboxStoreTests {
-    @Test("each change raises the version once, whatever it touches, and a change of nothing raises nothing")
+    @Test("raises the version once for each change, and not when nothing changes")
     func changes() async throws {
         try await Samples.withStores { pool in
             let inbox = InboxStore(Database(pool))
@@ -44,7 +44,7 @@ struct InboxStoreTests {
         }
     }
 
-    @Test("the changes of many inboxes come in one read, each bounded and in its own order")
+    @Test("reads the changes of many inboxes at once, each bounded and in order")
     func manyChanges() async throws {
         try await Samples.withStores { pool in
             let inbox = InboxStore(Database(pool))
@@ -62,7 +62,7 @@ struct InboxStoreTests {
         }
     }
 
-    @Test("changes and the state that comes with them are of one moment, however fast the inbox moves on")
+    @Test("reads changes and state from one snapshot while the inbox changes")
     func changesOfOneMoment() async throws {
         try await Samples.withStores { pool in
             let inbox = InboxStore(Database(pool))
@@ -86,7 +86,7 @@ struct InboxStoreTests {
         }
     }
 
-    @Test("pages go from the newest to the oldest without gap or repeat")
+    @Test("pages from newest to oldest without gap or repeat")
     func pages() async throws {
         try await Samples.withStores { pool in
             let inbox = InboxStore(Database(pool))
@@ -105,7 +105,7 @@ struct InboxStoreTests {
         }
     }
 
-    @Test("the newest unread of many users, each bounded, with the states that they belong to")
+    @Test("reads the newest unread notifications of many users with their states")
     func newestUnread() async throws {
         try await Samples.withStores { pool in
             let inbox = InboxStore(Database(pool))
@@ -120,7 +120,7 @@ struct InboxStoreTests {
         }
     }
 
-    @Test("a page and its state come from one moment; a state that is known spares the rows")
+    @Test("reads a page and its state from one snapshot, without rows if the state is known")
     func knownState() async throws {
         try await Samples.withStores { pool in
             let inbox = InboxStore(Database(pool))
@@ -141,7 +141,7 @@ struct InboxStoreTests {
         }
     }
 
-    @Test("a row becomes the same JSON as the notification that was stored")
+    @Test("writes a row as the same JSON as the stored notification")
     func rows() async throws {
         try await Samples.withStores { pool in
             let inbox = InboxStore(Database(pool))
@@ -173,7 +173,7 @@ struct InboxStoreTests {
         }
     }
 
-    @Test("receipts: the first opening counts, a delivery is told with its lane, what is suppressed was never received")
+    @Test("counts the first opening, reports a delivery with its lane and ignores suppressed notifications")
     func receipts() async throws {
         try await Samples.withStores { pool in
             let inbox = InboxStore(Database(pool))

@@ -7,7 +7,7 @@ import Testing
 
 @testable import Storage
 
-/// How PostgreSQL finds the notifications that a batch names.
+/// The plans by which PostgreSQL finds the notifications of a batch.
 @Suite(.timeLimit(.minutes(10)))
 struct LookupPlanTests {
     private static let parts = 16
@@ -19,7 +19,7 @@ struct LookupPlanTests {
         FROM generate_series(1, 40) n
         """
 
-    @Test("a batch looks up its notifications by key, however few there are when the plan is made")
+    @Test("looks a batch up by key, whatever the statistics of the table")
     func lookups() async throws {
         try await Samples.withStores { pool in
             let notifications = (0..<256).map { Samples.notification($0, user: "u\($0)") }

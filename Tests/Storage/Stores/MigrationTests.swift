@@ -8,14 +8,14 @@ import Testing
 
 @Suite("Migrations", .timeLimit(.minutes(10)))
 struct MigrationTests {
-    /// The released migrations and one more, which needs the lock of a table.
+    /// The released migrations and one that needs a table lock.
     private static let migrations =
         Migrations.all + [
             Migrations.Migration(
                 number: 1_000, name: "mood", script: "ALTER TABLE carillon.follow_ups ADD COLUMN mood text")
         ]
 
-    @Test("applies what is missing, in order and once")
+    @Test("applies missing migrations in order, once")
     func order() async throws {
         try await TestDatabase.with(isMigrated: false) { database in
             let pool = database.pool
@@ -29,7 +29,7 @@ struct MigrationTests {
         }
     }
 
-    @Test("leaves nothing of a migration that fails")
+    @Test("rolls a failed migration back")
     func failure() async throws {
         let faulty = Migrations.Migration(
             number: 1_000, name: "faulty", script: "CREATE TABLE carillon.half (); SELECT 1 / 0")
@@ -42,7 +42,7 @@ struct MigrationTests {
         }
     }
 
-    @Test("lets others pass while it waits for a lock, and is applied when the lock is free")
+    @Test("lets other queries pass while it waits for a lock")
     func waits() async throws {
         try await Samples.withStores { pool in
             let applying = try await Self.whileRead(pool) {
@@ -56,7 +56,8 @@ struct MigrationTests {
                         """
                     ).isEmpty
                 }
-                // The reader holds its lock, so this query passes only when the migration gives way.
+                // The reader holds its lock, so this query passes only when the migration gives
+                // way.
                 #expect(try await pool.query("SELECT count(*) FROM carillon.follow_ups").first?.int8(0) == 0)
                 return applying
             }
@@ -66,7 +67,7 @@ struct MigrationTests {
         }
     }
 
-    @Test("gives up without a lock when its patience ends, names the blocker, and leaves nothing")
+    @Test("gives up without a lock in time, names the blocker and leaves no trace")
     func givesUp() async throws {
         try await Samples.withStores { pool in
             let error = try await Self.whileRead(pool) { () async throws -> PostgresError? in

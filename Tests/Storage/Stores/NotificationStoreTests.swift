@@ -8,7 +8,7 @@ import Testing
 
 @Suite(.timeLimit(.minutes(10)))
 struct NotificationStoreTests {
-    @Test("a batch gets versions in its order, each inbox its own, and unlisted rows none")
+    @Test("numbers a batch in order for each inbox and skips unlisted rows")
     func versions() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).notifications
@@ -31,7 +31,7 @@ struct NotificationStoreTests {
             #expect(states.map(\.version) == [3, 1, 0])
             #expect(states.map(\.unread) == [3, 1, 0])
             #expect(states.map(\.total) == [3, 1, 0])
-            // A batch on inboxes that exist goes on where the last one ended; whoever is new becomes a user.
+            // A batch on existing inboxes continues their versions; unknown users are created.
             let next = [
                 Samples.notification(6, user: "c"), Samples.notification(7, user: "b"),
                 Samples.notification(8, user: "a"), Samples.notification(9, user: "b"),
@@ -49,7 +49,7 @@ struct NotificationStoreTests {
         }
     }
 
-    @Test("a repeat of the same entry is known, another entry of the same job is a duplicate")
+    @Test("tells a repeat of an entry from a duplicate of its job")
     func repeats() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).notifications
@@ -65,7 +65,7 @@ struct NotificationStoreTests {
                 ]
             )
             #expect(try await store.store([different], areRepeats: false) == [.conflict(with: first.id)])
-            // Redelivered without anybody saying so, as after a failover.
+            // Delivered again without the repeat flag, as after a failover.
             let plain = Samples.notification(9, user: "a")
             _ = try await store.store([plain], areRepeats: false)
             #expect(
@@ -82,7 +82,7 @@ struct NotificationStoreTests {
         }
     }
 
-    @Test("batches of several writers to the same inboxes never wait crosswise, and the counts are exact")
+    @Test("stores concurrent batches to the same inboxes without deadlock, with exact counts")
     func concurrency() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).notifications
@@ -115,7 +115,7 @@ struct NotificationStoreTests {
         }
     }
 
-    @Test("nothing is stored without the long way if a user has said what they want")
+    @Test("stores nothing on the short path when a user has preferences")
     func wished() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).notifications
@@ -143,7 +143,7 @@ struct NotificationStoreTests {
         }
     }
 
-    @Test("rows without an owner are found until somebody owns them, and the mark moves on")
+    @Test("finds ownerless rows until they have an owner, and advances the watermark")
     func sweeping() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).notifications
@@ -166,7 +166,7 @@ struct NotificationStoreTests {
         }
     }
 
-    @Test("a mark that is ahead of the clock comes back to it, and what is stored from then on is found")
+    @Test("resets a watermark ahead of the clock and finds later rows")
     func markAhead() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).notifications
@@ -180,7 +180,7 @@ struct NotificationStoreTests {
         }
     }
 
-    @Test("users whose ids look alike and differ in their code points have inboxes of their own")
+    @Test("tells apart users whose ids look alike")
     func exactUsers() async throws {
         try await Samples.withStores { pool in
             let composed = "caf\u{E9}"
@@ -196,7 +196,7 @@ struct NotificationStoreTests {
         }
     }
 
-    @Test("text that PostgreSQL refuses fails the whole batch with its SQLSTATE and without its value")
+    @Test("fails the whole batch with the SQLSTATE, and hides the value, when PostgreSQL rejects text")
     func refusal() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).notifications

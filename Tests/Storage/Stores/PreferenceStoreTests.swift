@@ -8,7 +8,7 @@ import Testing
 
 @Suite(.timeLimit(.minutes(10)))
 struct PreferenceStoreTests {
-    @Test("what is kept stays, what is not is replaced")
+    @Test("keeps the chosen settings and replaces the others")
     func keeping() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).preferences
@@ -26,7 +26,7 @@ struct PreferenceStoreTests {
         }
     }
 
-    @Test("days of quiet hours can be kept, where there are any before and after")
+    @Test("keeps the weekdays of quiet hours when there were and are quiet hours")
     func weekdays() async throws {
         try await Samples.withStores { (pool) async throws in
             let store = Database(pool).preferences
@@ -42,12 +42,12 @@ struct PreferenceStoreTests {
             #expect(try await set(second, keeping: []) == second)
             #expect(try await set(first, keeping: []) == first)
             #expect(try await set(nil, keeping: [.weekdays]) == nil)
-            // Those of hours that are no more are gone with them.
+            // Weekdays are removed together with their quiet hours.
             #expect(try await set(second, keeping: [.weekdays]) == second)
         }
     }
 
-    @Test("quiet hours that are switched off do not hold, and come back as they were")
+    @Test("switches quiet hours off and restores them")
     func paused() async throws {
         try await Samples.withStores { (pool) async throws in
             let store = Database(pool).preferences
@@ -65,14 +65,14 @@ struct PreferenceStoreTests {
             #expect(try await holds() == hours)
             #expect(try await store.switchQuietHours(user: "a", isOn: false).pausedQuietHours == hours)
             #expect(try await holds() == nil)
-            // A change without quiet hours leaves them as they are.
+            // A change without quiet hours keeps them.
             let kept = try await store.set(user: "a", settings: UserSettings(), keeping: [.quietHours])
             #expect(kept.pausedQuietHours == hours)
             #expect(try await store.set(user: "a", settings: UserSettings()) == UserSettings())
         }
     }
 
-    @Test("opting in takes back the opt-out alone")
+    @Test("opting in only removes the opt-out")
     func optingIn() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).preferences
@@ -88,7 +88,7 @@ struct PreferenceStoreTests {
         }
     }
 
-    @Test("channels of which nothing is said are as by default, or stay as they are if that is wanted")
+    @Test("resets channels that are not named to their default, or keeps them on request")
     func unsaid() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).preferences
@@ -106,7 +106,7 @@ struct PreferenceStoreTests {
         }
     }
 
-    @Test("what only repeats the word for a category is not stored for the type, where that has none of its own")
+    @Test("does not store a type's preference that repeats its category's")
     func repeated() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).preferences
@@ -120,19 +120,20 @@ struct PreferenceStoreTests {
                 user: "a",
                 preferences: [category: TypePreference(inApp: true, push: false), "y": TypePreference(push: true)])
             let all = TypePreference(inApp: true, push: false, email: false)
-            // A first word, one more, and one that changes what the category says.
+            // A first preference, a second one, and one that differs from the category's.
             #expect(try await say("x", all) == TypePreference(email: false))
             #expect(try await say("x", all) == TypePreference(email: false))
             #expect(try await say("x", TypePreference(push: true)) == TypePreference(push: true, email: false))
             #expect(try await say("x", TypePreference(push: false)) == TypePreference(push: false, email: false))
-            // Own words change whatever the category says, and those of types of other categories do not know of it.
+            // A type with a preference ignores its category; types of other categories are not
+            // affected.
             #expect(try await say("y", all) == TypePreference(push: false, email: false))
             #expect(try await say("z", all) == all)
             #expect(try await store.preferences(user: "a")[category] == TypePreference(inApp: true, push: false))
         }
     }
 
-    @Test("e-mail switched off as a whole is a wish of every type")
+    @Test("applies the e-mail switch to every type")
     func emailOptOut() async throws {
         try await Samples.withStores { pool in
             var settings = UserSettings()
@@ -147,7 +148,7 @@ struct PreferenceStoreTests {
         }
     }
 
-    @Test("a type's wish decides first, then its category's; a type may have quiet hours of its own")
+    @Test("prefers the preference of a type over its category's, including quiet hours")
     func categories() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).preferences
@@ -164,7 +165,7 @@ struct PreferenceStoreTests {
             }
             #expect(try await wish("x") == TypePreference(push: true, email: false, quietHours: .hours(hours)))
             #expect(try await wish("y") == TypePreference(push: false, email: false))
-            // What is not said of quiet hours stays; null gives them back to the user's.
+            // Fields of quiet hours that are not given stay; null restores the user's quiet hours.
             try await store.set(user: "a", preferences: ["x": TypePreference(push: false)])
             #expect(try await wish("x")?.quietHours == .hours(hours))
             try await store.set(user: "a", preferences: ["x": TypePreference(quietHours: QuietOverride.none)])

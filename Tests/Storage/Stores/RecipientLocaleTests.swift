@@ -8,7 +8,7 @@ import Testing
 
 @Suite(.timeLimit(.minutes(10)))
 struct RecipientLocaleTests {
-    @Test("a locale is looked up with the wishes where it is needed: the settings', or that of the device used last")
+    @Test("finds a user's locale in the settings or the device used last")
     func locales() async throws {
         try await Samples.withStores { pool in
             let devices = Database(pool).devices

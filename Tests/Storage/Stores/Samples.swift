@@ -6,7 +6,7 @@ import Core
 import Storage
 import Support
 
-/// Notifications and devices to store.
+/// Sample notifications and devices.
 enum Samples {
     static let start = Timestamp(seconds: 1_795_000_000)
 
@@ -47,7 +47,7 @@ enum Samples {
         return device
     }
 
-    /// Runs `body` with a fresh database whose sessions are set up as the services do it.
+    /// Runs `body` with a fresh database whose sessions are configured as in the services.
     static func withStores(_ body: (PostgresPool) async throws -> Void) async throws {
         try await TestDatabase.with(isMigrated: true, { $0.sessionSettings = StoreSession.settings }) { database in
             try await body(database.pool)
@@ -56,7 +56,7 @@ enum Samples {
 }
 
 extension InboxStore.Page {
-    /// The titles of its notifications, in order.
+    /// The titles of the notifications, in order.
     func titles() throws -> [String?] {
         try self.notifications.map { try JSONParser.parse(Samples.json(.title, of: $0)).string }
     }

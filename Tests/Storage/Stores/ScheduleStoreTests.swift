@@ -32,7 +32,7 @@ struct ScheduleStoreTests {
         return schedule
     }
 
-    @Test("what was stored comes back as it was, whatever is in its fields")
+    @Test("reads a schedule back as it was stored")
     func roundTrip() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).schedules
@@ -59,7 +59,7 @@ struct ScheduleStoreTests {
         }
     }
 
-    @Test("the same entry or job twice is one row; the same id with other content is told")
+    @Test("stores an entry or job once and reports an id with other content")
     func once() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).schedules
@@ -83,7 +83,7 @@ struct ScheduleStoreTests {
         }
     }
 
-    @Test("what is due is claimed by one alone, in the order of moments, and again when the claim has lapsed")
+    @Test("claims due schedules for one dispatcher, in order, and again after the claim lapsed")
     func claims() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).schedules
@@ -120,7 +120,7 @@ struct ScheduleStoreTests {
         }
     }
 
-    @Test("only the turn of one that is fired alone is counted, however often others are claimed with it")
+    @Test("counts only attempts that fire a schedule alone")
     func alone() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).schedules
@@ -133,12 +133,12 @@ struct ScheduleStoreTests {
             for turn in 0...3 {
                 let claimed = try await claim()
                 #expect(claimed.map(\.attempts) == [2 + turn, 2])
-                // Said twice, as after a lost reply, it counts once.
+                // A repeat after a lost reply counts once.
                 for _ in 1...2 { #expect(try await store.beginAlone(claimed[0])) }
             }
             try await store.remove([first.id])
             #expect(try await store.beginAlone(first) == false)
-            // The next occurrence begins anew.
+            // The next occurrence starts its own count.
             #expect(try await store.beginAlone(second))
             let next = Self.now + .seconds(60)
             _ = try await store.advance([
@@ -148,7 +148,7 @@ struct ScheduleStoreTests {
         }
     }
 
-    @Test("what waits of a job that is called off comes now, and no other job's")
+    @Test("makes schedules of a cancelled job due at once, and no others")
     func callOff() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).schedules
@@ -159,13 +159,13 @@ struct ScheduleStoreTests {
             let claimed = try await store.claim(.normal, now: Self.now, hold: Self.hold)
             #expect(claimed.map(\.id) == [later[0].id])
             #expect(claimed.first?.dueAt == later[0].dueAt)
-            // One that is being fired stays with whoever fires it.
+            // A claimed schedule stays with its dispatcher.
             try await store.callOff(.init(org: "org", id: "a1"), at: Self.now)
             #expect(try await store.claim(.normal, now: Self.now, hold: Self.hold).isEmpty)
         }
     }
 
-    @Test("a schedule moves on from where it stands, once")
+    @Test("advances a schedule once")
     func advance() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).schedules
@@ -187,7 +187,7 @@ struct ScheduleStoreTests {
         }
     }
 
-    @Test("an organisation has so many made by calls and no more")
+    @Test("limits the schedules that an organisation creates by calls")
     func bound() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).schedules
@@ -211,7 +211,7 @@ struct ScheduleStoreTests {
         }
     }
 
-    @Test("an erased user is in no schedule any more")
+    @Test("removes an erased user from every schedule")
     func erasure() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).schedules
@@ -231,7 +231,7 @@ struct ScheduleStoreTests {
         }
     }
 
-    @Test("among 200,000 rows those that are due are found by index")
+    @Test("finds due schedules among 200,000 by index")
     func plan() async throws {
         try await Samples.withStores { pool in
             try await pool.query(

@@ -6,16 +6,17 @@ import Core
 import Storage
 import Testing
 
-/// The counts that operators see of how far notifications got.
+/// Delivery statistics for operators.
 @Suite(.timeLimit(.minutes(10)))
 struct StatisticsStoreTests {
-    /// Users of a job, one for each way that a notification may go.
+    /// The users of a job, one for each outcome.
     private static let users = [
         "waiting", "deviceless", "deviceless push", "away", "pushed", "mailed", "proven", "pushed and proven", "failed",
         "summarised", "client",
     ]
 
-    /// Stores a job's notifications for ``users``, and brings each where its user's name says.
+    /// Stores a job's notifications for ``users`` and brings each to the outcome that its user
+    /// names.
     private static func store(_ job: String, in pool: PostgresPool) async throws {
         let store = Database(pool).notifications
         let batch = Self.users.enumerated().map { index, user in
@@ -61,7 +62,7 @@ struct StatisticsStoreTests {
     }
 
     @Test(
-        "a job, its type and a broadcast tell stored, no device, accepted by a provider, failed, delivered, opened, read"
+        "counts every outcome of a job, its type and a broadcast"
     )
     func reach() async throws {
         try await Samples.withStores { pool in
@@ -78,7 +79,7 @@ struct StatisticsStoreTests {
         }
     }
 
-    @Test("all notifications of a broadcast are counted, however many")
+    @Test("counts all notifications of a large broadcast")
     func broadcast() async throws {
         try await Samples.withStores { pool in
             try await pool.query(

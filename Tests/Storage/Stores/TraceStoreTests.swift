@@ -6,9 +6,9 @@ import Core
 import Storage
 import Testing
 
-@Suite("Stores: traces", .timeLimit(.minutes(10)))
+@Suite("Traces", .timeLimit(.minutes(10)))
 struct TraceStoreTests {
-    @Test("what became of its user's tokens while it was to be sent is part of a record")
+    @Test("includes changes of the user's tokens")
     func tokens() async throws {
         try await Samples.withStores { pool in
             let devices = Database(pool).devices
@@ -27,13 +27,13 @@ struct TraceStoreTests {
         }
     }
 
-    @Test("what quiet hours put off and what no socket proved stays on record when it has gone on")
+    @Test("keeps postponements and missing proofs after they ended")
     func steps() async throws {
         try await Samples.withStores { pool in
             let notification = Samples.notification(0, user: "a")
             _ = try await Database(pool).notifications.store([notification], areRepeats: false)
             let deliveries = Database(pool).deliveries
-            // By one who died, and by its heir.
+            // The dispatcher that died, then the one that took over.
             for second in [5, 35] {
                 try await deliveries.noteUnproven(
                     [(notification.user, notification.id)], at: Samples.start + .seconds(second))
@@ -56,7 +56,7 @@ struct TraceStoreTests {
         }
     }
 
-    @Test("what a digest held back is on record: where it was gathered, and what stands for it")
+    @Test("shows the digest that held a notification and its summary")
     func gathered() async throws {
         try await Samples.withStores { pool in
             let digests = Database(pool).digests
@@ -93,7 +93,7 @@ struct TraceStoreTests {
         }
     }
 
-    @Test("when its job was called off is part of a record")
+    @Test("shows when the job was cancelled")
     func cancelled() async throws {
         try await Samples.withStores { pool in
             let notification = Samples.notification(0, user: "a", job: "order-1")
@@ -107,13 +107,13 @@ struct TraceStoreTests {
         }
     }
 
-    @Test("without its user a notification is found by its attempts, or near the moment of its id")
+    @Test("finds a notification without its user by its attempts or the time in its id")
     func search() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).traces
             let batch = (0..<3).map { Samples.notification($0, user: "u\($0)") }
             _ = try await Database(pool).notifications.store(batch, areRepeats: false)
-            // The first was stored at once, the others an hour late; of the second a send is on record.
+            // The first was stored at once, the others an hour late; the second has an attempt.
             try await pool.query(
                 """
                 UPDATE carillon.notifications

@@ -6,7 +6,7 @@ import Core
 import Storage
 import Testing
 
-/// What is shown of rows that may name several users.
+/// Exports of rows that may name several users.
 @Suite(.timeLimit(.minutes(10)))
 struct UserExportTests {
     /// The `fields` of all rows of a section, by name.
@@ -32,7 +32,7 @@ struct UserExportTests {
         return shown
     }
 
-    @Test("dead letters come wherever they name the user, without the names of others")
+    @Test("exports dead letters that name the user, without other names")
     func deadLetters() async throws {
         try await Samples.withStores { pool in
             let store = Database(pool).deadLetters
@@ -42,7 +42,7 @@ struct UserExportTests {
                 [("topic", "news"), ("title", "for others"), ("except", #"["bob","ada"]"#)],
                 [("d", "1 n d 0 - ada")], [("d", "1 n d 0 - bob ada")],
                 [("users", "[ada, bob"), ("title", "unreadable")],
-                // Those that are somebody else's, however the names begin.
+                // Dead letters of other users, some with names that begin alike.
                 [("user", "adalbert")], [("users", #"["adalbert"]"#)], [("user", "bob"), ("title", "ada")],
             ]
             try await store.add(
@@ -60,14 +60,14 @@ struct UserExportTests {
                     ["d": .string("1 n d 0 - ada")],
                     ["users": .null, "title": .string("unreadable")],
                 ])
-            // As many as the erasure finds.
+            // Erasure finds the same number.
             #expect(try await store.erase(user: "ada") == 5)
             #expect(try await Self.fields(.deadLetters, "ada", pool).isEmpty)
         }
     }
 
     @Test(
-        "a name that is escaped in a list is found as well",
+        "finds a name that is escaped in a list",
         arguments: [
             (#"a"da"#, #"["bob","a\"da"]"#), (#"a\da"#, #"["bob","a\\da"]"#), ("a/da", #"["bob","a\/da"]"#),
             ("zoé", #"["bob","zo\u00e9"]"#), ("😀", #"["bob","\ud83d\ude00"]"#), ("ada", #"["bob","\u0061da"]"#),
@@ -78,7 +78,7 @@ struct UserExportTests {
         try await Samples.withStores { pool in
             let letters = Database(pool).deadLetters
             let schedules = Database(pool).schedules
-            // Whoever is named by none is left alone, escapes or not.
+            // A user in no list keeps all, escapes or not.
             let jobs: [[(name: String, value: String)]] = [
                 [("users", list)], [("topic", "news"), ("except", list)], [("users", #"["bob","\u00e9ve"]"#)],
             ]
@@ -114,7 +114,7 @@ struct UserExportTests {
         }
     }
 
-    @Test("schedules come also where they are for several, without the names of others, on as many pages as it takes")
+    @Test("exports schedules for several users, without other names, page by page")
     func schedules() async throws {
         try await Samples.withStores { pool in
             try await pool.query(

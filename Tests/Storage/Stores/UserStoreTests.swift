@@ -8,7 +8,7 @@ import Testing
 
 @Suite(.timeLimit(.minutes(10)))
 struct UserStoreTests {
-    @Test("records of several users are stored at once, and each gets its own devices back")
+    @Test("stores records of several users at once and returns the devices of each")
     func records() async throws {
         try await Samples.withStores { pool in
             let users = Database(pool).users
@@ -28,7 +28,7 @@ struct UserStoreTests {
         }
     }
 
-    @Test("a record with more devices than its app takes keeps those of the limit, and says which are off")
+    @Test("keeps the devices within an app's limit and names those that it switched off")
     func tooManyDevices() async throws {
         try await Samples.withStores { pool in
             let users = Database(pool).users(limits: DeviceLimits(standard: 2))
@@ -40,7 +40,7 @@ struct UserStoreTests {
         }
     }
 
-    @Test("the latest moment is kept, of users who are known")
+    @Test("keeps the latest time for known users")
     func lastSeen() async throws {
         try await Samples.withStores { pool in
             let users = Database(pool).users
@@ -57,7 +57,7 @@ struct UserStoreTests {
         }
     }
 
-    @Test("the export names every table that has a user's rows")
+    @Test("exports every table with rows of a user")
     func exportIsWhole() async throws {
         try await Samples.withStores { pool in
             let tables = Set(try await Database(pool).users.tables().map(\.name))
@@ -67,7 +67,7 @@ struct UserStoreTests {
         }
     }
 
-    @Test("a user has so many topics and no more; a service may add any number")
+    @Test("limits a user's topics but not those that a service adds")
     func topicLimit() async throws {
         try await Samples.withStores { pool in
             let topics = Database(pool).topics

@@ -44,7 +44,7 @@ struct BookmarksTests {
         return versions.first ?? nil
     }
 
-    @Test("a client that was never here has none, and one that comes back goes on where it was, each time")
+    @Test("gives a new client no bookmark and resumes a returning one where it was")
     func one() async throws {
         try await Self.with { bookmarks in
             #expect(try await Self.claim(bookmarks, "a") == nil)
@@ -56,32 +56,32 @@ struct BookmarksTests {
         }
     }
 
-    @Test("two windows of a browser both get all that they missed, whichever is back first")
+    @Test("resumes two windows of a browser, whichever returns first")
     func two() async throws {
         try await Self.with { bookmarks in
             try await Self.note(bookmarks, "a", 10)
             try await Self.note(bookmarks, "b", 8)
             #expect(try await Self.claim(bookmarks, "c") == 8)
-            // It has seen more by the time that the other is back.
+            // It has seen more by the time the other returns.
             try await Self.note(bookmarks, "c", 12, left: false)
             #expect(try await Self.claim(bookmarks, "d", alive: ["c"]) == 8)
             try await Self.note(bookmarks, "d", 12, left: false)
             try await Self.note(bookmarks, "c", 12)
-            #expect(try await Self.claim(bookmarks, "e", alive: ["d"]) == 12, "none is left of the others")
+            #expect(try await Self.claim(bookmarks, "e", alive: ["d"]) == 12, "the other bookmarks are used up")
         }
     }
 
-    @Test("the bookmark of a connection whose gateway was killed counts, also while its lease still runs")
+    @Test("uses the bookmark of a killed gateway's connection, even while its lease runs")
     func killed() async throws {
         try await Self.with { bookmarks in
             try await Self.note(bookmarks, "a", 5, left: false)
             #expect(try await Self.claim(bookmarks, "b", alive: ["a", "b"]) == 5)
             try await Self.note(bookmarks, "b", 7)
-            #expect(try await Self.claim(bookmarks, "c", alive: ["c"]) == 5, "of two that are over one may be away")
+            #expect(try await Self.claim(bookmarks, "c", alive: ["c"]) == 5, "one of two ended connections may be away")
         }
     }
 
-    @Test("a user has 64 bookmarks, however many connections note one; the newest stay")
+    @Test("keeps the newest 64 bookmarks of a user")
     func bound() async throws {
         let redis = try await TestRedis.connect()
         let prefix = TestRedis.prefix()
@@ -91,7 +91,7 @@ struct BookmarksTests {
             try await Self.note(
                 bookmarks, "c\(number)", Int64(number), at: Self.start + .milliseconds(Int64(number)))
         }
-        // A connection that notes again takes no other place, nor does it lose its own.
+        // A connection that notes again keeps its place and takes no other.
         try await Self.note(bookmarks, "c99", 100, at: Self.start)
         let connections = try await redis.send("HKEYS", .text(keys.bookmarks("ada"))).strings()
         #expect(Set(connections) == Set((36..<100).map { "c\($0)" }))
@@ -101,7 +101,7 @@ struct BookmarksTests {
         await redis.close()
     }
 
-    @Test("after an hour they count no more")
+    @Test("expires bookmarks after an hour")
     func lifetime() async throws {
         try await Self.with { bookmarks in
             try await Self.note(bookmarks, "a", 5)

@@ -5,7 +5,7 @@ import Core
 import Storage
 import Testing
 
-@Suite("Delivery work as text", .timeLimit(.minutes(10)))
+@Suite("Text form of deliveries", .timeLimit(.minutes(10)))
 struct DeliveryWorkTests {
     private static let notification = "01a1f866-0d7b-841c-a9a6-5597aa0575f3"
     private static let device = "f81d4fae-7dec-11d0-a765-00a0c91e6bf6"
@@ -30,7 +30,7 @@ struct DeliveryWorkTests {
     }
 
     @Test(
-        "The text is a contract between programs, and is read as it was written",
+        "reads the text that it writes, which does not change between releases",
         arguments: [
             ("u1", 0, false, "0 - u1"), ("u1", 12, true, "12 r u1"), ("a b  c ", 1, false, "1 - a b  c "),
             ("é😀", 0, false, "0 - é😀"), (" ", 0, true, "0 r  "),
@@ -42,14 +42,14 @@ struct DeliveryWorkTests {
         #expect(try DeliveryWork(work.text.utf8) == work)
     }
 
-    @Test("A try counts; what may have arrived is looked up before it goes out again, ever after")
+    @Test("counts attempts and stays a repeat once a push may have arrived")
     func tries() throws {
         let work = try Self.work()
         #expect(try work.afterTry == Self.work(attempt: 1, isRepeat: true))
         #expect(try work.afterTry.afterTry == Self.work(attempt: 2, isRepeat: true))
     }
 
-    @Test("What is set aside says since when it has been waiting: since its first entry was appended")
+    @Test("says since when a delivery has waited, from its first entry on")
     func waiting() throws {
         let first = StreamEntry(id: "1795000000123-4", fields: nil)
         let work = try Self.work(attempt: 2, isRepeat: true).waiting(since: first)
@@ -57,7 +57,7 @@ struct DeliveryWorkTests {
         let read = try DeliveryWork(work.text.utf8)
         #expect(read == work)
         #expect(read.since == Timestamp(milliseconds: 1_795_000_000_123))
-        // Moved to its stream and set aside again.
+        // Moved to its stream and back into the retry set.
         let later = StreamEntry(id: "1795000099000-0", fields: nil)
         #expect(read.afterTry.waiting(since: later).since == read.since)
         #expect(read.fromTheStart.since == nil)
@@ -70,19 +70,19 @@ struct DeliveryWorkTests {
         }
     }
 
-    @Test("A newer format is left for a newer program")
+    @Test("rejects a newer format")
     func newer() {
         #expect(Self.fault("2 whatever comes") == .newerFormat)
         #expect(Self.fault("17") == .newerFormat)
     }
 
     @Test(
-        "What is no work is told apart",
+        "rejects malformed text",
         arguments: [
             "", " ", "x", "1", "1 \(notification)", "1 \(notification) \(device) 0 -", "1 no \(device) 0 - u1",
             "1 \(notification) no 0 - u1", "1 \(notification) \(device) x - u1", "-",
             "1  \(notification) \(device) 0 - u1", "1 \(notification) \(device) -1 - u1",
-            // One more try than that could not be counted.
+            // An attempt number that could not be increased.
             "1 \(notification) \(device) 9223372036854775807 - u1", "1 \(notification) \(device) 2147483647 r u1",
         ]
     )

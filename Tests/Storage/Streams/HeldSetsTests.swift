@@ -7,7 +7,7 @@ import Storage
 import Support
 import Testing
 
-/// What was held back untried, on a real Redis.
+/// Deliveries that were held back untried, on a real Redis.
 @Suite(.timeLimit(.minutes(10)))
 struct HeldSetsTests {
     private static let now = Timestamp(seconds: 1_795_000_000)
@@ -27,13 +27,13 @@ struct HeldSetsTests {
         for reply in try await redis.send(batch) { _ = try reply.checked() }
     }
 
-    @Test("an app's come back when they are due, whatever waits of others; one that has nothing left is forgotten")
+    @Test("releases the due deliveries of an app and forgets an app without any")
     func moves() async throws {
         try await TestRedis.with { redis, prefix in
             let keys = Keyspace(prefix: prefix)
             let held = Live(redis, keys: keys).heldSets
             try await Self.add((0..<5).map { Self.work($0) }, of: "one", redis, keys)
-            // Twice is once.
+            // Adding it twice keeps one.
             for _ in 0..<2 { try await Self.add([Self.work(9)], of: "two", due: Self.now + .seconds(1), redis, keys) }
             #expect(try await Set(held.apps(provider: .fcm, lane: .bulk)) == ["one", "two"])
             #expect(try await held.apps(provider: .fcm, lane: .normal).isEmpty)
@@ -53,7 +53,7 @@ struct HeldSetsTests {
         }
     }
 
-    @Test("several dispatchers move each once, while more is held back")
+    @Test("moves each delivery once with several dispatchers, while more are added")
     func rivals() async throws {
         try await TestRedis.with { redis, prefix in
             let keys = Keyspace(prefix: prefix)
@@ -75,7 +75,7 @@ struct HeldSetsTests {
                 }
                 try await group.waitForAll()
             }
-            // Whatever is left is known, as otherwise nobody would ever move it.
+            // An app with deliveries left stays listed, so that they are moved.
             while let app = try await held.apps(provider: .fcm, lane: .bulk).first {
                 _ = try await held.moveDue(provider: .fcm, lane: .bulk, app: app, now: Self.now, limit: 10)
             }
@@ -84,7 +84,7 @@ struct HeldSetsTests {
         }
     }
 
-    @Test("what was held back counts with the retries, of all apps")
+    @Test("counts held deliveries of all apps with the retries")
     func survey() async throws {
         try await TestRedis.with { redis, prefix in
             let keys = Keyspace(prefix: prefix)
@@ -103,14 +103,14 @@ struct HeldSetsTests {
             #expect(try await bulk(.fcm)?.waitingSince == Self.now + .seconds(-9))
             #expect(try await bulk(.apns)?.retries == 0)
             #expect(try await bulk(.apns)?.waitingSince == nil)
-            // Due in a while, and waiting for long.
+            // Due later, and waiting for long.
             let since = Self.now + .seconds(-70)
             try await Self.add([Self.work(5, since: since)], of: "two", due: Self.now + .seconds(90), redis, keys)
             #expect(try await bulk(.fcm)?.waitingSince == since)
         }
     }
 
-    @Test("a user's are erased from every app's, and nobody else's")
+    @Test("erases one user's deliveries from every app")
     func erasure() async throws {
         try await TestRedis.with { redis, prefix in
             let keys = Keyspace(prefix: prefix)

@@ -6,11 +6,11 @@ import Testing
 
 @testable import Storage
 
-@Suite("Names of Redis keys", .timeLimit(.minutes(10)))
+@Suite("Redis keys", .timeLimit(.minutes(10)))
 struct KeyspaceTests {
     private let keys = Keyspace()
 
-    @Test("Names are a contract: other programs and other releases use them")
+    @Test("keeps the names that other programs and releases use")
     func names() {
         #expect(
             Lane.allCases.map { self.keys.jobs($0) } == [
@@ -33,7 +33,7 @@ struct KeyspaceTests {
         #expect(Keyspace.group == "dispatchers")
     }
 
-    @Test("The prefix goes before every name")
+    @Test("puts the prefix before every name")
     func prefix() {
         let keys = Keyspace(prefix: "x:")
         let names =
@@ -48,7 +48,7 @@ struct KeyspaceTests {
         #expect(Set(names).count == names.count)
     }
 
-    @Test("What a script moves between lies in one slot of a cluster")
+    @Test("puts keys that a script moves between into one cluster slot")
     func tags() {
         func tag(_ key: String) -> Substring { key.drop { $0 != "{" }.prefix { $0 != "}" } }
         for provider in Provider.wellKnown + [Provider(word: "pigeon")] {
@@ -63,8 +63,7 @@ struct KeyspaceTests {
         }
     }
 
-    /// The slot of a key in a Redis cluster: CRC16 (XMODEM) of its tag, or of all of it without
-    /// one.
+    /// The cluster slot of a key: CRC16 (XMODEM) of its tag, or of the whole key without one.
     private static func slot(_ key: String) -> UInt16 {
         let bytes = Array(key.utf8)
         var hashed = bytes[...]
@@ -82,13 +81,13 @@ struct KeyspaceTests {
     }
 
     @Test(
-        "The slots of the test are those of Redis", arguments: [("foo", 12_182), ("{foo}:x", 12_182), ("{}foo", 9_500)])
+        "computes slots as Redis does", arguments: [("foo", 12_182), ("{foo}:x", 12_182), ("{}foo", 9_500)])
     func knownSlots(key: String, slot: UInt16) {
         #expect(Self.slot(key) == slot)
     }
 
     @Test(
-        "All keys of a user lie in one slot, and no other user has them, whatever the name",
+        "puts all keys of a user into one slot, whatever the name",
         arguments: ["u1", "}x", "{}", "}{", "a}b", "é", "", "}", "}\u{301}x", "%", "%}x", "%%", "{", " "]
     )
     func userTags(user: String) {
@@ -105,7 +104,7 @@ struct KeyspaceTests {
     }
 
     @Test(
-        "Keys with a node's, an organisation's or an account's name stay in their slots",
+        "keeps names of nodes, organisations and accounts from changing the slot",
         arguments: ["x", "}x", "{}", "", "a}b"])
     func otherTags(name: String) {
         let queue = NotificationID(high: 1, low: 2)
@@ -119,7 +118,7 @@ struct KeyspaceTests {
     }
 
     @Test(
-        "What was set aside goes back to jobs, as what came due does, and to any provider's deliveries",
+        "returns entries to jobs, schedules and deliveries of any provider only",
         arguments: ["carillon:", "x:", ""]
     )
     func takesBack(prefix: String) {
@@ -145,14 +144,14 @@ struct KeyspaceTests {
     }
 
     @Test(
-        "A user's shard is the same in every process",
+        "computes a user's shard alike in every process",
         arguments: [("", 5), ("a", 12), ("foobar", 8), ("u1", 3), ("é", 1)]
     )
     func shards(user: String, shard: Int) {
         #expect(self.keys.unconfirmedShard(user: user) == shard)
     }
 
-    @Test("Users are spread over all shards")
+    @Test("spreads users over all shards")
     func spreads() {
         let counts = Dictionary(grouping: (0..<16_000).map { self.keys.unconfirmedShard(user: "user-\($0)") }) { $0 }
         #expect(counts.count == Keyspace.unconfirmedShards)

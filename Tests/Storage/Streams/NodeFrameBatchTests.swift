@@ -5,7 +5,7 @@ import Core
 import Storage
 import Testing
 
-@Suite("Frames between dispatcher and node", .timeLimit(.minutes(10)))
+@Suite("Frames from dispatcher to node", .timeLimit(.minutes(10)))
 struct NodeFrameBatchTests {
     private static let frames = [
         NodeFrame(
@@ -32,7 +32,7 @@ struct NodeFrameBatchTests {
         return batch.bytes
     }
 
-    @Test("The bytes of format 2 do not change: releases run side by side")
+    @Test("keeps the bytes of format 2, as releases run side by side")
     func golden() {
         let expected: [UInt8] =
             [2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 41, 0, 0, 0, 0, 0, 0, 0, 42, 0, 0, 0, 7]
@@ -43,20 +43,20 @@ struct NodeFrameBatchTests {
         #expect(Self.bytes([Self.frames[0]]) == expected)
     }
 
-    @Test("What is written is read, alone and together")
+    @Test("reads the frames that it writes, alone and in a batch")
     func roundTrips() {
         for frame in Self.frames { #expect(NodeFrameBatch.decode(Self.bytes([frame])[...]) == [frame]) }
         #expect(NodeFrameBatch.decode(Self.bytes(Self.frames)[...]) == Self.frames)
         #expect(NodeFrameBatch.decode(NodeFrameBatch().bytes[...]) == [])
     }
 
-    @Test("A slice is read from where it begins")
+    @Test("reads a slice from its start index")
     func slices() {
         let bytes = [9, 9, 9] + Self.bytes(Self.frames) + [9]
         #expect(NodeFrameBatch.decode(bytes[3..<bytes.count - 1]) == Self.frames)
     }
 
-    @Test("Other formats and kinds are not guessed at")
+    @Test("rejects unknown formats and kinds")
     func refusesOthers() {
         var bytes = Self.bytes([Self.frames[0]])
         #expect(NodeFrameBatch.decode([]) == nil)
@@ -69,7 +69,7 @@ struct NodeFrameBatchTests {
         }
     }
 
-    @Test("A message that is cut anywhere is not read")
+    @Test("rejects a message that is cut anywhere")
     func refusesCut() {
         let bytes = Self.bytes(Array(Self.frames.prefix(3)))
         let whole = Set((0...3).map { Self.bytes(Array(Self.frames.prefix($0))).count })
@@ -78,7 +78,7 @@ struct NodeFrameBatchTests {
         }
     }
 
-    @Test("A batch is full at the soft limit")
+    @Test("fills a batch up to the soft limit")
     func isFull() {
         var batch = NodeFrameBatch()
         let frame = NodeFrame(kind: .event, user: "u", body: [UInt8](repeating: 0, count: 64 * 1024))

@@ -8,7 +8,7 @@ import Support
 import Synchronization
 import Testing
 
-/// Whose a stream's entries and a node's connections are, after their process stood still.
+/// Ownership of stream entries and connections after a process stalled.
 @Suite(.timeLimit(.minutes(10)))
 struct OwnershipTests {
     /// Three consumers of one stream.
@@ -29,7 +29,7 @@ struct OwnershipTests {
             (0..<count).map { (.normal, [(name: "title", value: Array("\($0)".utf8))]) })
     }
 
-    @Test("a consumer is removed only while it has nothing pending")
+    @Test("removes a consumer only when it has no pending entries")
     func removal() async throws {
         try await TestRedis.with { connection, prefix in
             let keys = Keyspace(prefix: prefix)
@@ -38,7 +38,7 @@ struct OwnershipTests {
             let ids = try await Self.append(1, connection, keys)
             #expect(try await consumers.rival.remove("one") == true, "there is no group")
             try await consumers.one.create()
-            // An entry that it takes after another dispatcher found nothing pending stays pending.
+            // An entry that the consumer reads after the check stays pending.
             #expect(try await consumers.rival.pending(of: "one", count: 1).isEmpty)
             #expect(try await consumers.one.takeWaiting(count: 10).map(\.id) == ids)
             #expect(try await consumers.rival.remove("one") == false)
@@ -49,7 +49,7 @@ struct OwnershipTests {
         }
     }
 
-    @Test("what nobody has taken over is kept, and no rival claims it then")
+    @Test("keeps entries that were not taken over, safe from rivals")
     func kept() async throws {
         try await TestRedis.with { connection, prefix in
             let keys = Keyspace(prefix: prefix)
@@ -57,8 +57,7 @@ struct OwnershipTests {
             let ids = try await Self.append(4, connection, keys)
             try await consumers.one.create()
             _ = try await consumers.one.takeWaiting(count: 10)
-            // All have been in hand for long; one is a rival's by now, and another a rival has
-            // finished.
+            // All were pending for long; a rival claimed one and finished another.
             for id in ids {
                 try await connection.send(
                     "XCLAIM", .text(consumers.stream), .text(Keyspace.group), "one", "0", .text(id), "IDLE", "60000",
@@ -74,7 +73,7 @@ struct OwnershipTests {
         }
     }
 
-    @Test("what Redis has lost altogether is kept; what it will hand out again is not")
+    @Test("keeps entries that Redis lost, but not those that it will hand out again")
     func lost() async throws {
         try await TestRedis.with { connection, prefix in
             let keys = Keyspace(prefix: prefix)
@@ -91,7 +90,7 @@ struct OwnershipTests {
         }
     }
 
-    @Test("a lapse is noticed also where the renewal that found it was not answered")
+    @Test("notices a lapse even when the reply to the renewal was lost")
     func lostReply() async throws {
         try await TestRedis.with { connection, prefix in
             let passed = Mutex(Duration.zero)
@@ -100,7 +99,7 @@ struct OwnershipTests {
                 start + passed.withLock { $0 }
             }
             var wasHeld = [try await lease.renew(), try await lease.renew()]
-            // Whatever took the lease in Redis again: as far as this process knows it had lapsed.
+            // Redis may have extended the lease, but this process must assume that it lapsed.
             passed.withLock { $0 += Lease.lifetime }
             wasHeld.append(try await lease.renew())
             passed.withLock { $0 += Lease.renewal }
@@ -109,7 +108,7 @@ struct OwnershipTests {
         }
     }
 
-    @Test("a node that is back is not judged by an answer from before")
+    @Test("ignores a stale answer about a node that is back")
     func nodeBack() async throws {
         try await TestRedis.with { connection, prefix in
             let keys = Keyspace(prefix: prefix)
@@ -120,7 +119,7 @@ struct OwnershipTests {
             }
             try await registry.register([("ada", presence(since: 1)), ("ben", presence(since: 1))])
             #expect(try await registry.lookUp(["ada"]) == [.offline])
-            // The node goes on and registers what stayed open, at once.
+            // The node goes on and registers its open connections at once.
             let lease = Lease(key: keys.nodeLease("n"), value: "gateway", connection: connection)
             #expect(try await lease.renew() == false)
             try await registry.register([("ada", presence(since: 2)), ("ben", presence(since: 2))])

@@ -7,7 +7,7 @@ import Storage
 import Support
 import Testing
 
-/// What dispatchers say of their providers, on a real Redis.
+/// Counts that dispatchers publish about their providers, on a real Redis.
 @Suite(.timeLimit(.minutes(10)))
 struct ProviderBoardTests {
     private static let now = Timestamp(seconds: 1_795_000_000)
@@ -18,7 +18,7 @@ struct ProviderBoardTests {
         return counts
     }
 
-    @Test("what dispatchers have counted is added up by provider and app, while they are there")
+    @Test("adds up the counts of live dispatchers by provider and app")
     func sums() async throws {
         try await TestRedis.with { redis, prefix in
             let keys = Keyspace(prefix: prefix)
@@ -38,14 +38,14 @@ struct ProviderBoardTests {
             #expect(sums.reasons == ["UNREGISTERED": 2, "not_sent:connect": 1])
             #expect(sums.latencies.first == 3 && sums.latencies.last == 3)
             #expect(report.counts.last == other)
-            // The second one alone is new enough.
+            // Only the second is recent enough.
             try await board.put([], counts: [two], dispatcher: "d2", now: Self.now + .seconds(30))
             let later = try await board.report(now: Self.now + .seconds(30))
             #expect(later.states.isEmpty && later.counts == [two])
         }
     }
 
-    @Test("what is no word, and more reasons than are told apart, counts as other")
+    @Test("counts invalid and surplus reasons as other")
     func reasons() {
         var counts = ProviderCounts(provider: .apns, app: "a")
         for reason in ["two words", "a=1,b", "", String(repeating: "x", count: 65)] {
@@ -61,7 +61,7 @@ struct ProviderBoardTests {
         #expect(counts.reasons["other"] == before + 1 && counts.reasons["R0"] == 2)
     }
 
-    @Test("a line that nobody knows is passed over, and a field without counts is read")
+    @Test("skips unknown lines and reads fields without counts")
     func strangers() async throws {
         try await TestRedis.with { redis, prefix in
             let keys = Keyspace(prefix: prefix)

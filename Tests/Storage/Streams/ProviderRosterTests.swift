@@ -7,13 +7,13 @@ import Storage
 import Support
 import Testing
 
-/// Which providers there are, on a real Redis.
+/// The announced providers, on a real Redis.
 @Suite(.timeLimit(.minutes(10)))
 struct ProviderRosterTests {
     private static let drum = Provider(word: "drum")
     private static let pigeon = Provider(word: "pigeon")
 
-    @Test("those that everybody knows are there without a word; the others come after them, once, and stay")
+    @Test("lists well-known providers, then announced ones, once")
     func announced() async throws {
         try await TestRedis.with { redis, prefix in
             let keys = Keyspace(prefix: prefix)
@@ -21,7 +21,7 @@ struct ProviderRosterTests {
             #expect(try await roster.all() == Provider.wellKnown)
             for _ in 0..<2 { try await roster.announce([.webhook, Self.pigeon, .fcm]) }
             #expect(try await roster.all() == Provider.wellKnown + [Self.pigeon])
-            // By a dispatcher that has not got the pigeon.
+            // Read by a dispatcher without the `pigeon` provider.
             let other = Live(redis, keys: keys).providerRoster
             try await other.announce([Self.drum])
             try await other.announce([])
@@ -29,7 +29,7 @@ struct ProviderRosterTests {
         }
     }
 
-    @Test("what is no provider's word is passed over")
+    @Test("skips invalid provider names")
     func strangers() async throws {
         try await TestRedis.with { redis, prefix in
             let keys = Keyspace(prefix: prefix)
@@ -40,7 +40,7 @@ struct ProviderRosterTests {
         }
     }
 
-    @Test("of more than the bound, those are taken whose words come first")
+    @Test("takes the first names when there are more than the limit")
     func bound() async throws {
         try await TestRedis.with { redis, prefix in
             let roster = Live(redis, keys: Keyspace(prefix: prefix)).providerRoster
@@ -51,7 +51,7 @@ struct ProviderRosterTests {
         }
     }
 
-    @Test("what waits for a provider that was announced is surveyed, and goes with its user")
+    @Test("surveys the deliveries of an announced provider and erases them with their user")
     func work() async throws {
         try await TestRedis.with { redis, prefix in
             let keys = Keyspace(prefix: prefix)

@@ -7,7 +7,7 @@ import Storage
 import Support
 import Testing
 
-/// Who sends a delivery that stands in the streams twice.
+/// Claims on a delivery that two stream entries hold.
 @Suite(.timeLimit(.minutes(10)))
 struct SendClaimsTests {
     private static let work = DeliveryWork(
@@ -18,14 +18,14 @@ struct SendClaimsTests {
         isRepeat: false
     )
 
-    /// Appends the work to a lane as an entry, and returns its id.
+    /// Appends the work to a lane and returns the entry's id.
     private static func append(_ redis: RedisConnection, _ keys: Keyspace, _ lane: Lane) async throws -> String {
         try await redis.send(
             "XADD", .text(keys.deliveries(.fcm, lane)), "*", .text(DeliveryWork.field), .text(self.work.text)
         ).string() ?? ""
     }
 
-    @Test("of two entries one is sent, by whoever takes that entry over too", arguments: Lane.allCases)
+    @Test("claims one of two entries, also for a dispatcher that takes it over", arguments: Lane.allCases)
     func oneOfTwo(lane: Lane) async throws {
         try await TestRedis.with { redis, prefix in
             let keys = Keyspace(prefix: prefix)
@@ -36,13 +36,13 @@ struct SendClaimsTests {
             let others = [(work: Self.work.asRepeat, entry: second)]
             #expect(try await claims.take(mine, provider: .fcm, lane: lane) == [true])
             #expect(try await claims.take(others, provider: .fcm, lane: .normal) == [false])
-            // By a dispatcher that took the entry over from a dead one.
+            // Another dispatcher took the entry over from a dead one.
             #expect(try await claims.take(mine, provider: .fcm, lane: lane) == [true])
             #expect(try await claims.take(others, provider: .fcm, lane: .normal) == [false])
         }
     }
 
-    @Test("both in one batch: the first is sent")
+    @Test("claims the first of two entries in a batch")
     func oneBatch() async throws {
         try await TestRedis.with { redis, prefix in
             let keys = Keyspace(prefix: prefix)
@@ -54,7 +54,7 @@ struct SendClaimsTests {
         }
     }
 
-    @Test("a claim ends when it is given back, and when its entry is settled though nobody gave it back")
+    @Test("ends a claim when it is released or its entry is settled")
     func ends() async throws {
         try await TestRedis.with { redis, prefix in
             let keys = Keyspace(prefix: prefix)
@@ -63,7 +63,8 @@ struct SendClaimsTests {
             let second = [(work: Self.work, entry: try await Self.append(redis, keys, .normal))]
             #expect(try await claims.take([(Self.work, first)], provider: .fcm, lane: .normal) == [true])
             var batch = RedisBatch()
-            // Whoever never had it, such as one whose provider is out of use, ends nothing.
+            // A dispatcher without the claim, such as one whose provider is out of use, ends
+            // nothing.
             claims.giveBack([(Self.work, second[0].entry, .normal)], provider: .fcm, in: &batch)
             for reply in try await redis.send(batch) { _ = try reply.checked() }
             #expect(try await claims.take(second, provider: .fcm, lane: .normal) == [false])
@@ -77,7 +78,7 @@ struct SendClaimsTests {
         }
     }
 
-    @Test("taking a notification off a device is no twin of sending it, nor is another provider's work")
+    @Test("keeps claims apart by kind and provider")
     func others() async throws {
         try await TestRedis.with { redis, prefix in
             let keys = Keyspace(prefix: prefix)

@@ -7,7 +7,7 @@ import Storage
 import Support
 import Testing
 
-/// Until when accounts are left alone, as dispatchers tell each other on a real Redis.
+/// Pauses of accounts that dispatchers share on a real Redis.
 @Suite(.timeLimit(.minutes(10)))
 struct SendingPausesTests {
     private static let now = Timestamp(seconds: 1_795_000_000)
@@ -19,7 +19,7 @@ struct SendingPausesTests {
             provider: provider, account: account, service: service, until: Self.now + .seconds(seconds))
     }
 
-    @Test("what one tells another hears: of each account the latest moment, and nothing of other providers")
+    @Test("shares the latest pause of each account within a provider")
     func latest() async throws {
         try await TestRedis.with { first, prefix in
             try await TestRedis.with(try await TestRedis.configuration(clientName: "second")) { second in
@@ -43,18 +43,19 @@ struct SendingPausesTests {
                         Self.pause("my app", 10, provider: .webpush, service: "https://push.example"),
                         Self.pause("one", 60), Self.pause("two", 20),
                     ])
-                // An earlier one shortens nothing, a later one wins, and who tells hears it in the same round trip.
+                // An earlier end shortens nothing, a later one wins, and the sender reads it in the
+                // same round trip.
                 #expect(
                     try await theirs.exchange(
                         [Self.pause("one", 40), Self.pause("two", 40)], of: [.fcm], now: Self.now
                     ).sorted { $0.account < $1.account } == [Self.pause("one", 60), Self.pause("two", 40)])
-                #expect(try await hear(40) == [Self.pause("one", 60)], "what is over holds up nobody")
+                #expect(try await hear(40) == [Self.pause("one", 60)], "an ended pause is not shared")
                 #expect(try await hear(60).isEmpty)
             }
         }
     }
 
-    @Test("what is over goes with the next that is told, and the key ends with the last")
+    @Test("drops ended pauses with the next announcement and the key with the last")
     func end() async throws {
         try await TestRedis.with { redis, prefix in
             let keys = Keyspace(prefix: prefix)

@@ -7,33 +7,33 @@ import Storage
 import Support
 import Testing
 
-/// A provider's rate, which all dispatchers have together.
+/// A provider's rate that all dispatchers share.
 @Suite(.timeLimit(.minutes(10)))
 struct SendingTurnsTests {
     private static let rate = 40
-    /// What a full bucket holds.
+    /// The capacity of a full bucket.
     private static let burst = 10
 
-    @Test("two dispatchers on connections of their own take no more together than the rate, and each has some")
+    @Test("shares a rate between two dispatchers")
     func shared() async throws {
         try await TestRedis.with { first, prefix in
             try await TestRedis.with(try await TestRedis.configuration(clientName: "second")) { second in
                 let keys = Keyspace(prefix: prefix)
                 let dispatchers = [first, second].map { Live($0, keys: keys).sendingTurns }
-                // By Redis's own clock, which the bucket goes by.
+                // The bucket uses Redis's clock.
                 let survey = Live(first, keys: keys).survey
                 let start = try await survey.time()
                 var taken = [0, 0]
                 while taken.reduce(0, +) < 60 {
                     var waits: [Int64] = []
-                    // Whoever has less asks first.
+                    // The dispatcher that has fewer asks first.
                     for index in taken[0] <= taken[1] ? [0, 1] : [1, 0] {
                         let (count, wait) = try await dispatchers[index].take(
                             2, provider: .fcm, account: "default", perSecond: Self.rate)
                         taken[index] += count
                         if count == 0 { waits.append(wait) }
                     }
-                    // As dispatchers do: the bucket says when to ask again, and it fills by Redis's clock.
+                    // Waits as dispatchers do: the bucket returns the delay, on Redis's clock.
                     if waits.count == 2, let wait = waits.min() { try await Task.sleep(for: .milliseconds(wait)) }
                 }
                 let seconds = (try await survey.time() - start) / .seconds(1)
@@ -43,7 +43,7 @@ struct SendingTurnsTests {
         }
     }
 
-    @Test("what one has taken the other does not get; other accounts and providers have rates of their own")
+    @Test("keeps a rate for each account and provider")
     func bucket() async throws {
         try await TestRedis.with { first, prefix in
             try await TestRedis.with(try await TestRedis.configuration(clientName: "second")) { second in
@@ -58,7 +58,7 @@ struct SendingTurnsTests {
                 let taken = [try await take(mine, .fcm, "default"), try await take(theirs, .fcm, "default")]
                 let seconds = (try await survey.time() - start) / .seconds(1)
                 #expect(taken[0] == 1)
-                // A slow machine may have let another one come.
+                // On a slow machine a token may have been added meanwhile.
                 #expect(Double(taken[1]) <= seconds)
                 #expect(try await take(theirs, .fcm, "news") == 1)
                 #expect(try await take(theirs, .apns, "default") == 1)

@@ -7,7 +7,7 @@ import Storage
 import Support
 import Testing
 
-/// The contracts on a real Redis, each test under a prefix of its own.
+/// Contracts of the Redis types, each test under its own prefix of a real Redis.
 @Suite(.timeLimit(.minutes(10)))
 struct StreamRedisTests {
     private static func with(_ body: (RedisConnection, Keyspace) async throws -> Void) async throws {
@@ -28,14 +28,14 @@ struct StreamRedisTests {
         [("user", Array("u".utf8)), ("title", Array(title.utf8))]
     }
 
-    @Test("a group is made on the way, entries come in order, and an acknowledged one is gone")
+    @Test("creates the group, reads entries in order and removes acknowledged ones")
     func group() async throws {
         try await Self.with { connection, keys in
             let reader = try await TestRedis.connect()
             let jobs = Live(connection, keys: keys).jobs
             let group = ConsumerGroup(stream: keys.jobs(.normal), consumer: "one", connection: connection)
             let appended = try await jobs.append([(.normal, Self.fields("a")), (.normal, Self.fields("b"))])
-            // The first read finds no group, makes it, and begins with the oldest.
+            // The first read creates the group and starts at the oldest entry.
             _ = try await group.read(on: reader, count: 10, block: .milliseconds(10))
             let entries = try await group.read(on: reader, count: 10, block: .seconds(1))
             #expect(entries.map(\.id) == appended)
@@ -49,7 +49,7 @@ struct StreamRedisTests {
         }
     }
 
-    @Test("work of another consumer is claimed once, and its count of deliveries grows")
+    @Test("claims another consumer's entry once and counts the delivery")
     func claim() async throws {
         try await Self.with { connection, keys in
             let reader = try await TestRedis.connect()
@@ -71,7 +71,7 @@ struct StreamRedisTests {
         }
     }
 
-    @Test("presence counts only while its node's lease is held; what a void node left is removed")
+    @Test("counts presence while the node holds its lease and removes the rest")
     func presence() async throws {
         try await Self.with { connection, keys in
             func entry(_ name: String, node: String) -> ConnectionPresence {
@@ -102,7 +102,7 @@ struct StreamRedisTests {
         }
     }
 
-    @Test("a connection that was registered again after it was read is not forgotten")
+    @Test("keeps a connection that registered again after it was read")
     func registeredAgain() async throws {
         try await Self.with { connection, keys in
             let registry = PresenceRegistry(Live(connection, keys: keys))
@@ -123,7 +123,7 @@ struct StreamRedisTests {
         }
     }
 
-    @Test("what waits for its proof is claimed when due, comes up again, and is gone when removed")
+    @Test("claims overdue unconfirmed notifications, again and again until they are removed")
     func unconfirmed() async throws {
         try await Self.with { connection, keys in
             let set = Live(connection, keys: keys).unconfirmed
@@ -155,12 +155,12 @@ struct StreamRedisTests {
         }
     }
 
-    @Test("of many whose proof is overdue what is critical comes first, and the oldest of the others are not starved")
+    @Test("claims critical unconfirmed notifications first without starving the oldest")
     func unconfirmedLanes() async throws {
         try await Self.with { connection, keys in
             let set = Live(connection, keys: keys).unconfirmed
             func waiting(_ number: UInt64, _ lane: Lane) -> UnconfirmedNotification {
-                // The lane is not looked for in the user's name.
+                // The user's name must not be taken for the lane.
                 UnconfirmedNotification(
                     id: NotificationID(high: 1, low: number), user: "a critical user", lane: lane)
             }
@@ -184,7 +184,7 @@ struct StreamRedisTests {
         }
     }
 
-    @Test("a retry moves back to its stream when it is due, once")
+    @Test("moves a due retry back to its stream, once")
     func retries() async throws {
         try await Self.with { connection, keys in
             let set = Live(connection, keys: keys).retries
@@ -196,7 +196,7 @@ struct StreamRedisTests {
                 isRepeat: false
             )
             var batch = RedisBatch()
-            // Scheduling the same work twice is scheduling it once.
+            // Adding the same work twice keeps one.
             for _ in 0..<2 {
                 set.add(work, due: Timestamp(milliseconds: 1_000), provider: .fcm, lane: .bulk, in: &batch)
             }
@@ -227,7 +227,7 @@ struct StreamRedisTests {
         }
     }
 
-    @Test("a user's retries are found whatever characters the name has, and nobody else's")
+    @Test("finds the retries of one user, whatever the name")
     func traces() async throws {
         try await Self.with { connection, keys in
             let traces = Live(connection, keys: keys).userTraces
@@ -253,7 +253,7 @@ struct StreamRedisTests {
         }
     }
 
-    @Test("what a user has used up of caps and rates is forgotten, and nobody else's")
+    @Test("forgets the caps and rates of one user")
     func usage() async throws {
         try await Self.with { connection, keys in
             let traces = Live(connection, keys: keys).userTraces

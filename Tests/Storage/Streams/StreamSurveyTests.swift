@@ -7,7 +7,7 @@ import Storage
 import Support
 import Testing
 
-/// What is asked of Redis about what waits.
+/// Surveys of waiting work in Redis.
 @Suite(.timeLimit(.minutes(10)))
 struct StreamSurveyTests {
     private static let now = Timestamp(seconds: 1_795_000_000)
@@ -17,7 +17,7 @@ struct StreamSurveyTests {
         return DeliveryWork(notification: id, device: id, user: "ada", attempt: 1, isRepeat: true, since: since)
     }
 
-    @Test("a delivery waits from when it was first appended, in its stream, until its next try and past that")
+    @Test("measures waiting from the first append, in the stream and in the retry set")
     func waitingSince() async throws {
         try await TestRedis.with { redis, prefix in
             let keys = Keyspace(prefix: prefix)
@@ -37,7 +37,7 @@ struct StreamSurveyTests {
                     .text(DeliveryWork.field), .text(text))
             }
             #expect(try await stream()?.waitingSince == nil)
-            // More than are looked at from one end, and the oldest is due last.
+            // More than one end of the set is sampled for; the oldest is due last.
             for number in UInt64(0)..<100 {
                 let since = Self.now + .seconds(-43 - Int64(number))
                 try await add(Self.work(number, since: since), due: Self.now + .seconds(Int64(number)))
@@ -45,12 +45,12 @@ struct StreamSurveyTests {
             #expect(try await stream()?.waitingSince == Self.now + .seconds(-142))
             #expect(try await stream()?.retries == 100)
             #expect(try await stream()?.oldest == nil)
-            // A delivery that was moved back to its stream goes on waiting.
+            // A delivery that returned to its stream keeps its age.
             let moved = Self.work(200, since: Self.now + .seconds(-300))
             try await append(moved.text, at: Self.now)
             #expect(try await stream()?.waitingSince == Self.now + .seconds(-300))
             #expect(try await stream()?.oldest == Self.now)
-            // An entry that is no delivery waits all the same.
+            // An entry that is no delivery counts as waiting.
             try await append("x", at: Self.now + .seconds(-7), .bulk)
             #expect(try await stream(.fcm, .bulk)?.waitingSince == Self.now + .seconds(-7))
             #expect(try await stream(.apns)?.waitingSince == nil)

@@ -7,10 +7,10 @@ import Storage
 import Support
 import Testing
 
-/// The scripts behind the protection of the gateway, on a real Redis.
-@Suite("Buckets and states in Redis", .timeLimit(.minutes(10)))
+/// The scripts that protect the gateway, on a real Redis.
+@Suite("Token buckets and presence states", .timeLimit(.minutes(10)))
 struct TokenBucketsTests {
-    @Test("A bucket gives its burst at once, then tells how long it needs; users and kinds have their own")
+    @Test("grants the burst at once, then returns the delay, for each user and kind")
     func bucket() async throws {
         try await TestRedis.with { connection, prefix in
             let buckets = Live(connection, keys: Keyspace(prefix: prefix)).buckets
@@ -19,12 +19,12 @@ struct TokenBucketsTests {
             }
             #expect(try await take(2_000) == 0)
             #expect(try await take(1_600) == 0)
-            // One a second, and some seconds may have passed already.
+            // One token a second; a few seconds may have passed.
             let delay = try await take(100)
             #expect((40_000...100_000).contains(delay), "\(delay)")
             #expect(try await take(10, "messages") == 0)
             #expect(try await take(10, "calls", "v") == 0)
-            // Far too much costs no more than a bucket's filling.
+            // A huge request costs at most the time to fill the bucket.
             let longest = try await take(100_000)
             #expect((3_540_000...3_600_000).contains(longest), "\(longest)")
             let key = "\(prefix)rate:calls:{u}"
@@ -32,7 +32,7 @@ struct TokenBucketsTests {
         }
     }
 
-    @Test("Of more than a bucket holds as many are taken as there are, and no more are owed")
+    @Test("takes the tokens that are available and owes none")
     func available() async throws {
         try await TestRedis.with { connection, prefix in
             let buckets = Live(connection, keys: Keyspace(prefix: prefix)).buckets
@@ -40,7 +40,7 @@ struct TokenBucketsTests {
                 try await buckets.takeAvailable(count, kind: "retract", user: user, perSecond: 1, burst: 3_600)
             }
             #expect(try await take(3_000) == 3_000)
-            // One a second, and some seconds may have passed already.
+            // One token a second; a few seconds may have passed.
             let rest = try await take(5_000)
             #expect((600...660).contains(rest), "\(rest)")
             #expect((0...60).contains(try await take(100)))
@@ -49,7 +49,7 @@ struct TokenBucketsTests {
         }
     }
 
-    @Test("A state is changed where the connection is registered, and brings none back")
+    @Test("changes the state of registered connections only")
     func states() async throws {
         try await TestRedis.with { connection, prefix in
             let keys = Keyspace(prefix: prefix)
@@ -63,7 +63,7 @@ struct TokenBucketsTests {
             try await presence.setStates(
                 [("u", "one", .idle), ("u", "gone", .idle), ("v", "one", .idle)], at: since + .seconds(5))
             guard case .online(let connections) = try await presence.lookUp(["u"]).first else {
-                Issue.record("the user is not online")
+                Issue.record("expected an online user")
                 return
             }
             let idle = ConnectionPresence(

@@ -7,8 +7,8 @@ import Storage
 import Support
 import Testing
 
-/// How many interruptions a user had lately, on a real Redis.
-@Suite("Caps in Redis", .timeLimit(.minutes(10)))
+/// Counts of a user's recent interruptions, on a real Redis.
+@Suite("Usage caps", .timeLimit(.minutes(10)))
 struct UsageCapsTests {
     private static let now = Timestamp(seconds: 1_795_000_000)
     private static let byType = UsageCaps.Cap(name: "type:news", limit: FrequencyCap(count: 2, window: .seconds(60)))
@@ -18,7 +18,7 @@ struct UsageCapsTests {
         UsageCaps.Use(user: user, notification: NotificationID(high: 1, low: number), caps: [Self.byType, Self.byUser])
     }
 
-    @Test("a thing counts once; what is over a cap does not count; a look counts nothing and sees the same")
+    @Test("counts a notification once, none over the cap, and nothing when it only looks")
     func counts() async throws {
         try await TestRedis.with { connection, prefix in
             let usage = Live(connection, keys: Keyspace(prefix: prefix)).usageCaps
@@ -31,7 +31,7 @@ struct UsageCapsTests {
             #expect(try await reached(at: Self.now) == 0)
             #expect(try await usage.use([Self.use(3), Self.use(1)], now: Self.now) == [0, nil])
             #expect(try await reached(at: Self.now, user: "bob") == nil)
-            // A minute later the type's span is over, to the millisecond, and the user's is not.
+            // A minute later the span of the type is over, to the millisecond; the user's is not.
             #expect(try await reached(at: Self.now + .milliseconds(59_999)) == 0)
             let later = Self.now + .seconds(60)
             #expect(try await reached(at: later) == nil)
@@ -41,20 +41,21 @@ struct UsageCapsTests {
         }
     }
 
-    @Test("what is counted anew counts as of now, once; what a cap keeps back then counts no more")
+    @Test("counts a notification again as of now, once, and not when a cap holds it back")
     func anew() async throws {
         try await TestRedis.with { connection, prefix in
             let usage = Live(connection, keys: Keyspace(prefix: prefix)).usageCaps
             let first = try await usage.use([Self.use(1), Self.use(2)], now: Self.now)
             #expect(first == [nil, nil])
-            // The cap is reached by what is counted anew itself.
+            // The repeated count reaches the cap.
             let later = Self.now + .seconds(30)
             #expect(try await usage.use([Self.use(2), Self.use(2)], now: later, isAnew: true) == [nil, nil])
-            // A minute after the first count the other one is out of the span, and this one is not.
+            // A minute after the first count the other count has left the span and this one has
+            // not.
             let end = Self.now + .seconds(60)
             #expect(try await usage.use([Self.use(3)], now: end) == [nil])
             #expect(try await usage.use([Self.use(1), Self.use(3)], now: end, isAnew: true) == [0, nil])
-            // So the user's cap of three has room for one more when the type's has.
+            // The user's cap of three has room for one more when the type's has.
             let last = later + .seconds(60)
             #expect(try await usage.use([Self.use(4), Self.use(5)], now: last) == [nil, 0])
             #expect(try await usage.use([Self.use(6)], now: end + .seconds(60)) == [1])
