@@ -20,7 +20,7 @@ struct APNSTests {
 
     private static let silent = #"{"aps":{"content-available":1}}"#
 
-    @Test("A valid push is accepted, listed and echoes its id")
+    @Test("accepts and lists a valid push and echoes its id")
     func accepts() async throws {
         let client = try #require(SandboxScope.client)
         let device = SandboxClient.device()
@@ -37,7 +37,7 @@ struct APNSTests {
     }
 
     @Test(
-        "A broken rule has its reason",
+        "answers a broken rule with APNs' reason",
         arguments: [
             Case(reason: "MissingProviderToken", status: 403, headers: ["authorization": ""]),
             Case(reason: "InvalidProviderToken", status: 403, headers: ["authorization": "bearer a.b.c"]),
@@ -71,7 +71,7 @@ struct APNSTests {
         #expect(reply.status == wrong.status)
     }
 
-    @Test("A header given twice, another method and another path are refused")
+    @Test("rejects a repeated header, another method and another path")
     func refusesRequests() async throws {
         let client = try #require(SandboxScope.client)
         let device = SandboxClient.device()
@@ -85,7 +85,7 @@ struct APNSTests {
         #expect(elsewhere.value("reason") as? String == "BadPath")
     }
 
-    @Test("Other kinds of push have their own rules")
+    @Test("applies the rules of other push types")
     func kinds() async throws {
         let client = try #require(SandboxScope.client)
         let silent = try await client.apns(
@@ -99,7 +99,7 @@ struct APNSTests {
         #expect(voip.status == 200)
     }
 
-    @Test("A provider token counts for an hour, from the right key and team")
+    @Test("accepts a provider token of the right key and team for an hour")
     func providerToken() async throws {
         let client = try #require(SandboxScope.client)
         let tokens = [
@@ -115,7 +115,7 @@ struct APNSTests {
         }
     }
 
-    @Test("A connection may not change its token within twenty minutes")
+    @Test("rejects a new token on a connection within 20 minutes")
     func tokenUpdates() async throws {
         let client = try #require(SandboxScope.client)
         let tokens = try [-3000.0, -1200, -600].map {
@@ -126,7 +126,7 @@ struct APNSTests {
         #expect(statuses == [.status(200), .status(200), .status(429)])
     }
 
-    @Test("One stream until the first valid token, then a thousand")
+    @Test("allows one stream until the first valid token, then 1,000")
     func streams() async throws {
         let client = try #require(SandboxScope.client)
         let token = try client.providerToken()
@@ -139,14 +139,14 @@ struct APNSTests {
         #expect(events == expected)
     }
 
-    @Test("HTTP/1.1 is not spoken")
+    @Test("does not speak HTTP/1.1")
     func http2Only() async throws {
         let reply = try await #require(SandboxScope.client).apns(SandboxClient.device(), "--http1.1")
         #expect(reply.status == 505)
     }
 
     @Test(
-        "A marked token makes its fault",
+        "answers a marked token with its fault",
         arguments: [
             ("01", 400, "BadDeviceToken"), ("02", 400, "DeviceTokenNotForTopic"), ("0e", 400, "IdleTimeout"),
             ("31", 403, "ExpiredProviderToken"), ("37", 403, "BadEnvironmentKeyInToken"), ("39", 403, "Forbidden"),
@@ -160,7 +160,7 @@ struct APNSTests {
         #expect(reply.value("reason") as? String == reason)
     }
 
-    @Test("410 tells since when, in milliseconds")
+    @Test("dates a 410 in milliseconds")
     func unregistered() async throws {
         let client = try #require(SandboxScope.client)
         let before = Date().timeIntervalSince1970 * 1000 - 1
@@ -171,7 +171,7 @@ struct APNSTests {
         #expect(longAgo.value("timestamp") as? Int == 1_577_836_800_000)
     }
 
-    @Test("A counted fault passes")
+    @Test("ends a counted fault after its attempts")
     func countedFault() async throws {
         let client = try #require(SandboxScope.client)
         let device = SandboxClient.device("dead5302")

@@ -23,7 +23,7 @@ struct ControlTests {
         }
     }
 
-    @Test("The list is JSON, can be read on from a sequence and emptied")
+    @Test("lists messages as JSON from a sequence number on, and clears them")
     func lists() async throws {
         try await self.withSandbox { client in
             #expect(try await client.control("/healthz").status == 200)
@@ -46,7 +46,7 @@ struct ControlTests {
         }
     }
 
-    @Test("The log drops the oldest beyond its limit, and counts that")
+    @Test("drops the oldest messages beyond the limit and counts them")
     func bounded() async throws {
         try await self.withSandbox({ $0.logLimit = 2 }) { client in
             try await self.send(["a", "b", "c", "d", "e"], client)
@@ -58,7 +58,7 @@ struct ControlTests {
         }
     }
 
-    @Test("Without recording there are counts only")
+    @Test("keeps only counts without recording")
     func countsOnly() async throws {
         try await self.withSandbox({ $0.recordsMessages = false }) { client in
             try await self.send(["a"], client)
@@ -70,7 +70,7 @@ struct ControlTests {
         }
     }
 
-    @Test("Revoked access tokens are no longer accepted")
+    @Test("rejects revoked access tokens")
     func revokes() async throws {
         try await self.withSandbox { client in
             let revoked = try await client.control("/tokens", method: "DELETE")
@@ -81,7 +81,7 @@ struct ControlTests {
     }
 
     @Test(
-        "Access tokens are withheld as it is told, and handed out again",
+        "withholds access tokens on request and issues them again",
         arguments: [
             ("unavailable", 502), ("limited", 429), ("refused", 400),
         ])
@@ -99,7 +99,7 @@ struct ControlTests {
         }
     }
 
-    @Test("The providers' faces are not served without TLS")
+    @Test("serves providers only over TLS")
     func separate() async throws {
         try await self.withSandbox { client in
             let reply = try await client.control("/token", method: "POST")
@@ -107,7 +107,7 @@ struct ControlTests {
         }
     }
 
-    @Test("A directory's keys are used again, with the new port in the service account")
+    @Test("reuses the keys of a directory and writes the new port into the service account")
     func keepsKeys() async throws {
         let directory = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString)
         defer { try? FileManager.default.removeItem(at: directory) }

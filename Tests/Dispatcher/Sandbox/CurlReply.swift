@@ -3,17 +3,17 @@
 
 import Foundation
 
-/// What the `curl` program got for one request.
+/// The result of one request by the `curl` program.
 struct CurlReply {
-    /// curl's exit code, 0 if there was an answer.
+    /// curl's exit code; 0 if there was an answer.
     let exit: Int32
     let status: Int
     let headers: [String: String]
     let body: String
-    /// What `-v` says of the connection.
+    /// The output of `-v` about the connection.
     let trace: String
 
-    /// Runs curl with its arguments; gives up after ten seconds unless they say otherwise.
+    /// Runs curl with arguments and stops it after 10 s unless they say otherwise.
     static func get(_ arguments: [String]) async throws -> CurlReply {
         let output = FileManager.default.temporaryDirectory.appendingPathComponent("curl-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: output, withIntermediateDirectories: false)
@@ -45,7 +45,7 @@ struct CurlReply {
             exit: exit, status: status, headers: headers, body: Self.text(body), trace: Self.text(trace))
     }
 
-    /// A JSON body's value under a path of names.
+    /// The value of a JSON body at a path of names.
     func value(_ path: String...) -> Any? {
         var value = try? JSONSerialization.jsonObject(with: Data(self.body.utf8))
         for name in path {

@@ -7,7 +7,7 @@ import Testing
 
 @Suite("FCM", .sandbox, .timeLimit(.minutes(10)))
 struct FCMTests {
-    @Test("A valid message is accepted and listed", arguments: ["--http2", "--http1.1"])
+    @Test("accepts and lists a valid message", arguments: ["--http2", "--http1.1"])
     func accepts(version: String) async throws {
         let client = try #require(SandboxScope.client)
         let token = SandboxClient.device()
@@ -23,7 +23,7 @@ struct FCMTests {
         #expect(received.first?.headers["authorization"] == nil)
     }
 
-    @Test("An access token is good for its own project's path and no other's, and the list says whose it was")
+    @Test("accepts an access token only for its own project and lists that project")
     func projects() async throws {
         var configuration = SandboxConfiguration()
         configuration.otherProject = "other-project"
@@ -40,7 +40,7 @@ struct FCMTests {
         }
     }
 
-    @Test("A dry run is checked but not listed")
+    @Test("checks a dry run without listing it")
     func dryRun() async throws {
         let client = try #require(SandboxScope.client)
         let token = SandboxClient.device()
@@ -50,7 +50,7 @@ struct FCMTests {
     }
 
     @Test(
-        "A text that is not the message is refused by field, without FcmError",
+        "rejects a malformed message by field, without FcmError",
         arguments: [
             (#"{"message":{"token":"a","extra":1}}"#, "message"),
             (#"{"message":{"token":"a","android":{"notification":{"titel":"x"}}}}"#, "message.android.notification"),
@@ -70,7 +70,7 @@ struct FCMTests {
     }
 
     @Test(
-        "A value that FCM does not allow is refused with FcmError",
+        "rejects a value that FCM does not allow, with FcmError",
         arguments: [
             (#"{"message":{"data":{}}}"#, "message.token"),
             (#"{"message":{"token":"a","data":{"from":"x"}}}"#, "message.data[0].key"),
@@ -92,7 +92,7 @@ struct FCMTests {
         #expect(Self.violations(reply) == (field.map { [$0] } ?? []))
     }
 
-    @Test("Size is limited to 4096 bytes, for topics to 2048", arguments: [("token", 4096), ("topic", 2048)])
+    @Test("limits messages to 4,096 bytes, and to 2,048 for topics", arguments: [("token", 4096), ("topic", 2048)])
     func limitsSize(target: String, limit: Int) async throws {
         let client = try #require(SandboxScope.client)
         for (size, status) in [(limit, 200), (limit + 1, 400)] {
@@ -102,7 +102,7 @@ struct FCMTests {
         }
     }
 
-    @Test("A condition may name five topics")
+    @Test("accepts a condition with up to five topics")
     func condition() async throws {
         let client = try #require(SandboxScope.client)
         let five = "'a' in topics && ('b' in topics || !('c' in topics)) && 'd' in topics && 'e' in topics"
@@ -110,7 +110,7 @@ struct FCMTests {
         #expect(try await client.fcm(#"{"message":{"condition":"\#(five) && 'f' in topics"}}"#).status == 400)
     }
 
-    @Test("A wrong credential or project is refused without FcmError")
+    @Test("rejects a wrong credential or project without FcmError")
     func authorizes() async throws {
         let client = try #require(SandboxScope.client)
         let unknown = try await client.fcm(#"{"message":{"token":"a"}}"#, bearer: "ya29.unknown")
@@ -123,7 +123,7 @@ struct FCMTests {
     }
 
     @Test(
-        "A marked token makes its fault",
+        "answers a marked token with its fault",
         arguments: [
             ("bad", 400, "INVALID_ARGUMENT"), ("unauthenticated", 401, nil),
             ("thirdparty", 401, "THIRD_PARTY_AUTH_ERROR"), ("permission", 403, nil),
@@ -138,7 +138,7 @@ struct FCMTests {
         #expect(reply.headers["retry-after"] == (status == 429 || status == 503 ? "7" : nil))
     }
 
-    @Test("A counted fault passes", arguments: [("unavailable-once-", 1), ("quota-3x-", 3)])
+    @Test("ends a counted fault after its attempts", arguments: [("unavailable-once-", 1), ("quota-3x-", 3)])
     func countedFaults(marker: String, failures: Int) async throws {
         let client = try #require(SandboxScope.client)
         let token = marker + SandboxClient.device()

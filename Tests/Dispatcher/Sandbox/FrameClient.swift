@@ -8,7 +8,7 @@ import NIOHTTP2
 import NIOPosix
 import NIOSSL
 
-/// Pushes over one HTTP/2 connection, each after the answer to the one before, and tells the frames that came.
+/// Sends pushes one after the other over one HTTP/2 connection and records the frames received.
 enum FrameClient {
     enum Event: Equatable {
         case maximumStreams(Int)
@@ -72,7 +72,7 @@ enum FrameClient {
         }
 
         func errorCaught(context: ChannelHandlerContext, error: any Error) {
-            // A cut connection and a reset stream are errors too; the frames and the closing tell them.
+            // The recorded frames already show cut connections and reset streams.
         }
 
         func channelRead(context: ChannelHandlerContext, data: NIOAny) {

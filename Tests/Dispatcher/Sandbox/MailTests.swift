@@ -7,9 +7,9 @@ import Testing
 
 @testable import Sandbox
 
-@Suite("The mail relay's face", .timeLimit(.minutes(10)))
+@Suite("Mail relay", .timeLimit(.minutes(10)))
 struct MailTests {
-    /// A session and what it said.
+    /// A session and its log.
     private struct Client {
         let log: ReceivedLog
         var session: SMTPSession
@@ -22,7 +22,7 @@ struct MailTests {
             self.session = SMTPSession(MailEndpoint(faults: faults, log: self.log, configuration), isSecure: isSecure)
         }
 
-        /// What is answered to bytes: replies, and what else is done in brackets.
+        /// The actions that `text` causes: replies as they are, other actions in brackets.
         mutating func send(_ text: String) -> [String] {
             self.session.receive(text.utf8).map { action in
                 switch action {
@@ -35,7 +35,7 @@ struct MailTests {
             }
         }
 
-        /// The codes of the replies to lines, each sent by itself.
+        /// The reply codes of lines that are sent one by one.
         mutating func codes(_ lines: [String]) -> [String] {
             lines.flatMap { line in
                 self.send(line + "\r\n").map { String($0.split(separator: "\n").last?.prefix(3) ?? "") }
@@ -57,7 +57,7 @@ struct MailTests {
 
         """
 
-    @Test("A session goes its way from EHLO to a message that is shown in parts")
+    @Test("takes a session from EHLO to a message shown in parts")
     func way() throws {
         var client = Client(isSecure: false)
         #expect(client.codes(["EHLO me", "STARTTLS"]) == ["250", "220", "[tl"])
@@ -78,7 +78,7 @@ struct MailTests {
             ])
     }
 
-    @Test("Nothing out of its order, and no mail before TLS and a login")
+    @Test("rejects commands out of order and mail before TLS and login")
     func order() {
         var client = Client(isSecure: false)
         #expect(client.codes(["MAIL FROM:<a@b.c>", "STARTTLS"]) == ["503", "503"])
@@ -96,7 +96,7 @@ struct MailTests {
         #expect(client.codes(["MAIL FROM:<a@b.c> SIZE=99999999"]) == ["552"])
     }
 
-    @Test("A relay may refuse all service, TLS or every login")
+    @Test("refuses service, TLS or logins on request")
     func unusual() {
         var closed = Client(isSecure: false, relay: .withoutService)
         #expect(closed.session.greeting == .reply("554 5.3.2 No service here"))
@@ -109,7 +109,7 @@ struct MailTests {
         #expect(busyLogin.codes(["EHLO me", Self.login, "MAIL FROM:<a@b.c>"]) == ["250", "454", "530"])
     }
 
-    @Test("Lines end with CRLF and are not too long")
+    @Test("rejects lines without CRLF and lines that are too long")
     func lines() {
         var client = Client(isSecure: true)
         #expect(client.send("EHLO me\n").first?.hasPrefix("500") == true)
@@ -118,7 +118,7 @@ struct MailTests {
     }
 
     @Test(
-        "A message that is not well made is refused, with what is wrong",
+        "rejects a malformed message and says what is wrong",
         arguments: [
             ("Content-Type: text/plain\r\n\r\nbare\nline\r\n", "CRLF"),
             ("Content-Type: text/plain\r\n\r\n" + String(repeating: "x", count: 999) + "\r\n", "too long"),
@@ -139,7 +139,7 @@ struct MailTests {
         #expect(reply.count == 1 && reply[0].hasPrefix("554 5.6.0") && reply[0].contains(words), "\(reply)")
     }
 
-    @Test("Addresses choose faults, at their stage and as often as they say")
+    @Test("lets addresses choose a fault, its stage and its number of attempts")
     func faults() {
         var client = Client(isSecure: true)
         _ = client.codes(Array(Self.open.prefix(3)))

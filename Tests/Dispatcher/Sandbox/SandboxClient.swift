@@ -6,7 +6,7 @@ import Foundation
 import Sandbox
 import _CryptoExtras
 
-/// Sends what a correct client sends, or whatever else a test asks for.
+/// A client that sends valid requests unless a test asks for others.
 struct SandboxClient: Sendable {
     struct ServiceAccount: Decodable {
         let client_email: String
@@ -20,20 +20,20 @@ struct SandboxClient: Sendable {
     let sandbox: ProviderSandbox
     private let accessToken: String
 
-    /// Fetches an access token to begin with.
+    /// Fetches an access token first.
     init(_ sandbox: ProviderSandbox) async throws {
         self.sandbox = sandbox
         let reply = try await Self.token(sandbox)
         self.accessToken = reply.value("access_token") as? String ?? ""
     }
 
-    /// A device token that APNs' fault table does not know, different each time.
+    /// A new device token that is not in APNs' fault table.
     static func device(_ marker: String = "") -> String {
         let random = (0..<4).map { _ in String(UInt64.random(in: .min ... .max) | 1 << 63, radix: 16) }.joined()
         return marker.isEmpty ? "0" + random.dropFirst() : marker + random.dropFirst(marker.count)
     }
 
-    /// - Parameter path: the service account's file; the first project's if nil.
+    /// - Parameter path: the service account's file; nil for the first project's.
     static func token(
         _ sandbox: ProviderSandbox, account path: String? = nil, changing changes: [String: Any] = [:],
         keyID: String? = nil
@@ -70,7 +70,7 @@ struct SandboxClient: Sendable {
         return unsigned + "." + Self.base64URL(signature.rawRepresentation)
     }
 
-    /// `messages:send` over HTTP/2, unless the extra arguments say otherwise.
+    /// Calls `messages:send` over HTTP/2 unless the extra arguments say otherwise.
     func fcm(
         _ body: String, project: String? = nil, bearer: String? = nil, _ extra: String...
     ) async throws -> CurlReply {
@@ -82,7 +82,7 @@ struct SandboxClient: Sendable {
             ] + extra)
     }
 
-    /// A push with the headers that a correct one needs; an empty value takes a header away.
+    /// Sends a push with valid headers; an empty value removes a header.
     func apns(
         _ device: String, payload: String = #"{"aps":{"alert":"hi"}}"#, headers changes: [String: String] = [:],
         path: String? = nil, _ extra: String...
@@ -95,14 +95,15 @@ struct SandboxClient: Sendable {
                 + ["\(self.sandbox.url)\(path ?? "/3/device/\(device)")"] + extra)
     }
 
-    /// The frames that answer pushes over one connection; a device without a bearer shows no provider token.
+    /// The frames that answer pushes over one connection; without a bearer no provider token is
+    /// sent.
     func frames(_ pushes: [(device: String, bearer: String?)]) async throws -> [FrameClient.Event] {
         try await FrameClient.events(
             pushes.map { FrameClient.Push(device: $0.device, bearer: $0.bearer) }, to: self.sandbox.url,
             authority: self.sandbox.caPath)
     }
 
-    /// A control call, without TLS.
+    /// Makes a control call without TLS.
     func control(_ path: String, method: String = "GET") async throws -> CurlReply {
         try await CurlReply.get(["-X", method, self.sandbox.controlURL + path])
     }

@@ -4,7 +4,7 @@
 import Sandbox
 import Testing
 
-/// Runs a suite with one sandbox that all its tests share; each uses device tokens of its own.
+/// Runs a suite with one sandbox that its tests share, each with device tokens of its own.
 struct SandboxScope: SuiteTrait, TestScoping {
     @TaskLocal static var client: SandboxClient?
 
@@ -23,6 +23,6 @@ struct SandboxScope: SuiteTrait, TestScoping {
 }
 
 extension Trait where Self == SandboxScope {
-    /// One sandbox for the suite, as `SandboxScope.client`.
+    /// One sandbox for the suite, available as `SandboxScope.client`.
     static var sandbox: SandboxScope { SandboxScope() }
 }

@@ -15,7 +15,7 @@ struct TokenEndpointTests {
         var testDescription: String { "\(self.claim) \(self.value)" }
     }
 
-    @Test("A signed assertion buys a bearer token", arguments: ["", "https://oauth2.googleapis.com/token"])
+    @Test("exchanges a signed assertion for a bearer token", arguments: ["", "https://oauth2.googleapis.com/token"])
     func grants(audience: String) async throws {
         let client = try #require(SandboxScope.client)
         let reply = try await SandboxClient.token(
@@ -26,7 +26,7 @@ struct TokenEndpointTests {
     }
 
     @Test(
-        "A wrong claim is refused",
+        "rejects a wrong claim",
         arguments: [
             Case(claim: "iss", value: "nobody@example.org", error: "invalid_grant"),
             Case(claim: "aud", value: "https://example.org/token", error: "invalid_grant"),
@@ -39,7 +39,7 @@ struct TokenEndpointTests {
         #expect(reply.value("error") as? String == wrong.error)
     }
 
-    @Test("An assertion lives for an hour at most, and now", arguments: [(0, 3601), (-4000, -400), (900, 4000)])
+    @Test("accepts an assertion that is current and lives at most an hour", arguments: [(0, 3601), (-4000, -400), (900, 4000)])
     func refusesTimes(issued: Int, expiry: Int) async throws {
         let client = try #require(SandboxScope.client)
         let now = Int(Date().timeIntervalSince1970)
@@ -49,14 +49,14 @@ struct TokenEndpointTests {
         #expect(reply.value("error") as? String == "invalid_grant")
     }
 
-    @Test("An unknown key is refused")
+    @Test("rejects an unknown key")
     func refusesKey() async throws {
         let client = try #require(SandboxScope.client)
         let reply = try await SandboxClient.token(client.sandbox, keyID: "0000")
         #expect(reply.value("error_description") as? String == "Invalid JWT Signature.")
     }
 
-    @Test("Another grant type is refused")
+    @Test("rejects another grant type")
     func refusesGrant() async throws {
         let client = try #require(SandboxScope.client)
         let reply = try await CurlReply.get([

@@ -4,11 +4,12 @@
 import Sandbox
 import Testing
 
-@Suite("Faults of the connection", .sandbox, .timeLimit(.minutes(10)))
+@Suite("Connection faults", .sandbox, .timeLimit(.minutes(10)))
 struct TransportFaultTests {
-    /// curl 7.88's exit codes: 16 HTTP/2 framing, 18 partial, 28 timeout, 52 nothing, 55 and 56 broken, 92 stream.
+    /// curl 7.88 exits with 16 (HTTP/2 framing), 18 (partial), 28 (timeout), 52 (empty), 55 and 56
+    /// (broken) or 92 (stream).
     @Test(
-        "No answer comes, and nothing is listed",
+        "gives no answer and lists nothing",
         arguments: [
             ("silent", "deade200", [28]), ("cut", "dead" + "e300", [16, 18, 52, 55, 56, 92]),
             ("goaway", "deade400", [16, 18, 52, 56, 92]),
@@ -25,7 +26,7 @@ struct TransportFaultTests {
         #expect(!client.sandbox.received().contains { $0.token == token || $0.token == device })
     }
 
-    @Test("GOAWAY names a stream below the request's, and the connection ends")
+    @Test("sends GOAWAY below the request's stream and closes the connection")
     func goAway() async throws {
         let client = try #require(SandboxScope.client)
         let token = try client.providerToken()
@@ -35,7 +36,7 @@ struct TransportFaultTests {
         #expect(events.suffix(3) == [.status(200), .goAway(last: 1), .closed])
     }
 
-    @Test("A refused stream leaves the connection as it is")
+    @Test("refuses a stream and keeps the connection")
     func refusedStream() async throws {
         let client = try #require(SandboxScope.client)
         let token = try client.providerToken()
@@ -45,7 +46,7 @@ struct TransportFaultTests {
         #expect(events.suffix(2) == [.reset(code: 7), .status(200)])
     }
 
-    @Test("A refused stream is safe to send again, and curl does")
+    @Test("lets curl resend a refused stream")
     func refused() async throws {
         let client = try #require(SandboxScope.client)
         let device = SandboxClient.device("deade501")
@@ -53,7 +54,7 @@ struct TransportFaultTests {
         #expect(client.sandbox.faultAttempts()[device] == 2)
     }
 
-    @Test("A slow answer is a good one")
+    @Test("answers late but correctly")
     func slow() async throws {
         let client = try #require(SandboxScope.client)
         #expect(try await client.apns(SandboxClient.device("deade100")).status == 200)

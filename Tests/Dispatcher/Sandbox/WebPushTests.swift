@@ -8,11 +8,11 @@ import Testing
 
 @Suite("Web Push", .sandbox, .timeLimit(.minutes(10)))
 struct WebPushTests {
-    /// A change of what a correct client sends.
+    /// A change to a valid request.
     struct Change: Sendable, CustomTestStringConvertible {
         var testDescription: String
         var method = "POST"
-        /// An empty value takes a header away.
+        /// An empty value removes a header.
         var headers: [String: String] = [:]
         var audience: String?
         var lifetime = 3_600
@@ -30,7 +30,7 @@ struct WebPushTests {
         }
     }
 
-    /// A body in the form of `aes128gcm`, which nobody can open.
+    /// A body in the form of `aes128gcm` that cannot be decrypted.
     private static func body(_ count: Int = 17) -> [UInt8] {
         let salt = [UInt8](repeating: 7, count: 16)
         let point: [UInt8] = [4] + [UInt8](repeating: 9, count: 64)
@@ -70,7 +70,7 @@ struct WebPushTests {
         data.base64EncodedString().replacing("+", with: "-").replacing("/", with: "_").replacing("=", with: "")
     }
 
-    /// A text as a push service gets it for a subscription (RFC 8291).
+    /// Encrypts a text for a subscription (RFC 8291).
     private static func encrypted(_ text: String, for id: String) throws -> [UInt8] {
         let sandbox = try #require(SandboxScope.client).sandbox
         let subscription =
@@ -100,7 +100,7 @@ struct WebPushTests {
     }
 
     @Test(
-        "The list of what came is JSON, whatever a message holds",
+        "lists any message as JSON",
         arguments: [("hello \"you\"\n", "hello \"you\"\n"), ("{", "{"), ("", ""), (#""quoted""#, "quoted")])
     func texts(text: String, shown: String) async throws {
         let client = try #require(SandboxScope.client)
@@ -111,7 +111,7 @@ struct WebPushTests {
         #expect(list.first { $0["token"] as? String == id }?["payload"] as? String == shown)
     }
 
-    @Test("What is right is taken, with a place of its own; what does not open is shown as nothing")
+    @Test("accepts a valid push with a location and lists an undecryptable body as null")
     func accepts() async throws {
         let client = try #require(SandboxScope.client)
         let id = "a-\(UInt32.random(in: .min ... .max))"
@@ -127,7 +127,7 @@ struct WebPushTests {
     }
 
     @Test(
-        "What is wrong is refused",
+        "rejects an invalid push",
         arguments: [
             Change("not POST", 405) { $0.method = "PUT" },
             Change("no TTL", 400) { $0.headers = ["ttl": ""] },
@@ -157,7 +157,7 @@ struct WebPushTests {
     }
 
     @Test(
-        "A subscription's name chooses a fault",
+        "lets the name of a subscription choose a fault",
         arguments: [
             ("gone-1", 410, nil), ("missing-1", 404, nil), ("forbidden-1", 403, nil), ("toolarge-1", 413, nil),
             ("limited-1", 429, "7"), ("unavailable-1", 503, "7"), ("internal-1", 500, nil), ("moved-1", 307, nil),
@@ -170,7 +170,7 @@ struct WebPushTests {
         #expect(reply.headers["retry-after"] == delay)
     }
 
-    @Test("A delay may be a date, and a fault be for the first try only")
+    @Test("sends a delay as a date and limits a fault to the first attempt")
     func once() async throws {
         let id = "limiteddate-once-\(UInt32.random(in: .min ... .max))"
         let reply = try await Self.send(id, Change("", 429))
@@ -179,7 +179,7 @@ struct WebPushTests {
         #expect(try await Self.send(id, Change("", 201)).status == 201)
     }
 
-    @Test("A subscription is told by its name and a key, the same each time")
+    @Test("derives a subscription from a name and a key")
     func subscriptions() async throws {
         let client = try #require(SandboxScope.client)
         let key = Self.base64URL(P256.Signing.PrivateKey().publicKey.x963Representation)

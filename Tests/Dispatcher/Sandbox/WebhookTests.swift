@@ -40,7 +40,7 @@ struct WebhookTests {
                 + [sandbox.webhookURL])
     }
 
-    @Test("What is signed and whole is taken, and has a name")
+    @Test("accepts a signed, complete request and returns an id")
     func accepted() async throws {
         let sandbox = try #require(SandboxScope.client).sandbox
         let reply = try await Self.send(Self.body("room"))
@@ -49,7 +49,7 @@ struct WebhookTests {
         #expect(sandbox.received().contains { $0.provider == .webhook && $0.token == "room" })
     }
 
-    @Test("What is not, is refused")
+    @Test("rejects an unsigned or incomplete request")
     func refused() async throws {
         #expect(try await Self.send(Self.body("x"), secret: "another").status == 401)
         #expect(try await Self.send(Self.body("x"), age: 400).status == 401)
@@ -67,7 +67,7 @@ struct WebhookTests {
     }
 
     @Test(
-        "Tokens choose faults",
+        "lets tokens choose faults",
         arguments: [
             ("gone", 410), ("limited", 429), ("unavailable", 503), ("moved", 307), ("echo", 502), ("conflict", 409),
         ])
