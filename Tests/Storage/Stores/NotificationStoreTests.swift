@@ -3,8 +3,9 @@
 
 import Clients
 import Core
-import Storage
 import Testing
+
+@testable import Storage
 
 @Suite(.timeLimit(.minutes(10)))
 struct NotificationStoreTests {
@@ -115,24 +116,14 @@ struct NotificationStoreTests {
         }
     }
 
-    @Test("stores nothing on the short path when a user has preferences")
+    @Test("reads preferences of users who have set some, and defaults for the others")
     func wished() async throws {
         try await Samples.withStores { pool in
-            let store = Database(pool).notifications
             let preferences = Database(pool).preferences
             try await preferences.set(user: "picky", preferences: ["invoice_created": TypePreference(inApp: false)])
             var settings = UserSettings()
             settings.isOptedOut = true
             try await preferences.set(user: "out", settings: settings)
-            for user in ["picky", "out"] {
-                let batch = [Samples.notification(1, user: "plain"), Samples.notification(2, user: user)]
-                #expect(try await store.storeUnlessWished(batch, areRepeats: false) == nil)
-            }
-            #expect(try await InboxStore(Database(pool)).states(["plain"]).first?.version == 0)
-            let plain = [Samples.notification(1, user: "plain")]
-            #expect(
-                try await store.storeUnlessWished(plain, areRepeats: false) == [.stored(version: 1, unread: 1)]
-            )
             let wishes = try await Database(pool).recipients.wishes([
                 RecipientStore.Key(user: "plain", type: "invoice_created", category: nil),
                 RecipientStore.Key(user: "picky", type: "invoice_created", category: nil),
@@ -193,6 +184,29 @@ struct NotificationStoreTests {
             let second = try await inbox.page(user: decomposed, filter: .init(limit: 5))
             #expect(try first.titles() == ["n1"])
             #expect(try second.titles() == ["n2"])
+        }
+    }
+
+    @Test("the columns of digests stand in the order of their tables")
+    func columns() async throws {
+        try await Samples.withStores { pool in
+            func columns(_ table: String) async throws -> [String] {
+                let rows = try await pool.query(
+                    """
+                    SELECT attname::text FROM pg_attribute
+                    WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum
+                    """,
+                    .text("carillon.\(table)"))
+                return try rows.map { try $0.text(0) }
+            }
+            let item = NotificationColumns.item.columns.map(\.name)
+            let detail = NotificationColumns.detail.columns.map(\.name)
+            let key = ["user_id", "notification_id"]
+            #expect(
+                try await columns("digest_items") == key + ["digest_id", "is_single"] + item + ["gathered_at"])
+            #expect(try await columns("digest_details") == key + detail + ["fate"])
+            let all = Set(try await columns("notifications"))
+            #expect(all.isSuperset(of: NotificationColumns.all.columns.map(\.name)))
         }
     }
 

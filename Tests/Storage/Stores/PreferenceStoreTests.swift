@@ -143,8 +143,6 @@ struct PreferenceStoreTests {
                 ["a", "b"].map { RecipientStore.Key(user: $0, type: "x", category: nil) })
             #expect(wishes.map(\.preference.email) == [false, nil])
             #expect(wishes.map(\.settings.isOptedOut) == [false, false])
-            let batch = [Samples.notification(0, user: "a")]
-            #expect(try await Database(pool).notifications.storeUnlessWished(batch, areRepeats: false) == nil)
         }
     }
 
@@ -172,8 +170,6 @@ struct PreferenceStoreTests {
             #expect(try await wish("x")?.quietHours == QuietOverride.none)
             try await store.set(user: "a", preferences: ["x": TypePreference(quietHours: .inherited)])
             #expect(try await wish("x")?.quietHours == nil)
-            let batch = [Samples.notification(0, user: "a") { $0.type = "z" }]
-            #expect(try await Database(pool).notifications.storeUnlessWished(batch, areRepeats: false) == nil)
         }
     }
 }

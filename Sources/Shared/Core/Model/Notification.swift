@@ -147,7 +147,7 @@ package struct NotificationDraft: Sendable {
 }
 
 /// A field of a notification that clients can see.
-package enum NotificationField: Sendable, CaseIterable {
+package enum NotificationField: Int, Sendable, CaseIterable {
     case id, type, severity, delivery, title, body, data, category, entityType, entityID, url, image, collapseKey
     case version, createdAt, readAt, expiresAt, heldBack
 }

@@ -25,8 +25,8 @@ package struct DeliveryStore: Sendable {
 
         fileprivate init(_ row: PostgresRow) throws(PostgresError) {
             let first = 6 + WishColumns.count
-            self.notification = try NotificationColumns.read(row, at: first)
-            self.device = try DeviceColumns.read(row, at: first + NotificationColumns.count)
+            self.notification = try NotificationColumns.message.read(row, at: first)
+            self.device = try DeviceColumns.read(row, at: first + NotificationColumns.message.count)
             self.isReplaced = try row.bool(1)
             self.wishes = try WishColumns.read(row, at: 6)
             self.unseen = try row.int4(2)

@@ -5,10 +5,16 @@ import Core
 
 /// The statements of ``DigestStore`` that gather items and take windows.
 enum DigestSQL {
-    /// An item that was not gathered before, and whose user has a notification of its job's id, is not gathered: it is a
-    /// duplicate, or the very one, which has no need of a summary.
+    /// The columns of items and of their details, as parameters of ``gatherItems``.
+    static let gathered = NotificationColumns.gathered
+
+    private static func parameter(_ offset: Int) -> String { "$\(Self.gathered.count + offset)" }
+
+    /// Gathers items. One that is new here, but whose user has a notification of its job's id, is not
+    /// gathered: it is a duplicate, or that notification itself, which needs no summary.
     ///
-    /// $1 to $25: a column each of the items and what is known of them, $26: now.
+    /// Parameters after those of the columns: for each item key, span and longest span in
+    /// microseconds, whether the window slides, and the number of single items; then now.
     static let gatherItems = """
         SELECT (k.n - 1)::int4, coalesce(
             (
@@ -25,18 +31,15 @@ enum DigestSQL {
                 LIMIT 1
             ),
             carillon.gather_detailed(
-                ROW(k.user_id, k.id, k.id, false, k.org_id, k.job_id, k.title, k.body, k.data, k.entity_type,
-                    k.entity_id, $26)::carillon.digest_items,
-                ROW(k.user_id, k.id, k.type, k.job_entry, k.severity, k.delivery, k.channels::int2, k.extras,
-                    k.category, k.collapse_key, k.expires_at, k.keep_until, NULL)::carillon.digest_details,
+                ROW(k.user_id, k.id, k.id, false, \(NotificationColumns.item.list(of: "k")),
+                    \(Self.parameter(6)))::carillon.digest_items,
+                ROW(k.user_id, k.id, \(NotificationColumns.detail.list(of: "k")), NULL)::carillon.digest_details,
                 k.key, k.lane, k.span * interval '1 microsecond', k.maximum * interval '1 microsecond', k.sliding,
                 k.singles))
         FROM (
-            SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
-                $21, $22, $23, $24, $25) WITH ORDINALITY
-                AS i (user_id, id, org_id, job_id, type, key, lane, title, body, data, entity_type, entity_id, span, maximum,
-                    sliding, singles, job_entry, severity, delivery, channels, extras, category, collapse_key, expires_at,
-                    keep_until, n)
+            SELECT * FROM unnest(\(Self.gathered.parameters), \(Self.parameter(1)), \(Self.parameter(2)),
+                \(Self.parameter(3)), \(Self.parameter(4)), \(Self.parameter(5))) WITH ORDINALITY
+                AS i (\(Self.gathered.names), key, span, maximum, sliding, singles, n)
             ORDER BY i.user_id COLLATE "C", i.org_id COLLATE "C", i.type COLLATE "C", i.key COLLATE "C", i.n
         ) k
         """
@@ -59,6 +62,11 @@ enum DigestSQL {
     /// The severities, the gravest first.
     private static let severities = Severity.allCases.map { "'\($0.rawValue)'" }.joined(separator: ", ")
 
+    /// The columns of an item that comes alone.
+    private static let alone = NotificationColumns.held.columns.map { column in
+        "(array_agg(i.\(column.name)) FILTER (WHERE i.kept = 1))[1]"
+    }.joined(separator: ", ")
+
     /// $1: now, $2: when they come up again, $3: how many, $4: how many lines.
     ///
     /// Every item's fate is written down, so that it is the same whoever takes the window again. The items of a window are
@@ -73,9 +81,8 @@ enum DigestSQL {
             RETURNING d.*
         ),
         held AS MATERIALIZED (
-            SELECT h.digest_id, h.user_id, h.notification_id, h.org_id, h.job_id, h.title, h.body, h.data, h.entity_type,
-                h.entity_id, h.gathered_at, x.type, x.job_entry, x.severity, x.delivery, x.channels, x.extras, x.category,
-                x.collapse_key, x.expires_at, x.keep_until, nullif(x.fate, '\(DigestStore.Fate.alone.rawValue)') AS known_fate
+            SELECT h.digest_id, h.user_id, h.notification_id, h.gathered_at,
+                \(NotificationColumns.held(item: "h", details: "x")), nullif(x.fate, '\(DigestStore.Fate.alone.rawValue)') AS known_fate
             FROM taken t JOIN carillon.digest_items h ON h.digest_id = t.id AND NOT h.is_single
             LEFT JOIN carillon.digest_details x ON x.user_id = h.user_id AND x.notification_id = h.notification_id
         ),
@@ -112,10 +119,7 @@ enum DigestSQL {
             max(i.delivery COLLATE "C"), min(array_position(ARRAY[\(Self.severities)], i.severity)),
             CASE WHEN count(i.expires_at) = count(i.notification_id) THEN max(i.expires_at) END,
             CASE WHEN count(i.keep_until) = count(i.notification_id) THEN max(i.keep_until) END,
-            CASE WHEN count(i.notification_id) = 1 AND count(i.type) = 1 THEN jsonb_agg(jsonb_build_object(
-                'title', i.title, 'body', i.body, 'data', i.data, 'extras', i.extras, 'entity_type', i.entity_type,
-                'entity_id', i.entity_id, 'category', i.category, 'collapse_key', i.collapse_key, 'job_id', i.job_id,
-                'job_entry', i.job_entry)) -> 0 END
+            count(i.notification_id) = 1 AND count(i.type) = 1, \(Self.alone)
         FROM taken t LEFT JOIN counted i ON i.digest_id = t.id AND i.fate IS NULL
         GROUP BY t.id, t.user_id, t.org_id, t.type, t.key, t.lane
         """

@@ -249,9 +249,11 @@ package struct DigestStore: Sendable {
     private static func due(_ row: PostgresRow) throws(PostgresError) -> Due {
         let type = try row.text(3)
         let gravest = row.isNull(10) ? nil : Int(try row.int4(10)) - 1
+        let id = NotificationID(try row.uuid(0))
+        let user = try row.text(1)
         return Due(
-            id: NotificationID(try row.uuid(0)),
-            user: try row.text(1),
+            id: id,
+            user: user,
             org: try row.text(2),
             type: type,
             key: try row.text(4),
@@ -263,25 +265,30 @@ package struct DigestStore: Sendable {
             severity: gravest.flatMap { Severity.allCases.indices.contains($0) ? Severity.allCases[$0] : nil },
             expiresAt: try row.optionalTimestamptz(11).map { Timestamp(microseconds: $0) },
             keepUntil: try row.optionalTimestamptz(12).map { Timestamp(microseconds: $0) },
-            alone: try row.optionalJSON(13).flatMap { Self.alone($0, type: type) }
+            alone: try row.bool(13) ? try Self.alone(row, at: 14, type: type, user: user, id: id) : nil
         )
     }
 
-    private static func alone(_ json: [UInt8], type: String) -> Alone? {
-        guard let item = try? JSONParser.parse(json) else { return nil }
-        func object(_ name: String) -> [UInt8]? {
-            item[name].flatMap { $0.object == nil ? nil : JSONWriter.bytes(of: $0) }
-        }
+    /// Reads the item of a window with one item.
+    private static func alone(
+        _ row: PostgresRow,
+        at first: Int,
+        type: String,
+        user: String,
+        id: NotificationID
+    ) throws(PostgresError) -> Alone {
+        var item = Notification(id: id, user: user, type: type, createdAt: Timestamp(microseconds: 0))
+        try NotificationColumns.held.read(row, at: first, into: &item)
         var content = JobContent(type: type)
-        content.title = item["title"]?.string ?? ""
-        content.body = item["body"]?.string ?? ""
-        content.data = object("data")
-        if let extras = object("extras") { content.extras = ExtrasColumn.extras(extras) }
-        content.entityType = item["entity_type"]?.string
-        content.entityID = item["entity_id"]?.string
-        content.category = item["category"]?.string
-        content.collapseKey = item["collapse_key"]?.string
-        return Alone(content: content, job: item["job_id"]?.string, entry: item["job_entry"]?.string ?? "")
+        content.title = item.title
+        content.body = item.body
+        content.data = item.data
+        content.extras = item.extras
+        content.entityType = item.entityType
+        content.entityID = item.entityID
+        content.category = item.category
+        content.collapseKey = item.collapseKey
+        return Alone(content: content, job: item.jobID, entry: item.jobEntry)
     }
 
     private static func lines(_ json: [UInt8]?) -> [Line] {
@@ -293,51 +300,21 @@ package struct DigestStore: Sendable {
         }
     }
 
+    /// The parameters of ``DigestSQL/gatherItems``, but for the last.
     private static func parameters(_ items: [Item]) -> [PostgresValue] {
-        let notifications = items.map(\.notification)
-        var jobs = PostgresArray(.text, capacity: items.count)
-        var data = PostgresArray(.jsonb, capacity: items.count)
-        var entityTypes = PostgresArray(.text, capacity: items.count)
-        var entityIDs = PostgresArray(.text, capacity: items.count)
         var spans = PostgresArray(.int8, capacity: items.count)
         var maxima = PostgresArray(.int8, capacity: items.count)
         var sliding = PostgresArray(.bool, capacity: items.count)
         var singles = PostgresArray(.int4, capacity: items.count)
-        var channels = PostgresArray(.int4, capacity: items.count)
-        var extras = PostgresArray(.jsonb, capacity: items.count)
-        var categories = PostgresArray(.text, capacity: items.count)
-        var collapseKeys = PostgresArray(.text, capacity: items.count)
-        var expiresAt = PostgresArray(.timestamptz, capacity: items.count)
-        var keepUntil = PostgresArray(.timestamptz, capacity: items.count)
         for item in items {
-            jobs.append(item.notification.jobID)
-            data.append(json: item.notification.data)
-            entityTypes.append(item.notification.entityType)
-            entityIDs.append(item.notification.entityID)
             spans.append(int8: item.rule.window.inMicroseconds)
             maxima.append(int8: item.rule.maximum.inMicroseconds)
             sliding.append(bool: item.rule.isSliding)
             singles.append(int4: Int32(clamping: item.rule.singles))
-            channels.append(int4: Int32(item.notification.channels.rawValue))
-            extras.append(json: ExtrasColumn.json(item.notification.extras))
-            categories.append(item.notification.category)
-            collapseKeys.append(item.notification.collapseKey)
-            expiresAt.append(timestamptz: item.notification.expiresAt?.microseconds)
-            keepUntil.append(timestamptz: item.notification.keepUntil?.microseconds)
         }
-        return [
-            .array(PostgresArray(texts: notifications.map(\.user))),
-            .array(PostgresArray(uuids: notifications.map(\.id.halves))),
-            .array(PostgresArray(texts: notifications.map(\.org))), .array(jobs),
-            .array(PostgresArray(texts: notifications.map(\.type))), .array(PostgresArray(texts: items.map(\.key))),
-            .array(PostgresArray(texts: notifications.map(\.lane.rawValue))),
-            .array(PostgresArray(texts: notifications.map(\.title))),
-            .array(PostgresArray(texts: notifications.map(\.body))), .array(data), .array(entityTypes),
-            .array(entityIDs), .array(spans), .array(maxima), .array(sliding), .array(singles),
-            .array(PostgresArray(texts: notifications.map(\.jobEntry))),
-            .array(PostgresArray(texts: notifications.map(\.severity.rawValue))),
-            .array(PostgresArray(texts: notifications.map(\.delivery.rawValue))), .array(channels), .array(extras),
-            .array(categories), .array(collapseKeys), .array(expiresAt), .array(keepUntil),
+        return DigestSQL.gathered.arrays(items.map(\.notification)) + [
+            .array(PostgresArray(texts: items.map(\.key))), .array(spans), .array(maxima), .array(sliding),
+            .array(singles),
         ]
     }
 }

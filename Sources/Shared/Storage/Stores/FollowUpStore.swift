@@ -125,7 +125,7 @@ package struct FollowUpStore: Sendable {
                     item: item,
                     wasHandedOn: wasHandedOn,
                     facts: Facts(
-                        notification: try NotificationColumns.read(row, at: 7),
+                        notification: try NotificationColumns.all.read(row, at: 7),
                         unread: try row.int4(3),
                         isReplaced: try row.bool(4),
                         wasAccepted: try row.bool(5)

@@ -45,17 +45,21 @@ struct InboxPlaces {
         self.listed = listed
     }
 
-    /// The parameters from 27 of ``StoreSQL/insertFresh``.
+    /// The parameters of ``StoreSQL/insertFresh`` after those of the columns.
     var parameters: [PostgresValue] {
         var behind = PostgresArray(.int4, capacity: self.places.count)
         var indexes = PostgresArray(.int4, capacity: self.places.count)
+        var isListed = PostgresArray(.bool, capacity: self.places.count)
         for place in self.places {
+            isListed.append(bool: place.isListed)
             behind.append(int4: place.behind)
             indexes.append(int4: Int32(place.user + 1))
         }
         var listed = PostgresArray(.int4, capacity: self.listed.count)
         for count in self.listed { listed.append(int4: count) }
-        return [.array(behind), .array(PostgresArray(texts: self.users)), .array(listed), .array(indexes)]
+        return [
+            .array(isListed), .array(behind), .array(PostgresArray(texts: self.users)), .array(listed), .array(indexes),
+        ]
     }
 
     /// What became of the batch, from a row for each user: the version and the unread count that were reached.

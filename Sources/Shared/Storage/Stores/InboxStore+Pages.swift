@@ -75,7 +75,7 @@ extension InboxStore {
             page.matching = try row.int4(1)
             guard try row.bool(2) else { continue }
             page.items.append(
-                Item(notification: try NotificationColumns.read(row, at: 4), sentVia: try row.optionalText(3))
+                Item(notification: try NotificationColumns.all.read(row, at: 4), sentVia: try row.optionalText(3))
             )
         }
         return page

@@ -130,7 +130,7 @@ package struct InboxStore: Sendable {
             .array(PostgresArray(texts: waiting)), .int4(Int32(clamping: limit))
         )
         var unread: [ExactText: [Notification]] = [:]
-        for notification in try NotificationColumns.read(result) {
+        for notification in try NotificationColumns.all.read(result) {
             unread[ExactText(notification.user), default: []].append(notification)
         }
         return (states, unread)
@@ -138,7 +138,7 @@ package struct InboxStore: Sendable {
 
     /// Everything that changed in an inbox after `version`, deleted rows included, in the order of the changes.
     package func changes(user: String, since version: Int64, limit: Int) async throws(PostgresError) -> [Notification] {
-        try NotificationColumns.read(
+        try NotificationColumns.all.read(
             try await self.pool.query(
                 """
                 SELECT \(NotificationColumns.list) FROM carillon.notifications n
@@ -181,7 +181,7 @@ package struct InboxStore: Sendable {
             guard changes.indices.contains(place) else { throw PostgresError(.decoding, "a row of no request") }
             changes[place].state = try State(row, at: 2)
             guard try row.bool(1) else { continue }
-            changes[place].changed.append(try NotificationColumns.read(row, at: 2 + InboxSQL.stateColumns))
+            changes[place].changed.append(try NotificationColumns.all.read(row, at: 2 + InboxSQL.stateColumns))
         }
         return changes
     }
@@ -240,7 +240,7 @@ package struct InboxStore: Sendable {
             """,
             .text(user), .uuid(id.halves)
         )
-        return try NotificationColumns.read(result).first
+        return try NotificationColumns.all.read(result).first
     }
 
     // MARK: Changing

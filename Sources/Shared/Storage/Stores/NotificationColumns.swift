@@ -4,141 +4,360 @@
 import Clients
 import Core
 
-/// Notifications as columns of a batch, and rows as notifications.
-struct NotificationColumns {
-    private var positions = PostgresArray(.int4)
-    private var users = PostgresArray(.text)
-    private var ids = PostgresArray(.uuid)
-    private var entries = PostgresArray(.text)
-    private var orgs = PostgresArray(.text)
-    private var jobs = PostgresArray(.text)
-    private var types = PostgresArray(.text)
-    private var severities = PostgresArray(.text)
-    private var deliveries = PostgresArray(.text)
-    private var lanes = PostgresArray(.text)
-    private var channels = PostgresArray(.int4)
-    private var listed = PostgresArray(.bool)
-    private var titles = PostgresArray(.text)
-    private var bodies = PostgresArray(.text)
-    private var data = PostgresArray(.jsonb)
-    private var extras = PostgresArray(.jsonb)
-    private var categories = PostgresArray(.text)
-    private var entityTypes = PostgresArray(.text)
-    private var entityIDs = PostgresArray(.text)
-    private var collapseKeys = PostgresArray(.text)
-    private var statuses = PostgresArray(.text)
-    private var reasons = PostgresArray(.text)
-    private var createdAt = PostgresArray(.timestamptz)
-    private var expiresAt = PostgresArray(.timestamptz)
-    private var keepUntil = PostgresArray(.timestamptz)
+/// A column of `carillon.notifications`, as data.
+///
+/// The INSERT with its `unnest` parameters, the SELECTs, the digests' tables and the decoding follow
+/// from ``all``. A new column is a line there and one in the migration.
+struct NotificationColumn: Sendable {
+    /// The lists that contain a column.
+    struct Uses: OptionSet {
+        let rawValue: Int
 
-    init(_ notifications: [Notification]) {
-        for (position, notification) in notifications.enumerated() {
-            self.positions.append(int4: Int32(position))
-            self.users.append(notification.user)
-            self.ids.append(uuid: notification.id.halves)
-            self.entries.append(notification.jobEntry)
-            self.orgs.append(notification.org)
-            self.jobs.append(notification.jobID)
-            self.types.append(notification.type)
-            self.severities.append(notification.severity.rawValue)
-            self.deliveries.append(notification.delivery.rawValue)
-            self.lanes.append(notification.lane.rawValue)
-            self.channels.append(int4: Int32(notification.channels.rawValue))
-            self.listed.append(bool: notification.isListed)
-            self.titles.append(notification.title)
-            self.bodies.append(notification.body)
-            self.data.append(json: notification.data)
-            self.extras.append(json: ExtrasColumn.json(notification.extras))
-            self.categories.append(notification.category)
-            self.entityTypes.append(notification.entityType)
-            self.entityIDs.append(notification.entityID)
-            self.collapseKeys.append(notification.collapseKey)
-            self.statuses.append(notification.status.rawValue)
-            self.reasons.append(notification.statusReason)
-            self.createdAt.append(timestamptz: notification.createdAt.microseconds)
-            self.expiresAt.append(timestamptz: notification.expiresAt?.microseconds)
-            self.keepUntil.append(timestamptz: notification.keepUntil?.microseconds)
-        }
+        /// Identifies the row; stands first in every list.
+        static let key = Self(rawValue: 1)
+        /// Has its value when the notification is stored.
+        static let insert = Self(rawValue: 2)
+        /// A push or a mail needs it.
+        static let message = Self(rawValue: 4)
+        /// A page of the inbox needs it; implied by ``NotificationColumn/field``.
+        static let page = Self(rawValue: 8)
+        /// A column of `digest_items`.
+        static let item = Self(rawValue: 16)
+        /// A column of `digest_details`.
+        static let detail = Self(rawValue: 32)
     }
 
-    /// The first 25 parameters of ``StoreSQL/insert``.
-    var parameters: [PostgresValue] {
-        [
-            .array(self.positions), .array(self.users), .array(self.ids), .array(self.entries), .array(self.orgs),
-            .array(self.jobs), .array(self.types), .array(self.severities), .array(self.deliveries),
-            .array(self.lanes), .array(self.channels), .array(self.listed), .array(self.titles), .array(self.bodies),
-            .array(self.data), .array(self.extras), .array(self.categories), .array(self.entityTypes),
-            .array(self.entityIDs), .array(self.collapseKeys), .array(self.statuses), .array(self.reasons),
-            .array(self.createdAt), .array(self.expiresAt), .array(self.keepUntil),
-        ]
+    let name: String
+    let type: PostgresType
+    /// The field of ``InboxRow`` that shows it.
+    let field: NotificationField?
+    let uses: Uses
+    /// Appends a notification's value to the column's parameter.
+    let append: @Sendable (_ notification: Notification, _ array: inout PostgresArray) -> Void
+    /// Reads a place of a row into a notification.
+    let read:
+        @Sendable (_ row: PostgresRow, _ place: Int, _ notification: inout Notification) throws(PostgresError) -> Void
+
+    /// All columns that are decoded. Those of the digests' tables stand in the order of their tables.
+    static let all: [NotificationColumn] = [
+        NotificationColumn(
+            name: "user_id", type: .text, field: nil, uses: .key, append: { $1.append($0.user) }, read: { _, _, _ in }),
+        NotificationColumn(
+            name: "id", type: .uuid, field: .id, uses: .key, append: { $1.append(uuid: $0.id.halves) },
+            read: { _, _, _ in }),
+        NotificationColumn(
+            name: "version", type: .int8, field: .version, uses: .message,
+            append: { $1.append(int8: $0.version) },
+            read: { (row, place, notification) throws(PostgresError) in notification.version = try row.int8(place) }),
+        .text("job_entry", [.insert, .message, .detail], { $0.jobEntry }, { $0.jobEntry = $1 }),
+        .text("org_id", [.insert, .message, .item], { $0.org }, { $0.org = $1 }),
+        .optionalText("job_id", [.insert, .message, .item], { $0.jobID }, { $0.jobID = $1 }),
+        .text("type", as: .type, [.insert, .message, .detail], { $0.type }, { $0.type = $1 }),
+        .word("severity", as: .severity, [.insert, .message, .detail], { $0.severity }, { $0.severity = $1 }),
+        .word("delivery", as: .delivery, [.insert, .message, .detail], { $0.delivery }, { $0.delivery = $1 }),
+        .word("lane", [.insert, .message], { $0.lane }, { $0.lane = $1 }),
+        NotificationColumn(
+            name: "channels", type: .int4, field: nil, uses: [.insert, .message, .detail],
+            append: { $1.append(int4: Int32($0.channels.rawValue)) },
+            read: { (row, place, notification) throws(PostgresError) in
+                notification.channels = Channels(rawValue: UInt8(truncatingIfNeeded: try row.int4(place)))
+            }),
+        .text("title", as: .title, [.insert, .message, .item], { $0.title }, { $0.title = $1 }),
+        .text("body", as: .body, [.insert, .message, .item], { $0.body }, { $0.body = $1 }),
+        .json("data", as: .data, [.insert, .message, .item], { $0.data }, { $0.data = $1 }),
+        .json(
+            "extras", [.insert, .message, .page, .detail], { ExtrasColumn.json($0.extras) },
+            { $0.extras = $1.map { ExtrasColumn.extras($0) } ?? NotificationExtras() }),
+        .optionalText("category", as: .category, [.insert, .message, .detail], { $0.category }, { $0.category = $1 }),
+        .optionalText(
+            "entity_type", as: .entityType, [.insert, .message, .item], { $0.entityType }, { $0.entityType = $1 }),
+        .optionalText("entity_id", as: .entityID, [.insert, .message, .item], { $0.entityID }, { $0.entityID = $1 }),
+        .optionalText(
+            "collapse_key", as: .collapseKey, [.insert, .message, .detail], { $0.collapseKey }, { $0.collapseKey = $1 }),
+        .word("status", [.insert, .message], { $0.status }, { $0.status = $1 }),
+        .optionalText("status_reason", [.insert, .message], { $0.statusReason }, { $0.statusReason = $1 }),
+        .moment(
+            "created_at", as: .createdAt, [.insert, .message], { $0.createdAt }, { $0.createdAt = $1 ?? $0.createdAt }),
+        .moment("delivered_at", [], { $0.deliveredAt }, { $0.deliveredAt = $1 }),
+        .moment("opened_at", [], { $0.openedAt }, { $0.openedAt = $1 }),
+        .moment("read_at", as: .readAt, .message, { $0.readAt }, { $0.readAt = $1 }),
+        .moment("expires_at", as: .expiresAt, [.insert, .message, .detail], { $0.expiresAt }, { $0.expiresAt = $1 }),
+        .moment("keep_until", [.insert, .detail], { $0.keepUntil }, { $0.keepUntil = $1 }),
+        .moment("deleted_at", [.message, .page], { $0.deletedAt }, { $0.deletedAt = $1 }),
+        .optionalText("decision", as: .heldBack, [], { $0.decision }, { $0.decision = $1 }),
+    ]
+
+    /// The column of an alias, as a type that ``PostgresRow`` reads.
+    func expression(of alias: String) -> String {
+        // `channels` is a smallint.
+        self.type == .int4 ? "\(alias).\(self.name)::int4" : "\(alias).\(self.name)"
+    }
+}
+
+extension NotificationColumn {
+    private static func text(
+        _ name: String,
+        as field: NotificationField? = nil,
+        _ uses: Uses,
+        _ get: @escaping @Sendable (Notification) -> String,
+        _ set: @escaping @Sendable (inout Notification, String) -> Void
+    ) -> NotificationColumn {
+        NotificationColumn(
+            name: name, type: .text, field: field, uses: uses, append: { $1.append(get($0)) },
+            read: { (row, place, notification) throws(PostgresError) in set(&notification, try row.text(place)) })
+    }
+
+    private static func optionalText(
+        _ name: String,
+        as field: NotificationField? = nil,
+        _ uses: Uses,
+        _ get: @escaping @Sendable (Notification) -> String?,
+        _ set: @escaping @Sendable (inout Notification, String?) -> Void
+    ) -> NotificationColumn {
+        NotificationColumn(
+            name: name, type: .text, field: field, uses: uses, append: { $1.append(get($0)) },
+            read: { (row, place, notification) throws(PostgresError) in
+                set(&notification, try row.optionalText(place))
+            })
+    }
+
+    /// A word of an enumeration. A null, or a word of a newer release, leaves the default.
+    private static func word<Word: RawRepresentable<String> & SendableMetatype>(
+        _ name: String,
+        as field: NotificationField? = nil,
+        _ uses: Uses,
+        _ get: @escaping @Sendable (Notification) -> Word,
+        _ set: @escaping @Sendable (inout Notification, Word) -> Void
+    ) -> NotificationColumn {
+        NotificationColumn(
+            name: name, type: .text, field: field, uses: uses, append: { $1.append(get($0).rawValue) },
+            read: { (row, place, notification) throws(PostgresError) in
+                if let word = try row.optionalText(place).flatMap({ Word(rawValue: $0) }) { set(&notification, word) }
+            })
+    }
+
+    private static func json(
+        _ name: String,
+        as field: NotificationField? = nil,
+        _ uses: Uses,
+        _ get: @escaping @Sendable (Notification) -> [UInt8]?,
+        _ set: @escaping @Sendable (inout Notification, [UInt8]?) -> Void
+    ) -> NotificationColumn {
+        NotificationColumn(
+            name: name, type: .jsonb, field: field, uses: uses, append: { $1.append(json: get($0)) },
+            read: { (row, place, notification) throws(PostgresError) in
+                set(&notification, try row.optionalJSON(place))
+            })
+    }
+
+    private static func moment(
+        _ name: String,
+        as field: NotificationField? = nil,
+        _ uses: Uses,
+        _ get: @escaping @Sendable (Notification) -> Timestamp?,
+        _ set: @escaping @Sendable (inout Notification, Timestamp?) -> Void
+    ) -> NotificationColumn {
+        NotificationColumn(
+            name: name, type: .timestamptz, field: field, uses: uses,
+            append: { $1.append(timestamptz: get($0)?.microseconds) },
+            read: { (row, place, notification) throws(PostgresError) in
+                set(&notification, try row.optionalTimestamptz(place).map { Timestamp(microseconds: $0) })
+            })
+    }
+}
+
+/// Some columns of `carillon.notifications`, in an order.
+struct NotificationColumns: Sendable {
+    let columns: [NotificationColumn]
+
+    /// All that a notification holds.
+    static let all = Self(NotificationColumn.all)
+    /// Those that a job's notification is stored with; the version follows from its inbox.
+    static let inserted = Self(uses: [.key, .insert])
+    /// Those that a message is made from.
+    static let message = Self(uses: [.key, .message])
+    /// Those of `digest_items` and `digest_details`, in the order of their tables and without the key.
+    static let item = Self(uses: .item)
+    static let detail = Self(uses: .detail)
+    /// Those of both tables.
+    static let held = Self(uses: [.item, .detail])
+    /// Those with which an item is gathered.
+    static let gathered = Self(
+        NotificationColumn.all.filter { column in
+            column.name == "lane" || !column.uses.isDisjoint(with: [.key, .item, .detail])
+        })
+
+    /// ``all`` and ``message`` of an alias `n`.
+    static let list = Self.all.list(of: "n")
+    static let messageList = Self.message.list(of: "n")
+
+    private init(_ columns: [NotificationColumn]) {
+        self.columns = columns
+    }
+
+    private init(uses: NotificationColumn.Uses) {
+        self.columns = NotificationColumn.all.filter { !$0.uses.isDisjoint(with: uses) }
+    }
+
+    var count: Int { self.columns.count }
+
+    /// The names, for an INSERT and for the alias of an `unnest`.
+    var names: String { self.columns.map(\.name).joined(separator: ", ") }
+
+    /// ``held`` of two aliases.
+    static func held(item: String, details: String, replacing: [String: String] = [:]) -> String {
+        Self.held.columns.map { column in
+            replacing[column.name] ?? column.expression(of: column.uses.contains(.item) ? item : details)
+        }.joined(separator: ", ")
+    }
+
+    /// The columns of an alias; `replacing` has other expressions for some of them.
+    func list(of alias: String, replacing: [String: String] = [:]) -> String {
+        self.columns.map { replacing[$0.name] ?? $0.expression(of: alias) }.joined(separator: ", ")
+    }
+
+    // MARK: Parameters
+
+    /// `$1` to `$n` for ``arrays(_:)``.
+    var parameters: String { (1...self.count).map { "$\($0)" }.joined(separator: ", ") }
+
+    /// The parameter of one column.
+    func parameter(_ name: String) -> String {
+        guard let index = self.columns.firstIndex(where: { $0.name == name }) else {
+            preconditionFailure("no column \(name)")
+        }
+        return "$\(index + 1)"
+    }
+
+    /// An array for each column, with a value for each notification.
+    func arrays(_ notifications: some Collection<Notification>) -> [PostgresValue] {
+        var arrays = self.columns.map { PostgresArray($0.type, capacity: notifications.count) }
+        for notification in notifications {
+            for (index, column) in self.columns.enumerated() { column.append(notification, &arrays[index]) }
+        }
+        return arrays.map { .array($0) }
     }
 
     // MARK: Rows
 
-    /// The columns that ``read(_:)`` expects, of a table called `n`.
-    static let list = """
-        n.user_id, n.id, n.version, n.job_entry, n.org_id, n.job_id, n.type, n.severity, n.delivery, n.lane, \
-        n.channels::int4, n.title, n.body, n.data, n.extras, n.category, n.entity_type, n.entity_id, n.collapse_key, \
-        n.status, n.status_reason, n.created_at, n.delivered_at, n.opened_at, n.read_at, n.expires_at, n.keep_until, \
-        n.deleted_at, n.decision
-        """
-
-    /// The same with nulls for what no message is made of: channels' history and the decision.
-    static let messageList = """
-        n.user_id, n.id, n.version, n.job_entry, n.org_id, n.job_id, n.type, n.severity, n.delivery, n.lane, \
-        n.channels::int4, n.title, n.body, n.data, n.extras, n.category, n.entity_type, n.entity_id, n.collapse_key, \
-        n.status, n.status_reason, n.created_at, NULL::timestamptz, NULL::timestamptz, n.read_at, n.expires_at, \
-        NULL::timestamptz, n.deleted_at, NULL::jsonb
-        """
-
-    /// How many columns ``list`` names.
-    static let count = 29
-
-    static func read(_ result: PostgresResult) throws(PostgresError) -> [Notification] {
+    func read(_ result: PostgresResult) throws(PostgresError) -> [Notification] {
         var notifications: [Notification] = []
         notifications.reserveCapacity(result.count)
-        for row in result { notifications.append(try Self.read(row)) }
+        for row in result { notifications.append(try self.read(row)) }
         return notifications
     }
 
-    /// Reads a notification whose columns begin at `first`.
-    static func read(_ row: PostgresRow, at first: Int = 0) throws(PostgresError) -> Notification {
-        func moment(_ column: Int) throws(PostgresError) -> Timestamp? {
-            try row.optionalTimestamptz(column).map { Timestamp(microseconds: $0) }
-        }
+    /// Reads a notification whose columns, the key first, begin at `first`.
+    func read(_ row: PostgresRow, at first: Int = 0) throws(PostgresError) -> Notification {
         var notification = Notification(
-            id: NotificationID(try row.uuid(first + 1)),
-            user: try row.text(first),
-            type: try row.text(first + 6),
-            createdAt: Timestamp(microseconds: try row.timestamptz(first + 21))
-        )
-        notification.version = try row.int8(first + 2)
-        notification.jobEntry = try row.text(first + 3)
-        notification.org = try row.text(first + 4)
-        notification.jobID = try row.optionalText(first + 5)
-        notification.severity = Severity(rawValue: try row.text(first + 7)) ?? .info
-        notification.delivery = DeliveryClass(rawValue: try row.text(first + 8)) ?? .inApp
-        notification.lane = Lane(rawValue: try row.text(first + 9)) ?? .normal
-        notification.channels = Channels(rawValue: UInt8(truncatingIfNeeded: try row.int4(first + 10)))
-        notification.title = try row.text(first + 11)
-        notification.body = try row.text(first + 12)
-        notification.data = try row.optionalJSON(first + 13)
-        if let extras = try row.optionalJSON(first + 14) { notification.extras = ExtrasColumn.extras(extras) }
-        notification.category = try row.optionalText(first + 15)
-        notification.entityType = try row.optionalText(first + 16)
-        notification.entityID = try row.optionalText(first + 17)
-        notification.collapseKey = try row.optionalText(first + 18)
-        notification.status = NotificationStatus(rawValue: try row.text(first + 19)) ?? .pending
-        notification.statusReason = try row.optionalText(first + 20)
-        notification.deliveredAt = try moment(first + 22)
-        notification.openedAt = try moment(first + 23)
-        notification.readAt = try moment(first + 24)
-        notification.expiresAt = try moment(first + 25)
-        notification.keepUntil = try moment(first + 26)
-        notification.deletedAt = try moment(first + 27)
-        notification.decision = try row.optionalText(first + 28)
+            id: NotificationID(try row.uuid(first + 1)), user: try row.text(first), type: "",
+            createdAt: Timestamp(microseconds: 0))
+        for (index, column) in self.columns.enumerated() { try column.read(row, first + index, &notification) }
         return notification
+    }
+
+    /// Reads columns that have no key among them into a notification.
+    func read(
+        _ row: PostgresRow,
+        at first: Int,
+        into notification: inout Notification
+    ) throws(PostgresError) {
+        for (index, column) in self.columns.enumerated() { try column.read(row, first + index, &notification) }
+    }
+}
+
+/// A notification of a page, written as JSON straight from PostgreSQL's answer.
+package struct InboxRow: NotificationFields, Sendable {
+    /// How a field is written.
+    private enum Form {
+        case id, text, json, integer, moment
+        case extra(@Sendable (NotificationExtras) -> String?)
+    }
+
+    private static let columns = NotificationColumn.all.filter { $0.field != nil || $0.uses.contains(.page) }
+
+    /// The place and the form of each field, by its raw value.
+    private static let layout = NotificationField.allCases.map { field -> (place: Int, form: Form) in
+        switch field {
+        case .url: return (Self.extras, .extra { $0.url })
+        case .image: return (Self.extras, .extra { $0.image })
+        default:
+            guard let place = Self.columns.firstIndex(where: { $0.field == field }) else {
+                preconditionFailure("no column for \(field)")
+            }
+            switch Self.columns[place].type {
+            case .uuid: return (place, .id)
+            case .jsonb: return (place, .json)
+            case .int8: return (place, .integer)
+            case .timestamptz: return (place, .moment)
+            default: return (place, .text)
+            }
+        }
+    }
+
+    private static let extras = Self.place("extras")
+    private static let deletedAt = Self.place("deleted_at")
+    /// After the columns.
+    private static let storedAt = Self.columns.count
+
+    private static func place(_ name: String) -> Int {
+        guard let place = Self.columns.firstIndex(where: { $0.name == name }) else {
+            preconditionFailure("no column \(name)")
+        }
+        return place
+    }
+
+    /// The columns of an alias.
+    static func list(of alias: String) -> String {
+        (Self.columns.map { $0.expression(of: alias) } + ["\(alias).stored_at"]).joined(separator: ", ")
+    }
+
+    /// A null for each column.
+    static let nulls = (Self.columns.map { "NULL::\($0.type)" } + ["NULL::timestamptz"]).joined(separator: ", ")
+
+    package let id: NotificationID
+    private let row: PostgresRow
+    private let first: Int
+
+    /// Takes a row whose columns begin at `first`.
+    init(_ row: PostgresRow, at first: Int) throws(PostgresError) {
+        self.id = NotificationID(try row.uuid(first + Self.layout[NotificationField.id.rawValue].place))
+        self.row = row
+        self.first = first
+    }
+
+    package var isDeleted: Bool { !self.row.isNull(self.first + Self.deletedAt) }
+
+    /// When PostgreSQL stored the row: later than `created_at` by as long as its job waited.
+    package var storedAt: Timestamp {
+        get throws(PostgresError) { Timestamp(microseconds: try self.row.timestamptz(self.first + Self.storedAt)) }
+    }
+
+    package func write(_ field: NotificationField, to writer: inout JSONWriter) throws(PostgresError) {
+        let (offset, form) = Self.layout[field.rawValue]
+        let place = self.first + offset
+        switch form {
+        case .id: self.id.write(to: &writer)
+        case .integer: writer.integer(try self.row.int8(place))
+        case .text:
+            try self.row.withBytes(place) { text in
+                if let text { writer.string(utf8: text) } else { writer.null() }
+            }
+        case .json:
+            try self.row.withBytes(place) { json in
+                guard let json else { return writer.raw("{}") }
+                // The first byte is the version of the format.
+                writer.raw(bytes: UnsafeRawBufferPointer(rebasing: json.dropFirst()))
+            }
+        case .moment:
+            if let microseconds = try self.row.optionalTimestamptz(place) {
+                Timestamp(microseconds: microseconds).write(to: &writer)
+            } else {
+                writer.null()
+            }
+        case .extra(let value):
+            writer.string(try self.row.optionalJSON(place).flatMap { value(ExtrasColumn.extras($0)) })
+        }
     }
 }
 

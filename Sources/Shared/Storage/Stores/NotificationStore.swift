@@ -64,17 +64,12 @@ package struct NotificationStore: Sendable {
         _ notifications: [Notification],
         areRepeats: Bool
     ) async throws(PostgresError) -> Batch {
-        try await self.store(notifications, areRepeats: areRepeats, onlyUnwished: false) ?? Batch()
-    }
-
-    /// Stores notifications unless a user has said what they want: one round trip where the wishes need not be known first.
-    ///
-    /// - Returns: nil if a user has, in which case nothing was stored.
-    package func storeUnlessWished(
-        _ notifications: [Notification],
-        areRepeats: Bool
-    ) async throws(PostgresError) -> [Outcome]? {
-        try await self.store(notifications, areRepeats: areRepeats, onlyUnwished: true)?.outcomes
+        guard !notifications.isEmpty else { return Batch() }
+        do throws(PostgresError) {
+            return try await self.attempt(notifications, areRepeats: areRepeats)
+        } catch  where error.sqlState == "23505" && !areRepeats {
+            return try await self.attempt(notifications, areRepeats: true)
+        }
     }
 
     /// Stores a page of a broadcast, whose users are taken to have nothing of its job yet; all are of the one job.
@@ -91,9 +86,9 @@ package struct NotificationStore: Sendable {
         // No key tells what a digest holds; where it has anything of the job, each is looked up.
         let areRepeats = try await DigestStore(pool: self.pool).hasItems(ofJobOf: notifications.first)
         do throws(PostgresError) {
-            return try await self.attempt(notifications, areRepeats: areRepeats, companions: companions) ?? Batch()
+            return try await self.attempt(notifications, areRepeats: areRepeats, companions: companions)
         } catch  where error.sqlState == "23505" && error.table != BroadcastStore.pagesTable {
-            return try await self.attempt(notifications, areRepeats: true, companions: companions) ?? Batch()
+            return try await self.attempt(notifications, areRepeats: true, companions: companions)
         }
     }
 
@@ -106,29 +101,14 @@ package struct NotificationStore: Sendable {
         var after: [PostgresStatement] = []
     }
 
-    private func store(
-        _ notifications: [Notification],
-        areRepeats: Bool,
-        onlyUnwished: Bool
-    ) async throws(PostgresError) -> Batch? {
-        guard !notifications.isEmpty else { return Batch() }
-        do throws(PostgresError) {
-            return try await self.attempt(notifications, areRepeats: areRepeats, onlyUnwished: onlyUnwished)
-        } catch  where error.sqlState == "23505" && !areRepeats {
-            return try await self.attempt(notifications, areRepeats: true, onlyUnwished: onlyUnwished)
-        }
-    }
-
     private func attempt(
         _ notifications: [Notification],
         areRepeats: Bool,
-        onlyUnwished: Bool = false,
         companions: Companions = Companions()
-    ) async throws(PostgresError) -> Batch? {
+    ) async throws(PostgresError) -> Batch {
         let plan = Self.plan(
             for: notifications,
-            areRepeats: areRepeats || !companions.isFresh && notifications.contains { $0.jobID != nil },
-            onlyUnwished: onlyUnwished
+            areRepeats: areRepeats || !companions.isFresh && notifications.contains { $0.jobID != nil }
         )
         let after = plan.places == nil ? companions.after : []
         var results = try await self.pool.run(companions.before + plan.statements + after)
@@ -136,11 +116,9 @@ package struct NotificationStore: Sendable {
         let replaced = plan.collapses ? results.popLast() : nil
         guard let rows = results.last else { throw PostgresError(.decoding, "there are no outcomes") }
         guard let places = plan.places else {
-            guard let outcomes = try Self.checkedOutcomes(rows, notifications) else { return nil }
-            return try Self.batch(outcomes, notifications, replaced: replaced)
+            return try Self.batch(Self.checkedOutcomes(rows, notifications), notifications, replaced: replaced)
         }
         guard rows.count == 0 else { return Batch(outcomes: try places.outcomes(rows)) }
-        if onlyUnwished { return nil }
         // Something was cancelled before it came; the check finds out what.
         return try await self.attempt(notifications, areRepeats: true, companions: companions)
     }
@@ -174,8 +152,7 @@ package struct NotificationStore: Sendable {
     private static func checkedOutcomes(
         _ rows: PostgresResult,
         _ notifications: [Notification]
-    ) throws(PostgresError) -> [Outcome]? {
-        for row in rows where try row.int4(0) < 0 { return nil }
+    ) throws(PostgresError) -> [Outcome] {
         guard rows.count == notifications.count else {
             throw PostgresError(.decoding, "the number of outcomes is wrong")
         }
@@ -197,8 +174,7 @@ package struct NotificationStore: Sendable {
     ) -> [PostgresStatement] {
         self.plan(
             for: notifications,
-            areRepeats: areRepeats || notifications.contains { $0.jobID != nil },
-            onlyUnwished: false
+            areRepeats: areRepeats || notifications.contains { $0.jobID != nil }
         ).statements
     }
 
@@ -215,10 +191,9 @@ package struct NotificationStore: Sendable {
     /// replace nothing go the short way, which has places.
     private static func plan(
         for notifications: [Notification],
-        areRepeats: Bool,
-        onlyUnwished: Bool
+        areRepeats: Bool
     ) -> Plan {
-        let columns = NotificationColumns(notifications).parameters + [.bool(onlyUnwished)]
+        let columns = NotificationColumns.inserted.arrays(notifications)
         let collapsing = notifications.filter { $0.collapseKey != nil }
         guard areRepeats || !collapsing.isEmpty else {
             let places = InboxPlaces(notifications)
@@ -226,11 +201,13 @@ package struct NotificationStore: Sendable {
             return Plan(statements: [CancellationSQL.beforeStoring, insert], places: places)
         }
         let users = PostgresArray(texts: ExactText.distinct(notifications.map(\.user)))
+        var listed = PostgresArray(.bool, capacity: notifications.count)
+        for notification in notifications { listed.append(bool: notification.isListed) }
         var plan = Plan(statements: [
             CancellationSQL.beforeStoring,
             PostgresStatement(StoreSQL.makeInboxes, [.array(users)]),
             PostgresStatement(StoreSQL.lockInboxes, [.array(users)]),
-            PostgresStatement(StoreSQL.insertChecked, columns),
+            PostgresStatement(StoreSQL.insertChecked, columns + [.array(listed)]),
         ])
         if !collapsing.isEmpty {
             plan.collapses = true
@@ -351,9 +328,9 @@ package struct NotificationStore: Sendable {
         for row in result {
             unowned.append(
                 Unowned(
-                    notification: try NotificationColumns.read(row),
-                    unread: try row.int4(NotificationColumns.count),
-                    storedAt: try row.timestamptz(NotificationColumns.count + 1)
+                    notification: try NotificationColumns.all.read(row),
+                    unread: try row.int4(NotificationColumns.all.count),
+                    storedAt: try row.timestamptz(NotificationColumns.all.count + 1)
                 )
             )
         }
@@ -383,10 +360,10 @@ package struct NotificationStore: Sendable {
         var page: [Notification] = []
         var last: RepairPlace?
         for row in result {
-            let notification = try NotificationColumns.read(row)
+            let notification = try NotificationColumns.all.read(row)
             page.append(notification)
             last = RepairPlace(
-                Timestamp(microseconds: try row.timestamptz(NotificationColumns.count)), notification.id)
+                Timestamp(microseconds: try row.timestamptz(NotificationColumns.all.count)), notification.id)
         }
         return (page, last)
     }
@@ -396,7 +373,7 @@ package struct NotificationStore: Sendable {
         guard !keys.isEmpty else { return [] }
         let users = PostgresArray(texts: keys.map(\.user))
         let ids = PostgresArray(uuids: keys.map(\.id.halves))
-        return try NotificationColumns.read(try await self.pool.query(StoreSQL.load, .array(users), .array(ids)))
+        return try NotificationColumns.all.read(try await self.pool.query(StoreSQL.load, .array(users), .array(ids)))
     }
 }
 

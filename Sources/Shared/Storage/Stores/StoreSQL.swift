@@ -26,30 +26,39 @@ enum StoreSQL {
         SELECT FROM carillon.inboxes WHERE user_id = ANY($1) ORDER BY user_id COLLATE "C" FOR UPDATE
         """
 
-    /// Raises the inboxes, makes those that are missing, and inserts a batch of which nothing is stored yet.
+    private static let columns = NotificationColumns.inserted
+
+    /// The parameter `offset` places behind those of the columns.
+    private static func parameter(_ offset: Int) -> String { "$\(Self.columns.count + offset)" }
+
+    /// Raises the inboxes, creates those that are missing, and inserts a batch of new notifications.
     ///
-    /// One statement: raising an inbox locks it, in the order of $28, until the commit. So the order of versions is the
-    /// order of commits, and nothing needs to be looked up that the raise does not return.
-    /// $1 to $25: the columns. $26: as of ``insertChecked``. $27: of each row, how many listed ones of its user come after
-    /// it in the batch. $28: the users once each, ordered by bytes. $29: of each user, how many listed rows. $30: of each
-    /// row, its user's place in $28, from 1. Rows: of each user in the order of $28 version and unread count after the
-    /// batch; none if a wish, or a job that was cancelled, kept it from being stored.
+    /// One statement: raising an inbox locks it until the commit, in the order of the users. So the
+    /// order of versions is the order of commits, and the raise returns all that is needed.
     ///
-    /// The arrays stand in for a join, of which a plan could make the square of the batch. A row that was inserted has no
-    /// `xmax`; one that was raised has, as it was locked first, and would at worst greet a user who is known.
+    /// Parameters after those of the columns:
+    /// 1. for each row whether it is listed, and 2. how many listed rows of its user follow it;
+    /// 3. each user once, in byte order, and 4. the number of the user's listed rows;
+    /// 5. for each row the place of its user in 3, from 1.
+    ///
+    /// Rows: for each user, in the order of 3, version and unread count after the batch. If a job of
+    /// the batch is cancelled, nothing is stored and there are no rows.
+    ///
+    /// The arrays replace a join, which a plan could make quadratic. An inserted inbox has no `xmax`;
+    /// a raised one has, as it was locked first.
     static let insertFresh = """
-        WITH wished AS MATERIALIZED (
-            SELECT $26 AND EXISTS (SELECT FROM unnest($2, $7) AS i (user_id, type) WHERE \(Self.hasWish))
-                OR EXISTS (SELECT FROM carillon.cancellations) AND EXISTS (
-                    SELECT FROM unnest($5, $6, $4) AS i (org_id, job_id, job_entry)
-                    WHERE \(CancellationSQL.isCancelled("i")))
+        WITH cancelled AS MATERIALIZED (
+            SELECT EXISTS (SELECT FROM carillon.cancellations) AND EXISTS (
+                SELECT FROM unnest(\(Self.columns.parameter("org_id")), \(Self.columns.parameter("job_id")),
+                    \(Self.columns.parameter("job_entry"))) AS i (org_id, job_id, job_entry)
+                WHERE \(CancellationSQL.isCancelled("i")))
                 AS is_so
         ),
         raised AS (
             INSERT INTO carillon.inboxes AS b (user_id, version, unread, total)
             SELECT u.user_id, \(EpochSQL.base) + u.listed, u.listed, u.listed
-            FROM unnest($28, $29) AS u (user_id, listed)
-            WHERE NOT (SELECT is_so FROM wished)
+            FROM unnest(\(Self.parameter(3)), \(Self.parameter(4))) AS u (user_id, listed)
+            WHERE NOT (SELECT is_so FROM cancelled)
             ON CONFLICT (user_id) DO UPDATE
             SET version = \(EpochSQL.version(of: "b")) + EXCLUDED.unread, unread = b.unread + EXCLUDED.unread,
                 total = b.total + EXCLUDED.total
@@ -65,34 +74,36 @@ enum StoreSQL {
             ON CONFLICT DO NOTHING
         ),
         stored AS (
-            INSERT INTO carillon.notifications (\(Self.columns))
-            SELECT user_id, id, CASE WHEN listed THEN x.versions[place] - behind ELSE 0 END, job_entry, org_id, job_id,
-                type, severity, delivery, lane, channels, title, body, data, extras, category, entity_type, entity_id,
-                collapse_key, status, status_reason, created_at, expires_at, keep_until
+            INSERT INTO carillon.notifications (version, \(Self.columns.names))
+            SELECT CASE WHEN t.is_listed THEN x.versions[t.place] - t.behind ELSE 0 END, \(Self.columns.names)
             FROM reached x
-            CROSS JOIN unnest(\(Self.parameters), $27, $30) AS t (\(Self.names), behind, place)
+            CROSS JOIN unnest(\(Self.columns.parameters), \(Self.parameter(1)), \(Self.parameter(2)),
+                \(Self.parameter(5))) AS t (\(Self.columns.names), is_listed, behind, place)
             WHERE x.versions IS NOT NULL
         )
         SELECT u.version, u.unread FROM reached x CROSS JOIN unnest(x.versions, x.unread) AS u (version, unread)
         """
 
-    /// Inserts what is new, numbers it and raises the inboxes; for batches of which some may be stored already, by their
-    /// id or their job's.
+    /// Inserts new notifications, numbers them and raises their inboxes, for a batch that may contain
+    /// stored ones, by their id or their job's.
     ///
-    /// The inboxes are locked by now, and a statement of its own sees what was committed while it waited for them. They
-    /// are looked up one by one (`LIMIT 1`) and raised by their place, which their lock holds still: a join would leave the
-    /// choice of a plan to statistics that may be of a time when the table was empty.
-    /// What was cancelled before it came is stored as cancelled, without a place in the inbox. A job's id that a digest holds
-    /// for the user is known as well; not so that of one that comes alone, which is being stored.
-    /// Rows: position, version, unread; for a known one its id, status, status reason and whether its content is another; for
-    /// a new one that was cancelled the status. With $26, nothing is stored if any of the users has said what they want of
-    /// the type or of everything; that is a row of position -1.
+    /// The inboxes are locked by now, and a statement of its own sees what was committed while it
+    /// waited. It looks them up one by one (`LIMIT 1`) and raises them by their `ctid`, which the lock
+    /// keeps: a join's plan would depend on statistics that may be from when the table was empty.
+    ///
+    /// A notification whose job was cancelled before it came is stored as cancelled and not listed. A
+    /// job id that a digest holds for the user is known, too, unless its item comes alone, as that is
+    /// what is being stored.
+    ///
+    /// Parameter after those of the columns: for each row whether it is listed.
+    /// Rows: position, version, unread count; for a known one its id, status, status reason and
+    /// whether its content differs; for a new one that was cancelled the status.
     static let insertChecked = """
         WITH input AS MATERIALIZED (
             SELECT i.*, EXISTS (SELECT FROM carillon.cancellations) AND \(CancellationSQL.isCancelled("i")) AS is_cancelled
-            FROM unnest(\(Self.parameters)) AS i (\(Self.names))
+            FROM unnest(\(Self.columns.parameters), \(Self.parameter(1))) WITH ORDINALITY
+                AS i (\(Self.columns.names), listed, n)
         ),
-        wished AS MATERIALIZED (SELECT $26 AND EXISTS (SELECT FROM input i WHERE \(Self.hasWish)) AS is_so),
         known AS MATERIALIZED (
             SELECT i.n, x.*
             FROM input i
@@ -125,7 +136,7 @@ enum StoreSQL {
             FROM input i CROSS JOIN LATERAL (
                 SELECT x.version, x.unread, x.ctid AS place FROM carillon.inboxes x WHERE x.user_id = i.user_id LIMIT 1
             ) b
-            WHERE NOT (SELECT is_so FROM wished) AND NOT EXISTS (SELECT FROM known WHERE known.n = i.n)
+            WHERE NOT EXISTS (SELECT FROM known WHERE known.n = i.n)
         ),
         raised AS (
             UPDATE carillon.inboxes b
@@ -139,43 +150,16 @@ enum StoreSQL {
             FROM stepped s
         ),
         stored AS (
-            INSERT INTO carillon.notifications (\(Self.columns))
-            SELECT \(Self.columns(status: "CASE WHEN is_cancelled THEN 'cancelled' ELSE status END")) FROM numbered
+            INSERT INTO carillon.notifications (version, \(Self.columns.names))
+            SELECT x.version, \(Self.columns.list(
+                of: "x", replacing: ["status": "CASE WHEN x.is_cancelled THEN 'cancelled' ELSE x.status END"]))
+            FROM numbered x
         )
-        SELECT n, version, unread, NULL::uuid, CASE WHEN is_cancelled THEN 'cancelled' END, NULL, false FROM numbered
+        SELECT (n - 1)::int4, version, unread, NULL::uuid, CASE WHEN is_cancelled THEN 'cancelled' END, NULL, false FROM numbered
         UNION ALL
-        SELECT -1, 0, 0, NULL, NULL, NULL, false FROM wished WHERE is_so
-        UNION ALL
-        SELECT k.n, k.version, b.unread, k.id, k.status, k.status_reason, k.differs
+        SELECT (k.n - 1)::int4, k.version, b.unread, k.id, k.status, k.status_reason, k.differs
         FROM known k JOIN input i USING (n)
         CROSS JOIN LATERAL (SELECT x.unread FROM carillon.inboxes x WHERE x.user_id = i.user_id LIMIT 1) b
-        """
-
-    /// The first 25 parameters, and their names.
-    private static let parameters = (1...25).map { "$\($0)" }.joined(separator: ", ")
-    private static let names = """
-        n, user_id, id, job_entry, org_id, job_id, type, severity, delivery, lane, channels, listed, title, body, data,
-        extras, category, entity_type, entity_id, collapse_key, status, status_reason, created_at, expires_at, keep_until
-        """
-
-    /// What is stored of a notification.
-    private static let columns = Self.columns(status: "status")
-
-    /// The columns, with an expression in the place of the status.
-    private static func columns(status: String) -> String {
-        """
-        user_id, id, version, job_entry, org_id, job_id, type, severity, delivery, lane, channels, title, body, data,
-        extras, category, entity_type, entity_id, collapse_key, \(status), status_reason, created_at, expires_at,
-        keep_until
-        """
-    }
-
-    /// Whether the user of `i` has said what they want of its type, or of everything.
-    private static let hasWish = """
-        (SELECT true FROM carillon.preferences p WHERE p.user_id = i.user_id
-                AND (p.type = i.type OR p.type ^@ '\(PreferenceKey.categoryPrefix)') LIMIT 1) IS NOT NULL
-            OR (SELECT s.opted_out OR s.email_opted_out OR s.quiet_start IS NOT NULL
-                FROM carillon.user_settings s WHERE s.user_id = i.user_id LIMIT 1)
         """
 
     /// Whether the notification `n` is the one that `row` names by its user and id.

@@ -72,7 +72,7 @@ package struct TraceStore: Sendable {
             followUps.append((try row.text(0), Timestamp(microseconds: try row.timestamptz(1))))
         }
         return Record(
-            notification: try NotificationColumns.read(row, at: 3),
+            notification: try NotificationColumns.all.read(row, at: 3),
             storedAt: Timestamp(microseconds: try row.timestamptz(0)),
             sentVia: try row.optionalText(1),
             replacedBy: try row.optionalUUID(2).map { NotificationID($0) },
@@ -91,26 +91,10 @@ package struct TraceStore: Sendable {
         let window = NotificationID(try row.uuid(0))
         let isOpen = try row.bool(2)
         var notification = Notification(
-            id: id, user: user, type: try row.optionalText(4) ?? "", createdAt: Timestamp(milliseconds: id.milliseconds)
-        )
-        notification.org = try row.text(5)
-        notification.jobID = try row.optionalText(6)
-        notification.jobEntry = try row.optionalText(7) ?? ""
-        notification.title = try row.text(8)
-        notification.body = try row.text(9)
-        notification.data = try row.optionalJSON(10)
-        notification.entityType = try row.optionalText(11)
-        notification.entityID = try row.optionalText(12)
-        notification.category = try row.optionalText(13)
-        if let severity = try row.optionalText(14).flatMap({ Severity(rawValue: $0) }) {
-            notification.severity = severity
-        }
-        if let delivery = try row.optionalText(15).flatMap({ DeliveryClass(rawValue: $0) }) {
-            notification.delivery = delivery
-        }
-        notification.channels = Channels(rawValue: UInt8(truncatingIfNeeded: try row.int4(16)))
+            id: id, user: user, type: "", createdAt: Timestamp(milliseconds: id.milliseconds))
+        try NotificationColumns.held.read(row, at: 6, into: &notification)
         var summary: (id: NotificationID, storedAt: Timestamp)?
-        switch try row.optionalText(17).flatMap({ DigestStore.Fate(rawValue: $0) }) {
+        switch try row.optionalText(4).flatMap({ DigestStore.Fate(rawValue: $0) }) {
         case .cancelled: notification.status = .cancelled
         case .expired: notification.status = .expired
         case .read:
@@ -134,7 +118,7 @@ package struct TraceStore: Sendable {
             replacedBy: nil,
             attempts: [],
             followUps: isOpen && notification.status == .deferred ? [(kind: "summary", due: due)] : [],
-            cancelledAt: try row.optionalTimestamptz(18).map { Timestamp(microseconds: $0) },
+            cancelledAt: try row.optionalTimestamptz(5).map { Timestamp(microseconds: $0) },
             gathering: Gathering(window: window, summary: summary)
         )
     }
@@ -210,11 +194,15 @@ package struct TraceStore: Sendable {
 
     /// What is `closing` is with its summary, which may not be stored yet.
     private static let heldItem = """
-        SELECT i.digest_id, i.gathered_at, (d.state = 'open') IS TRUE, coalesce(d.due_at, i.gathered_at),
-            coalesce(x.type, d.type), i.org_id, i.job_id, x.job_entry, i.title, i.body, i.data, i.entity_type, i.entity_id,
-            x.category, x.severity, x.delivery, coalesce(x.channels, \(Channels.all.rawValue))::int4, x.fate,
+        SELECT i.digest_id, i.gathered_at, (d.state = 'open') IS TRUE, coalesce(d.due_at, i.gathered_at), x.fate,
             (SELECT max(c.at) FROM carillon.cancellations c WHERE c.org_id = i.org_id
-                AND c.job_id = ANY (ARRAY[i.job_id, x.job_entry, split_part(x.job_entry, '/', 2)]))
+                AND c.job_id = ANY (ARRAY[i.job_id, x.job_entry, split_part(x.job_entry, '/', 2)])),
+            \(NotificationColumns.held(
+                item: "i", details: "x",
+                replacing: [
+                    "type": "coalesce(x.type, d.type, '')", "job_entry": "coalesce(x.job_entry, '')",
+                    "channels": "coalesce(x.channels, \(Channels.all.rawValue))::int4",
+                ]))
         FROM carillon.digest_items i
         LEFT JOIN carillon.digest_details x ON x.user_id = i.user_id AND x.notification_id = i.notification_id
         LEFT JOIN carillon.digests d ON d.id = i.digest_id

@@ -555,8 +555,8 @@ CREATE INDEX digest_items_gathered ON carillon.digest_items (gathered_at);
 CREATE TABLE carillon.digest_details (
     user_id text NOT NULL,
     notification_id uuid NOT NULL,
-    type text,
     job_entry text,
+    type text,
     severity text,
     delivery text,
     -- The channels that the user's preferences left.
