@@ -3,22 +3,19 @@
 
 import Clients
 import Core
+import Synchronization
 
-/// What many clients ask of their inboxes at the same time: states, and pages.
+/// Reads of states and pages that many clients request at the same time.
 struct InboxReads: Sendable {
-    /// A page that somebody asks for.
     struct PageRequest: Sendable {
         let user: String
         let filter: InboxStore.Filter
-        /// The state that the caller has seen.
-        let known: InboxStore.State?
     }
 
-    /// How many statements of each kind are under way: enough that one is with the server while another's answer is taken
-    /// apart.
+    /// Statements of each kind in flight: while the server runs one, the answer of another is decoded.
     private static let turns = 2
     private static let mostStates = 256
-    /// Rows that a statement about several inboxes reads at most, so that its answer stays small.
+    /// The most rows of a statement about several inboxes.
     private static let mostRows = 768
 
     let states: ReadQueue<String, InboxStore.State>
@@ -33,7 +30,7 @@ struct InboxReads: Sendable {
         self.pages = ReadQueue(
             turns: Self.turns,
             mayJoin: { first, another, count in
-                // A statement has one limit, and one condition.
+                // A statement has one limit and one condition.
                 first.filter.limit == another.filter.limit && first.filter.unreadOnly == another.filter.unreadOnly
                     && (count + 1) * first.filter.limit <= Self.mostRows
             },
@@ -42,13 +39,7 @@ struct InboxReads: Sendable {
     }
 
     static func states(_ users: [String], _ pool: PostgresPool) async throws(PostgresError) -> [InboxStore.State] {
-        let result = try await pool.query(
-            """
-            SELECT u.number, \(InboxSQL.state(of: "b"))
-            FROM unnest($1) WITH ORDINALITY AS u (user_id, number) JOIN carillon.inboxes b ON b.user_id = u.user_id
-            """,
-            .array(PostgresArray(texts: users))
-        )
+        let result = try await pool.query(InboxSQL.states, .array(PostgresArray(texts: users)))
         var states = [InboxStore.State](repeating: InboxStore.State(), count: users.count)
         for row in result { states[try Self.place(row, of: users.count)] = try InboxStore.State(row, at: 1) }
         return states
@@ -60,24 +51,12 @@ struct InboxReads: Sendable {
     ) async throws(PostgresError) -> [InboxStore.Page] {
         guard let first = requests.first else { return [] }
         guard requests.count > 1 else { return [try await Self.page(first, pool)] }
-        var users = PostgresArray(.text, capacity: requests.count)
-        var versions = PostgresArray(.int8, capacity: requests.count)
-        var unread = PostgresArray(.int4, capacity: requests.count)
-        var totals = PostgresArray(.int4, capacity: requests.count)
-        var before = PostgresArray(.uuid, capacity: requests.count)
         var types = PostgresArray(.text, capacity: requests.count)
-        for request in requests {
-            users.append(request.user)
-            // No inbox is at a version below zero, and so none is as seen.
-            versions.append(int8: request.known?.version ?? -1)
-            unread.append(int4: request.known?.unread ?? -1)
-            totals.append(int4: request.known?.total ?? -1)
-            before.append(uuid: request.filter.end.halves)
-            types.append(request.filter.type)
-        }
+        for request in requests { types.append(request.filter.type) }
         let result = try await pool.query(
             first.filter.unreadOnly ? InboxSQL.unreadPages : InboxSQL.pages,
-            .array(users), .array(versions), .array(unread), .array(totals), .array(before), .array(types),
+            .array(PostgresArray(texts: requests.map(\.user))),
+            .array(PostgresArray(uuids: requests.map(\.filter.end.halves))), .array(types),
             .int4(Int32(clamping: first.filter.limit))
         )
         var pages = [InboxStore.Page](repeating: InboxStore.Page(), count: requests.count)
@@ -85,22 +64,19 @@ struct InboxReads: Sendable {
         return pages
     }
 
-    /// One page, by the statement for its part of the table alone.
     private static func page(
         _ request: PageRequest,
         _ pool: PostgresPool
     ) async throws(PostgresError) -> InboxStore.Page {
         let filter = request.filter
-        let statement = PostgresStatement(
-            (filter.unreadOnly ? InboxSQL.unreadPage : InboxSQL.page)[InboxPart.number(of: request.user)],
-            InboxStore.parameters(request.user, request.known) + [
-                .uuid(filter.end.halves), .text(filter.type), .int4(Int32(clamping: filter.limit)),
-            ]
-        )
-        return try InboxStore.page(try await pool.run([statement]))
+        return try InboxStore.Page(
+            try await pool.query(
+                filter.unreadOnly ? InboxSQL.unreadPage : InboxSQL.page,
+                .text(request.user), .uuid(filter.end.halves), .text(filter.type),
+                .int4(Int32(clamping: filter.limit))))
     }
 
-    /// The index of the request that a row is for, which its first column numbers from 1.
+    /// Returns the index of a row's request, which its first column numbers from 1.
     private static func place(_ row: PostgresRow, of count: Int) throws(PostgresError) -> Int {
         let place = Int(try row.int8(0)) - 1
         guard (0..<count).contains(place) else { throw PostgresError(.decoding, "a row of no request") }
@@ -109,6 +85,240 @@ struct InboxReads: Sendable {
 }
 
 extension InboxStore.Filter {
-    /// The id that all of the page are below.
-    var end: NotificationID { self.before ?? NotificationID(high: .max, low: .max) }
+    /// The upper bound of the ids on the page.
+    fileprivate var end: NotificationID { self.before ?? NotificationID(high: .max, low: .max) }
+}
+
+/// The statements of ``InboxStore`` that read pages and record receipts.
+enum InboxSQL {
+    /// The number of columns of a state; a page's rows begin with them.
+    static let stateColumns = 6
+
+    /// The columns of a state, of an inbox called `alias`.
+    static func state(of alias: String) -> String {
+        """
+        \(EpochSQL.version(of: alias)), \(alias).unread, \(alias).total, \(EpochSQL.floor(of: alias)), \
+        \(alias).begun_at, \(alias).notes
+        """
+    }
+
+    private static let noState = [String](repeating: "NULL", count: Self.stateColumns).joined(separator: ", ")
+
+    /// $1: users. The first column numbers them from 1.
+    static let states = """
+        SELECT u.number, \(Self.state(of: "b"))
+        FROM unnest($1) WITH ORDINALITY AS u (user_id, number) JOIN carillon.inboxes b ON b.user_id = u.user_id
+        """
+
+    /// $1: user, $2: only ids below this, $3: type or null, $4: limit.
+    static let page = Self.page(where: "x.deleted_at IS NULL")
+    static let unreadPage = Self.page(where: "x.deleted_at IS NULL AND x.read_at IS NULL")
+
+    private static func page(where condition: String) -> String {
+        Self.rows(
+            "x.id < $2 AND \(condition) AND ($3::text IS NULL OR x.type = $3) AND x.version > 0",
+            order: "x.id DESC", limit: "$4")
+    }
+
+    /// $1: user, $2: the version after which it begins, $3: limit.
+    static let changes = Self.rows(
+        """
+        x.version > $2 AND EXISTS (
+            SELECT FROM carillon.inboxes s WHERE s.user_id = $1
+                AND $2 BETWEEN \(EpochSQL.floor(of: "s")) AND \(EpochSQL.version(of: "s"))
+        )
+        """, order: "x.version, x.id", limit: "$3")
+
+    /// A row of the state alone, if there is an inbox, then a row for each notification without the
+    /// state: nulls cost next to nothing, and no row is sorted or copied for a join.
+    ///
+    /// A branch with a limit is never read in parallel, so its order holds.
+    private static func rows(_ condition: String, order: String, limit: String) -> String {
+        """
+        SELECT \(Self.state(of: "b")), \(InboxRow.nulls) FROM carillon.inboxes b WHERE b.user_id = $1
+        UNION ALL (
+            SELECT \(Self.noState), \(InboxRow.list(of: "x")) FROM carillon.notifications x
+            WHERE x.user_id = $1 AND \(condition)
+            ORDER BY \(order) LIMIT \(limit)
+        )
+        """
+    }
+
+    /// Several inboxes at once; the server sets up the partitions once.
+    ///
+    /// $1 to $3: for each the user, the upper bound of ids, and the type or null; $4: limit. The first
+    /// column numbers the inboxes from 1.
+    static let pages = Self.pages(where: "x.deleted_at IS NULL")
+    static let unreadPages = Self.pages(where: "x.deleted_at IS NULL AND x.read_at IS NULL")
+
+    private static func pages(where condition: String) -> String {
+        """
+        SELECT u.number, page.*
+        FROM unnest($1, $2, $3) WITH ORDINALITY AS u (user_id, before, type, number)
+        CROSS JOIN LATERAL (
+            SELECT \(Self.state(of: "b")), \(InboxRow.nulls)
+            FROM carillon.inboxes b WHERE b.user_id = u.user_id
+            UNION ALL (
+                SELECT \(Self.noState), \(InboxRow.list(of: "x")) FROM carillon.notifications x
+                WHERE x.user_id = u.user_id AND x.id < u.before AND \(condition) AND x.version > 0
+                    AND (u.type IS NULL OR x.type = u.type)
+                ORDER BY x.id DESC LIMIT $4
+            )
+        ) page
+        """
+    }
+
+    /// A notification that has reached its user: listed, or pushed only, but not suppressed.
+    private static let received = """
+        user_id = $1 AND id = $2 AND deleted_at IS NULL AND (version > 0 OR status <> 'suppressed')
+        """
+
+    /// $1: user, $2: id, $3: when.
+    static let opened = """
+        WITH n AS (
+            UPDATE carillon.notifications n SET opened_at = coalesce(opened_at, $3) WHERE \(Self.received)
+            RETURNING \(WayColumns.source), n.opened_at = $3 AS is_first
+        )
+        SELECT \(WayColumns.list), n.is_first FROM n \(WayColumns.join)
+        """
+
+    /// $1: user, $2: id, $3: when, $4: through what.
+    static let delivered = """
+        WITH known AS (SELECT lane FROM carillon.notifications WHERE \(Self.received)),
+        n AS (
+            UPDATE carillon.notifications n
+            SET status = 'delivered', status_reason = NULL, delivered_at = $3, sent_via = coalesce(sent_via, $4)
+            WHERE \(Self.received) AND status IN ('pending', 'sent')
+            RETURNING \(WayColumns.source)
+        )
+        SELECT k.lane, \(WayColumns.list) FROM known k LEFT JOIN n ON true \(WayColumns.join)
+        """
+}
+
+/// Combines concurrent reads into one statement.
+///
+/// A caller that finds a free turn reads alone and at once. Callers that come while every turn is
+/// taken wait, and share the next statement: the busier the server, the more a statement answers. No
+/// caller joins a statement in flight, so each sees what was committed before it asked.
+///
+/// Waiting callers are unbounded; each waits for at most a statement's time limit, and then its own.
+final class ReadQueue<Key: Sendable, Value: Sendable>: Sendable {
+    private struct Waiting {
+        let key: Key
+        let continuation: CheckedContinuation<Result<Value, PostgresError>, Never>
+    }
+
+    private struct State {
+        /// Statements in flight.
+        var running = 0
+        var waiting: [Waiting] = []
+    }
+
+    private let turns: Int
+    private let mayJoin: @Sendable (_ first: Key, _ another: Key, _ count: Int) -> Bool
+    private let read: @Sendable ([Key]) async throws(PostgresError) -> [Value]
+    private let state = Mutex(State())
+
+    /// - Parameters:
+    ///   - turns: the most statements in flight.
+    ///   - mayJoin: whether `another` may share a statement with `first` and `count` keys in all.
+    ///   - read: returns one value for each key, in their order.
+    init(
+        turns: Int,
+        mayJoin: @escaping @Sendable (_ first: Key, _ another: Key, _ count: Int) -> Bool,
+        read: @escaping @Sendable ([Key]) async throws(PostgresError) -> [Value]
+    ) {
+        self.turns = turns
+        self.mayJoin = mayJoin
+        self.read = read
+    }
+
+    /// Reads the value of one key.
+    func value(_ key: Key) async throws(PostgresError) -> Value {
+        if self.state.withLock({ self.takeTurn(&$0) }) {
+            defer { self.handOn() }
+            return try await self.alone(key).get()
+        }
+        let result = await withCheckedContinuation { continuation in
+            let mustServe = self.state.withLock { state in
+                state.waiting.append(Waiting(key: key, continuation: continuation))
+                // A turn may have ended meanwhile.
+                return self.takeTurn(&state)
+            }
+            if mustServe { Task { await self.serve() } }
+        }
+        return try result.get()
+    }
+
+    private func takeTurn(_ state: inout State) -> Bool {
+        guard state.running < self.turns else { return false }
+        state.running += 1
+        return true
+    }
+
+    /// Ends a turn, or passes it to waiting callers.
+    private func handOn() {
+        let isOver = self.state.withLock { state in
+            guard state.waiting.isEmpty else { return false }
+            state.running -= 1
+            return true
+        }
+        if !isOver { Task { await self.serve() } }
+    }
+
+    /// Serves waiting callers until there are none, then ends the turn.
+    private func serve() async {
+        while true {
+            let batch = self.state.withLock { state in
+                let batch = self.takeBatch(&state)
+                if batch.isEmpty { state.running -= 1 }
+                return batch
+            }
+            guard !batch.isEmpty else { return }
+            for (waiting, result) in zip(batch, await self.results(batch.map(\.key))) {
+                waiting.continuation.resume(returning: result)
+            }
+        }
+    }
+
+    /// Removes the first waiting caller and those that may join it.
+    private func takeBatch(_ state: inout State) -> [Waiting] {
+        guard let first = state.waiting.first else { return [] }
+        var batch: [Waiting] = []
+        var left: [Waiting] = []
+        for waiting in state.waiting {
+            if batch.isEmpty || self.mayJoin(first.key, waiting.key, batch.count) {
+                batch.append(waiting)
+            } else {
+                left.append(waiting)
+            }
+        }
+        state.waiting = left
+        return batch
+    }
+
+    private func results(_ keys: [Key]) async -> [Result<Value, PostgresError>] {
+        do throws(PostgresError) {
+            let values = try await self.read(keys)
+            guard values.count == keys.count else { throw PostgresError(.decoding, "not one value for each key") }
+            return values.map { .success($0) }
+        } catch {
+            // One key may be at fault, so read each alone.
+            guard error.code == .server, keys.count > 1 else { return keys.map { _ in .failure(error) } }
+            var results: [Result<Value, PostgresError>] = []
+            for key in keys { results.append(await self.alone(key)) }
+            return results
+        }
+    }
+
+    private func alone(_ key: Key) async -> Result<Value, PostgresError> {
+        do throws(PostgresError) {
+            guard let value = try await self.read([key]).first else {
+                throw PostgresError(.decoding, "no value for a key")
+            }
+            return .success(value)
+        } catch {
+            return .failure(error)
+        }
+    }
 }

@@ -4,16 +4,18 @@
 import Clients
 import Core
 
-/// Users' inboxes as they read and change them.
+/// Users' inboxes.
 package struct InboxStore: Sendable {
-    /// How an inbox stands.
+    /// The state of an inbox.
     package struct State: Sendable, Equatable {
         package var version: Int64 = 0
         package var unread: Int32 = 0
         package var total: Int32 = 0
         package var floor: Int64 = 0
-        /// Microseconds of when it was begun: one that was erased and begun anew is another.
+        /// When it began, in microseconds; tells it from an erased predecessor.
         package var begun: Int64 = 0
+        /// Counts the changes that a page shows although they raise no version: `held_back`.
+        package var notes: Int64 = 0
 
         package init() {}
 
@@ -24,28 +26,34 @@ package struct InboxStore: Sendable {
             self.total = try row.int4(first + 2)
             self.floor = try row.int8(first + 3)
             self.begun = try row.timestamptz(first + 4)
+            self.notes = try row.int8(first + 5)
+        }
+
+        /// Whether pages of both states are equal.
+        package func showsSame(as other: State) -> Bool {
+            self.version == other.version && self.unread == other.unread && self.total == other.total
+                && self.notes == other.notes
         }
     }
 
-    /// A change that was made: what it touched and how the inbox stands after it.
+    /// A change of an inbox and the state after it.
     package struct Change: Sendable, Equatable {
         package let ids: [NotificationID]
         package let version: Int64
         package let unread: Int32
-        /// What was touched, by name; in the order of the ids.
+        /// The labels, in the order of the ids.
         package var labels: [NotificationLabel] = []
-        /// The way by which each of them reached its user, in the same order.
+        /// How each reached its user, in the same order.
         package var ways: [LifecycleEvent.Way] = []
 
-        /// Whether anything was changed, and so the version raised by one.
+        /// Whether nothing was changed; otherwise the version was raised by one.
         package var isEmpty: Bool { self.ids.isEmpty }
     }
 
-    /// What a client's receipt came to.
+    /// The effect of a client's receipt.
     package struct Receipt: Sendable {
         package var lane = Lane.normal
-        /// The notification's name, and by which way it reached its user, if the receipt changed
-        /// anything.
+        /// The notification's label and way; nil if the receipt changed nothing.
         package let changed: (label: NotificationLabel, way: LifecycleEvent.Way)?
 
         package init(lane: Lane = .normal, changed: (label: NotificationLabel, way: LifecycleEvent.Way)?) {
@@ -54,14 +62,23 @@ package struct InboxStore: Sendable {
         }
     }
 
-    /// Notifications of an inbox, and how it stood when they were read.
+    /// Notifications of an inbox, and its state when they were read.
     package struct Page: Sendable {
         package var state = State()
         package var notifications: [InboxRow] = []
 
-        /// Takes a row, of the state or of a notification, whose columns begin at `first`.
+        init(state: State = State()) {
+            self.state = state
+        }
+
+        init(_ result: PostgresResult) throws(PostgresError) {
+            self.notifications.reserveCapacity(result.count)
+            for row in result { try self.add(row) }
+        }
+
+        /// Adds a row of the state or of a notification, whose columns begin at `first`.
         mutating func add(_ row: PostgresRow, at first: Int = 0) throws(PostgresError) {
-            // Who never had a notification has no inbox, and no row of the state.
+            // A user who never had a notification has no inbox, and no row of the state.
             if row.isNull(first) {
                 self.notifications.append(try InboxRow(row, at: first + InboxSQL.stateColumns))
             } else {
@@ -70,10 +87,10 @@ package struct InboxStore: Sendable {
         }
     }
 
-    /// Which notifications a list shows.
+    /// The notifications that a list shows.
     package struct Filter: Sendable {
         package var limit: Int
-        /// Only older than this.
+        /// Only those older than this.
         package var before: NotificationID?
         package var unreadOnly: Bool
         package var type: String?
@@ -96,24 +113,24 @@ package struct InboxStore: Sendable {
 
     // MARK: Reading
 
-    /// The state of one inbox; one that nobody has written to is at version 0.
+    /// Returns the state of an inbox; version 0 if it was never written to.
     ///
-    /// Many who ask at the same time are asked for in one statement.
+    /// Concurrent calls share a statement.
     package func state(of user: String) async throws(PostgresError) -> State {
         try await self.reads.states.value(user)
     }
 
-    /// The state of each inbox, in the same order; an inbox that nobody has written to is at version 0.
+    /// Returns the state of each inbox, in the same order.
     package func states(_ users: [String]) async throws(PostgresError) -> [State] {
         try await InboxReads.states(users, self.pool)
     }
 
-    /// The newest unread of each user, at most `limit` each, the newest first; and with them the states that they belong to.
+    /// Returns the newest unread of each user, at most `limit` each, and the states that they belong to.
     package func newestUnread(
         _ users: [String],
         limit: Int
     ) async throws(PostgresError) -> (states: [State], unread: [ExactText: [Notification]]) {
-        // The states come first: what is committed after them has a higher version and comes as a frame.
+        // The states come first: later commits have higher versions and arrive as frames.
         let states = try await self.states(users)
         let waiting = zip(users, states).filter { $1.unread > 0 }.map(\.0)
         guard !waiting.isEmpty else { return (states, [:]) }
@@ -136,7 +153,7 @@ package struct InboxStore: Sendable {
         return (states, unread)
     }
 
-    /// Everything that changed in an inbox after `version`, deleted rows included, in the order of the changes.
+    /// Returns what changed after `version`, deleted rows included, in the order of the changes.
     package func changes(user: String, since version: Int64, limit: Int) async throws(PostgresError) -> [Notification] {
         try NotificationColumns.all.read(
             try await self.pool.query(
@@ -149,8 +166,10 @@ package struct InboxStore: Sendable {
         )
     }
 
-    /// For each inbox what changed after its version, deleted rows included, in the order of the changes, at most `limit`
-    /// each, and the state that they belong to; in one statement, so that no change comes in between.
+    /// Returns for each inbox its state and what changed after a version, at most `limit` each.
+    ///
+    /// Deleted rows are included, in the order of the changes. One statement, so that no change comes
+    /// in between.
     package func changes(
         _ requests: [(user: String, since: Int64)],
         limit: Int
@@ -186,52 +205,40 @@ package struct InboxStore: Sendable {
         return changes
     }
 
-    /// A page of the inbox, the newest first, and the state that it belongs to, in one round trip.
+    /// Returns a page of the inbox, the newest first, and the state that it belongs to.
     ///
-    /// Pages that are asked for at the same time are read in one statement.
+    /// Concurrent calls share a statement.
     ///
-    /// - Parameter known: the state that the caller has seen; where the inbox still stands like that, no notification is
-    ///   read.
+    /// - Parameter known: a state that the caller has seen. If the inbox still shows the same, the
+    ///   page has no notifications.
     package func page(user: String, filter: Filter, unless known: State? = nil) async throws(PostgresError) -> Page {
-        try await self.reads.pages.value(InboxReads.PageRequest(user: user, filter: filter, known: known))
+        if let page = try await self.unchanged(user, since: known) { return page }
+        return try await self.reads.pages.value(InboxReads.PageRequest(user: user, filter: filter))
     }
 
-    /// What changed after `version`, deleted rows included, in the order of the changes, and the state of the inbox, in
-    /// one round trip.
+    /// Returns what changed after `version`, deleted rows included, in the order of the changes, and the
+    /// state of the inbox.
     ///
-    /// Nothing is read for a version that the inbox cannot tell the changes from: one below its floor or above its own.
+    /// There are no notifications if `version` is below the inbox's floor or above its version.
     package func changes(
         user: String,
         since version: Int64,
         limit: Int,
         unless known: State?
     ) async throws(PostgresError) -> Page {
-        try Self.page(
-            try await self.pool.run([
-                PostgresStatement(
-                    InboxSQL.changes[InboxPart.number(of: user)],
-                    Self.parameters(user, known) + [.int8(version), .int4(Int32(clamping: limit))]
-                )
-            ])
-        )
+        if let page = try await self.unchanged(user, since: known) { return page }
+        return try Page(
+            try await self.pool.query(
+                InboxSQL.changes, .text(user), .int8(version), .int4(Int32(clamping: limit))))
     }
 
-    static func parameters(_ user: String, _ known: State?) -> [PostgresValue] {
-        [
-            .text(user), known.map { .int8($0.version) } ?? .null(.int8),
-            known.map { .int4($0.unread) } ?? .null(.int4), known.map { .int4($0.total) } ?? .null(.int4),
-        ]
+    private func unchanged(_ user: String, since known: State?) async throws(PostgresError) -> Page? {
+        guard let known else { return nil }
+        let state = try await self.state(of: user)
+        return state.showsSame(as: known) ? Page(state: state) : nil
     }
 
-    static func page(_ results: [PostgresResult]) throws(PostgresError) -> Page {
-        guard let result = results.first else { throw PostgresError(.decoding, "a page gave no result") }
-        var page = Page()
-        page.notifications.reserveCapacity(result.count)
-        for row in result { try page.add(row) }
-        return page
-    }
-
-    /// One notification of a user, nil if it is not in the inbox.
+    /// Returns a notification; nil if it is not in the user's inbox.
     package func find(user: String, id: NotificationID) async throws(PostgresError) -> Notification? {
         let result = try await self.pool.query(
             """
@@ -275,7 +282,7 @@ package struct InboxStore: Sendable {
         )
     }
 
-    /// Deletes one notification, or all that are read if `id` is nil.
+    /// Deletes one notification, or all read ones if `id` is nil.
     package func delete(user: String, id: NotificationID?, at: Timestamp) async throws(PostgresError) -> Change {
         let condition = id == nil ? "AND n.read_at IS NOT NULL" : "AND n.id = $3"
         let parameters: [PostgresValue] =
@@ -306,7 +313,7 @@ package struct InboxStore: Sendable {
         )
     }
 
-    /// Locks the inbox, then changes it in a statement that sees what was committed meanwhile.
+    /// Locks the inbox, then changes it in a statement that sees what was committed while it waited.
     private func change(_ user: String, _ statement: PostgresStatement) async throws(PostgresError) -> Change {
         let results = try await self.pool.run([
             PostgresStatement(
@@ -328,10 +335,9 @@ package struct InboxStore: Sendable {
         return Change(ids: [], version: try row.int8(0), unread: try row.int4(1))
     }
 
-    /// Records that a notification was opened; the first time counts.
+    /// Records the first time that a notification was opened.
     ///
-    /// - Returns: nil if the user has no such notification, in the inbox or as a push alone; otherwise its name, if this was
-    ///   the first time.
+    /// - Returns: nil if the user has no such notification, in the inbox or as a push.
     package func markOpened(user: String, id: NotificationID, at: Timestamp) async throws(PostgresError) -> Receipt? {
         let result = try await self.pool.query(
             InboxSQL.opened,
@@ -341,10 +347,9 @@ package struct InboxStore: Sendable {
         return Receipt(changed: try row.bool(WayColumns.count) ? try WayColumns.read(row) : nil)
     }
 
-    /// Records that the client has a notification; what is final already stays as it is.
+    /// Records that the client has a notification. A final status stays.
     ///
-    /// - Returns: nil if the user has no such notification; otherwise its lane, in which its proof may be awaited, and its
-    ///   name if it is delivered by this.
+    /// - Returns: nil if the user has no such notification, in the inbox or as a push.
     package func markDelivered(
         user: String,
         id: NotificationID,
@@ -360,5 +365,95 @@ package struct InboxStore: Sendable {
             lane: Lane(rawValue: try row.text(0)) ?? .normal,
             changed: row.isNull(1) ? nil : try WayColumns.read(row, at: 1)
         )
+    }
+}
+
+/// Pages by offset, for clients without a cursor.
+extension InboxStore {
+    /// The largest offset of a page.
+    package static let furthestOffset = 10_000
+    /// The most notifications of one type that are counted.
+    private static let countLimit: Int64 = 100_000
+
+    /// A page of the inbox with its counts.
+    package struct OffsetPage: Sendable {
+        /// The newest first.
+        package var items: [Item] = []
+        /// The number on all pages; for one type at most 100,000.
+        package var matching: Int32 = 0
+        /// The unread count of all types.
+        package var unread: Int32 = 0
+
+        package init() {}
+    }
+
+    /// A notification and how it went out: `socket`, `client`, `inbox` or a provider's name.
+    package struct Item: Sendable {
+        package let notification: Notification
+        package let sentVia: String?
+
+        package init(notification: Notification, sentVia: String?) {
+            self.notification = notification
+            self.sentVia = sentVia
+        }
+    }
+
+    /// Returns the notifications from `offset` on, with the counts of the same moment.
+    ///
+    /// - Parameter offset: clamped to 0…``furthestOffset``; counts within the filter's `before`.
+    package func page(user: String, filter: Filter, offset: Int) async throws(PostgresError) -> OffsetPage {
+        // Only fixed text is interpolated; every value is a parameter.
+        let unread = filter.unreadOnly ? "AND x.read_at IS NULL" : ""
+        let total = filter.unreadOnly ? "unread" : "total"
+        let before = filter.before ?? NotificationID(high: .max, low: .max)
+        let result = try await self.pool.query(
+            """
+            WITH tally AS MATERIALIZED (
+                SELECT coalesce(b.unread, 0) AS unread, CASE
+                    WHEN $3::text IS NULL THEN coalesce(b.\(total), 0)
+                    ELSE (SELECT count(*) FROM (
+                        SELECT FROM carillon.notifications x
+                        WHERE x.user_id = $1 AND x.deleted_at IS NULL AND x.version > 0 AND x.type = $3 \(unread)
+                        LIMIT $6
+                    ) counted)::int4
+                END AS matching
+                FROM (SELECT) AS one LEFT JOIN carillon.inboxes b ON b.user_id = $1
+            )
+            SELECT t.unread, t.matching, n.id IS NOT NULL, n.sent_via, \(NotificationColumns.list)
+            FROM tally t LEFT JOIN LATERAL (
+                SELECT x.* FROM carillon.notifications x
+                WHERE x.user_id = $1 AND x.id < $2 AND x.deleted_at IS NULL AND x.version > 0
+                    AND ($3::text IS NULL OR x.type = $3) \(unread)
+                ORDER BY x.id DESC LIMIT $4 OFFSET $5
+            ) n ON true
+            ORDER BY n.id DESC
+            """,
+            .text(user), .uuid(before.halves), .text(filter.type), .int4(Int32(clamping: filter.limit)),
+            .int4(Int32(clamping: min(max(offset, 0), Self.furthestOffset))), .int8(Self.countLimit)
+        )
+        var page = OffsetPage()
+        for row in result {
+            page.unread = try row.int4(0)
+            page.matching = try row.int4(1)
+            guard try row.bool(2) else { continue }
+            page.items.append(
+                Item(notification: try NotificationColumns.all.read(row, at: 4), sentVia: try row.optionalText(3))
+            )
+        }
+        return page
+    }
+
+    /// Returns those of `ids` that are in the user's inbox.
+    package func known(user: String, ids: [NotificationID]) async throws(PostgresError) -> Set<NotificationID> {
+        let result = try await self.pool.query(
+            """
+            SELECT n.id FROM carillon.notifications n
+            WHERE n.user_id = $1 AND n.id = ANY($2) AND n.deleted_at IS NULL AND n.version > 0
+            """,
+            .text(user), .array(PostgresArray(uuids: ids.map(\.halves)))
+        )
+        var known: Set<NotificationID> = []
+        for row in result { known.insert(NotificationID(try row.uuid(0))) }
+        return known
     }
 }

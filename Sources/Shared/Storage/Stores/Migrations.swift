@@ -78,7 +78,6 @@ package enum Migrations {
                 try Self.apply(migration, on: connection, patience: patience, logger: logger)
                 logger.info("migration applied", metadata: ["migration.name": "\(migration.name)"])
             }
-            try InboxPart.check(connection)
             return missing.map(\.label)
         }
     }

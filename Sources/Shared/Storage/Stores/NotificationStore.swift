@@ -277,6 +277,11 @@ package struct NotificationStore: Sendable {
         notes: [(user: String, id: NotificationID, decision: String)] = []
     ) async throws(PostgresError) {
         var statements: [PostgresStatement] = []
+        if !notes.isEmpty {
+            // Inboxes are locked before notifications, as everywhere.
+            let users = ExactText.distinct(notes.map(\.user))
+            statements.append(PostgresStatement(StoreSQL.lockInboxes, [.array(PostgresArray(texts: users))]))
+        }
         if !changes.isEmpty { statements.append(StatusChanges(changes).statement) }
         if !notes.isEmpty {
             statements.append(

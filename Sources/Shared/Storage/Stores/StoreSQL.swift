@@ -219,10 +219,18 @@ enum StoreSQL {
         WHERE \(Self.isNamed(by: "c")) AND n.status IN ('pending', 'deferred')
         """
 
+    /// Notes decisions, and raises the note counts of their inboxes, which are locked.
+    ///
+    /// $1 to $3: users, ids, decisions.
     static let note = """
-        UPDATE carillon.notifications n SET decision = c.decision
-        FROM unnest($1, $2, $3) AS c (user_id, id, decision)
-        WHERE \(Self.isNamed(by: "c"))
+        WITH noted AS (
+            UPDATE carillon.notifications n SET decision = c.decision
+            FROM unnest($1, $2, $3) AS c (user_id, id, decision)
+            WHERE \(Self.isNamed(by: "c")) AND n.decision IS DISTINCT FROM c.decision
+            RETURNING n.user_id, n.version
+        )
+        UPDATE carillon.inboxes b SET notes = b.notes + 1
+        WHERE b.user_id = ANY (ARRAY (SELECT user_id FROM noted WHERE version > 0))
         """
 
     static let unowned = """

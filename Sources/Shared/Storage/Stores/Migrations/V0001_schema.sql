@@ -84,7 +84,9 @@ CREATE TABLE carillon.inboxes (
     -- Changes up to this version may be forgotten: a client behind it starts afresh.
     floor bigint NOT NULL DEFAULT 0,
     -- Tells an inbox from an erased predecessor at the same version.
-    begun_at timestamptz NOT NULL DEFAULT now()
+    begun_at timestamptz NOT NULL DEFAULT now(),
+    -- Counts the changes of listed rows that raise no version: notes of their `decision`.
+    notes bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 
 CREATE TABLE carillon.notifications (
