@@ -151,7 +151,7 @@ enum DispatcherComposition {
         services += [FollowUpService(dispatcher: dispatcher), DigestService(dispatcher: dispatcher)]
         services.append(ScheduleService(dispatcher: dispatcher))
         services.append(contentsOf: deliveries)
-        services.append(ProviderStateService(dispatcher: dispatcher, deliveries: deliveries, providers: providers))
+        services.append(ProviderStateService(dispatcher: dispatcher, deliveries: deliveries))
         services.append(
             TestSendService(
                 dispatcher: dispatcher,

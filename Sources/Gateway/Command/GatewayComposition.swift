@@ -163,7 +163,6 @@ enum GatewayComposition {
             WebPushKeyFile($0, logger: logger) { FileManager.default.contents(atPath: keyFile).map { Array($0) } }
         }
         let survey = live.survey
-        let providers = KnownProviders()
         let inboxPages = InboxPageCache(bytes: settings.inboxCacheBytes, now: now)
         let router = APIRouter.make(
             APIServices(
@@ -230,7 +229,6 @@ enum GatewayComposition {
                 ),
                 statistics: database.statistics,
                 clientReports: database.clientReports,
-                providers: providers,
                 events: events,
                 inboxPages: inboxPages
             ),
@@ -253,7 +251,7 @@ enum GatewayComposition {
             logger: logger
         )
         let surveyService = SurveyService(
-            survey: survey, connection: redis, providers: providers, now: now, logger: logger)
+            survey: survey, connection: redis, now: now, logger: logger)
         let spans = try settings.common.traces.map {
             try SpanExport.start(
                 endpoint: $0.endpoint, headers: $0.headers, service: $0.service ?? "carillon-gateway", logger: logger)

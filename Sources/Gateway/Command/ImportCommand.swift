@@ -19,8 +19,7 @@ struct ImportCommand: AsyncParsableCommand {
             It skips faulty lines, reports them on standard error by number, stores the
             others and exits with 65. You may import the same file again. Needs
             DATABASE_URL, CATALOG and a migrated database. Exits with 66 if the file
-            cannot be opened. With REDIS_URL, devices may name providers that only
-            dispatchers know. WEBPUSH_ORIGINS and APPS apply as for a gateway.
+            cannot be opened. WEBPUSH_ORIGINS and APPS apply as for a gateway.
 
             Example line:
               {"user_id":"u1","settings":{"zone":"Europe/Zurich"},"topics":["news"]}
@@ -48,39 +47,19 @@ struct ImportCommand: AsyncParsableCommand {
             let reader = try await self.options.reader()
             let configuration = CommandClients.database(reader, name: "import")
             let catalog = await CommandClients.catalog(reader, isRequired: true)
-            var redis: RedisConfiguration?
-            if reader.text("REDIS_URL") != nil { redis = await CommandClients.redis(reader, name: "import") }
             let devices = DeviceSettings(reader)
             let rules = await reader.load("APPS", isSet: true) { try devices.rules() }
             try reader.finish()
             guard let catalog, let rules else { return }
-            let providers = await self.providers(redis)
             try await CommandClients.withDatabase(configuration) { pool in
-                try await self.take(catalog, rules, providers, pool)
+                try await self.take(catalog, rules, pool)
             }
         }
-    }
-
-    /// The providers that devices may have; without Redis, only the built-in ones.
-    private func providers(_ configuration: RedisConfiguration?) async -> KnownProviders {
-        let providers = KnownProviders()
-        guard let configuration else { return providers }
-        do {
-            let announced = try await CommandClients.withRedis(configuration) { connection in
-                try await Live(connection).providerRoster.all()
-            }
-            providers.add(announced)
-        } catch {
-            let known = providers.ofDevices.map(\.rawValue).joined(separator: ", ")
-            Terminal.error("cannot read the providers from Redis, so only \(known) are known: \(error)")
-        }
-        return providers
     }
 
     private func take(
         _ catalog: Catalog,
         _ rules: DeviceRules,
-        _ providers: KnownProviders,
         _ pool: PostgresPool
     ) async throws {
         let now: @Sendable () -> Timestamp = {
@@ -88,7 +67,7 @@ struct ImportCommand: AsyncParsableCommand {
         }
         let fields = UserFields(
             catalogs: CatalogRegister(catalog, now: now), now: now, webPushOrigins: rules.origins,
-            appOrigins: rules.appOrigins, providers: providers)
+            appOrigins: rules.appOrigins)
         let isTerminal = isatty(STDERR_FILENO) == 1
         var lines: LineReader
         do {

@@ -44,21 +44,6 @@ struct ProviderTests {
         return states
     }
 
-    @Test("a dispatcher announces its built-in providers, and again after Redis was emptied")
-    func announced() async throws {
-        try await Stack.with { stack in
-            let set = RedisArgument.text(Keyspace().knownProviders)
-            func words() async throws -> [String] {
-                try await stack.connection.send("SMEMBERS", set).strings().sorted()
-            }
-            let builtIn = ProviderKinds.providers.map(\.rawValue).sorted()
-            _ = try await stack.startDispatcher()
-            try await eventually("all are announced") { try await words() == builtIn }
-            try await stack.connection.send("FLUSHALL")
-            try await eventually("they are announced again") { try await words() == builtIn }
-        }
-    }
-
     @Test("each app has its credentials and payload shape; a changed apps file is reloaded, a faulty one ignored")
     func apps() async throws {
         try await Stack.with { stack in

@@ -100,7 +100,6 @@ enum TestServices {
             deadLetters: database.deadLetters,
             statistics: database.statistics,
             clientReports: database.clientReports,
-            providers: KnownProviders(),
             inboxPages: InboxPageCache(bytes: 0, now: now)
         )
         let value: Value

@@ -29,7 +29,6 @@ struct KeyspaceTests {
         #expect(self.keys.nodeChannel("n1") == "carillon:{node:n1}")
         #expect(self.keys.allNodesChannel == "carillon:all")
         #expect(self.keys.unconfirmed(shard: 3) == "carillon:unconfirmed:{3}")
-        #expect(self.keys.knownProviders == "carillon:providers:known")
         #expect(Keyspace.group == "dispatchers")
     }
 
@@ -42,7 +41,7 @@ struct KeyspaceTests {
                 keys.deliveries(.fcm, .bulk), keys.retries(.apns, .normal), keys.held(.apns, .normal),
                 keys.held(.apns, .normal, app: "shop"), keys.pauses(.fcm), keys.dead,
                 keys.presence("u"), keys.nodeLease("n"), keys.dispatcherLease("d"), keys.nodeChannel("n"),
-                keys.allNodesChannel, keys.unconfirmed(shard: 0), keys.sweepTurn, keys.memory, keys.knownProviders,
+                keys.allNodesChannel, keys.unconfirmed(shard: 0), keys.sweepTurn, keys.memory,
             ]
         #expect(names.allSatisfy { $0.hasPrefix("x:") && !$0.contains("carillon") })
         #expect(Set(names).count == names.count)

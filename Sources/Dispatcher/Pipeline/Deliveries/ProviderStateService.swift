@@ -8,20 +8,16 @@ import Providers
 import ServiceLifecycle
 import Storage
 
-/// Tells which providers there are, to gateways by Redis; and how the ways to them stand, to admins by Redis, to Prometheus
-/// as gauges.
+/// Reports the states of the connections to providers: to admins through Redis, to Prometheus as gauges.
 package struct ProviderStateService: Service {
     private static let interval: Duration = .seconds(5)
 
     private let dispatcher: Dispatcher
     private let deliveries: [DeliveriesService]
-    private let providers: [Provider]
 
-    /// - Parameter providers: those that are built in, be they in use or not.
-    package init(dispatcher: Dispatcher, deliveries: [DeliveriesService], providers: [Provider]) {
+    package init(dispatcher: Dispatcher, deliveries: [DeliveriesService]) {
         self.dispatcher = dispatcher
         self.deliveries = deliveries
-        self.providers = providers
     }
 
     private struct Way: Hashable {
@@ -31,7 +27,6 @@ package struct ProviderStateService: Service {
 
     package func run() async throws {
         let board = self.dispatcher.live.providerBoard
-        let roster = self.dispatcher.live.providerRoster
         var shown: Set<Way> = []
         var last: Timestamp?
         while goesOn {
@@ -54,8 +49,6 @@ package struct ProviderStateService: Service {
             // A gauge keeps what it was told last, of an app that is no more too.
             for way in gone { self.show(way, ProviderHealth.Overview()) }
             do {
-                // Each time: Redis may have been emptied.
-                try await roster.announce(self.providers)
                 let counts = self.deliveries.flatMap(\.counts)
                 try await board.put(states, counts: counts, dispatcher: self.dispatcher.name, now: now)
             } catch {

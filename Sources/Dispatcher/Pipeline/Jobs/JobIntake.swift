@@ -9,8 +9,6 @@ import Storage
 
 /// The first stage: entries become valid jobs, jobs become stored notifications.
 struct JobIntake: Sendable {
-    /// Up to this many notifications, a batch is stored before its users' wishes are known.
-    private static let smallBatch = 8
     static let conflictReason = "id: was used before with other content; give another id"
 
     let dispatcher: Dispatcher
@@ -25,9 +23,7 @@ struct JobIntake: Sendable {
         var sorted = StageClock.decode.measure { self.sort(batch, catalog, now: now, into: &stored) }
         defer { sorted.spans.end() }
         stored.dead += try await ScheduleIntake(dispatcher: self.dispatcher).store(sorted.waiting, now: now)
-        if try await !self.storeUnlessWished(&sorted.jobs, catalog, areRepeats: areRepeats, now: now, into: &stored) {
-            try await self.storeAsWished(&sorted.jobs, catalog, areRepeats: areRepeats, now: now, into: &stored)
-        }
+        try await self.storeAsWished(&sorted.jobs, catalog, areRepeats: areRepeats, now: now, into: &stored)
         for job in sorted.jobs where job.isConflicting || stored.conflicts.contains(job.origin.text) {
             stored.dead.append(self.letter(job.origin, reason: Self.conflictReason, now: now))
         }
@@ -144,41 +140,6 @@ struct JobIntake: Sendable {
         dead += StageClock.word.measure { self.word(&prepared, wishes: wishes, now: now) }
         told += try await self.gather(&prepared, catalog, now: now)
         return special
-    }
-
-    /// Stores a small batch as if its users had said nothing about what they want, which most have not; saves the round
-    /// trip that would ask them.
-    ///
-    /// - Returns: false if it must be done the long way, in which case nothing was stored.
-    private func storeUnlessWished(
-        _ prepared: inout [PreparedJob],
-        _ catalog: Catalog,
-        areRepeats: Bool,
-        now: Timestamp,
-        into stored: inout StoredBatch
-    ) async throws -> Bool {
-        let count = prepared.reduce(0) { $0 + $1.notifications.count }
-        guard count <= Self.smallBatch, !prepared.contains(where: \.needsMore) else { return false }
-        let original = prepared
-        let nothing = [RecipientStore.Wishes](repeating: RecipientStore.Wishes(), count: count)
-        StageClock.decide.measure { self.decideStoring(&prepared, catalog, wishes: nothing, now: now) }
-        let distinct = Self.distinct(prepared.flatMap(\.notifications), conflicts: &stored.conflicts)
-        do {
-            let outcomes = try await self.dispatcher.untilDone(
-                "store notifications",
-                isFinal: { ($0 as? PostgresError)?.isRefusal ?? false }
-            ) {
-                try await self.dispatcher.notifications.storeUnlessWished(distinct, areRepeats: areRepeats)
-            }
-            if let outcomes {
-                for (notification, outcome) in zip(distinct, outcomes) {
-                    self.note(notification, outcome, into: &stored)
-                }
-                return true
-            }
-        } catch let error as PostgresError where error.isRefusal {}
-        prepared = original
-        return false
     }
 
     private func letter(_ origin: JobOrigin, reason: String, now: Timestamp) -> DeadLetter {

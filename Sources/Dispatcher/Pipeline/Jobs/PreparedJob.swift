@@ -50,11 +50,6 @@ struct PreparedJob: Sendable {
     /// Whether the recipients' locales are needed.
     var needsLocale: Bool { self.wording != nil }
 
-    /// Whether storing it takes more than storing it.
-    var needsMore: Bool {
-        self.needsLocale || self.digest != nil || self.notifications.contains { $0.collapseKey != nil }
-    }
-
     /// The entry as which a letter about it is kept: each page of a broadcast has its own.
     var letterEntry: String {
         self.page.map { "\(self.origin.latestEntry).\($0.name)" } ?? self.origin.latestEntry

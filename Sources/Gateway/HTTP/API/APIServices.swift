@@ -59,14 +59,12 @@ package struct APIServices: Sendable {
     package let clientReports: ClientReportStore
     let inboxPages: InboxPageCache
     /// Those that devices and a job's `platform` may name.
-    let providers: KnownProviders
     private let events: EventTeller
     let userFields: UserFields
 
     /// The catalog of this moment; what answers one call takes it once.
     package var catalog: Catalog { self.catalogs.current }
 
-    /// - Parameter providers: those that devices may name.
     package init(
         credentials: CredentialResolver,
         tickets: SocketTickets,
@@ -110,7 +108,6 @@ package struct APIServices: Sendable {
         webhookOptions: WebhookOptions = WebhookOptions(),
         statistics: StatisticsStore,
         clientReports: ClientReportStore,
-        providers: KnownProviders,
         events: EventTeller = EventTeller(),
         inboxPages: InboxPageCache
     ) {
@@ -156,10 +153,9 @@ package struct APIServices: Sendable {
         self.statistics = StatisticsService(store: statistics, now: now)
         self.clientReports = clientReports
         self.inboxPages = inboxPages
-        self.providers = providers
         self.events = events
         self.userFields = UserFields(
-            catalogs: catalogs, now: now, webPushOrigins: webPushOrigins, appOrigins: appOrigins, providers: providers)
+            catalogs: catalogs, now: now, webPushOrigins: webPushOrigins, appOrigins: appOrigins)
     }
 
     /// The clocks of users who have said no zone, by the law of now.

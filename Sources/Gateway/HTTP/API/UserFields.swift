@@ -18,24 +18,20 @@ package struct UserFields: Sendable {
     private let now: @Sendable () -> Timestamp
     private let webPushOrigins: WebPushOrigins
     private let appOrigins: [String: WebPushOrigins]
-    private let providers: KnownProviders
 
     /// - Parameters:
     ///   - webPushOrigins: the push services that subscriptions may name.
     ///   - appOrigins: those of apps that have a list of their own.
-    ///   - providers: those that devices may name.
     package init(
         catalogs: CatalogRegister,
         now: @escaping @Sendable () -> Timestamp,
         webPushOrigins: WebPushOrigins = .any,
-        appOrigins: [String: WebPushOrigins] = [:],
-        providers: KnownProviders
+        appOrigins: [String: WebPushOrigins] = [:]
     ) {
         self.catalogs = catalogs
         self.now = now
         self.webPushOrigins = webPushOrigins
         self.appOrigins = appOrigins
-        self.providers = providers
     }
 
     /// The catalog of this moment.
@@ -194,7 +190,7 @@ package struct UserFields: Sendable {
     /// Reads `provider`, which must be one that devices are registered with; nil if it is absent or at fault.
     func provider(_ body: inout JSONBody) -> Provider? {
         guard let text = body.text("provider", limit: 64) else { return nil }
-        let providers = self.providers.ofDevices
+        let providers = Provider.wellKnown.filter(\.isOfDevices)
         if let provider = providers.first(where: { $0.rawValue == text }) { return provider }
         body.fault("provider", "must be one of " + providers.map(\.rawValue).joined(separator: ", "))
         return nil

@@ -10,8 +10,7 @@ import ServiceLifecycle
 import Storage
 import Synchronization
 
-/// Polls Redis for known providers, queue lengths and live processes, for parsers and for the
-/// gateway's metrics.
+/// Polls Redis for queue lengths and live processes, for the gateway's metrics.
 ///
 /// Gateways report these metrics even when no dispatcher runs.
 package struct SurveyService: Service {
@@ -19,22 +18,18 @@ package struct SurveyService: Service {
 
     private let survey: StreamSurvey
     private let connection: RedisConnection
-    private let providers: KnownProviders
     private let now: @Sendable () -> Timestamp
     private let logger: Logger
     private let metrics = SurveyMetrics()
 
-    /// - Parameter providers: receives the announced providers.
     package init(
         survey: StreamSurvey,
         connection: RedisConnection,
-        providers: KnownProviders,
         now: @escaping @Sendable () -> Timestamp,
         logger: Logger
     ) {
         self.survey = survey
         self.connection = connection
-        self.providers = providers
         self.now = now
         self.logger = logger
     }
@@ -45,7 +40,6 @@ package struct SurveyService: Service {
             var faults: [String] = []
             while !Task.isCancelled {
                 do throws(RedisError) {
-                    self.providers.add(try await self.survey.providers())
                     try await self.lookAtStreams()
                     self.metrics.dispatchers.record(try await self.survey.dispatchers().count(where: \.isAlive))
                     self.metrics.gateways.record(try await self.survey.nodes().count(where: \.isAlive))
@@ -73,7 +67,7 @@ package struct SurveyService: Service {
 
     private func lookAtStreams() async throws(RedisError) {
         let now = self.now()
-        for stream in try await self.survey.streams(of: self.providers.all) {
+        for stream in try await self.survey.streams() {
             let gauges = self.metrics.gauges(of: stream)
             gauges.length.record(stream.length)
             gauges.pending.record(stream.pending)
@@ -134,7 +128,7 @@ final class SurveyMetrics: Sendable {
         }
     }
 
-    // Keyed by stream; bounded by the number of known providers.
+    // Keyed by stream; bounded by the number of providers.
     private let streams = Mutex<[String: Stream]>([:])
     let dispatchers = Gauge(label: "carillon.dispatchers.alive")
     let gateways = Gauge(label: "carillon.gateways.alive")

@@ -100,9 +100,7 @@ package struct Provider: RawRepresentable, Hashable, Sendable, CustomStringConve
     package static let email = Self(word: "email")
     package static let webhook = Self(word: "webhook")
 
-    /// The built-in providers.
-    ///
-    /// Others are known once a dispatcher has announced them.
+    /// The providers of this build, in the order in which they are shown.
     package static let wellKnown = [Self.fcm, .apns, .webpush, .email, .webhook]
 
     private static let lengths = 1...15

@@ -114,9 +114,6 @@ package struct Keyspace: Sendable {
     /// What dispatchers say about their providers.
     var providers: String { "\(self.prefix)providers" }
 
-    /// The set of providers that dispatchers have announced.
-    package var knownProviders: String { "\(self.prefix)providers:known" }
-
     /// Requests for sends that somebody waits for.
     var testSends: String { "\(self.prefix)test-sends" }
 

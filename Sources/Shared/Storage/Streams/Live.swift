@@ -21,7 +21,6 @@ package struct Live: Sendable {
     package var jobs: JobStream { JobStream(live: self) }
     package var overflows: OverflowStreams { OverflowStreams(live: self) }
     package var providerBoard: ProviderBoard { ProviderBoard(live: self) }
-    package var providerRoster: ProviderRoster { ProviderRoster(live: self) }
     package var retries: RetrySet { RetrySet(live: self) }
     package var sendClaims: SendClaims { SendClaims(live: self) }
     package var sendingPauses: SendingPauses { SendingPauses(live: self) }

@@ -77,18 +77,8 @@ package struct StreamSurvey: Sendable {
         return Timestamp(microseconds: parts[0] * 1_000_000 + parts[1])
     }
 
-    /// The providers that there are.
-    package func providers() async throws(RedisError) -> [Provider] {
-        try await self.live.providerRoster.all()
-    }
-
     /// The streams of jobs and of each provider's deliveries, the most urgent lane first.
-    package func streams() async throws(RedisError) -> [Stream] {
-        try await self.streams(of: try await self.providers())
-    }
-
-    /// The streams of jobs and of these providers' deliveries, the most urgent lane first.
-    package func streams(of providers: [Provider]) async throws(RedisError) -> [Stream] {
+    package func streams(of providers: [Provider] = Provider.wellKnown) async throws(RedisError) -> [Stream] {
         var streams: [Stream] = []
         for lane in Lane.allCases {
             streams.append(try await self.read(Stream(name: self.live.keys.jobs(lane), lane: lane, provider: nil)))

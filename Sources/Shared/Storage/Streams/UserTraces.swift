@@ -49,7 +49,7 @@ package struct UserTraces: Sendable {
     package func eraseRetries(user: String) async throws(RedisError) -> Int {
         var count = 0
         let held = self.live.heldSets
-        for provider in try await self.live.providerRoster.all() {
+        for provider in Provider.wellKnown {
             for lane in Lane.allCases {
                 count += try await self.eraseRetries(user: user, in: self.live.keys.retries(provider, lane))
                 for app in try await held.apps(provider: provider, lane: lane) {

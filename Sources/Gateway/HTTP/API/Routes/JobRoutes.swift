@@ -134,7 +134,7 @@ struct JobRoutes {
             fields.append((SpanTracer.field, Array(trace.traceParent.utf8)))
         }
         let job = try self.services.catalog.job(
-            fields.map { ($0.name, $0.value[...]) }, providers: self.services.providers.all)
+            fields.map { ($0.name, $0.value[...]) })
         var lane = Lane.normal
         if case .notification(let content) = job.payload {
             guard let type = self.services.catalog[content.type] else {

@@ -22,8 +22,8 @@ struct ProviderRoutes {
         try context.requireAdmin()
         let now = self.services.now()
         let (states, counts) = try await self.services.providerBoard.report(now: now)
-        let providers = try await self.services.survey.providers()
-        let streams = try await self.services.survey.streams(of: providers)
+        let providers = Provider.wellKnown
+        let streams = try await self.services.survey.streams()
         return Response.object { writer in
             writer.key("providers")
             writer.beginArray()

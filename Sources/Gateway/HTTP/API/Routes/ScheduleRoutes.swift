@@ -35,7 +35,7 @@ struct ScheduleRoutes {
             throw Problem(.forbidden, "the token does not allow such jobs", faults: faults)
         }
         let body = ScheduleBody(
-            catalog: self.services.catalog, providers: self.services.providers.all, zones: self.zones,
+            catalog: self.services.catalog, providers: Provider.wellKnown, zones: self.zones,
             now: self.services.now())
         let schedule = try body.read(value)
         switch try await self.services.schedules.put(schedule, limit: Self.mostOfOrganisation) {

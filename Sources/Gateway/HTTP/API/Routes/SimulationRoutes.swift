@@ -55,7 +55,7 @@ struct SimulationRoutes {
         }
         do throws(JobFaults) {
             return try JobSimulation.question(
-                of: JobFields.flat(members), user: user, catalog: catalog, providers: self.services.providers.all)
+                of: JobFields.flat(members), user: user, catalog: catalog)
         } catch {
             for fault in error.faults { body.fault("job.\(fault.field)", fault.reason) }
             return nil
