@@ -59,11 +59,6 @@ struct InboxRestTests {
             let other = try await stack.startGateway(name: "second")
             _ = try await stack.startDispatcher()
             let token = try await Self.fill(stack, gateway, user: "ada", count: 1)
-            /// Makes the notifications older, because pages with very recent ones are not cached.
-            func ripen() async throws {
-                try await stack.query(
-                    "UPDATE carillon.notifications SET stored_at = stored_at - interval '1 hour' WHERE user_id = 'ada'")
-            }
             func list(_ token: String) async throws -> Gateway.Answer {
                 try await gateway.call(.get, "/v1/notifications", token: token)
             }
@@ -75,21 +70,21 @@ struct InboxRestTests {
                 return try MetricsText(String(decoding: page, as: UTF8.self))
                     .samples[#"carillon_inbox_pages{from="\#(from)"}"#]
             }
-            // A change without a new version shows, because the page before it was not cached.
+            // A change without a new version shows, because it changes the inbox's state.
             _ = try await list(token)
             try await stack.query("UPDATE carillon.notifications SET decision = 'capped_by_user' WHERE user_id = 'ada'")
+            try await stack.query("UPDATE carillon.inboxes SET notes = notes + 1 WHERE user_id = 'ada'")
             let heldBack = try await list(token).body["notifications"]?.array?.first?["held_back"]
             #expect(heldBack?.string == "capped_by_user")
             #expect(try await answered("kept") ?? 0 == 0)
-            try await ripen()
             let first = try await list(token)
             let again = try await list(token)
             #expect(first.response.body == again.response.body)
             #expect(first.header("etag") == again.header("etag"))
             #expect(again.header("cache-control") == "private, no-cache")
             #expect(again.type == "application/json")
-            #expect(try await answered("read") == 3)
-            #expect(try await answered("kept") == 1)
+            #expect(try await answered("read") == 1)
+            #expect(try await answered("kept") == 2)
 
             // The inbox starts over and reaches the same version, unread count and total again.
             let service = try await Stack.token(user: "backend", scope: .service)
@@ -103,7 +98,7 @@ struct InboxRestTests {
             try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "after erasure")])
             try await eventually("the new one is stored") { try await stack.statuses(user: "ada").count == 1 }
             #expect(try await titles(fresh) == ["after erasure"])
-            #expect(try await answered("changed") == 1)
+            #expect(try await answered("changed") == 2)
 
             let id = try #require(try await list(fresh).body["notifications"]?.array?.first?["id"]?.string)
             #expect(try await other.call(.post, "/v1/notifications/\(id)/read", token: fresh).status == 200)

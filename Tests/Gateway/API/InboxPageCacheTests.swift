@@ -38,8 +38,8 @@ struct InboxPageCacheTests {
     @Test("returns the newest page of the user and the selection")
     func selections() {
         let cache = self.cache(bytes: 10_000)
-        cache.keep(Self.page(1), of: "Zoë", Self.selection, newest: nil)
-        cache.keep(Self.page(2), of: "Zoë", Self.selection, newest: nil)
+        cache.keep(Self.page(1), of: "Zoë", Self.selection)
+        cache.keep(Self.page(2), of: "Zoë", Self.selection)
         #expect(cache.page(of: "Zoë", Self.selection)?.state.version == 2)
         #expect(cache.page(of: "Zoë", Self.selection)?.json == Self.page(2).json)
         // The same letters in other code points name another user.
@@ -47,7 +47,7 @@ struct InboxPageCacheTests {
         #expect(cache.page(of: "Zoë", .init(limit: 20, unreadOnly: true)) == nil)
         #expect(cache.page(of: "Zoë", .init(limit: 21, unreadOnly: false)) == nil)
         // Each user has one page, whatever its selection.
-        cache.keep(Self.page(3), of: "Zoë", .init(limit: 5, unreadOnly: true), newest: nil)
+        cache.keep(Self.page(3), of: "Zoë", .init(limit: 5, unreadOnly: true))
         #expect(cache.page(of: "Zoë", Self.selection) == nil)
         let bytes = cache.bytes
         #expect(bytes < 2_000)
@@ -59,44 +59,29 @@ struct InboxPageCacheTests {
     @Test("evicts the least recently used pages at the limit")
     func bound() {
         let cache = self.cache(bytes: 4 * 1_320)
-        for number in 0..<4 { cache.keep(Self.page(1), of: "user-\(number)", Self.selection, newest: nil) }
+        for number in 0..<4 { cache.keep(Self.page(1), of: "user-\(number)", Self.selection) }
         #expect(Self.users(cache, of: 4) == [0, 1, 2, 3])
         _ = cache.page(of: "user-0", Self.selection)
-        cache.keep(Self.page(1), of: "user-4", Self.selection, newest: nil)
+        cache.keep(Self.page(1), of: "user-4", Self.selection)
         #expect(Self.users(cache, of: 5) == [0, 2, 3, 4])
         // A large page evicts several.
-        cache.keep(Self.page(1, bytes: 3_000), of: "user-5", Self.selection, newest: nil)
+        cache.keep(Self.page(1, bytes: 3_000), of: "user-5", Self.selection)
         #expect(Self.users(cache, of: 6) == [4, 5])
         #expect(cache.bytes <= 4 * 1_320)
         // A page larger than the cache is not kept and evicts nothing.
-        cache.keep(Self.page(1, bytes: 6_000), of: "user-6", Self.selection, newest: nil)
+        cache.keep(Self.page(1, bytes: 6_000), of: "user-6", Self.selection)
         #expect(Self.users(cache, of: 7) == [4, 5])
         // Freed places are reused.
-        for round in 0..<100 { cache.keep(Self.page(1), of: "user-\(round % 10)", Self.selection, newest: nil) }
+        for round in 0..<100 { cache.keep(Self.page(1), of: "user-\(round % 10)", Self.selection) }
         #expect(Self.users(cache, of: 10) == [6, 7, 8, 9])
         for number in 0..<10 { cache.forget("user-\(number)") }
         #expect(cache.bytes == 0)
     }
 
-    @Test("keeps a page once all of its rows are three minutes old, as younger rows may still be held back")
-    func young() {
-        let cache = self.cache(bytes: 10_000)
-        let stored = self.clock.now
-        cache.keep(Self.page(1), of: "ada", Self.selection, newest: nil)
-        #expect(cache.page(of: "ada", Self.selection) != nil, "an empty one is told by the version")
-        self.clock.pass(179)
-        cache.keep(Self.page(2), of: "ada", Self.selection, newest: stored)
-        #expect(cache.page(of: "ada", Self.selection) == nil, "nor is the one before it of use")
-        #expect(cache.bytes == 0)
-        self.clock.pass(1)
-        cache.keep(Self.page(2), of: "ada", Self.selection, newest: stored)
-        #expect(cache.page(of: "ada", Self.selection)?.state.version == 2)
-    }
-
     @Test("keeps nothing without room")
     func none() {
         let cache = self.cache(bytes: 0)
-        cache.keep(Self.page(1), of: "ada", Self.selection, newest: nil)
+        cache.keep(Self.page(1), of: "ada", Self.selection)
         #expect(cache.page(of: "ada", Self.selection) == nil)
         #expect(cache.bytes == 0)
     }
@@ -104,7 +89,7 @@ struct InboxPageCacheTests {
     @Test("evicts a page that was not requested for ten minutes")
     func idle() {
         let cache = self.cache(bytes: 100_000)
-        for number in 0..<3 { cache.keep(Self.page(1), of: "user-\(number)", Self.selection, newest: nil) }
+        for number in 0..<3 { cache.keep(Self.page(1), of: "user-\(number)", Self.selection) }
         self.clock.pass(400)
         _ = cache.page(of: "user-1", Self.selection)
         self.clock.pass(200)

@@ -173,6 +173,28 @@ struct InboxStoreTests {
         }
     }
 
+    @Test("a note of what was held back shows on the page, and changes the state but not the version")
+    func notes() async throws {
+        try await Samples.withStores { pool in
+            let inbox = InboxStore(Database(pool))
+            let notifications = Database(pool).notifications
+            let (shown, other) = (Samples.notification(1, user: "a"), Samples.notification(2, user: "b"))
+            _ = try await notifications.store([shown, other], areRepeats: false)
+            let before = try await inbox.state(of: "a")
+            let untouched = try await inbox.state(of: "b")
+            for _ in 0..<2 {
+                try await notifications.mark([], notes: [("a", shown.id, "capped_by_user")])
+                let page = try await inbox.page(user: "a", filter: .init(limit: 5), unless: before)
+                #expect(page.state.version == before.version && page.state.notes == before.notes + 1)
+                let row = try #require(page.notifications.first)
+                #expect(try String(decoding: Samples.json(.heldBack, of: row), as: UTF8.self) == "\"capped_by_user\"")
+                let same = try await inbox.page(user: "a", filter: .init(limit: 5), unless: page.state)
+                #expect(same.notifications.isEmpty && same.state == page.state)
+            }
+            #expect(try await inbox.state(of: "b") == untouched)
+        }
+    }
+
     @Test("counts the first opening, reports a delivery with its lane and ignores suppressed notifications")
     func receipts() async throws {
         try await Samples.withStores { pool in

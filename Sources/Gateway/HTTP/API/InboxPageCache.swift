@@ -7,16 +7,14 @@ import ServiceLifecycle
 import Storage
 import Synchronization
 
-/// The page that each user was answered last, as it was written, with the state of the inbox that it shows.
+/// Caches the last inbox page of each user as JSON, with the inbox state that it shows.
 ///
-/// While the inbox stands as it did, the page is what would be written again: all that a page holds changes with the
-/// inbox's version, but for `held_back`. That is noted without a new version once a notification is fanned out, by the
-/// sweeper two minutes later if nobody did, and so no page is kept that shows a younger row. Who takes one asks
-/// PostgreSQL for the state first, which costs a fraction of the rows; nothing here is ever answered on its own word, and
-/// no other node needs to tell this one of a change.
+/// A cached page is valid while the inbox has the same state: every change that a page shows changes
+/// the state. The route reads the state from PostgreSQL first, which costs a fraction of the rows, so
+/// no node needs to hear of a change.
 ///
-/// At the bound, the page that was asked for longest ago goes; what nobody has asked for in ten minutes goes as well, so that
-/// the memory comes back, and nothing of an erased user stays.
+/// When the cache is full, the least recently used page is evicted. Pages idle for ten minutes are
+/// evicted too, which also removes those of erased users.
 package final class InboxPageCache: Service {
     /// What the newest page of an inbox shows.
     package struct Selection: Sendable, Hashable {
@@ -40,8 +38,6 @@ package final class InboxPageCache: Service {
         }
     }
 
-    /// How old rows must be for a page of them to be kept: the sweeper's two minutes, and its time to work.
-    private static let ripeAge: Duration = .seconds(180)
     /// For how long a page is kept that nobody asks for.
     private static let idleLimit: Duration = .seconds(600)
     private static let sweepInterval: Duration = .seconds(60)
@@ -98,12 +94,9 @@ package final class InboxPageCache: Service {
         }
     }
 
-    /// Keeps a page in place of the one that its user had; of a row that is too young, neither.
-    ///
-    /// - Parameter newest: when the last of its rows was stored; nil if there are none.
-    package func keep(_ page: Page, of user: String, _ selection: Selection, newest: Timestamp?) {
+    /// Caches a page in place of the user's previous one.
+    package func keep(_ page: Page, of user: String, _ selection: Selection) {
         guard self.bound > 0 else { return }
-        if let newest, newest + Self.ripeAge > self.now() { return self.forget(user) }
         // Without the room that a writer has to spare.
         var json: [UInt8] = []
         json.reserveCapacity(page.json.count)

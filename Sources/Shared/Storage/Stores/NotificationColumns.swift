@@ -297,8 +297,6 @@ package struct InboxRow: NotificationFields, Sendable {
 
     private static let extras = Self.place("extras")
     private static let deletedAt = Self.place("deleted_at")
-    /// After the columns.
-    private static let storedAt = Self.columns.count
 
     private static func place(_ name: String) -> Int {
         guard let place = Self.columns.firstIndex(where: { $0.name == name }) else {
@@ -309,11 +307,11 @@ package struct InboxRow: NotificationFields, Sendable {
 
     /// The columns of an alias.
     static func list(of alias: String) -> String {
-        (Self.columns.map { $0.expression(of: alias) } + ["\(alias).stored_at"]).joined(separator: ", ")
+        Self.columns.map { $0.expression(of: alias) }.joined(separator: ", ")
     }
 
     /// A null for each column.
-    static let nulls = (Self.columns.map { "NULL::\($0.type)" } + ["NULL::timestamptz"]).joined(separator: ", ")
+    static let nulls = Self.columns.map { "NULL::\($0.type)" }.joined(separator: ", ")
 
     package let id: NotificationID
     private let row: PostgresRow
@@ -327,11 +325,6 @@ package struct InboxRow: NotificationFields, Sendable {
     }
 
     package var isDeleted: Bool { !self.row.isNull(self.first + Self.deletedAt) }
-
-    /// When PostgreSQL stored the row: later than `created_at` by as long as its job waited.
-    package var storedAt: Timestamp {
-        get throws(PostgresError) { Timestamp(microseconds: try self.row.timestamptz(self.first + Self.storedAt)) }
-    }
 
     package func write(_ field: NotificationField, to writer: inout JSONWriter) throws(PostgresError) {
         let (offset, form) = Self.layout[field.rawValue]

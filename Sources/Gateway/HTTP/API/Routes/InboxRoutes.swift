@@ -64,9 +64,7 @@ struct InboxRoutes {
         return try InboxTag.answer(page.state, unless: known) {
             let json = try self.json(page, limit: limit)
             if isKept {
-                self.services.inboxPages.keep(
-                    .init(state: page.state, json: json), of: user, selection,
-                    newest: try page.notifications.map { try $0.storedAt }.max())
+                self.services.inboxPages.keep(.init(state: page.state, json: json), of: user, selection)
             }
             return .json(json)
         }
