@@ -38,3 +38,29 @@ package struct Database: Sendable {
 
     package func users(limits: DeviceLimits) -> UserStore { UserStore(pool: self.pool, limits: limits) }
 }
+
+/// Server settings under which the stores' statements run.
+package enum StoreSession {
+    /// Every statement here goes by an index, for a batch of known size.
+    ///
+    /// The planner must not take a full scan because its statistics are of a time when the tables were empty, nor plan
+    /// sixteen parts anew at each call.
+    package static let settings: [(name: String, value: String)] = [
+        ("jit", "off"),
+        ("plan_cache_mode", "force_generic_plan"),
+        ("enable_seqscan", "off"),
+        ("enable_hashjoin", "off"),
+        ("enable_mergejoin", "off"),
+    ]
+
+    /// For connections that read users page by page: each page goes on in the index where the last one ended, whatever
+    /// the statistics make the planner expect, rather than reading and sorting all that are left.
+    package static let pageSettings: [(name: String, value: String)] =
+        Self.settings + [("enable_bitmapscan", "off"), ("enable_sort", "off")]
+}
+
+/// The numbers of PostgreSQL's advisory locks that Carillon takes, so that no two things share one.
+enum AdvisoryLock {
+    /// Whoever takes follow-ups that are due.
+    static let followUps = 0x4341_5249_0001
+}

@@ -206,3 +206,253 @@ package struct DeviceStore: Sendable {
             at: "clock_timestamp()", .removed, .unregistered)
     }
 }
+
+/// What clients do that know their devices by more than a token.
+extension DeviceStore {
+    /// Registers a device, and removes what the same `deviceID` of the user had registered with that app and provider.
+    ///
+    /// A phone keeps its id when its token changes, so the older token would only bring the same message twice. Only older
+    /// registrations go: of two at once, the later stays whichever ends first.
+    ///
+    /// - Parameter silenced: as in ``register(_:silenced:)``.
+    package func registerReplacing(_ device: Device, silenced: Bool? = nil) async throws(PostgresError) -> Registration
+    {
+        let registration = try await self.register(device, silenced: silenced)
+        guard let deviceID = device.deviceID else { return registration }
+        let stored = registration.device
+        // Afterwards, and on its own: a crash in between leaves one token too many, which the next registration removes.
+        _ = try await self.pool.query(
+            DeviceAudit.noting(
+                """
+                DELETE FROM carillon.devices
+                WHERE user_id = $1 AND app = $2 AND provider = $3 AND device_id = $4 AND (registered_at, id) < ($5, $6)
+                RETURNING id, user_id, provider
+                """,
+                at: "$5", .removed, .replaced),
+            .text(device.user), .text(device.app), .text(device.provider.rawValue), .text(deviceID),
+            .timestamptz(stored.registeredAt.microseconds), .uuid(stored.id.halves)
+        )
+        return registration
+    }
+
+    /// Devices whose token is another than before.
+    private static let renamed = "changed x JOIN old o ON o.id = x.id AND o.token <> x.token"
+
+    /// A client's changes to a device: nil keeps a field, an inner nil clears it.
+    package struct Change: Sendable, Equatable {
+        package var token: String?
+        package var deviceID: String??
+        package var appVersion: String??
+        package var locale: String??
+
+        package init(
+            token: String? = nil,
+            deviceID: String?? = nil,
+            appVersion: String?? = nil,
+            locale: String?? = nil
+        ) {
+            self.token = token
+            self.deviceID = deviceID
+            self.appVersion = appVersion
+            self.locale = locale
+        }
+    }
+
+    /// Notes that a device was seen, and what changes of it; an older holder of a new token loses it.
+    ///
+    /// - Returns: the device as it is now; nil if the user has none with that id.
+    package func touch(
+        user: String,
+        id: NotificationID,
+        change: Change = Change(),
+        at: Timestamp
+    ) async throws(PostgresError) -> Device? {
+        func isSaid(_ text: String??) -> PostgresValue { .bool(text != nil) }
+        func value(_ text: String??) -> PostgresValue { .text(text ?? nil) }
+        let results = try await self.pool.run([
+            PostgresStatement(
+                DeviceAudit.noting(
+                    """
+                    DELETE FROM carillon.devices o USING carillon.devices d
+                    WHERE d.id = $1 AND d.user_id = $2 AND o.id <> d.id AND o.app = d.app AND o.provider = d.provider
+                        AND o.token = $3
+                    RETURNING o.id, o.user_id, o.provider
+                    """,
+                    at: "$4", .removed,
+                    reason: """
+                        CASE WHEN x.user_id = $2 THEN '\(DeviceAudit.Reason.replaced.rawValue)'
+                            ELSE '\(DeviceAudit.Reason.moved.rawValue)' END
+                        """),
+                [.uuid(id.halves), .text(user), .text(change.token), .timestamptz(at.microseconds)]
+            ),
+            PostgresStatement(
+                """
+                WITH old AS MATERIALIZED (
+                    SELECT o.id, o.token FROM carillon.devices o WHERE o.id = $1 AND o.user_id = $2
+                ),
+                changed AS (
+                    UPDATE carillon.devices d SET token = coalesce($3, d.token),
+                        device_id = CASE WHEN $6 THEN $4 ELSE d.device_id END,
+                        app_version = CASE WHEN $8 THEN $7 ELSE d.app_version END,
+                        locale = CASE WHEN $10 THEN $9 ELSE d.locale END,
+                        created_at = coalesce(d.created_at, d.registered_at),
+                        last_used_at = $5, registered_at = CASE WHEN $3 <> d.token THEN $5 ELSE d.registered_at END
+                    WHERE d.id = $1 AND d.user_id = $2
+                    RETURNING \(DeviceColumns.list)
+                ),
+                told AS (
+                    \(DeviceAudit.insert)
+                    \(DeviceAudit.rows(from: Self.renamed, at: "$5", .registered, .newToken))
+                )
+                SELECT \(DeviceColumns.list) FROM changed d
+                """,
+                [
+                    .uuid(id.halves), .text(user), .text(change.token), value(change.deviceID),
+                    .timestamptz(at.microseconds), isSaid(change.deviceID), value(change.appVersion),
+                    isSaid(change.appVersion), value(change.locale), isSaid(change.locale),
+                ]
+            ),
+        ])
+        guard let row = results.last?.first else { return nil }
+        return try DeviceColumns.read(row)
+    }
+
+    /// Switches a device of the user off or on for pushes; its registration stays.
+    ///
+    /// - Returns: the device as it is now; nil if the user has none with that id.
+    package func setSilenced(
+        _ isSilenced: Bool,
+        user: String,
+        id: NotificationID
+    ) async throws(PostgresError) -> Device? {
+        let result = try await self.pool.query(
+            """
+            UPDATE carillon.devices d SET silenced = $3 WHERE d.id = $1 AND d.user_id = $2
+            RETURNING \(DeviceColumns.list)
+            """,
+            .uuid(id.halves), .text(user), .bool(isSilenced)
+        )
+        return try result.first.map { (row) throws(PostgresError) in try DeviceColumns.read(row) }
+    }
+}
+
+/// Rows as devices.
+enum DeviceColumns {
+    /// The columns that ``read(_:at:)`` expects, of a table called `d`.
+    static let list = """
+        d.id, d.user_id, d.platform, d.provider, d.app, d.environment, d.token, d.name, d.device_id, d.app_version, \
+        d.locale, d.active, d.deactivated_reason, d.registered_at, d.last_used_at, \
+        d.silenced, d.created_at
+        """
+
+    /// The same with nulls for what no message is made of.
+    static let messageList = """
+        d.id, d.user_id, d.platform, d.provider, d.app, d.environment, d.token, NULL::text, NULL::text, NULL::text, \
+        d.locale, d.active, NULL::text, d.registered_at, d.last_used_at, d.silenced, \
+        NULL::timestamptz
+        """
+
+    /// Reads a device whose columns begin at `first`.
+    static func read(_ row: PostgresRow, at first: Int = 0) throws(PostgresError) -> Device {
+        guard
+            let platform = Platform(rawValue: try row.text(first + 2)),
+            let provider = Provider(rawValue: try row.text(first + 3)),
+            let environment = ProviderEnvironment(rawValue: try row.text(first + 5))
+        else { throw PostgresError(.decoding, "a device is of an unknown kind") }
+        var device = Device(
+            id: NotificationID(try row.uuid(first)),
+            user: try row.text(first + 1),
+            platform: platform,
+            provider: provider,
+            app: try row.text(first + 4),
+            environment: environment,
+            token: try row.text(first + 6),
+            registeredAt: Timestamp(microseconds: try row.timestamptz(first + 13))
+        )
+        device.name = try row.optionalText(first + 7)
+        device.deviceID = try row.optionalText(first + 8)
+        device.appVersion = try row.optionalText(first + 9)
+        device.locale = try row.optionalText(first + 10)
+        device.isActive = try row.bool(first + 11)
+        device.deactivatedReason = try row.optionalText(first + 12)
+        device.isSilenced = try row.bool(first + 15)
+        device.lastUsedAt = Timestamp(microseconds: try row.timestamptz(first + 14))
+        if !row.isNull(first + 16) {
+            device.createdAt = Timestamp(microseconds: try row.timestamptz(first + 16))
+        }
+        return device
+    }
+}
+
+/// What the audit says of changes to tokens: rows of kind `token`, written by the statement that makes the change.
+enum DeviceAudit {
+    /// What became of a token.
+    enum Outcome: String {
+        /// Its device gets pushes from now on.
+        case registered
+        /// Its registration is gone.
+        case removed
+        /// Its registration stays, and gets nothing.
+        case deactivated
+    }
+
+    /// Why.
+    enum Reason: String {
+        /// A token that was not known.
+        case new
+        /// The device was known by another token.
+        case newToken = "new_token"
+        /// It was known, and switched off.
+        case again
+        /// Another user registered the token.
+        case moved
+        /// Another token of the same device, or of the same name, took its place.
+        case replaced
+        /// The user, or a service, took it back.
+        case unregistered
+        case tooManyDevices = "too_many_devices"
+    }
+
+    /// The head of an insertion; what is selected has these columns.
+    static let insert = """
+        INSERT INTO carillon.delivery_attempts (at, user_id, device_id, provider, kind, attempt, outcome, reason)
+        """
+
+    /// Selects rows for ``insert``.
+    ///
+    /// - Parameters:
+    ///   - source: what has `id`, `user_id` and `provider` of the devices, called `x` where it has a name.
+    ///   - at: when, in SQL.
+    static func rows(from source: String, at moment: String, _ outcome: Outcome, _ reason: Reason) -> String {
+        self.rows(from: source, at: moment, outcome, reason: "'\(reason.rawValue)'")
+    }
+
+    /// The same with a reason in SQL.
+    static func rows(from source: String, at moment: String, _ outcome: Outcome, reason: String) -> String {
+        """
+        SELECT \(moment), x.user_id, x.id, x.provider, 'token', 0, '\(outcome.rawValue)', \(reason) FROM \(source)
+        """
+    }
+
+    /// A statement that changes devices, and says so; it affects as many rows as it changes.
+    ///
+    /// - Parameter change: returns `id`, `user_id` and `provider`.
+    static func noting(_ change: String, at moment: String, _ outcome: Outcome, _ reason: Reason) -> String {
+        """
+        WITH x AS (\(change))
+        \(self.insert)
+        \(self.rows(from: "x", at: moment, outcome, reason))
+        """
+    }
+
+    /// The same, where the reason is the change's.
+    ///
+    /// - Parameter change: returns `id`, `user_id`, `provider` and what the reason is made of.
+    static func noting(_ change: String, at moment: String, _ outcome: Outcome, reason: String) -> String {
+        """
+        WITH x AS (\(change))
+        \(self.insert)
+        \(self.rows(from: "x", at: moment, outcome, reason: reason))
+        """
+    }
+}

@@ -1,7 +1,9 @@
 // Carillon · Schedule.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
 import Core
+import FoundationEssentials
 
 /// A job that is due later: once, or again and again.
 package struct Schedule: Sendable {
@@ -61,4 +63,156 @@ package struct Schedule: Sendable {
     }
 
     package var isRecurring: Bool { self.cron != nil }
+}
+
+/// A schedule as JSON, as calls and commands show it.
+package enum ScheduleShape {
+    /// Fields of a job whose text is JSON.
+    private static let json: Set<String> = ["users", "except", "data", "vars", "platform", "channels", "args"]
+
+    /// Writes the members of an object, without the job.
+    package static func write(_ schedule: Schedule, to writer: inout JSONWriter) {
+        func text(_ name: StaticString, _ value: String?) {
+            writer.key(name)
+            writer.string(value)
+        }
+        text("id", schedule.id.description)
+        text("org", schedule.org)
+        text("job_id", schedule.jobID)
+        text("type", schedule.fields.first { $0.name == "type" }.map { String(decoding: $0.value, as: UTF8.self) })
+        text("lane", schedule.lane.rawValue)
+        text("source", schedule.source)
+        text("state", schedule.state.rawValue)
+        text("state_reason", schedule.stateReason)
+        text("cron", schedule.cron)
+        text("zone", schedule.zone)
+        // Where each recipient's own zone counts, there is no one moment.
+        let isEachOnesOwn = schedule.isRecurring && schedule.zone == Schedule.recipientZone
+        let isWaiting = schedule.state == .waiting
+        text("next_at", isWaiting && !isEachOnesOwn ? schedule.dueAt.rfc3339 : nil)
+        // In a zone it is beside the moment to tell an occurrence by when the zone's law changes.
+        text("next_local", isWaiting && (isEachOnesOwn || !schedule.isRecurring) ? schedule.wall?.description : nil)
+        text("last_fired_at", schedule.lastFiredAt?.rfc3339)
+        text("starts_at", schedule.startsAt?.rfc3339)
+        text("ends_at", schedule.endsAt?.rfc3339)
+        text("created_at", schedule.createdAt.rfc3339)
+    }
+
+    /// Writes the member `job`, its fields.
+    package static func writeJob(_ schedule: Schedule, to writer: inout JSONWriter) {
+        writer.key("job")
+        writer.beginObject()
+        for field in schedule.fields {
+            writer.key(escaping: field.name)
+            if Self.json.contains(field.name), let value = try? JSONParser.parse(field.value) {
+                writer.value(value)
+            } else {
+                writer.string(String(decoding: field.value, as: UTF8.self))
+            }
+        }
+        writer.endObject()
+    }
+}
+
+/// How schedules stand in their table.
+enum ScheduleColumns {
+    /// What ``read(_:)`` reads, in its order; the table is `s`.
+    static let list = """
+        s.id, s.number, s.org_id, s.job_id, s.part, s.user_id, s.source, s.lane::int4, s.fields, s.content, s.due_at,
+        s.cron, s.zone, s.wall_day, s.wall_minutes::int4, s.starts_at, s.ends_at, s.state, s.state_reason,
+        s.last_fired_at, s.attempts::int4, s.created_at
+        """
+
+    /// Inserts what ``parameters(_:)`` has; one that is there already is left as it is.
+    static let insert = """
+        INSERT INTO carillon.schedules (id, org_id, job_id, part, user_id, source, lane, fields, content, due_at, wake_at,
+            cron, zone, wall_day, wall_minutes, starts_at, ends_at, created_at)
+        SELECT n.id, n.org_id, n.job_id, n.part, n.user_id, n.source, n.lane, n.fields, n.content, n.due_at, n.due_at,
+            n.cron, n.zone, n.wall_day, n.wall_minutes, n.starts_at, n.ends_at, n.created_at
+        FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) AS n (id, org_id,
+            job_id, part, user_id, source, lane, fields, content, due_at, cron, zone, wall_day, wall_minutes, starts_at,
+            ends_at, created_at)
+        """
+
+    static func parameters(_ schedules: [Schedule]) -> [PostgresValue] {
+        var jobs = PostgresArray(.text)
+        var users = PostgresArray(.text)
+        var lanes = PostgresArray(.int4)
+        var fields = PostgresArray(.jsonb)
+        var contents = PostgresArray(.int8)
+        var crons = PostgresArray(.text)
+        var zones = PostgresArray(.text)
+        var days = PostgresArray(.int4)
+        var minutes = PostgresArray(.int4)
+        for schedule in schedules {
+            jobs.append(schedule.jobID)
+            users.append(schedule.user)
+            lanes.append(int4: Self.number(schedule.lane))
+            fields.append(json: DeadLetterStore.json(schedule.fields.map { ($0.name, $0.value[...]) }))
+            contents.append(int8: schedule.content)
+            crons.append(schedule.cron)
+            zones.append(schedule.zone)
+            if let day = schedule.wall?.day { days.append(int4: Int32(clamping: day)) } else { days.appendNull() }
+            if let time = schedule.wall?.time {
+                minutes.append(int4: Int32(time.minutes))
+            } else {
+                minutes.appendNull()
+            }
+        }
+        func moments(_ moment: (Schedule) -> Timestamp?) -> PostgresValue {
+            var array = PostgresArray(.timestamptz)
+            for schedule in schedules { array.append(timestamptz: moment(schedule)?.microseconds) }
+            return .array(array)
+        }
+        return [
+            .array(PostgresArray(uuids: schedules.map(\.id.halves))),
+            .array(PostgresArray(texts: schedules.map(\.org))), .array(jobs),
+            .array(PostgresArray(texts: schedules.map(\.part))), .array(users),
+            .array(PostgresArray(texts: schedules.map(\.source))), .array(lanes), .array(fields), .array(contents),
+            moments(\.dueAt), .array(crons), .array(zones), .array(days), .array(minutes), moments(\.startsAt),
+            moments(\.endsAt), moments(\.createdAt),
+        ]
+    }
+
+    static func number(_ lane: Lane) -> Int32 { Int32(Lane.allCases.firstIndex(of: lane) ?? 0) }
+
+    static func read(_ row: PostgresRow) throws(PostgresError) -> Schedule {
+        var schedule = Schedule(
+            id: NotificationID(try row.uuid(0)),
+            fields: Self.fields(try row.optionalJSON(8) ?? []),
+            dueAt: Timestamp(microseconds: try row.timestamptz(10)),
+            createdAt: Timestamp(microseconds: try row.timestamptz(21))
+        )
+        schedule.number = try row.int8(1)
+        schedule.org = try row.text(2)
+        schedule.jobID = try row.optionalText(3)
+        schedule.part = try row.text(4)
+        schedule.user = try row.optionalText(5)
+        schedule.source = try row.text(6)
+        let lane = Int(try row.int4(7))
+        schedule.lane = Lane.allCases.indices.contains(lane) ? Lane.allCases[lane] : .normal
+        schedule.content = try row.int8(9)
+        schedule.cron = try row.optionalText(11)
+        schedule.zone = try row.optionalText(12)
+        if !row.isNull(14), let time = LocalTime(minutes: Int(try row.int4(14))) {
+            schedule.wall = WallTime(day: row.isNull(13) ? nil : Int(try row.int4(13)), time: time)
+        }
+        schedule.startsAt = try row.optionalTimestamptz(15).map { Timestamp(microseconds: $0) }
+        schedule.endsAt = try row.optionalTimestamptz(16).map { Timestamp(microseconds: $0) }
+        schedule.state = Schedule.State(rawValue: try row.text(17)) ?? .failed
+        schedule.stateReason = try row.optionalText(18)
+        schedule.lastFiredAt = try row.optionalTimestamptz(19).map { Timestamp(microseconds: $0) }
+        schedule.attempts = Int(try row.int4(20))
+        return schedule
+    }
+
+    /// Reads `[[name, value], …]`.
+    private static func fields(_ json: [UInt8]) -> [(name: String, value: [UInt8])] {
+        let fields = (try? JSONParser.parse(json))?.array ?? []
+        return fields.compactMap { field in
+            guard let parts = field.array, parts.count == 2, let name = parts[0].string else { return nil }
+            if let text = parts[1].string { return (name, Array(text.utf8)) }
+            return parts[1]["base64"]?.string.flatMap { Data(base64Encoded: $0) }.map { (name, Array($0)) }
+        }
+    }
 }

@@ -189,3 +189,232 @@ package struct ScheduleStore: Sendable {
         return zones
     }
 }
+
+extension ScheduleStore {
+    /// Those that follow a zone's clocks, by id; what is being fired is left out.
+    ///
+    /// - Parameter last: the last one of the page before.
+    package func zoned(
+        after last: NotificationID?,
+        now: Timestamp,
+        limit: Int
+    ) async throws(PostgresError) -> [Schedule] {
+        try Self.schedules(
+            try await self.pool.query(
+                ScheduleSQL.zoned, .uuid(last?.halves ?? (0, 0)), .timestamptz(now.microseconds),
+                .int4(Int32(clamping: limit))
+            )
+        )
+    }
+
+    /// The version of the time-zone data that moments were computed with; nil if nobody has noted one.
+    package func zoneVersion() async throws(PostgresError) -> String? {
+        try await self.pool.query("SELECT version FROM carillon.zone_data").first?.text(0)
+    }
+
+    /// Notes with which version of the time-zone data moments were computed.
+    package func noteZoneVersion(_ version: String) async throws(PostgresError) {
+        try await self.pool.query(
+            """
+            INSERT INTO carillon.zone_data (version) VALUES ($1)
+            ON CONFLICT (singleton) DO UPDATE SET version = excluded.version
+            """,
+            .text(version)
+        )
+    }
+
+    /// Lets one that failed wait for an occurrence again.
+    package func revive(_ id: NotificationID, at moment: Timestamp) async throws(PostgresError) {
+        try await self.pool.query(
+            """
+            UPDATE carillon.schedules SET state = 'waiting', state_reason = NULL, due_at = $2, wake_at = $2, attempts = 0,
+                wall_day = NULL, wall_minutes = NULL
+            WHERE id = $1 AND state = 'failed'
+            """,
+            .uuid(id.halves), .timestamptz(moment.microseconds)
+        )
+    }
+
+    /// One schedule.
+    package func find(_ id: NotificationID) async throws(PostgresError) -> Schedule? {
+        try Self.schedules(
+            try await self.pool.query(
+                "SELECT \(ScheduleColumns.list) FROM carillon.schedules s WHERE s.id = $1", .uuid(id.halves)
+            )
+        ).first
+    }
+
+    /// A page of all schedules, or of an organisation's, in the order of their ids.
+    package func page(
+        after last: NotificationID?,
+        org: String?,
+        limit: Int
+    ) async throws(PostgresError) -> [Schedule] {
+        try Self.schedules(
+            try await self.pool.query(
+                ScheduleSQL.page, .uuid(last?.halves ?? (0, 0)), .text(org), .int4(Int32(clamping: limit))
+            )
+        )
+    }
+
+    /// Takes a schedule away; whether there was one.
+    package func cancel(_ id: NotificationID) async throws(PostgresError) -> Bool {
+        try await self.pool.query("DELETE FROM carillon.schedules WHERE id = $1", .uuid(id.halves)).affectedRows > 0
+    }
+
+    /// How many rows of a job wait.
+    package func count(_ name: CancellationStore.Name) async throws(PostgresError) -> Int {
+        let result = try await self.pool.query(
+            ScheduleSQL.count, .text(name.org), .array(PostgresArray(texts: name.ids)),
+            .array(PostgresArray(texts: name.entries))
+        )
+        return Int(try result.first?.int8(0) ?? 0)
+    }
+
+    /// Lets what waits of a cancelled job come now, to be stored as cancelled; what was stored without an id is taken away.
+    ///
+    /// To be called when the cancellation is recorded.
+    package func callOff(_ name: CancellationStore.Name, at: Timestamp) async throws(PostgresError) {
+        try await self.pool.run([
+            PostgresStatement(
+                """
+                UPDATE carillon.schedules SET wake_at = $3
+                WHERE org_id = $1 AND job_id = ANY($2) AND cron IS NULL AND wake_at > $3 AND attempts = 0
+                """,
+                [.text(name.org), .array(PostgresArray(texts: name.ids)), .timestamptz(at.microseconds)]
+            ),
+            PostgresStatement(
+                """
+                DELETE FROM carillon.schedules
+                WHERE org_id = $1 AND source = ANY($2) AND job_id IS NULL AND source <> 'api'
+                """,
+                [.text(name.org), .array(PostgresArray(texts: name.entries))]
+            ),
+        ])
+    }
+
+    /// Takes a user out of the schedules for several; those for the user alone are known by their column `user_id`.
+    ///
+    /// - Returns: how many were changed or taken away.
+    package func erase(user: String) async throws(PostgresError) -> Int {
+        var last: (UInt64, UInt64) = (0, 0)
+        var count = 0
+        while true {
+            let result = try await self.pool.query(ScheduleSQL.naming, .text(user), .uuid(last))
+            var changes: [PostgresStatement] = []
+            for row in result {
+                last = try row.uuid(0)
+                let fields = try row.optionalJSON(1).flatMap { try? JSONParser.parse($0) }?.array ?? []
+                switch DeadLetterErasure.change(fields, user: user) {
+                case .none: break
+                case .remove:
+                    changes.append(PostgresStatement("DELETE FROM carillon.schedules WHERE id = $1", [.uuid(last)]))
+                case .replace(let fields):
+                    changes.append(
+                        PostgresStatement(
+                            "UPDATE carillon.schedules SET fields = $2 WHERE id = $1",
+                            [.uuid(last), .jsonb(JSONWriter.bytes(of: .array(fields)))]
+                        )
+                    )
+                }
+            }
+            if !changes.isEmpty { try await self.pool.run(changes) }
+            count += changes.count
+            if result.isEmpty { return count }
+        }
+    }
+
+    private static func schedules(_ result: PostgresResult) throws(PostgresError) -> [Schedule] {
+        var schedules: [Schedule] = []
+        for row in result { schedules.append(try ScheduleColumns.read(row)) }
+        return schedules
+    }
+}
+
+/// The statements of ``ScheduleStore`` that are longer than a line or two.
+package enum ScheduleSQL {
+    static let add = ScheduleColumns.insert + " ON CONFLICT DO NOTHING RETURNING id"
+
+    /// $18: the organisation, $19: how many it may have.
+    static let put =
+        ScheduleColumns.insert + """
+
+             WHERE (SELECT count(*) FROM (
+                SELECT FROM carillon.schedules WHERE org_id = $18 AND source = 'api' LIMIT $19
+            ) own) < $19
+            ON CONFLICT DO NOTHING
+            """
+
+    static let content = "SELECT content FROM carillon.schedules WHERE id = $1"
+
+    /// Which of those that were to be added have the id of a job that was scheduled with other content.
+    static let conflicts = """
+        SELECT (n.place - 1)::int4
+        FROM unnest($1, $2, $3, $4, $5) WITH ORDINALITY AS n (id, org_id, job_id, part, content, place)
+        JOIN carillon.schedules s ON s.org_id = n.org_id AND s.job_id = n.job_id AND s.part = n.part AND s.cron IS NULL
+        WHERE n.job_id IS NOT NULL AND s.content <> n.content
+        """
+
+    /// $1: ids of what was added, of which some may belong to a job that was cancelled before.
+    static let wakeCancelled = """
+        UPDATE carillon.schedules s SET wake_at = now()
+        WHERE s.id = ANY($1) AND s.cron IS NULL AND s.attempts = 0 AND s.wake_at > now() AND EXISTS (
+            SELECT FROM carillon.cancellations c WHERE c.org_id = s.org_id
+                AND c.job_id = ANY (ARRAY[s.job_id, s.source, split_part(s.source, '/', 2)])
+        )
+        """
+
+    /// Tells the first claim from later ones, and no more: what is claimed with others may never have its turn.
+    ///
+    /// $1: lane, $2: now, $3: until when.
+    package static let claim = """
+        UPDATE carillon.schedules s
+        SET wake_at = $3, attempts = CASE s.attempts WHEN 0 THEN 1 ELSE greatest(s.attempts, 2) END
+        WHERE s.id = ANY(ARRAY(
+            SELECT id FROM carillon.schedules WHERE lane = $1 AND wake_at <= $2
+            ORDER BY wake_at LIMIT \(ScheduleStore.claimSize) FOR UPDATE SKIP LOCKED
+        ))
+        RETURNING \(ScheduleColumns.list)
+        """
+
+    /// $1: id, $2: how it stood when it was claimed.
+    static let beginAlone = """
+        UPDATE carillon.schedules SET attempts = least($2 + 1, 30000)::smallint WHERE id = $1
+        """
+
+    static let advance = """
+        UPDATE carillon.schedules s SET due_at = n.due, wake_at = n.wake, wall_day = n.day, wall_minutes = n.minutes,
+            last_fired_at = coalesce(n.fired, s.last_fired_at),
+            attempts = CASE WHEN n.wake > n.due THEN s.attempts ELSE 0 END
+        FROM unnest($1, $2, $3, $4, $5, $6, $7) AS n (id, was, due, day, minutes, fired, wake)
+        WHERE s.id = n.id AND s.due_at = n.was AND s.state = 'waiting'
+        RETURNING s.id
+        """
+
+    /// $1: the last id, $2: now, $3: limit.
+    static let zoned = """
+        SELECT \(ScheduleColumns.list) FROM carillon.schedules s
+        WHERE s.zone IS NOT NULL AND s.zone <> 'recipient' AND s.id > $1 AND (s.due_at > $2 OR s.state = 'failed')
+        ORDER BY s.id LIMIT $3
+        """
+
+    /// $1: organisation, $2: a job's ids, $3: entries.
+    static let count = """
+        SELECT (SELECT count(*) FROM carillon.schedules WHERE org_id = $1 AND job_id = ANY($2) AND cron IS NULL)
+            + (SELECT count(*) FROM carillon.schedules
+                WHERE org_id = $1 AND source = ANY($3) AND job_id IS NULL AND source <> 'api')
+        """
+
+    /// $1: the last id, $2: an organisation or null, $3: limit.
+    static let page = """
+        SELECT \(ScheduleColumns.list) FROM carillon.schedules s
+        WHERE s.id > $1 AND ($2::text IS NULL OR s.org_id = $2) ORDER BY s.id LIMIT $3
+        """
+
+    /// $1: a user, $2: the last id.
+    static let naming = """
+        SELECT s.id, s.fields FROM carillon.schedules s
+        WHERE s.id > $2 AND s.user_id IS NULL AND \(DeadLetterErasure.mayName("$1", in: "s.fields"))
+        ORDER BY s.id LIMIT 500
+        """
+}

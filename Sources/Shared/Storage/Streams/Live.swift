@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
+import Crypto
 
 /// Redis and the names of Carillon's keys, with a value for each kind of key.
 package struct Live: Sendable {
@@ -31,4 +32,49 @@ package struct Live: Sendable {
     package var usageCaps: UsageCaps { UsageCaps(live: self) }
     package var userTraces: UserTraces { UserTraces(live: self) }
     package var webhookQueues: WebhookQueues { WebhookQueues(live: self) }
+}
+
+/// The Lua scripts of the folder `Scripts`.
+enum StreamScripts {
+    static let acknowledge = Self.script("acknowledge", PackageResources.acknowledge_lua)
+    static let forgetPresence = Self.script("forget_presence", PackageResources.forget_presence_lua)
+    static let moveDue = Self.script("move_due", PackageResources.move_due_lua)
+    static let claimSends = Self.script("claim_sends", PackageResources.claim_sends_lua)
+    static let endSends = Self.script("end_sends", PackageResources.end_sends_lua)
+    static let claimDue = Self.script("claim_due", PackageResources.claim_due_lua)
+    static let claimUnconfirmed = Self.script("claim_unconfirmed", PackageResources.claim_unconfirmed_lua)
+    static let setPresenceState = Self.script("set_presence_state", PackageResources.set_presence_state_lua)
+    static let takeTokens = Self.script("take_tokens", PackageResources.take_tokens_lua)
+    static let takeAvailableTokens = Self.script(
+        "take_available_tokens", PackageResources.take_available_tokens_lua)
+    static let takeTurns = Self.script("take_turns", PackageResources.take_turns_lua)
+    static let useCap = Self.script("use_cap", PackageResources.use_cap_lua)
+    static let useCapAnew = Self.script("use_cap_anew", PackageResources.use_cap_anew_lua)
+    static let dropOverflow = Self.script("drop_overflow", PackageResources.drop_overflow_lua)
+    static let finishWebhook = Self.script("finish_webhook", PackageResources.finish_webhook_lua)
+    static let keepPause = Self.script("keep_pause", PackageResources.keep_pause_lua)
+    static let keepEntries = Self.script("keep_entries", PackageResources.keep_entries_lua)
+    static let removeConsumer = Self.script("remove_consumer", PackageResources.remove_consumer_lua)
+    static let noteBookmark = Self.script("note_bookmark", PackageResources.note_bookmark_lua)
+    static let renewLease = Self.script("renew_lease", PackageResources.renew_lease_lua)
+
+    private static func script(_ name: String, _ source: [UInt8]) -> RedisScript {
+        // Redis names scripts by SHA-1; nothing here relies on its strength.
+        let digest = Insecure.SHA1.hash(data: source).map { byte in
+            (byte < 16 ? "0" : "") + String(byte, radix: 16)
+        }.joined()
+        return RedisScript(name: name, source: String(decoding: source, as: UTF8.self), digest: digest)
+    }
+}
+
+/// Tells every gateway and dispatcher to read the catalog again.
+package struct CatalogAnnouncer: Sendable {
+    let live: Live
+
+    /// Announces the catalog with that digest.
+    ///
+    /// - Returns: how many heard it.
+    package func announce(digest: String) async throws -> Int64 {
+        try await self.live.connection.send("PUBLISH", .text(self.live.keys.catalogChannel), .text(digest)).integer()
+    }
 }

@@ -1,8 +1,53 @@
-// Carillon · HeldSets.swift
+// Carillon · Retries.swift
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
 import Core
+
+/// Deliveries that failed for the moment, by the time of their next try.
+///
+/// Deliveries that were held back untried are in the ``HeldSets``; older dispatchers put them here.
+package struct RetrySet: Sendable {
+    let live: Live
+
+    /// Adds a retry to a batch.
+    package func add(
+        _ work: DeliveryWork,
+        due: Timestamp,
+        provider: Provider,
+        lane: Lane,
+        in batch: inout RedisBatch
+    ) {
+        batch.append(
+            "ZADD", .text(self.live.keys.retries(provider, lane)), .integer(due.milliseconds), .text(work.text)
+        )
+    }
+
+    /// Moves up to `limit` that are due back to their stream.
+    ///
+    /// - Returns: how many were moved.
+    package func moveDue(
+        provider: Provider,
+        lane: Lane,
+        now: Timestamp,
+        limit: Int
+    ) async throws(RedisError) -> Int {
+        Int(
+            try await self.live.connection.run(
+                StreamScripts.moveDue,
+                keys: [
+                    .text(self.live.keys.retries(provider, lane)), .text(self.live.keys.deliveries(provider, lane)),
+                ],
+                arguments: [.integer(now.milliseconds), .integer(Int64(limit))]
+            ).integer()
+        )
+    }
+
+    /// How many wait.
+    package func count(provider: Provider, lane: Lane) async throws(RedisError) -> Int {
+        Int(try await self.live.connection.send("ZCARD", .text(self.live.keys.retries(provider, lane))).integer())
+    }
+}
 
 /// Deliveries that were held back untried, by the time of their turn: each app's in a set of its own, so that none waits behind
 /// another's.
@@ -114,5 +159,86 @@ package struct SetAside: Sendable {
         self.count += other.count
         self.firstDue = [self.firstDue, other.firstDue].compactMap(\.self).min()
         self.since = [self.since, other.since].compactMap(\.self).min()
+    }
+}
+
+/// The deliveries that wait in the ``RetrySet``, as they were when a repair first asked about their
+/// stream.
+///
+/// Each set is read once, however many deliveries a repair asks about. A delivery that has left a
+/// set since then is on its way, so it still counts.
+package actor WaitingRetries {
+    private static let page: Int64 = 1_000
+
+    /// A delivery, whatever its try.
+    private struct Identity: Hashable {
+        let notification: NotificationID
+        let device: NotificationID
+        let callsForAttention: Bool
+        let isRetraction: Bool
+
+        init(_ work: DeliveryWork) {
+            self.notification = work.notification
+            self.device = work.device
+            self.callsForAttention = work.callsForAttention
+            self.isRetraction = work.isRetraction
+        }
+    }
+
+    let live: Live
+    private let most: Int
+    private var sets: [String: Set<Identity>] = [:]
+    private var remembered = 0
+    /// How many waiting deliveries were not read because of the bound; they count as not waiting.
+    package private(set) var unread = 0
+
+    /// - Parameter most: how many deliveries of all sets are remembered, within a page.
+    package init(_ live: Live, most: Int) {
+        self.live = live
+        self.most = most
+    }
+
+    /// Tells which deliveries of one stream wait for their next try.
+    ///
+    /// - Returns: a value for each delivery, in order.
+    package func contain(
+        _ works: [DeliveryWork],
+        provider: Provider,
+        lane: Lane
+    ) async throws(RedisError) -> [Bool] {
+        let key = self.live.keys.retries(provider, lane)
+        if self.sets[key] == nil {
+            let (waiting, unread) = try await self.read(key)
+            self.sets[key] = waiting
+            self.remembered += waiting.count
+            self.unread += unread
+        }
+        let waiting = self.sets[key] ?? []
+        return works.map { waiting.contains(Identity($0)) }
+    }
+
+    /// Reads a set, or the part of it that fits.
+    private func read(_ key: String) async throws(RedisError) -> (waiting: Set<Identity>, unread: Int) {
+        var waiting: Set<Identity> = []
+        var count = 0
+        var cursor = "0"
+        repeat {
+            let reply = try await self.live.connection.send(
+                "ZSCAN", .text(key), .text(cursor), "COUNT", .integer(Self.page))
+            guard var items = try reply.cursor(), try items.array() == 2 else {
+                throw RedisError(.malformedReply, "ZSCAN returned no page")
+            }
+            cursor = try items.string() ?? "0"
+            for _ in 0..<(try items.array() ?? 0) / 2 {
+                let member = try items.bytes() ?? []
+                try items.skip()
+                count += 1
+                if let work = try? DeliveryWork(member) { waiting.insert(Identity(work)) }
+            }
+            guard self.remembered + waiting.count < self.most else { break }
+        } while cursor != "0"
+        guard cursor != "0" else { return (waiting, 0) }
+        let all = Int(try await self.live.connection.send("ZCARD", .text(key)).integer())
+        return (waiting, max(all - count, 0))
     }
 }
