@@ -39,7 +39,7 @@ struct TokenEndpointTests {
         #expect(reply.value("error") as? String == wrong.error)
     }
 
-    @Test("accepts an assertion that is current and lives at most an hour", arguments: [(0, 3601), (-4000, -400), (900, 4000)])
+    @Test("accepts a current assertion of at most an hour", arguments: [(0, 3601), (-4000, -400), (900, 4000)])
     func refusesTimes(issued: Int, expiry: Int) async throws {
         let client = try #require(SandboxScope.client)
         let now = Int(Date().timeIntervalSince1970)
