@@ -200,7 +200,7 @@ struct RedisRun: Sendable {
         batch.append("INFO", "server")
         batch.append("TIME")
         let replies = try await connection.send(batch)
-        guard replies.count == 2 else { throw RedisError(.unexpectedReply, "expected a reply a command") }
+        guard replies.count == 2 else { throw RedisError(.unexpectedReply, "expected one reply per command") }
         if case .error(let error) = replies[0], error.code == .server { return nil }
         let lines = (try replies[0].string() ?? "").split(whereSeparator: \.isNewline)
         func value(_ name: String) -> String? {

@@ -4,13 +4,13 @@
 import Clients
 import Core
 
-/// Up to where a connection has seen its user's inbox.
+/// The inbox version that a connection has seen.
 package struct Bookmark: Sendable, Equatable {
     /// The mark that tells the user's clients apart, such as a digest of their `User-Agent`.
     package let client: String
-    /// The inbox version up to which it has seen everything.
+    /// The inbox version up to which the connection has seen everything.
     package let version: Int64
-    /// Whether the connection is over.
+    /// Whether the connection has ended.
     package let hasLeft: Bool
 
     package init(client: String, version: Int64, hasLeft: Bool) {
@@ -20,15 +20,15 @@ package struct Bookmark: Sendable, Equatable {
     }
 }
 
-/// How far connections had seen their inboxes, for clients that come back without a word about it.
+/// Bookmarks of connections, for clients that reconnect without naming a version.
 ///
-/// A user's hash has a field a connection: `1 <client> <version> <left: 0 or 1> <noted at, in ms>`.
-/// Bookmarks count for an hour after they were noted, and connections that stay note theirs again
-/// well within it.
+/// A user's hash has one field per connection: `1 <client> <version> <left: 0 or 1> <noted at, in
+/// ms>`. A bookmark counts for an hour; connections that stay open note theirs again well within
+/// that time.
 package struct Bookmarks: Sendable {
     /// How long a bookmark counts.
     package static let lifetime: Duration = .seconds(3_600)
-    /// A user who has this many bookmarks loses the oldest when another is noted.
+    /// Beyond this number the oldest bookmark of a user is removed.
     private static let mostPerUser = 64
 
     private struct Entry {
@@ -70,16 +70,16 @@ package struct Bookmarks: Sendable {
         )
     }
 
-    /// Finds from where each new connection is to be told what it missed, and notes that as its
-    /// bookmark.
+    /// Finds the version from which each new connection missed changes, and notes it as the
+    /// connection's bookmark.
     ///
-    /// Which of the client's connections came back is not known, so each gets what the one that saw
-    /// least has missed, and takes away the bookmark of the one that saw most: when all have come
-    /// back, none is left and none missed anything.
+    /// A returning connection cannot be matched with its bookmark. Each therefore resumes from the
+    /// client's oldest bookmark and uses up the newest one of an ended connection: when all are
+    /// back, none is left and none missed a change.
     ///
-    /// - Parameter alive: The connections of the user that are there now; bookmarks of others are
-    ///   of connections that ended without a word.
-    /// - Returns: a version each, in the same order; nil for a client that was not here within
+    /// - Parameter alive: Returns the open connections of each user; bookmarks of other connections
+    ///   belong to ones that ended without notice.
+    /// - Returns: a version for each opening, in order; nil for a client without a bookmark within
     ///   ``lifetime``.
     package func claim(
         _ openings: [(user: String, connection: String, client: String)],
@@ -93,10 +93,10 @@ package struct Bookmarks: Sendable {
         for reply in try await self.live.connection.send(batch) { found.append(try Self.entries(reply)) }
         let known = found.indices.filter { !found[$0].isEmpty }
         let living = known.isEmpty ? [] : try await alive(known.map { openings[$0].user })
-        guard living.count == known.count else { throw RedisError(.malformedReply, "presence was not told") }
+        guard living.count == known.count else { throw RedisError(.malformedReply, "expected a presence for each user") }
         var versions = [Int64?](repeating: nil, count: openings.count)
         var changes = RedisBatch()
-        /// Bookmarks that a connection of the same batch took away.
+        /// Bookmarks that another connection of the batch used up.
         var taken: Set<String> = []
         for (index, alive) in zip(known, living) {
             let (user, connection, client) = openings[index]
@@ -107,7 +107,7 @@ package struct Bookmarks: Sendable {
             let over = own.filter { entry in
                 (entry.bookmark.hasLeft || !alive.contains(entry.connection)) && !taken.contains(entry.connection)
             }
-            // Those that are there count too: their node may have died a moment ago. Else they are
+            // Open connections count too: their node may just have died. If it has not, they are
             // nearly up to date.
             versions[index] = own.map(\.bookmark.version).min()
             if let last = over.max(by: { $0.bookmark.version < $1.bookmark.version }) {

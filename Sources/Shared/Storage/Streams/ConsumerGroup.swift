@@ -4,7 +4,7 @@
 import Clients
 import Core
 
-/// One consumer's view of one stream.
+/// One consumer of a stream.
 package struct ConsumerGroup: Sendable {
     /// A consumer as Redis lists it.
     package struct Consumer: Sendable, Equatable {
@@ -12,10 +12,10 @@ package struct ConsumerGroup: Sendable {
         package let pending: Int
     }
 
-    /// An entry that a consumer has taken and not acknowledged.
+    /// An entry that a consumer has read and not acknowledged.
     package struct Pending: Sendable, Equatable {
         package let id: String
-        /// How often it was handed out.
+        /// The number of times that the entry was delivered to a consumer.
         package let deliveries: Int
 
         package init(id: String, deliveries: Int) {
@@ -28,14 +28,16 @@ package struct ConsumerGroup: Sendable {
     package let consumer: String
     private let connection: RedisConnection
 
-    /// - Parameter connection: one that does not block, for all but ``read(count:block:)``.
+    /// - Parameter connection: a non-blocking connection for all calls but
+    ///   ``read(on:count:block:)``.
     package init(stream: String, consumer: String, connection: RedisConnection) {
         self.stream = stream
         self.consumer = consumer
         self.connection = connection
     }
 
-    /// Makes stream and group if they are missing; a new group begins with the oldest entry.
+    /// Creates the stream and the group if they are missing; a new group starts at the oldest
+    /// entry.
     package func create() async throws(RedisError) {
         do throws(RedisError) {
             try await self.connection.send(
@@ -44,9 +46,10 @@ package struct ConsumerGroup: Sendable {
         } catch  where error.serverCode == "BUSYGROUP" {}
     }
 
-    /// Takes up to `count` new entries, waiting up to `block` for the first; makes the group again if it is gone.
+    /// Reads up to `count` new entries and waits up to `block` for the first. Creates a missing
+    /// group.
     ///
-    /// - Parameter reader: a connection that only this call uses, as it blocks.
+    /// - Parameter reader: a connection of its own, as the call blocks it.
     package func read(
         on reader: RedisConnection,
         count: Int,
@@ -69,7 +72,7 @@ package struct ConsumerGroup: Sendable {
         }
     }
 
-    /// Takes up to `count` entries that wait, without waiting for any; makes the group if it is gone, but no stream.
+    /// Reads up to `count` new entries without waiting. Creates a missing group, but no stream.
     package func takeWaiting(count: Int) async throws(RedisError) -> [StreamEntry] {
         do throws(RedisError) {
             let reply = try await self.connection.send(
@@ -89,7 +92,7 @@ package struct ConsumerGroup: Sendable {
         }
     }
 
-    /// Adds the acknowledgement of entries to a batch; they are deleted with it.
+    /// Adds the acknowledgement and deletion of entries to a batch.
     package func acknowledge(_ ids: [String], in batch: inout RedisBatch) {
         guard !ids.isEmpty else { return }
         batch.append(
@@ -131,7 +134,7 @@ package struct ConsumerGroup: Sendable {
         return consumers
     }
 
-    /// What `consumer` has taken and not acknowledged, the oldest first.
+    /// The pending entries of `consumer`, oldest first.
     package func pending(of consumer: String, count: Int) async throws(RedisError) -> [Pending] {
         let reply = try await self.connection.send(
             "XPENDING", .text(self.stream), .text(Keyspace.group), "-", "+", .integer(Int64(count)), .text(consumer)
@@ -148,11 +151,11 @@ package struct ConsumerGroup: Sendable {
         return pending
     }
 
-    /// Keeps entries that this consumer has taken and others may have taken over.
+    /// Keeps entries that this consumer read and others may have taken over.
     ///
-    /// Those that it still has count as handed out just now, so that no rival claims them.
+    /// Entries that it still owns count as delivered just now, so that no rival claims them.
     ///
-    /// - Returns: the entries that this consumer has, and those that Redis has lost altogether.
+    /// - Returns: the entries that this consumer owns, and those that Redis has lost altogether.
     package func keep(_ ids: [String]) async throws(RedisError) -> Set<String> {
         guard !ids.isEmpty else { return [] }
         let reply = try await self.connection.run(
@@ -163,18 +166,18 @@ package struct ConsumerGroup: Sendable {
         return Set(try reply.strings())
     }
 
-    /// Takes over one entry of a consumer that is gone.
+    /// Takes over one entry of a dead consumer.
     ///
-    /// - Parameter idle: entries that were handed out more recently stay with their consumer.
-    /// - Returns: the entry; nil if somebody else has it by now or it was deleted.
+    /// - Parameter idle: entries delivered more recently stay with their consumer.
+    /// - Returns: the entry; nil if another consumer has it or it was deleted.
     package func claim(_ id: String, idle: Duration) async throws(RedisError) -> StreamEntry? {
         try await self.claim([id], idle: idle).first
     }
 
-    /// Takes over entries of a consumer that is gone, in one step.
+    /// Takes over entries of a dead consumer in one step.
     ///
-    /// - Parameter idle: entries that were handed out more recently stay with their consumer.
-    /// - Returns: the entries, without those that another consumer has by now or that were deleted.
+    /// - Parameter idle: entries delivered more recently stay with their consumer.
+    /// - Returns: the entries, without those that another consumer has or that were deleted.
     package func claim(_ ids: [String], idle: Duration) async throws(RedisError) -> [StreamEntry] {
         guard !ids.isEmpty else { return [] }
         let reply = try await self.connection.send(
@@ -187,9 +190,9 @@ package struct ConsumerGroup: Sendable {
         return try StreamEntry.read(&cursor)
     }
 
-    /// Removes a consumer unless it has entries pending, which would never be handed out again.
+    /// Removes a consumer unless it has pending entries, which would never be delivered again.
     ///
-    /// - Returns: whether it is gone.
+    /// - Returns: whether the consumer is gone.
     @discardableResult
     package func remove(_ consumer: String) async throws(RedisError) -> Bool {
         try await self.connection.run(
@@ -199,7 +202,7 @@ package struct ConsumerGroup: Sendable {
         ).integer() == 1
     }
 
-    /// How many entries the stream holds, taken ones included.
+    /// The number of entries in the stream, pending ones included.
     package func length() async throws(RedisError) -> Int {
         Int(try await self.connection.send("XLEN", .text(self.stream)).integer())
     }
@@ -208,7 +211,7 @@ package struct ConsumerGroup: Sendable {
 /// One entry of a Redis stream.
 package struct StreamEntry: Sendable {
     package let id: String
-    /// Names and values in their order; nil if the entry was deleted while it was pending.
+    /// Names and values in order; nil if the entry was deleted while it was pending.
     package let fields: [(name: String, value: ArraySlice<UInt8>)]?
 
     package init(id: String, fields: [(name: String, value: ArraySlice<UInt8>)]?) {
@@ -216,10 +219,10 @@ package struct StreamEntry: Sendable {
         self.fields = fields
     }
 
-    /// When it was appended, by Redis's clock; nil if its id has no time.
+    /// When the entry was appended, by Redis's clock; nil if its id has no time.
     package var appendedAt: Timestamp? { Self.moment(ofID: self.id) }
 
-    /// The time that an entry's id begins with.
+    /// The time at the start of an entry's id.
     static func moment(ofID id: String) -> Timestamp? {
         let milliseconds = id.split(separator: "-").first.flatMap { Int64($0) }
         return milliseconds.map { Timestamp(milliseconds: $0) }
@@ -235,7 +238,7 @@ package struct StreamEntry: Sendable {
         var entries: [StreamEntry] = []
         entries.reserveCapacity(count)
         for _ in 0..<count {
-            // XCLAIM gives a null for an entry that was deleted.
+            // XCLAIM returns null for a deleted entry.
             guard try cursor.array() != nil else { continue }
             let id = try cursor.string() ?? ""
             guard let fieldCount = try cursor.array() else {

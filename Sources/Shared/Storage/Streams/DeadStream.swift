@@ -4,7 +4,7 @@
 import Clients
 import Core
 
-/// Work that was set aside: why, from where, and all that it held.
+/// An entry that cannot be processed, with the reason, its origin and its fields.
 package struct DeadLetter: Sendable {
     package let stream: String
     package let entry: String
@@ -27,9 +27,7 @@ package struct DeadLetter: Sendable {
     }
 }
 
-/// The stream of dead letters.
-///
-/// It is bounded; PostgreSQL keeps the mirror that outlives it.
+/// The dead-letter stream, which is bounded; PostgreSQL keeps a copy.
 package struct DeadStream: Sendable {
     package static let maximumLength: Int64 = 100_000
 
@@ -39,7 +37,8 @@ package struct DeadStream: Sendable {
         self.key = keys.dead
     }
 
-    /// Adds a letter to a batch: `dead_reason`, `dead_stream`, `dead_entry` and `dead_at` before the original fields.
+    /// Adds a dead letter to a batch: `dead_reason`, `dead_stream`, `dead_entry` and `dead_at`
+    /// before the original fields.
     package func add(_ letter: DeadLetter, in batch: inout RedisBatch) {
         var arguments: [RedisArgument] = [
             "XADD", .text(self.key), "MAXLEN", "~", .integer(Self.maximumLength), "*",

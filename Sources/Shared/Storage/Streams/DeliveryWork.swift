@@ -4,34 +4,32 @@
 import Clients
 import Core
 
-/// One notification to be sent to one device.
+/// One notification to send to one device.
 ///
-/// What to send is read from PostgreSQL when its turn comes.
-///
-/// Its text is both the stream entry's only field and the member of the retry set, or of what was held back:
-/// `1 <notification> <device> <attempt> <flags> <user>`, where 1 is the format's number and flags are `-` or letters: `r` for
-/// a repeat, `a` for one that calls for attention, `u` for one whose outcome was unknown before, `x` for one that takes the
-/// notification off the device. Behind the letters stands, in milliseconds, since when it has been
-/// waiting, if it was set aside before.
+/// Its content is read from PostgreSQL when it is sent. The text is the only field of a stream
+/// entry and the member of retry and held sets: `1 <notification> <device> <attempt> <flags>
+/// <user>`. 1 is the format. Flags are `-` or letters: `r` for a repeat, `a` for an attention call,
+/// `u` after an unknown outcome, `x` for a retraction. The letters are followed by the time, in
+/// milliseconds, since which the delivery has waited, if it was set aside before.
 package struct DeliveryWork: Sendable, Equatable {
     package static let field = "d"
-    /// No delivery is tried this often; one that says so is malformed.
+    /// More attempts than this make the text malformed.
     private static let mostAttempts = Int(Int32.max)
 
     package let notification: NotificationID
     package let device: NotificationID
     package let user: String
-    /// How many tries there were.
+    /// The number of earlier attempts.
     package let attempt: Int
-    /// Whether it may have been sent before, so that the record of attempts decides.
+    /// Whether it may have been sent before, so that the stored attempts decide.
     package let isRepeat: Bool
     /// Whether it goes to a user who has the notification on a socket and has not read it.
     package let callsForAttention: Bool
-    /// Whether the provider gave no answer before although it may have the message.
+    /// Whether an earlier attempt got no answer although the provider may have the message.
     package let wasUnknown: Bool
-    /// Whether it takes the notification off the device, as it was read elsewhere.
+    /// Whether it removes the notification from the device, as it was read elsewhere.
     package let isRetraction: Bool
-    /// When it was first appended to a stream; nil until it is set aside for a later try.
+    /// When it was first appended to a stream; nil until it is set aside for a retry.
     package let since: Timestamp?
 
     package init(
@@ -56,18 +54,18 @@ package struct DeliveryWork: Sendable, Equatable {
         self.since = since
     }
 
-    /// The same after one more try, to be checked against the record of attempts: it may stand in the stream a second time,
-    /// or have arrived although nobody said so.
+    /// The same delivery after an attempt, as a repeat: it may be in the stream twice or have
+    /// arrived without an answer.
     package var afterTry: DeliveryWork { self.again(attempt: self.attempt + 1, wasUnknown: self.wasUnknown) }
 
-    /// The same after a try whose outcome nobody knows.
+    /// The same delivery after an attempt with an unknown outcome.
     package var afterUnknown: DeliveryWork { self.again(attempt: self.attempt + 1, wasUnknown: true) }
 
-    /// The same, to be checked against the record of attempts.
+    /// The same delivery as a repeat.
     package var asRepeat: DeliveryWork { self.again(attempt: self.attempt, wasUnknown: self.wasUnknown) }
 
-    /// The same, to be set aside; it has waited since an entry was appended, unless it was set
-    /// aside before.
+    /// The same delivery for a retry or held set. It has waited since `entry` was appended unless
+    /// it was set aside before.
     package func waiting(since entry: StreamEntry) -> DeliveryWork {
         self.again(
             attempt: self.attempt, wasUnknown: self.wasUnknown, isRepeat: self.isRepeat,
@@ -93,7 +91,7 @@ package struct DeliveryWork: Sendable, Equatable {
         )
     }
 
-    /// The same as if it had not been tried, to be checked against the record of attempts.
+    /// The same delivery as a repeat without earlier attempts.
     package var fromTheStart: DeliveryWork {
         DeliveryWork(
             notification: self.notification,
@@ -111,9 +109,9 @@ package struct DeliveryWork: Sendable, Equatable {
         return "1 \(self.notification) \(self.device) \(self.attempt) \(flags.isEmpty ? "-" : flags) \(self.user)"
     }
 
-    /// How a text can fail to be work.
+    /// An invalid text.
     package enum Fault: Error, Sendable, Equatable {
-        /// A newer program wrote it; it is left for one.
+        /// Written by a newer release, which must read it.
         case newerFormat
         case malformed
     }
@@ -141,30 +139,30 @@ package struct DeliveryWork: Sendable, Equatable {
         )
     }
 
-    /// The digits at the end of the flags.
+    /// The time in the digits at the end of the flags.
     private static func moment(_ flags: some Collection<UInt8>) -> Timestamp? {
         let digits = flags.drop { !(UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }
-        // Longer numbers are no time, and would overflow as microseconds.
+        // Longer numbers are not times and would overflow as microseconds.
         guard digits.count <= 14, let milliseconds = Int64(String(decoding: digits, as: UTF8.self)) else { return nil }
         return Timestamp(milliseconds: milliseconds)
     }
 }
 
-/// Which stream entry a notification is being sent to a device for, by whichever dispatcher.
+/// Claims of stream entries on the delivery of a notification to a device, across dispatchers.
 ///
-/// The same delivery may stand in the streams twice, because whoever appended it did not know whether the first had
-/// arrived. The record of attempts tells them apart only when one of them is on it; until then the claim does. A claim
-/// counts as long as its entry is in its stream, so that whoever takes the entry over has the claim too, and none outlives
-/// the work that it is for.
+/// A delivery may be in the streams twice when a failed append had arrived after all. Stored
+/// attempts tell the two apart only once one has been sent; until then the claim does. A claim
+/// holds while its entry is in the stream, so it passes to a dispatcher that takes the entry over
+/// and never outlives the work.
 package struct SendClaims: Sendable {
-    /// Only against claims that nobody gave back: longer than any entry is worked on.
+    /// Limits claims that were never released; longer than any entry is processed.
     private static let span: Duration = .seconds(3_600)
 
     let live: Live
 
-    /// Claims deliveries for the entries of one stream that they come from; doing it again changes nothing.
+    /// Claims deliveries for entries of one stream. Repeating a claim changes nothing.
     ///
-    /// - Returns: for each whether it may be sent; one that may not is another entry's, which is not settled yet.
+    /// - Returns: whether each may be sent; one that may not belongs to another unsettled entry.
     package func take(
         _ claims: [(work: DeliveryWork, entry: String)],
         provider: Provider,
@@ -187,7 +185,7 @@ package struct SendClaims: Sendable {
         return isTaken
     }
 
-    /// Adds the end of claims to a batch; a claim that is another entry's stays.
+    /// Adds the release of claims to a batch; claims of other entries stay.
     package func giveBack(
         _ claims: [(work: DeliveryWork, entry: String, lane: Lane)],
         provider: Provider,

@@ -4,39 +4,39 @@
 import Clients
 import Core
 
-/// The stream on which upstream apps read what became of their notifications.
+/// The stream on which upstream apps read the events of their notifications.
 ///
-/// It is bounded: what falls off its end is lost to whoever has not read it, and shows as the difference between the
-/// stream's `entries-added` and its length.
+/// It is bounded: a reader that is too slow loses the oldest events, which shows as the difference
+/// between the stream's `entries-added` and its length.
 package struct EventLog: Sendable {
-    /// The fields of every entry, in this order; what does not apply is empty.
+    /// The fields of every entry, in this order; those that do not apply are empty.
     ///
-    /// Redis keeps names only once where entries have the same.
+    /// Redis stores the names once for entries with the same fields.
     package static let fields = [
         "event", "at", "notification", "job", "user", "org", "type", "category", "channel", "platform", "app", "device",
         "reason",
     ]
 
-    /// Each field's name in its wire form.
+    /// The wire form of each field's name.
     private static let names = Self.fields.map { RedisBatch.encoded(.text($0)) }
 
     private let length: Int
     /// The command up to its fields.
     private let head: [UInt8]
 
-    /// - Parameter length: about how many entries are kept; nil to write none.
+    /// - Parameter length: the approximate number of entries to keep; nil turns events off.
     package init(keys: Keyspace, length: Int?) {
         self.length = length ?? 0
         self.head = RedisBatch.encoded(
             "XADD", .text(keys.events), "MAXLEN", "~", .integer(Int64(length ?? 0)), "*")
     }
 
-    /// Whether events are written at all.
+    /// Whether events are written.
     package var isOn: Bool { self.length > 0 }
 
-    /// Adds an event to a batch, as one command; nothing if events are off.
+    /// Adds an event to a batch unless events are off.
     ///
-    /// It is put together in an array, which takes half the time of as many arguments.
+    /// Encoding into one array takes half the time of separate arguments.
     package func add(_ event: LifecycleEvent, in batch: inout RedisBatch) {
         guard self.isOn else { return }
         let label = event.label
@@ -65,7 +65,7 @@ package struct EventLog: Sendable {
         RedisBatch.encode(value ?? "", to: &bytes)
     }
 
-    /// Appends events by themselves, in batches.
+    /// Appends events in batches of their own.
     package func append(_ events: [LifecycleEvent], on connection: RedisConnection) async throws(RedisError) {
         guard self.isOn else { return }
         var rest = events[...]
@@ -78,9 +78,10 @@ package struct EventLog: Sendable {
     }
 }
 
-/// The events' stream as the webhooks read it: one consumer group, which all dispatchers share as one consumer.
+/// The events stream for webhooks, read by one consumer group that all dispatchers share as one
+/// consumer.
 ///
-/// Entries are acknowledged and stay, since apps read them too.
+/// Acknowledged entries stay, as upstream apps read them too.
 package struct EventFeed: Sendable {
     private static let group = "webhooks"
     private static let consumer = "dispatchers"
@@ -89,7 +90,7 @@ package struct EventFeed: Sendable {
 
     private var key: String { self.live.keys.events }
 
-    /// Takes up to `count` events that nobody has taken; makes the group again if it is gone, from the oldest entry on.
+    /// Reads up to `count` new events. Creates a missing group at the oldest entry.
     package func take(count: Int) async throws(RedisError) -> [StreamEntry] {
         do throws(RedisError) {
             let reply = try await self.live.connection.send(
@@ -108,7 +109,7 @@ package struct EventFeed: Sendable {
         }
     }
 
-    /// Takes over what was taken and not acknowledged for a while, by a dispatcher that died.
+    /// Takes over events that a dead dispatcher read and did not acknowledge within `idle`.
     package func takeOver(idle: Duration, count: Int) async throws(RedisError) -> [StreamEntry] {
         do throws(RedisError) {
             let reply = try await self.live.connection.send(
@@ -123,13 +124,13 @@ package struct EventFeed: Sendable {
         }
     }
 
-    /// Notes that events are where they belong.
+    /// Acknowledges events that are in their queues.
     package func acknowledge(_ ids: [String]) async throws(RedisError) {
         guard !ids.isEmpty else { return }
         try await self.live.connection.send(["XACK", .text(self.key), .text(Self.group)] + ids.map { .text($0) })
     }
 
-    /// Passes over all that is there, as nobody is to be told of it.
+    /// Skips all events in the stream, as no webhook wants them.
     package func skip() async throws(RedisError) {
         do throws(RedisError) {
             try await self.live.connection.send("XGROUP", "SETID", .text(self.key), .text(Self.group), "$")

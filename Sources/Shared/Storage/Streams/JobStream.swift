@@ -4,16 +4,16 @@
 import Clients
 import Core
 
-/// Appends jobs, as any upstream app may do with plain `XADD`.
+/// Appends jobs, as an upstream app may do with plain `XADD`.
 package struct JobStream: Sendable {
-    /// At this many waiting jobs in a lane, new ones are refused or wait where they are.
+    /// A lane with this many jobs takes no more; new ones are refused or wait at their source.
     package static let highWaterMark = 1_000_000
 
     let live: Live
 
-    /// Appends jobs in one round trip.
+    /// Appends jobs in one round trip. After an error some of the jobs may have been appended.
     ///
-    /// - Returns: the entry ids, in order. When it throws, some of the jobs may have been appended.
+    /// - Returns: the entry ids, in order.
     package func append(
         _ jobs: [(lane: Lane, fields: [(name: String, value: [UInt8])])]
     ) async throws(RedisError) -> [String] {
@@ -33,12 +33,12 @@ package struct JobStream: Sendable {
         return ids
     }
 
-    /// How many jobs wait in a lane, those being worked on included.
+    /// The number of jobs in a lane, pending ones included.
     package func length(_ lane: Lane) async throws(RedisError) -> Int {
         Int(try await self.live.connection.send("XLEN", .text(self.live.keys.jobs(lane))).integer())
     }
 
-    /// How many jobs wait in each lane, in one round trip.
+    /// The number of jobs in each lane, in one round trip.
     package func lengths() async throws(RedisError) -> [Lane: Int] {
         var batch = RedisBatch()
         for lane in Lane.allCases { batch.append("XLEN", .text(self.live.keys.jobs(lane))) }
@@ -50,16 +50,17 @@ package struct JobStream: Sendable {
     }
 }
 
-/// Jobs that were moved out of the others' way: a stream an organisation, and the set of organisations that have one.
+/// Jobs that were moved aside so that others can pass: one stream per organisation, and the set of
+/// organisations with a stream.
 package struct OverflowStreams: Sendable {
-    /// How many jobs an organisation's overflow holds; beyond it they stay where they are.
+    /// The number of jobs that an organisation's overflow holds; further jobs stay in their lane.
     package static let bound = 1_000_000
 
     let live: Live
 
     /// Appends jobs in one round trip.
     ///
-    /// - Returns: how many jobs each organisation's overflow holds now.
+    /// - Returns: the new length of each organisation's overflow.
     package func append(
         _ jobs: [(org: String, fields: [(name: String, value: [UInt8])])]
     ) async throws(RedisError) -> [String: Int] {
@@ -76,7 +77,7 @@ package struct OverflowStreams: Sendable {
         }
         let orgs = Array(Set(jobs.map(\.org)))
         let first = batch.count
-        // After its jobs, so that nobody forgets it in between.
+        // After the jobs, so that no process removes the organisation in between.
         for org in orgs {
             batch.append("SADD", .text(self.live.keys.overflows), .text(org))
             batch.append("XLEN", .text(self.live.keys.overflow(org)))
@@ -90,12 +91,12 @@ package struct OverflowStreams: Sendable {
         return lengths
     }
 
-    /// The organisations that have an overflow, in the order of their names.
+    /// The organisations with an overflow, by name.
     package func orgs() async throws(RedisError) -> [String] {
         try await self.live.connection.send("SMEMBERS", .text(self.live.keys.overflows)).strings().sorted()
     }
 
-    /// Forgets an organisation's overflow if nothing is left in it.
+    /// Removes an organisation's overflow if it is empty.
     package func dropIfEmpty(_ org: String) async throws(RedisError) {
         try await self.live.connection.run(
             StreamScripts.dropOverflow,
@@ -105,21 +106,22 @@ package struct OverflowStreams: Sendable {
     }
 }
 
-/// Where a job stood when it was enqueued, which its notifications' ids are made of, however often it was moved since.
+/// The entry as which a job was first enqueued; ids of its notifications derive from it, however
+/// often the job moves.
 package struct JobOrigin: Sendable {
-    /// The field of a job that was moved to make room for others: where it stood.
+    /// The field of a moved job that holds its previous entry.
     package static let movedField = "carillon:origin"
-    /// The field of a job that was a dead letter: where it stood first.
+    /// The field of a replayed job that holds its first entry.
     package static let replayField = "carillon:replay"
 
     private let place: (stream: String, entry: String)
-    /// Where it was enqueued the last time, which is how a dead letter names it.
+    /// The latest entry as which the job was enqueued, by which a dead letter names it.
     private let latest: (stream: String, entry: String)
-    /// The job's fields, without those that tell where it stood.
+    /// The job's fields without the two that hold its origin.
     package let fields: [(name: String, value: ArraySlice<UInt8>)]
     private let isReplay: Bool
 
-    /// Reads an entry as it stands in a stream.
+    /// Reads an entry of a stream.
     package init(stream: String, entry: String, fields: [(name: String, value: ArraySlice<UInt8>)]) {
         let moved = Self.place(Self.movedField, fields)
         let replayed = Self.place(Self.replayField, fields)
@@ -131,7 +133,7 @@ package struct JobOrigin: Sendable {
             isMarked ? fields.filter { $0.name != Self.movedField && $0.name != Self.replayField } : fields
     }
 
-    /// `stream/entry` in a field of that name.
+    /// Reads `stream/entry` from the named field.
     private static func place(
         _ name: String,
         _ fields: [(name: String, value: ArraySlice<UInt8>)]
@@ -142,35 +144,36 @@ package struct JobOrigin: Sendable {
         return (String(text[..<slash]), String(text[text.index(after: slash)...]))
     }
 
-    /// The stream of its first place.
+    /// The stream of the first entry.
     package var stream: String { self.place.stream }
 
-    /// The entry of its first place.
+    /// The id of the first entry.
     package var entry: String { self.place.entry }
 
-    /// The first place as `stream/entry`.
+    /// The first entry as `stream/entry`.
     package var text: String { "\(self.place.stream)/\(self.place.entry)" }
 
-    /// The stream that it was enqueued in the last time.
+    /// The stream of the latest entry.
     package var latestStream: String { self.latest.stream }
 
-    /// The entry as which it was enqueued the last time.
+    /// The id of the latest entry.
     package var latestEntry: String { self.latest.entry }
 
-    /// When the job was made, in Unix milliseconds, a replayed one by its replay; nil if the entry's id does not say.
+    /// When the job was enqueued or replayed, in Unix milliseconds; nil if the entry's id has no
+    /// time.
     package var milliseconds: Int64? { Int64(Substring(self.latest.entry.utf8.prefix { $0 != UInt8(ascii: "-") })) }
 
-    /// The fields with which it was enqueued the last time.
+    /// The fields of the latest entry.
     package var latestFields: [(name: String, value: ArraySlice<UInt8>)] {
         self.isReplay ? self.fields + [(Self.replayField, ArraySlice(self.text.utf8))] : self.fields
     }
 
-    /// The fields with which it is replayed.
+    /// The fields for a replay.
     package var replayFields: [(name: String, value: [UInt8])] {
         self.fields.map { ($0.name, Array($0.value)) } + [(Self.replayField, Array(self.text.utf8))]
     }
 
-    /// The fields with which it is moved to another stream.
+    /// The fields for a move to another stream.
     package var movedFields: [(name: String, value: [UInt8])] {
         let origin = "\(self.latest.stream)/\(self.latest.entry)"
         return self.latestFields.map { ($0.name, Array($0.value)) } + [(Self.movedField, Array(origin.utf8))]

@@ -4,7 +4,7 @@
 import Clients
 import Synchronization
 
-/// A process's claim to be alive: renewed every 5 s, void after 15 s.
+/// A lease that shows that a process is alive: renewed every 5 s, lapsed after 15 s.
 package final class Lease: Sendable {
     package static let renewal: Duration = .seconds(5)
     package static let lifetime: Duration = .seconds(15)
@@ -13,13 +13,13 @@ package final class Lease: Sendable {
     private let value: String
     private let connection: RedisConnection
     private let now: @Sendable () -> ContinuousClock.Instant
-    // When the last renewal that was answered began.
+    // When the last answered renewal began.
     private let renewedAt = Mutex<ContinuousClock.Instant?>(nil)
 
     /// - Parameters:
-    ///   - key: from ``Keyspace``.
-    ///   - value: what operators see of the holder.
-    ///   - now: the time by a clock that no one sets.
+    ///   - key: a key of ``Keyspace``.
+    ///   - value: text about the holder for operators.
+    ///   - now: a monotonic clock.
     package init(
         key: String,
         value: String,
@@ -32,10 +32,10 @@ package final class Lease: Sendable {
         self.now = now
     }
 
-    /// Takes or renews it.
+    /// Acquires or renews the lease.
     ///
-    /// - Parameter value: what operators see of the holder from now on; what was given at first, if nil.
-    /// - Returns: whether it was held without a gap since it was renewed the last time.
+    /// - Parameter value: the new text about the holder; nil for the initial one.
+    /// - Returns: whether the lease was held without a gap since the last renewal.
     package func renew(showing value: String? = nil) async throws(RedisError) -> Bool {
         let start = self.now()
         let milliseconds = Self.lifetime.components.seconds * 1_000
@@ -45,7 +45,7 @@ package final class Lease: Sendable {
                 keys: [.text(self.key)],
                 arguments: [.text(value ?? self.value), .integer(milliseconds)]
             ).integer() == 1
-        // An earlier renewal whose reply got lost may have been the one that found it lapsed.
+        // An earlier renewal may have found the lease lapsed and lost its reply.
         return self.renewedAt.withLock { renewedAt in
             defer { renewedAt = start }
             guard wasThere, let renewedAt else { return wasThere }
@@ -53,12 +53,12 @@ package final class Lease: Sendable {
         }
     }
 
-    /// Gives it up.
+    /// Releases the lease.
     package func release() async throws(RedisError) {
         try await self.connection.send("DEL", .text(self.key))
     }
 
-    /// Whether somebody holds the lease under `key`.
+    /// Whether a process holds the lease under `key`.
     package static func isHeld(_ key: String, connection: RedisConnection) async throws(RedisError) -> Bool {
         try await connection.send("EXISTS", .text(key)).integer() == 1
     }

@@ -59,7 +59,7 @@ enum StreamScripts {
     static let renewLease = Self.script("renew_lease", PackageResources.renew_lease_lua)
 
     private static func script(_ name: String, _ source: [UInt8]) -> RedisScript {
-        // Redis names scripts by SHA-1; nothing here relies on its strength.
+        // Redis identifies scripts by SHA-1; security does not depend on it.
         let digest = Insecure.SHA1.hash(data: source).map { byte in
             (byte < 16 ? "0" : "") + String(byte, radix: 16)
         }.joined()
@@ -67,13 +67,13 @@ enum StreamScripts {
     }
 }
 
-/// Tells every gateway and dispatcher to read the catalog again.
+/// Makes every gateway and dispatcher reload the catalog.
 package struct CatalogAnnouncer: Sendable {
     let live: Live
 
-    /// Announces the catalog with that digest.
+    /// Announces the catalog with this digest.
     ///
-    /// - Returns: how many heard it.
+    /// - Returns: the number of processes that received it.
     package func announce(digest: String) async throws -> Int64 {
         try await self.live.connection.send("PUBLISH", .text(self.live.keys.catalogChannel), .text(digest)).integer()
     }

@@ -4,7 +4,7 @@
 import Clients
 import Core
 
-/// What a node is told about one user: a change of the inbox, or an event.
+/// A change of a user's inbox, or an event, for a node.
 package struct NodeFrame: Sendable, Equatable {
     package enum Kind: UInt8, Sendable {
         /// The body is the notification's canonical JSON.
@@ -15,7 +15,7 @@ package struct NodeFrame: Sendable, Equatable {
         case deleted = 3
         /// The body is `{"name":…,"args":[…]}`.
         case event = 4
-        /// The body as of an event; it is for all users but those that the other body names, a JSON array.
+        /// The body is an event's, for all users except those in the second body, a JSON array.
         case eventForEveryone = 5
     }
 
@@ -27,12 +27,12 @@ package struct NodeFrame: Sendable, Equatable {
     package var version: Int64
     /// The unread count after this change.
     package var unread: Int32
-    /// The lane of what waits for this frame's proof, so that the proof can end the wait; nil where nothing waits.
+    /// The lane of the notification that waits for this frame's confirmation; nil if none waits.
     package var awaitingLane: Lane?
-    /// The notification's id; zero for the other kinds.
+    /// The notification's id; zero for other kinds.
     package var id: NotificationID
     package var body: [UInt8]
-    /// The notification in camelCase, if the user's connections need it; empty otherwise.
+    /// The notification in camelCase if the user's connections need it; empty otherwise.
     package var camelCaseBody: [UInt8]
 
     package init(
@@ -58,10 +58,10 @@ package struct NodeFrame: Sendable, Equatable {
     }
 }
 
-/// Frames as they travel in one pub/sub message: a format number, then the frames, integers big-endian.
+/// Frames of one pub/sub message: a format number, then the frames, with big-endian integers.
 package struct NodeFrameBatch: Sendable {
     private static let format: UInt8 = 2
-    /// A message is closed when it is larger than this, so that no node swallows megabytes at once.
+    /// A message that reaches this size is closed, to keep single messages small for nodes.
     package static let softLimit = 256 * 1024
 
     package private(set) var bytes: [UInt8] = [Self.format]
@@ -110,7 +110,7 @@ package struct NodeFrameBatch: Sendable {
         withUnsafeBytes(of: value.bigEndian) { self.bytes.append(contentsOf: $0) }
     }
 
-    /// Reads a message; nil if it is of a format or kind that this program does not know.
+    /// Decodes a message; returns nil for an unknown format or kind.
     package static func decode(_ bytes: ArraySlice<UInt8>) -> [NodeFrame]? {
         var reader = FrameReader(bytes)
         guard reader.integer(UInt8.self) == Self.format else { return nil }
@@ -149,7 +149,7 @@ package struct NodeFrameBatch: Sendable {
     }
 }
 
-/// Reads big-endian integers and slices, with bounds checked.
+/// Reads big-endian integers and slices with bounds checks.
 private struct FrameReader {
     private var rest: ArraySlice<UInt8>
 
@@ -170,7 +170,7 @@ private struct FrameReader {
     }
 }
 
-/// Tells the nodes that hold a user of a change.
+/// Publishes changes to the nodes on which users have sockets.
 package struct FramePublisher: Sendable {
     let live: Live
     private let presence: PresenceRegistry
@@ -185,7 +185,7 @@ package struct FramePublisher: Sendable {
         try await self.publish([frame])
     }
 
-    /// Publishes frames, each to every node on which its user has a socket, in their order for each node.
+    /// Publishes frames, in order, to every node on which their users have sockets.
     package func publish(_ frames: [NodeFrame]) async throws(RedisError) {
         guard !frames.isEmpty else { return }
         var messages: [(node: String, frames: NodeFrameBatch)] = []

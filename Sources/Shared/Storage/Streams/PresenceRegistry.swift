@@ -5,16 +5,16 @@ import Clients
 import Core
 import Synchronization
 
-/// Who holds a socket on which node.
+/// The connections of users and the nodes that hold them.
 ///
-/// A user's hash has a field a connection: `1 <node> <dialect> <state> <since in ms>`, then since when it has been in its
-/// state, if that ever changed. Its fields count only while their node's lease is held, so nothing has to be refreshed per
-/// user.
+/// A user's hash has one field per connection: `1 <node> <dialect> <state> <since in ms>`, followed
+/// by the time of the last state change, if any. Fields count only while their node holds its
+/// lease, so they need no refresh of their own.
 package final class PresenceRegistry: Sendable {
     private static let livenessAge: Duration = .seconds(1)
 
     let live: Live
-    // When a node's lease was seen to be held. Bounded by the number of nodes; stale ones are
+    // When a node's lease was last seen held. Bounded by the number of nodes; stale entries are
     // dropped.
     private let heldAt = Mutex<[String: ContinuousClock.Instant]>([:])
 
@@ -33,7 +33,7 @@ package final class PresenceRegistry: Sendable {
         for reply in try await self.live.connection.send(batch) { _ = try reply.checked() }
     }
 
-    /// Changes how connections are present from a moment on, in one round trip; those that have left meanwhile stay away.
+    /// Changes the state of connections in one round trip; those that have left stay away.
     package func setStates(
         _ entries: [(user: String, connection: String, state: ConnectionPresence.State)],
         at moment: Timestamp
@@ -58,7 +58,7 @@ package final class PresenceRegistry: Sendable {
         for reply in try await self.live.connection.send(batch) { _ = try reply.checked() }
     }
 
-    /// The presence of each user, in the order of `users`; connections of void nodes are removed on the way.
+    /// Returns the presence of each user, in order, and removes connections of dead nodes.
     package func lookUp(_ users: [String]) async throws(RedisError) -> [Presence] {
         var batch = RedisBatch()
         for user in users { batch.append("HGETALL", .text(self.live.keys.presence(user))) }
@@ -85,8 +85,8 @@ package final class PresenceRegistry: Sendable {
         return presences
     }
 
-    /// Removes connections of void nodes, unless they were registered again since they were read: a node that was out of
-    /// reach comes back and registers the sockets that stayed open.
+    /// Removes connections of dead nodes unless they have registered again since they were read: a
+    /// node that was unreachable returns and registers its open sockets.
     package func forget(_ entries: [(user: String, connection: ConnectionPresence)]) async throws(RedisError) {
         var batch = RedisBatch()
         for (user, connection) in entries {
@@ -99,15 +99,15 @@ package final class PresenceRegistry: Sendable {
         for reply in try await self.live.connection.send(batch) { _ = try reply.checked() }
     }
 
-    /// Asks again about a node that seems to be gone.
+    /// Makes the next lookup check the node's lease again.
     package func doubt(node: String) {
         self.heldAt.withLock { $0[node] = nil }
     }
 
-    /// Those of `nodes` whose lease is held, to within a second.
+    /// The nodes that hold their lease, with an error of at most a second.
     ///
-    /// Only a held lease is remembered. A node may come back at any moment and register its
-    /// sockets; an answer from before that must not judge them.
+    /// Only held leases are cached: a returning node registers its sockets at once, and a cached
+    /// miss would remove them.
     private func held(_ nodes: Set<String>) async throws(RedisError) -> Set<String> {
         let now = ContinuousClock.now
         let known = self.heldAt.withLock { heldAt in
@@ -129,7 +129,7 @@ package final class PresenceRegistry: Sendable {
         return held
     }
 
-    /// Which of these connections are registered, in their order and in one round trip.
+    /// Whether each connection is registered, in order, in one round trip.
     package func areRegistered(
         _ entries: [(user: String, connection: String)]
     ) async throws(RedisError) -> [Bool] {
@@ -153,9 +153,9 @@ package final class PresenceRegistry: Sendable {
         var connections: [ConnectionPresence] = []
         for _ in 0..<count / 2 {
             let identifier = try cursor.string() ?? ""
-            // By bytes: to find where characters end takes longer than all the rest.
+            // Splits bytes, as finding character boundaries takes longer than everything else here.
             let parts = (try cursor.string() ?? "").utf8.split(separator: UInt8(ascii: " ")).map { Substring($0) }
-            // What a newer gateway wrote in another form is passed over, not removed.
+            // Skips the format of a newer gateway without removing it.
             guard parts.count >= 5, parts[0] == "1", let dialect = Dialect(rawValue: String(parts[2])),
                 let state = ConnectionPresence.State(rawValue: String(parts[3])), let since = Int64(parts[4])
             else { continue }

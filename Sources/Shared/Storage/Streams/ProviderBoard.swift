@@ -4,7 +4,7 @@
 import Clients
 import Core
 
-/// How a dispatcher's way to a provider stands, for one app.
+/// The state of a dispatcher's calls to a provider for one app.
 package struct ProviderState: Sendable, Equatable {
     package enum Breaker: String, Sendable, CaseIterable {
         case closed, open, probing
@@ -14,9 +14,9 @@ package struct ProviderState: Sendable, Equatable {
     package let app: String
     package let dispatcher: String
     package let breaker: Breaker
-    /// Until when nothing is sent; nil unless it is open.
+    /// The end of the pause; nil unless the breaker is open.
     package let until: Timestamp?
-    /// Calls under way.
+    /// Calls in flight.
     package let inFlight: Int
 
     package init(
@@ -36,16 +36,17 @@ package struct ProviderState: Sendable, Equatable {
     }
 }
 
-/// What all dispatchers say about their providers: a hash with a field a dispatcher, which is void when it is old.
+/// The provider states that dispatchers publish: a hash with one field per dispatcher, which
+/// expires by age.
 package struct ProviderBoard: Sendable {
     private static let validity: Duration = .seconds(20)
-    /// The format of a field: its number, the moment, then a line a state and a line for each app's counts; a line that is
-    /// neither is passed over.
+    /// The format of a field: format number and time, then one line per state and per app's counts.
+    /// Readers skip other lines.
     private static let format = "1"
 
     let live: Live
 
-    /// Says how a dispatcher's ways stand now, and what it has counted since it began.
+    /// Publishes the states of a dispatcher's providers and its counts since it started.
     package func put(
         _ states: [ProviderState],
         counts: [ProviderCounts] = [],
@@ -64,17 +65,17 @@ package struct ProviderBoard: Sendable {
             .checked()
     }
 
-    /// Takes a dispatcher's word away.
+    /// Removes a dispatcher's field.
     package func remove(_ dispatcher: String) async throws(RedisError) {
         _ = try await self.live.connection.send("HDEL", .text(self.live.keys.providers), .text(dispatcher)).checked()
     }
 
-    /// How all ways stand; what is old is removed.
+    /// Returns the states of all dispatchers and removes stale fields.
     package func states(now: Timestamp) async throws(RedisError) -> [ProviderState] {
         try await self.report(now: now).states
     }
 
-    /// How all ways stand, and the sums of what the dispatchers that are there have counted; what is old is removed.
+    /// Returns the states and the summed counts of all live dispatchers, and removes stale fields.
     package func report(now: Timestamp) async throws(RedisError) -> (states: [ProviderState], counts: [ProviderCounts])
     {
         let fields = try await self.live.connection.send("HGETALL", .text(self.live.keys.providers)).strings()
@@ -116,25 +117,25 @@ package struct ProviderBoard: Sendable {
     }
 }
 
-/// What came of the messages to one app by one provider.
+/// Counts of the attempts by one provider for one app.
 package struct ProviderCounts: Sendable, Equatable {
-    /// Upper bounds of the latencies' buckets in milliseconds; one more has what took longer.
+    /// The upper bounds of the latency buckets in milliseconds; one more bucket holds the rest.
     package static let bounds: [Int64] = [5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000]
-    /// Reasons that are told apart; the rest counts as ``other``.
+    /// The number of distinct reasons; further ones count as ``other``.
     package static let mostReasons = 32
     package static let other = "other"
 
     package let provider: Provider
     package let app: String
-    /// All tries, retries among them.
+    /// All attempts, retries included.
     package private(set) var sent = 0
     package private(set) var accepted = 0
-    /// How often each reason was given for not accepting a message.
+    /// The number of rejections by reason.
     package private(set) var reasons: [String: Int] = [:]
-    /// How many tries took how long, by the bucket.
+    /// The number of attempts in each latency bucket.
     package private(set) var latencies: [Int]
 
-    /// What was not accepted, for now or for good.
+    /// Attempts that were rejected, temporarily or for good.
     package var failed: Int { self.sent - self.accepted }
 
     package init(provider: Provider, app: String) {
@@ -143,9 +144,9 @@ package struct ProviderCounts: Sendable, Equatable {
         self.latencies = Array(repeating: 0, count: Self.bounds.count + 1)
     }
 
-    /// Counts a try.
+    /// Counts an attempt.
     ///
-    /// - Parameter failure: why it was not accepted; nil if it was.
+    /// - Parameter failure: the reason of a rejection; nil if the message was accepted.
     package mutating func note(failure: String?, took duration: Duration) {
         self.sent += 1
         let milliseconds = duration.inMicroseconds / 1_000
@@ -157,18 +158,18 @@ package struct ProviderCounts: Sendable, Equatable {
         self.count(failure, 1)
     }
 
-    /// Adds what another dispatcher has counted of the same.
+    /// Adds another dispatcher's counts.
     package mutating func add(_ others: ProviderCounts) {
         self.sent += others.sent
         self.accepted += others.accepted
         for index in self.latencies.indices { self.latencies[index] += others.latencies[index] }
-        // In an order, so that the same ones are told apart each time.
+        // Sorted, so that the same reasons stay distinct each time.
         for (reason, count) in others.reasons.sorted(by: { $0.key < $1.key }) { self.count(reason, count) }
     }
 
     private mutating func count(_ reason: String, _ count: Int) {
         let isWord = (1...64).contains(reason.utf8.count) && reason.utf8.allSatisfy { Self.isPartOfWord($0) }
-        // The one that is kept free is for the rest.
+        // The last place is for ``other``.
         let hasRoom = self.reasons[reason] != nil || self.reasons.count < Self.mostReasons - 1
         self.reasons[isWord && hasRoom ? reason : Self.other, default: 0] += count
     }
@@ -180,10 +181,10 @@ package struct ProviderCounts: Sendable, Equatable {
 }
 
 extension ProviderCounts {
-    /// How a line of counts begins, which is no provider's word.
+    /// The start of a line of counts, which no provider's name can be.
     private static let mark = "+"
 
-    /// A line of the board; the app's name comes last, as it may have blanks.
+    /// The line in the hash; the app's name comes last, as it may contain spaces.
     var line: String {
         let latencies = self.latencies.map { String($0) }.joined(separator: ",")
         let reasons = self.reasons.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }.joined(separator: ",")
@@ -191,7 +192,7 @@ extension ProviderCounts {
             + "\(reasons.isEmpty ? "-" : reasons) \(self.app)"
     }
 
-    /// Nil if the line is another one.
+    /// Returns nil for any other line.
     init?(line: Substring) {
         let parts = line.split(separator: " ", maxSplits: 6)
         guard parts.count == 7, parts[0] == Self.mark, let provider = Provider(rawValue: String(parts[1])),

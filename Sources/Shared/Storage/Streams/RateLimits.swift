@@ -4,16 +4,17 @@
 import Clients
 import Core
 
-/// What users have used up of their rates, over all nodes: one key a user and kind, which lapses when its bucket is full.
+/// Token buckets of users across all nodes: one key per user and kind, which expires when the
+/// bucket is full.
 package struct TokenBuckets: Sendable {
     let live: Live
 
-    /// Takes tokens, also those that are not there.
+    /// Takes tokens, even more than the bucket holds.
     ///
     /// - Parameters:
-    ///   - kind: what is bounded; part of the key.
-    ///   - burst: tokens that a full bucket holds.
-    /// - Returns: in how many milliseconds the bucket holds a token again; 0 if it still does.
+    ///   - kind: the limited action; part of the key.
+    ///   - burst: the capacity of the bucket.
+    /// - Returns: the milliseconds until the bucket holds a token again; 0 if it does now.
     package func take(
         _ count: Int,
         kind: String,
@@ -25,12 +26,12 @@ package struct TokenBuckets: Sendable {
             StreamScripts.takeTokens, count, kind: kind, user: user, perSecond: perSecond, burst: burst)
     }
 
-    /// Takes as many of so many tokens as there are.
+    /// Takes the available tokens, up to `count`.
     ///
     /// - Parameters:
-    ///   - kind: what is bounded; part of the key.
-    ///   - burst: tokens that a full bucket holds.
-    /// - Returns: how many were taken.
+    ///   - kind: the limited action; part of the key.
+    ///   - burst: the capacity of the bucket.
+    /// - Returns: the number of tokens taken.
     package func takeAvailable(
         _ count: Int,
         kind: String,
@@ -62,13 +63,14 @@ package struct TokenBuckets: Sendable {
     }
 }
 
-/// How many interruptions users had lately: a sorted set a user and cap, whose members are notification ids.
+/// Recent interruptions of users: one sorted set per user and cap, whose members are notification
+/// ids.
 ///
-/// A set lapses with its span, and holds no more members than its cap allows.
+/// A set expires with its window and has at most as many members as its cap allows.
 package struct UsageCaps: Sendable {
-    /// One cap that a notification counts against.
+    /// A cap that a notification counts against.
     package struct Cap: Sendable, Equatable {
-        /// What is counted, such as `type:news`; part of the key.
+        /// The counted subject, such as `type:news`; part of the key.
         package let name: String
         package let limit: FrequencyCap
 
@@ -78,7 +80,7 @@ package struct UsageCaps: Sendable {
         }
     }
 
-    /// A notification and what it counts against.
+    /// A notification and its caps.
     package struct Use: Sendable {
         package let user: String
         package let notification: NotificationID
@@ -93,10 +95,12 @@ package struct UsageCaps: Sendable {
 
     let live: Live
 
-    /// Counts notifications in their order, in one round trip; what was counted before counts once.
+    /// Counts notifications in order, in one round trip; one that was counted before counts once.
     ///
-    /// - Parameter isAnew: whether what was counted before counts as of now instead, for what was held back in between.
-    /// - Returns: of each the index of the first cap that was reached, in which case it does not count; nil if none was.
+    /// - Parameter isAnew: whether a notification that was counted before counts as of now, after
+    ///   it was held back.
+    /// - Returns: for each the index of the first cap that is reached, in which case it does not
+    ///   count; nil if none is.
     package func use(_ uses: [Use], now: Timestamp, isAnew: Bool = false) async throws(RedisError) -> [Int?] {
         var batch = RedisBatch()
         for use in uses {
@@ -118,9 +122,9 @@ package struct UsageCaps: Sendable {
         return reached
     }
 
-    /// Which of a user's caps one more would reach, in one round trip; counts nothing.
+    /// Finds the first cap that a user has reached, in one round trip, without counting.
     ///
-    /// - Returns: the index of the first one; nil if there is none.
+    /// - Returns: the index of the cap; nil if none is reached.
     package func reached(_ caps: [Cap], user: String, now: Timestamp) async throws(RedisError) -> Int? {
         guard !caps.isEmpty else { return nil }
         var batch = RedisBatch()
@@ -134,15 +138,15 @@ package struct UsageCaps: Sendable {
     }
 }
 
-/// A provider's rate for one account, shared by all dispatchers and by the account's apps.
+/// A provider's rate limit for one account, shared by all dispatchers and the account's apps.
 package struct SendingTurns: Sendable {
     let live: Live
 
-    /// Takes turns to send, as many as there are.
+    /// Takes the available turns, up to `count`.
     ///
-    /// - Parameter perSecond: the account's rate, which all who take turns of it must say alike: it is what the bucket's level is
-    ///   counted by.
-    /// - Returns: how many were taken, and in how many milliseconds there is another.
+    /// - Parameter perSecond: the account's rate. All callers must pass the same, as the bucket's
+    ///   level derives from it.
+    /// - Returns: the number of turns taken and the milliseconds until the next one.
     package func take(
         _ count: Int,
         provider: Provider,
@@ -159,15 +163,15 @@ package struct SendingTurns: Sendable {
     }
 }
 
-/// Until when nothing is sent by a provider's accounts, whichever dispatcher was asked to wait: a hash a provider, with a field
-/// an account, which ends with the last of them.
+/// Pauses of providers' accounts, shared by all dispatchers: one hash per provider with one field
+/// per account, removed with its last field.
 package struct SendingPauses: Sendable {
-    /// Until when one account is left alone.
+    /// The pause of one account.
     package struct Pause: Sendable, Equatable {
         package let provider: Provider
-        /// What the provider counts messages by.
+        /// The account by which the provider counts messages.
         package let account: String
-        /// Which of the provider's services; nil where it is one.
+        /// The push service, for providers with several; nil otherwise.
         package let service: String?
         package let until: Timestamp
 
@@ -181,10 +185,10 @@ package struct SendingPauses: Sendable {
 
     let live: Live
 
-    /// Tells of pauses, of which a later one that is known stays, and hears which there are, in one round trip.
+    /// Publishes pauses and returns the current ones in one round trip. A known later end wins.
     ///
-    /// - Parameter providers: those whose pauses are asked for.
-    /// - Returns: what is not over.
+    /// - Parameter providers: the providers whose pauses are returned.
+    /// - Returns: the pauses that have not ended.
     package func exchange(
         _ told: [Pause],
         of providers: [Provider],
@@ -217,7 +221,7 @@ package struct SendingPauses: Sendable {
         return pauses
     }
 
-    /// The service first, which has no spaces; an account may.
+    /// The service comes first, as it has no spaces; an account may have some.
     private static func field(_ pause: Pause) -> String { "\(pause.service ?? "-") \(pause.account)" }
 
     private static func pause(_ provider: Provider, _ field: String, _ moment: String) -> Pause? {

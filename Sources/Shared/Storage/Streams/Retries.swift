@@ -4,9 +4,10 @@
 import Clients
 import Core
 
-/// Deliveries that failed for the moment, by the time of their next try.
+/// Deliveries that wait for a retry, by due time.
 ///
-/// Deliveries that were held back untried are in the ``HeldSets``; older dispatchers put them here.
+/// Deliveries that were held back before their first attempt are in ``HeldSets``; older dispatchers
+/// put them here.
 package struct RetrySet: Sendable {
     let live: Live
 
@@ -23,9 +24,9 @@ package struct RetrySet: Sendable {
         )
     }
 
-    /// Moves up to `limit` that are due back to their stream.
+    /// Moves up to `limit` due retries back to their stream.
     ///
-    /// - Returns: how many were moved.
+    /// - Returns: the number of retries moved.
     package func moveDue(
         provider: Provider,
         lane: Lane,
@@ -43,18 +44,19 @@ package struct RetrySet: Sendable {
         )
     }
 
-    /// How many wait.
+    /// The number of waiting retries.
     package func count(provider: Provider, lane: Lane) async throws(RedisError) -> Int {
         Int(try await self.live.connection.send("ZCARD", .text(self.live.keys.retries(provider, lane))).integer())
     }
 }
 
-/// Deliveries that were held back untried, by the time of their turn: each app's in a set of its own, so that none waits behind
-/// another's.
+/// Deliveries that were held back before their first attempt, by due time.
+///
+/// Each app has a set of its own, so that no app delays another.
 package struct HeldSets: Sendable {
     let live: Live
 
-    /// Adds what was held back to a batch.
+    /// Adds a held delivery to a batch.
     package func add(
         _ work: DeliveryWork,
         due: Timestamp,
@@ -65,18 +67,19 @@ package struct HeldSets: Sendable {
     ) {
         batch.append(
             "ZADD", .text(self.live.keys.held(provider, lane, app: app)), .integer(due.milliseconds), .text(work.text))
-        // Last, as an app is forgotten whose set is empty.
+        // Last, because an app with an empty set is removed.
         batch.append("SADD", .text(self.live.keys.held(provider, lane)), .text(app))
     }
 
-    /// The apps of which something is held back, in no order.
+    /// The apps with held deliveries, in no order.
     package func apps(provider: Provider, lane: Lane) async throws(RedisError) -> [String] {
         try await self.live.connection.send("SMEMBERS", .text(self.live.keys.held(provider, lane))).strings()
     }
 
-    /// Moves up to `limit` of an app's that are due back to their stream; forgets the app if nothing is left.
+    /// Moves up to `limit` due deliveries of an app back to their stream, and removes an app
+    /// without any.
     ///
-    /// - Returns: how many were moved.
+    /// - Returns: the number of deliveries moved.
     package func moveDue(
         provider: Provider,
         lane: Lane,
@@ -97,8 +100,7 @@ package struct HeldSets: Sendable {
         )
     }
 
-    /// How much of all apps is held back, when the first of it is due, and for how long it has been
-    /// waiting.
+    /// The number, first due time and age of the held deliveries of all apps.
     package func waiting(provider: Provider, lane: Lane) async throws(RedisError) -> SetAside {
         var batch = RedisBatch()
         for app in try await self.apps(provider: provider, lane: lane) {
@@ -106,7 +108,7 @@ package struct HeldSets: Sendable {
         }
         guard !batch.isEmpty else { return SetAside() }
         let replies = try await self.live.connection.send(batch)
-        guard replies.count == batch.count else { throw RedisError(.unexpectedReply, "expected a reply a command") }
+        guard replies.count == batch.count else { throw RedisError(.unexpectedReply, "expected one reply per command") }
         var aside = SetAside()
         for position in stride(from: 0, to: replies.count, by: SetAside.questions) {
             aside.add(try SetAside(replies[position..<(position + SetAside.questions)]))
@@ -115,32 +117,31 @@ package struct HeldSets: Sendable {
     }
 }
 
-/// The contents of a retry set, or of the set that holds back an app's deliveries.
+/// A summary of a retry set or of an app's held set.
 package struct SetAside: Sendable {
-    /// How many members are looked at from either end of a set for the one that has waited the
-    /// longest.
+    /// The number of members to inspect at each end of a set for the oldest.
     static let sample = 64
-    /// How many commands ask for a set.
+    /// The number of commands that read a set.
     static let questions = 3
 
     package private(set) var count = 0
     private(set) var firstDue: Timestamp?
-    /// Since when the oldest that was looked at has been waiting.
+    /// Since when the oldest inspected member has waited.
     private(set) var since: Timestamp?
 
     init() {}
 
-    /// Adds the questions about a set to a batch.
+    /// Adds the commands that read a set to a batch.
     static func ask(_ key: RedisArgument, in batch: inout RedisBatch) {
         batch.append("ZCARD", key)
         batch.append("ZRANGE", key, "0", .integer(Int64(self.sample - 1)), "WITHSCORES")
         batch.append("ZRANGE", key, .integer(Int64(-self.sample)), "-1", "WITHSCORES")
     }
 
-    /// Reads the answers.
+    /// Reads the replies.
     init(_ replies: ArraySlice<RedisReply>) throws(RedisError) {
         guard replies.count == Self.questions, let first = replies.first else {
-            throw RedisError(.unexpectedReply, "expected a reply a command")
+            throw RedisError(.unexpectedReply, "expected one reply per command")
         }
         self.count = Int(try first.integer())
         for reply in replies.dropFirst() {
@@ -162,15 +163,14 @@ package struct SetAside: Sendable {
     }
 }
 
-/// The deliveries that wait in the ``RetrySet``, as they were when a repair first asked about their
-/// stream.
+/// The deliveries in the ``RetrySet``, as of the first time that a repair asks about their stream.
 ///
-/// Each set is read once, however many deliveries a repair asks about. A delivery that has left a
-/// set since then is on its way, so it still counts.
+/// Reads each set once per repair. A delivery that has left a set since is in flight, so it still
+/// counts.
 package actor WaitingRetries {
     private static let page: Int64 = 1_000
 
-    /// A delivery, whatever its try.
+    /// A delivery, whatever its attempt.
     private struct Identity: Hashable {
         let notification: NotificationID
         let device: NotificationID
@@ -189,16 +189,16 @@ package actor WaitingRetries {
     private let most: Int
     private var sets: [String: Set<Identity>] = [:]
     private var remembered = 0
-    /// How many waiting deliveries were not read because of the bound; they count as not waiting.
+    /// Waiting deliveries beyond the bound, which were not read and count as not waiting.
     package private(set) var unread = 0
 
-    /// - Parameter most: how many deliveries of all sets are remembered, within a page.
+    /// - Parameter most: the number of deliveries of all sets to remember, rounded up to a page.
     package init(_ live: Live, most: Int) {
         self.live = live
         self.most = most
     }
 
-    /// Tells which deliveries of one stream wait for their next try.
+    /// Whether each delivery of a stream waits for its retry.
     ///
     /// - Returns: a value for each delivery, in order.
     package func contain(
@@ -217,7 +217,7 @@ package actor WaitingRetries {
         return works.map { waiting.contains(Identity($0)) }
     }
 
-    /// Reads a set, or the part of it that fits.
+    /// Reads a set up to the bound.
     private func read(_ key: String) async throws(RedisError) -> (waiting: Set<Identity>, unread: Int) {
         var waiting: Set<Identity> = []
         var count = 0

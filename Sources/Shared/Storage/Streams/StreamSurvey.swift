@@ -4,35 +4,33 @@
 import Clients
 import Core
 
-/// What operators ask of Redis: how much waits where, and who works.
+/// A survey, for operators, of the work in Redis and the processes that do it.
 package struct StreamSurvey: Sendable {
-    /// How a stream stands.
+    /// The state of a stream.
     package struct Stream: Sendable, Equatable {
         package let name: String
         package let lane: Lane
-        /// Whose deliveries it holds; nil for a stream of jobs.
+        /// The provider of the deliveries; nil for a stream of jobs.
         package let provider: Provider?
-        /// Entries in it, those being worked on included.
+        /// Entries in the stream, pending ones included.
         package var length = 0
-        /// Entries that were taken and not acknowledged.
+        /// Entries that were read and not acknowledged.
         package var pending = 0
-        /// Entries that nobody has taken yet; nil if Redis cannot tell.
+        /// Entries that were not read yet; nil if Redis cannot tell.
         package var lag: Int?
-        /// Who has taken entries, or took them.
+        /// Current and former consumers.
         package var consumers = 0
-        /// When the oldest entry was appended, be it taken or not: those that are done are deleted.
+        /// When the oldest entry was appended, pending or not; finished entries are deleted.
         package var oldest: Timestamp?
-        /// When the oldest entry that is being worked on was appended.
+        /// When the oldest pending entry was appended.
         package var oldestPending: Timestamp?
-        /// What waits for its next try, or was held back before its first.
+        /// Deliveries that wait for a retry or were held back before their first attempt.
         package var retries = 0
         /// When the first of them is due.
         package var nextRetry: Timestamp?
-        /// Since when the oldest of all has been waiting: entries, and what waits for its next try
-        /// or was held back.
+        /// Since when the oldest of all has waited, in the stream, for a retry or held back.
         ///
-        /// Where more than ``SetAside/sample`` are set aside it is found among those that are due
-        /// first and last.
+        /// Inspects only the members due first and last of a set larger than ``SetAside/sample``.
         package var waitingSince: Timestamp?
 
         init(name: String, lane: Lane, provider: Provider?) {
@@ -42,42 +40,42 @@ package struct StreamSurvey: Sendable {
         }
     }
 
-    /// Work that is in none of the streams of jobs and deliveries.
+    /// Work outside the streams of jobs and deliveries.
     package struct Aside: Sendable, Equatable {
-        /// Entries of the dead letters' stream, which is bounded.
+        /// Entries of the dead-letter stream, which is bounded.
         package var dead = 0
-        /// Notifications that wait for a socket's proof.
+        /// Notifications that wait for a socket's confirmation.
         package var unconfirmed = 0
-        /// Jobs that were moved out of the others' way, of all organisations.
+        /// Jobs in the overflows of all organisations.
         package var overflow = 0
     }
 
-    /// A dispatcher that takes jobs, or took them.
+    /// A current or former dispatcher.
     package struct Worker: Sendable, Equatable {
         package let name: String
         package let isAlive: Bool
-        /// Jobs that it took and has not acknowledged.
+        /// Jobs that it read and has not acknowledged.
         package let pending: Int
     }
 
-    /// A gateway that hears what is published for its users.
+    /// A gateway that listens on its channel.
     package struct Node: Sendable, Equatable {
         package let id: String
         package let isAlive: Bool
-        /// Sockets and streams that it held when it renewed its lease; nil if it did not say.
+        /// Open sockets and streams at the last lease renewal; nil if not reported.
         package let connections: Int?
     }
 
     let live: Live
 
-    /// What Redis's own clock shows, by which entries are dated.
+    /// The time by Redis's own clock, which dates entries.
     package func time() async throws(RedisError) -> Timestamp {
         let parts = try await self.live.connection.send("TIME").strings().compactMap { Int64($0) }
         guard parts.count == 2 else { throw RedisError(.unexpectedReply, "expected a time") }
         return Timestamp(microseconds: parts[0] * 1_000_000 + parts[1])
     }
 
-    /// The streams of jobs and of each provider's deliveries, the most urgent lane first.
+    /// The streams of jobs and of each provider's deliveries, most urgent lane first.
     package func streams(of providers: [Provider] = Provider.wellKnown) async throws(RedisError) -> [Stream] {
         var streams: [Stream] = []
         for lane in Lane.allCases {
@@ -92,7 +90,7 @@ package struct StreamSurvey: Sendable {
         return streams
     }
 
-    /// What waits elsewhere.
+    /// Counts work outside the streams.
     package func aside() async throws(RedisError) -> Aside {
         var aside = Aside()
         aside.dead = Int(try await self.live.connection.send("XLEN", .text(self.live.keys.dead)).integer())
@@ -107,7 +105,8 @@ package struct StreamSurvey: Sendable {
         return aside
     }
 
-    /// Fills in how a stream stands, in one round trip; more where some of it is being worked on, and for what is held back.
+    /// Reads the state of a stream in one round trip; pending entries and held deliveries take
+    /// more.
     private func read(_ stream: Stream) async throws(RedisError) -> Stream {
         var stream = stream
         let name = RedisArgument.text(stream.name)
@@ -120,7 +119,7 @@ package struct StreamSurvey: Sendable {
             SetAside.ask(retries, in: &batch)
         }
         let replies = try await self.live.connection.send(batch)
-        guard replies.count == batch.count else { throw RedisError(.unexpectedReply, "expected a reply a command") }
+        guard replies.count == batch.count else { throw RedisError(.unexpectedReply, "expected one reply per command") }
         stream.length = Int(try replies[0].integer())
         do throws(RedisError) {
             guard var cursor = try replies[1].cursor(), let groups = try cursor.array() else { return stream }
@@ -147,7 +146,7 @@ package struct StreamSurvey: Sendable {
         return try StreamEntry.read(&cursor).first
     }
 
-    /// Reads a group; another one than ours is passed over.
+    /// Reads a group; skips groups of others.
     private static func read(_ cursor: inout RedisCursor, into stream: inout Stream) throws(RedisError) {
         var name = ""
         var pending = 0
@@ -175,7 +174,7 @@ package struct StreamSurvey: Sendable {
         return try cursor.string().flatMap { StreamEntry.moment(ofID: $0) }
     }
 
-    /// The dispatchers that the jobs streams know.
+    /// The dispatchers in the consumer groups of the jobs streams.
     package func dispatchers() async throws(RedisError) -> [Worker] {
         var pending: [String: Int] = [:]
         for lane in Lane.allCases {
@@ -190,7 +189,7 @@ package struct StreamSurvey: Sendable {
         return workers
     }
 
-    /// The gateways that listen to their channels.
+    /// The gateways that listen on their channels.
     package func nodes() async throws(RedisError) -> [Node] {
         let prefix = String(self.live.keys.nodeChannel("").dropLast())
         let channels = try await self.live.connection.send("PUBSUB", "CHANNELS", .text(prefix + "*")).strings()

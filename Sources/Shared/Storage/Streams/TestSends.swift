@@ -3,18 +3,19 @@
 
 import Clients
 
-/// Messages to one device that somebody waits for: a list of requests that any dispatcher takes, and a key for each answer.
+/// Test messages to one device: a list of requests that any dispatcher takes, and a key for each
+/// answer.
 package struct TestSends: Sendable {
-    /// What whoever asked learns.
+    /// The answer to the caller.
     package enum Answer: Sendable, Equatable {
         case answered([UInt8])
-        /// A dispatcher has the request, and has said nothing yet.
+        /// A dispatcher took the request and has not answered.
         case unanswered
-        /// No dispatcher has the request.
+        /// No dispatcher took the request.
         case untaken
     }
 
-    /// Requests that wait at most; more are refused.
+    /// The number of waiting requests beyond which more are refused.
     private static let capacity = 100
     private static let lifetime: Int64 = 60
     private static let interval: Duration = .milliseconds(100)
@@ -22,15 +23,16 @@ package struct TestSends: Sendable {
     let live: Live
     private let patience: Duration
 
-    /// - Parameter patience: how long an answer is waited for; longer than a dispatcher waits for a provider's.
+    /// - Parameter patience: the time to wait for an answer; longer than a dispatcher waits for a
+    ///   provider.
     package init(_ live: Live, patience: Duration = .seconds(40)) {
         self.live = live
         self.patience = patience
     }
 
-    /// Asks for a send.
+    /// Requests a test send.
     ///
-    /// - Returns: false if too many wait.
+    /// - Returns: false if too many requests wait.
     package func ask(_ request: [UInt8]) async throws(RedisError) -> Bool {
         guard try await self.live.connection.send("LLEN", .text(self.live.keys.testSends)).integer() < Self.capacity
         else {
@@ -38,13 +40,13 @@ package struct TestSends: Sendable {
         }
         var batch = RedisBatch()
         batch.append("LPUSH", .text(self.live.keys.testSends), .bytes(request))
-        // What nobody takes within a minute has nobody who waits for it.
+        // After a minute no caller waits for the answer.
         batch.append("EXPIRE", .text(self.live.keys.testSends), .integer(Self.lifetime))
         for reply in try await self.live.connection.send(batch) { _ = try reply.checked() }
         return true
     }
 
-    /// Takes a request, waiting for one on a connection of its own.
+    /// Takes a request; waits for one on a connection of its own.
     package func take(on reader: RedisConnection) async throws(RedisError) -> [UInt8]? {
         let reply = try await reader.send("BRPOP", .text(self.live.keys.testSends), "4")
         guard var cursor = try reply.cursor(), try cursor.array() == 2 else { return nil }
@@ -52,7 +54,7 @@ package struct TestSends: Sendable {
         return try cursor.string().map { Array($0.utf8) }
     }
 
-    /// Says that a request was taken.
+    /// Marks a request as taken.
     package func noteTaken(_ id: String) async throws(RedisError) {
         _ = try await self.live.connection.send(
             "SET", .text(self.live.keys.testTaken(id)), "1", "EX", .integer(Self.lifetime)
@@ -65,13 +67,13 @@ package struct TestSends: Sendable {
         ).checked()
     }
 
-    /// Waits for the answer to a request, longer than a provider may take.
+    /// Waits for the answer to a request.
     package func waitForAnswer(_ id: String) async throws -> Answer {
         let deadline = ContinuousClock.now + self.patience
         while ContinuousClock.now < deadline {
             let reply = try await self.live.connection.send("GETDEL", .text(self.live.keys.testAnswer(id)))
             if let text = try reply.string() { return .answered(Array(text.utf8)) }
-            // The answer is a key that nobody announces.
+            // Redis does not signal the key of the answer, so poll it.
             try await Task.sleep(for: Self.interval)
         }
         let taken = try await self.live.connection.send("GET", .text(self.live.keys.testTaken(id)))

@@ -4,9 +4,10 @@
 import Clients
 import Core
 
-/// A push-class notification that was handed to sockets and whose proof is awaited.
+/// A push notification that was sent to sockets and is not confirmed yet.
 ///
-/// Its text is the member of the sorted set: `1 <notification> <lane> <user>`, where 1 is the format's number.
+/// Its text is the member of the sorted set: `1 <notification> <lane> <user>`, where 1 is the
+/// format.
 package struct UnconfirmedNotification: Sendable, Hashable {
     package let id: NotificationID
     package let user: String
@@ -29,9 +30,9 @@ package struct UnconfirmedNotification: Sendable, Hashable {
     }
 }
 
-/// The deadlines of what waits for its proof, in Redis, so that they outlive any process.
+/// The deadlines of unconfirmed notifications, in Redis so that they survive any process.
 package struct UnconfirmedSet: Sendable {
-    /// Among how many that are due what is critical comes first.
+    /// The number of due notifications among which critical ones come first.
     private static let lookAhead: Int64 = 2_048
 
     let live: Live
@@ -40,7 +41,7 @@ package struct UnconfirmedSet: Sendable {
         .text(self.live.keys.unconfirmed(shard: self.live.keys.unconfirmedShard(user: user)))
     }
 
-    /// Adds the setting of a deadline to a batch.
+    /// Adds a deadline to a batch.
     package func add(_ notification: UnconfirmedNotification, deadline: Timestamp, in batch: inout RedisBatch) {
         batch.append(
             "ZADD", self.key(notification.user), .integer(deadline.milliseconds), .text(notification.text)
@@ -52,9 +53,9 @@ package struct UnconfirmedSet: Sendable {
         batch.append("ZREM", self.key(notification.user), .text(notification.text))
     }
 
-    /// Ends the wait for these.
+    /// Removes confirmed notifications.
     ///
-    /// - Returns: how many were waited for.
+    /// - Returns: the number that was still unconfirmed.
     @discardableResult
     package func remove(_ notifications: [UnconfirmedNotification]) async throws(RedisError) -> Int {
         var batch = RedisBatch()
@@ -65,9 +66,10 @@ package struct UnconfirmedSet: Sendable {
         return count
     }
 
-    /// Claims up to `limit` of one shard that are due; they come up again `hold` later unless they are removed.
+    /// Claims up to `limit` due notifications of a shard; they are due again after `hold` unless
+    /// they are removed.
     ///
-    /// Where more are due, what is critical comes first and has up to seven eighths, and then the oldest.
+    /// Critical ones come first and take up to seven eighths; the rest goes to the oldest.
     package func claimDue(
         shard: Int,
         now: Timestamp,

@@ -4,11 +4,11 @@
 import Clients
 import Core
 
-/// What Redis holds of one user beside streams that are worked off: presence, what is used up, retries and what was held back,
+/// A user's data in Redis outside work streams: presence, usage, retries, held deliveries and
 /// dead letters.
 ///
-/// Entries of the jobs and deliveries streams are not looked for: a delivery of a user who is gone finds no row, and goes.
-/// Nor are those of the event log and of webhooks' queues, which are bounded and go by themselves.
+/// Streams of jobs and deliveries are not searched: a delivery of an erased user finds no row and
+/// is dropped. Events and webhook queues are bounded and expire.
 package struct UserTraces: Sendable {
     private static let scanCount: Int64 = 1_000
 
@@ -16,7 +16,7 @@ package struct UserTraces: Sendable {
 
     /// Removes the user's presence and bookmarks.
     ///
-    /// - Returns: how many connections it named.
+    /// - Returns: the number of registered connections.
     package func erasePresence(user: String) async throws(RedisError) -> Int {
         var batch = RedisBatch()
         batch.append("HLEN", .text(self.live.keys.presence(user)))
@@ -27,12 +27,13 @@ package struct UserTraces: Sendable {
         return Int(try replies.first?.integer() ?? 0)
     }
 
-    /// Removes what the user has used up of caps and rates.
+    /// Removes the user's counts for caps and rates.
     ///
     /// - Parameters:
-    ///   - caps: the names of all caps, such as `type:news`; what is left of others lapses with their spans.
+    ///   - caps: the names of all caps, such as `type:news`; counts of other caps expire with their
+    ///     windows.
     ///   - rates: the kinds of all rates.
-    /// - Returns: how many of them the user had used.
+    /// - Returns: the number of counts removed.
     package func eraseUsage(user: String, caps: [String], rates: [String]) async throws(RedisError) -> Int {
         let names = caps.map { self.live.keys.usage($0, user) } + rates.map { self.live.keys.bucket($0, user) }
         var count = 0
@@ -43,9 +44,9 @@ package struct UserTraces: Sendable {
         return count
     }
 
-    /// Removes the user's deliveries from every retry set and from all that was held back; each set is walked once, in steps.
+    /// Removes the user's deliveries from every retry and held set; scans each set once, in pages.
     ///
-    /// - Returns: how many there were.
+    /// - Returns: the number of deliveries removed.
     package func eraseRetries(user: String) async throws(RedisError) -> Int {
         var count = 0
         let held = self.live.heldSets
@@ -74,7 +75,7 @@ package struct UserTraces: Sendable {
             for _ in 0..<(try items.array() ?? 0) / 2 {
                 let member = try items.bytes() ?? []
                 try items.skip()
-                // The pattern's star also spans names that end like this one.
+                // The pattern also matches names that end in this one.
                 guard let work = try? DeliveryWork(member), work.user.utf8.elementsEqual(user.utf8) else {
                     continue
                 }
@@ -86,11 +87,11 @@ package struct UserTraces: Sendable {
         return count
     }
 
-    /// Removes the letters that name the user from the dead stream, which is walked once, in steps.
+    /// Removes dead letters that name the user; scans the stream once, in pages.
     ///
-    /// PostgreSQL's mirror keeps those that were for others too.
+    /// PostgreSQL keeps copies of those that name others too.
     ///
-    /// - Returns: how many there were.
+    /// - Returns: the number of dead letters removed.
     package func eraseDeadLetters(user: String) async throws(RedisError) -> Int {
         var count = 0
         var start = "-"
@@ -112,7 +113,8 @@ package struct UserTraces: Sendable {
             switch field.name {
             case "user": if field.value.elementsEqual(user.utf8) { return true }
             case "users", "except":
-                // As it stands in a JSON array; letters are few, and one that is taken for the user's is still mirrored.
+                // The user's name as it appears in a JSON array. A false match is harmless, as
+                // PostgreSQL keeps a copy.
                 if String(decoding: field.value, as: UTF8.self).contains("\"\(user)\"") { return true }
             case DeliveryWork.field:
                 if let work = try? DeliveryWork(field.value), work.user.utf8.elementsEqual(user.utf8) { return true }
@@ -122,7 +124,7 @@ package struct UserTraces: Sendable {
         return false
     }
 
-    /// A text as a pattern that matches only itself.
+    /// Escapes a text so that the pattern matches only that text.
     static func escaped(_ text: String) -> String {
         var escaped = ""
         for scalar in text.unicodeScalars {

@@ -4,11 +4,12 @@
 import Clients
 import Core
 
-/// What each webhook has yet to be told: a bounded stream a webhook, and a sorted set of webhooks by when they are due.
+/// Queued events of webhooks: one bounded stream per webhook, and a sorted set of webhooks by due
+/// time.
 package struct WebhookQueues: Sendable {
-    /// How many events wait for one webhook at most; beyond it the oldest are dropped.
+    /// The number of events that wait for one webhook; beyond it the oldest are dropped.
     package static let bound = 10_000
-    /// How long a webhook's first event waits for others.
+    /// How long the first event of a webhook waits for others.
     private static let gathering: Duration = .seconds(1)
     private static let field = "e"
 
@@ -18,9 +19,9 @@ package struct WebhookQueues: Sendable {
 
     private var due: RedisArgument { .text(self.live.keys.webhooksDue) }
 
-    /// Appends events, each as JSON, and makes their webhooks due.
+    /// Appends events as JSON and makes their webhooks due.
     ///
-    /// - Returns: how many of the oldest each webhook lost by it, where it lost any.
+    /// - Returns: the number of oldest events dropped, for each webhook that lost any.
     package func append(
         _ events: [(webhook: NotificationID, json: [[UInt8]])],
         now: Timestamp
@@ -31,7 +32,7 @@ package struct WebhookQueues: Sendable {
             for json in list { batch.append("XADD", self.queue(webhook), "*", .text(Self.field), .bytes(json)) }
             trims.append((webhook, batch.count))
             batch.append("XTRIM", self.queue(webhook), "MAXLEN", .integer(Int64(Self.bound)))
-            // One that waits longer, as it failed, goes on waiting.
+            // `NX`: a webhook in backoff keeps its due time.
             let dueAt = (now + Self.gathering).milliseconds
             batch.append("ZADD", self.due, "NX", .integer(dueAt), .text(webhook.description))
         }
@@ -45,7 +46,7 @@ package struct WebhookQueues: Sendable {
         return lost
     }
 
-    /// Claims webhooks that are due; they come up again `hold` later unless they are finished.
+    /// Claims due webhooks; they are due again after `hold` unless they are finished.
     package func claimDue(now: Timestamp, hold: Duration, limit: Int) async throws(RedisError) -> [NotificationID] {
         let reply = try await self.live.connection.run(
             StreamScripts.claimDue,
@@ -55,7 +56,7 @@ package struct WebhookQueues: Sendable {
         return try reply.strings().compactMap { NotificationID($0) }
     }
 
-    /// The oldest events of a webhook, with their places in its queue.
+    /// The oldest events of a webhook, with their entry ids.
     package func oldest(
         of webhook: NotificationID,
         limit: Int
@@ -67,7 +68,7 @@ package struct WebhookQueues: Sendable {
         return try StreamEntry.read(&cursor).map { ($0.id, $0[Self.field] ?? []) }
     }
 
-    /// Takes events out of a webhook's queue; what is left is due at once.
+    /// Removes events from a webhook's queue; remaining ones are due at once.
     package func finish(_ webhook: NotificationID, entries: [String], now: Timestamp) async throws(RedisError) {
         try await self.live.connection.run(
             StreamScripts.finishWebhook,
@@ -76,9 +77,9 @@ package struct WebhookQueues: Sendable {
         )
     }
 
-    /// Puts a webhook off, and drops what was queued before a moment.
+    /// Postpones a webhook and drops events queued before `oldest`.
     ///
-    /// - Returns: how many were dropped.
+    /// - Returns: the number of events dropped.
     package func putOff(
         _ webhook: NotificationID,
         until: Timestamp,
@@ -92,9 +93,9 @@ package struct WebhookQueues: Sendable {
         return Int(try replies.first?.integer() ?? 0)
     }
 
-    /// Forgets a webhook.
+    /// Removes a webhook.
     ///
-    /// - Returns: how many events it was not told of.
+    /// - Returns: the number of events that it did not get.
     @discardableResult
     package func forget(_ webhook: NotificationID) async throws(RedisError) -> Int {
         var batch = RedisBatch()

@@ -1,6 +1,6 @@
--- Acknowledges entries and deletes them, so that nothing is ever trimmed blindly.
+-- Acknowledges and deletes entries, so that no entry is trimmed before it is finished.
 -- KEYS[1] stream   ARGV[1] group   ARGV[2...] entry ids
--- Returns how many were pending until now.
+-- Returns the number of entries that were pending.
 local acknowledged = 0
 for i = 2, #ARGV, 500 do
     local last = math.min(i + 499, #ARGV)

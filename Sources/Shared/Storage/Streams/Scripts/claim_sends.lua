@@ -1,7 +1,7 @@
--- Claims sends for the entries of one stream; refuses what another entry claims that is not settled yet.
--- KEYS[1..3] the provider's streams, the urgent lane first; then a claim an entry
--- ARGV[1] the number of the entries' stream   ARGV[2] for how many ms at most   then the entries' ids
--- Returns the numbers, from 1, of the claims that were refused.
+-- Claims deliveries for entries of one stream, except those that another unsettled entry has claimed.
+-- KEYS[1..3] the provider's streams, most urgent lane first; then one claim per entry
+-- ARGV[1] index of the entries' stream   ARGV[2] longest claim in ms   then the entry ids
+-- Returns the refused claims by index, from 1.
 local refused = {}
 for n = 4, #KEYS do
     local mine = ARGV[1] .. ':' .. ARGV[n - 1]

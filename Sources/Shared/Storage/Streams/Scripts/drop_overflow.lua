@@ -1,6 +1,6 @@
--- Forgets an organisation's overflow if nothing is left in it, neither waiting nor being worked on.
--- KEYS[1] the organisations that have one   KEYS[2] the overflow   ARGV[1] organisation
--- Returns 1 if it was forgotten.
+-- Removes an organisation's overflow if it has no entries, waiting or pending.
+-- KEYS[1] organisations with an overflow   KEYS[2] overflow   ARGV[1] organisation
+-- Returns 1 if the overflow was removed.
 if redis.call('XLEN', KEYS[2]) > 0 then return 0 end
 redis.call('SREM', KEYS[1], ARGV[1])
 redis.call('DEL', KEYS[2])

@@ -1,5 +1,5 @@
--- Ends claims on sends, each only if it is still the entry's own.
--- KEYS claims   ARGV for each the entry that claimed it, as claim_sends writes it
+-- Releases claims on deliveries that still belong to their entry.
+-- KEYS claims   ARGV the claiming entry of each, as written by claim_sends
 for n, key in ipairs(KEYS) do
     if redis.call('GET', key) == ARGV[n] then
         redis.call('UNLINK', key)

@@ -1,6 +1,6 @@
--- Notes a connection's bookmark, and drops the user's oldest ones beyond a bound.
+-- Notes a connection's bookmark and drops the user's oldest ones beyond a limit.
 -- KEYS[1] the user's bookmarks
--- ARGV[1] the connection   ARGV[2] its bookmark   ARGV[3] lifetime in ms   ARGV[4] the bound
+-- ARGV[1] connection   ARGV[2] bookmark   ARGV[3] lifetime in ms   ARGV[4] limit
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 redis.call('PEXPIRE', KEYS[1], ARGV[3])
 local excess = redis.call('HLEN', KEYS[1]) - tonumber(ARGV[4])

@@ -1,6 +1,6 @@
--- Removes a consumer from a group unless it has entries pending, which would be gone with it.
+-- Removes a consumer from a group unless it has pending entries, which would be lost.
 -- KEYS[1] stream   ARGV[1] group   ARGV[2] consumer
--- Returns 1 if it is removed or was not there, 0 if it has something pending.
+-- Returns 1 if the consumer is gone, 0 if it has pending entries.
 local pending = redis.pcall('XPENDING', KEYS[1], ARGV[1], '-', '+', 1, ARGV[2])
 if pending.err then
     if string.find(pending.err, 'NOGROUP', 1, true) then return 1 end

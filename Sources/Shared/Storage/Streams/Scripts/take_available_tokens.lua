@@ -1,6 +1,6 @@
--- Takes what a bucket holds that fills at a steady rate, as take_tokens does, and no more than that.
--- KEYS[1] bucket   ARGV[1] tokens a second   ARGV[2] tokens that a full bucket holds   ARGV[3] tokens to take at most
--- Returns how many were taken.
+-- Takes the available tokens of a bucket that fills at a steady rate (see take_tokens), up to a limit.
+-- KEYS[1] bucket   ARGV[1] tokens a second   ARGV[2] capacity   ARGV[3] limit
+-- Returns the number of tokens taken.
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local interval = 1000 / tonumber(ARGV[1])

@@ -1,6 +1,6 @@
--- Takes as many tokens of a bucket as it holds, and no more (generic cell rate algorithm).
--- KEYS[1] bucket   ARGV[1] tokens a second   ARGV[2] tokens that a full bucket holds   ARGV[3] how many are wanted
--- Returns how many were taken, and in how many ms the bucket holds the next one.
+-- Takes the available tokens of a bucket, up to a limit (generic cell rate algorithm).
+-- KEYS[1] bucket   ARGV[1] tokens a second   ARGV[2] capacity   ARGV[3] limit
+-- Returns the number of tokens taken and the ms until the next one.
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local interval = 1000 / tonumber(ARGV[1])

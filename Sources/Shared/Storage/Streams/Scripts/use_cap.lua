@@ -1,6 +1,6 @@
--- Counts one thing against caps, unless one of them is reached; a thing that was counted before counts no more.
--- KEYS sorted sets   ARGV[1] the thing   ARGV[2] now in ms   then for each key its span in ms and how many are allowed
--- Returns 0, or the number of the first cap that is reached.
+-- Counts an item against caps unless one is reached; an item counts once.
+-- KEYS sorted sets   ARGV[1] item   ARGV[2] now in ms   then for each key its window in ms and limit
+-- Returns 0, or the index of the first cap that is reached.
 local thing, now = ARGV[1], tonumber(ARGV[2])
 for n, key in ipairs(KEYS) do
     local span, most = tonumber(ARGV[1 + 2 * n]), tonumber(ARGV[2 + 2 * n])

@@ -1,6 +1,6 @@
--- Counts one thing against caps as of now, whenever it was counted before, unless one of them is reached without it.
--- KEYS sorted sets   ARGV[1] the thing   ARGV[2] now in ms   then for each key its span in ms and how many are allowed
--- Returns 0, or the number of the first cap that is reached, in which case it counts no more.
+-- Counts an item against caps as of now, even if it was counted before, unless the other items reach one.
+-- KEYS sorted sets   ARGV[1] item   ARGV[2] now in ms   then for each key its window in ms and limit
+-- Returns 0, or the index of the first cap that is reached; the item then no longer counts.
 local thing, now = ARGV[1], tonumber(ARGV[2])
 local reached = 0
 for n, key in ipairs(KEYS) do
