@@ -4,21 +4,21 @@
 import Clients
 import Core
 
-/// A job for a topic's subscribers or for everyone, as it is stored.
+/// A stored job for the subscribers of a topic or for everyone.
 package struct Broadcast: Sendable {
-    /// Where a broadcast stands.
+    /// The progress of a broadcast.
     package enum State: String, Sendable, CaseIterable {
         /// Its audience is being counted.
         case counting
-        /// Its audience is so large that somebody has to say that it is meant.
+        /// Its audience is so large that an operator must confirm it.
         case awaitingConfirmation = "awaiting_confirmation"
         case expanding
         case paused
         case done
-        /// What it stored and nobody has got yet is being withdrawn.
+        /// Its notifications that reached no device are being withdrawn.
         case cancelling
         case cancelled
-        /// It could not be stored; the reason says why.
+        /// It could not be stored, for the given reason.
         case failed
 
         /// Whether nothing more is stored or withdrawn.
@@ -27,23 +27,23 @@ package struct Broadcast: Sendable {
 
     package let id: NotificationID
     package let org: String
-    /// The job's own id; the broadcast's where the job has none.
+    /// The job's own id; the broadcast's if the job has none.
     package let job: String
-    /// `stream/entry` that made it.
+    /// The `stream/entry` that it came from.
     package let entry: String
     package let stream: String
-    /// The entry's fields, in their order.
+    /// The entry's fields, in order.
     package let fields: [(name: String, value: ArraySlice<UInt8>)]
-    /// Nil for everyone.
+    /// The topic; nil for everyone.
     package let topic: String?
     package let lane: Lane
-    /// When its job was made, or brought back from the dead letters: from when its times to live count.
+    /// When the job was made or replayed; times to live count from here.
     package let createdAt: Timestamp
     package var state = State.counting
     package var reason: String?
-    /// How many users the audience had when they were counted.
+    /// The number of users in the audience; nil until they are counted.
     package var audience: Int64?
-    /// How far its withdrawal has come, and how many notifications were withdrawn.
+    /// The last user whose notification was withdrawn, and the number withdrawn.
     package var withdrawnTo = ""
     package var withdrawn: Int64 = 0
 
@@ -74,7 +74,7 @@ package struct Broadcast: Sendable {
     package struct Chain: Sendable {
         package let broadcast: Broadcast
         package let part: Int
-        /// How many pages there are.
+        /// The number of pages.
         package var pages: Int
         /// The last user of the last page.
         package var reached: String
@@ -84,13 +84,13 @@ package struct Broadcast: Sendable {
     package struct Page: Sendable {
         /// The last user of the page.
         package var until: String
-        /// How many users were selected.
+        /// The number of users selected.
         package var selected: Int
-        /// How many of them get a notification.
+        /// The number of users who get a notification.
         package var stored: Int
-        /// How many of the others do not, by reason.
+        /// The number of users who get none, by reason.
         package var counted: [String: Int]
-        /// Whether none comes after it.
+        /// Whether this is the last page.
         package var isLast: Bool
 
         package init(until: String, selected: Int, stored: Int, counted: [String: Int], isLast: Bool) {
@@ -102,36 +102,36 @@ package struct Broadcast: Sendable {
         }
     }
 
-    /// How far a broadcast has come.
+    /// A broadcast and its progress.
     package struct Progress: Sendable {
         package let broadcast: Broadcast
-        /// Whether its expansion waits for room in the deliveries streams.
+        /// Whether the expansion waits for room in the deliveries streams.
         package let isHeld: Bool
         package let chainsDone: Int64
         package let pages: Int64
         package let selected: Int64
         package let stored: Int64
-        /// Those who were selected and got nothing, by reason: a JSON object.
+        /// The number of selected users without a notification, by reason: a JSON object.
         package let counted: [UInt8]
     }
 
-    /// What became of a broadcast that was to be stored.
+    /// The outcome of storing a broadcast.
     package enum Outcome: Sendable, Equatable {
         /// Stored now, or known by its entry.
         case taken
         /// Another entry with the same job id was stored before.
         case duplicate
-        /// As a duplicate, but what it says is not what the stored one says.
+        /// A duplicate with different content.
         case conflict
     }
 }
 
-/// Rows as broadcasts.
+/// Reads and writes rows of broadcasts.
 enum BroadcastColumns {
-    /// The most urgent lane has the smallest number.
+    /// A sort key; the most urgent lane has the smallest number.
     static func urgency(_ lane: Lane) -> Int32 { Int32(Lane.allCases.firstIndex(of: lane) ?? 0) }
 
-    /// `[[name, value], …]`: what was decoded is text without U+0000.
+    /// `[[name, value], …]`; decoded text has no U+0000.
     static func json(_ fields: [(name: String, value: ArraySlice<UInt8>)]) -> [UInt8] {
         var writer = JSONWriter()
         writer.beginArray()
@@ -174,7 +174,7 @@ enum BroadcastColumns {
         return broadcast
     }
 
-    /// Reads a broadcast and how far it has come.
+    /// Reads a broadcast and its progress.
     static func progress(_ row: PostgresRow) throws(PostgresError) -> Broadcast.Progress {
         let next = BroadcastSQL.columnCount
         return Broadcast.Progress(

@@ -4,14 +4,14 @@
 import Clients
 import Core
 
-/// Broadcasts: what is expanded, how far it has come, and what operators say about it.
+/// Broadcasts, their progress and operators' decisions about them.
 package struct BroadcastStore: Sendable {
     /// The table whose key keeps a page from being stored twice.
     static let pagesTable = "broadcast_pages"
 
     let pool: PostgresPool
 
-    /// Stores a broadcast and its chains; one that was cancelled before it came is cancelled at once.
+    /// Stores a broadcast and its chains. If it was cancelled before, it is stored as cancelled.
     package func add(_ broadcast: Broadcast) async throws(PostgresError) -> Broadcast.Outcome {
         let results = try await self.pool.run([
             CancellationSQL.beforeStoring,
@@ -25,7 +25,7 @@ package struct BroadcastStore: Sendable {
                 ]
             ),
         ])
-        // Nothing is returned where another transaction stores the same at this moment.
+        // No row means that another transaction is storing the same broadcast.
         guard let row = results.last?.first else { return .taken }
         if NotificationID(try row.uuid(0)) == broadcast.id { return .taken }
         return try row.bool(2) ? .conflict : .duplicate
@@ -33,7 +33,7 @@ package struct BroadcastStore: Sendable {
 
     // MARK: Expanding
 
-    /// Claims a chain for this dispatcher; nil if there is none to be worked on.
+    /// Claims a chain for this dispatcher; returns nil if there is none.
     package func claimChain(by name: String) async throws(PostgresError) -> Broadcast.Chain? {
         guard let row = try await self.pool.query(BroadcastSQL.claimChain, .text(name)).first else { return nil }
         return Broadcast.Chain(
@@ -44,14 +44,14 @@ package struct BroadcastStore: Sendable {
         )
     }
 
-    /// Leaves a chain to whoever claims it next.
+    /// Releases a chain for the next claim.
     package func release(_ chain: Broadcast.Chain, by name: String) async throws(PostgresError) {
         try await self.pool.query(
             BroadcastSQL.releaseChain, .uuid(chain.broadcast.id.halves), .int4(Int32(chain.part)), .text(name)
         )
     }
 
-    /// The users that come next in a chain.
+    /// The next users of a chain.
     package func users(_ chain: Broadcast.Chain, limit: Int) async throws(PostgresError) -> [String] {
         let place: [PostgresValue] = [
             .int8(Int64(chain.part)), .text(chain.reached), .int4(Int32(clamping: limit)),
@@ -67,7 +67,7 @@ package struct BroadcastStore: Sendable {
         return users
     }
 
-    /// What is stored of a page beside its notifications, in their transaction.
+    /// The statements that store a page in the transaction of its notifications.
     package static func statements(_ page: Broadcast.Page, of chain: Broadcast.Chain) -> [PostgresStatement] {
         let place: [PostgresValue] = [
             .uuid(chain.broadcast.id.halves), .int4(Int32(chain.part)), .int4(Int32(clamping: chain.pages)),
@@ -91,7 +91,7 @@ package struct BroadcastStore: Sendable {
         ]
     }
 
-    /// Counts a page anew once its notifications are stored, where some of its users may have had one.
+    /// Recounts a page after its notifications are stored, as some users may have had one.
     package static func recount(_ chain: Broadcast.Chain, _ notifications: [Notification]) -> PostgresStatement {
         PostgresStatement(
             BroadcastSQL.recount,
@@ -103,48 +103,49 @@ package struct BroadcastStore: Sendable {
         )
     }
 
-    /// Stores a page that nobody gets.
+    /// Stores a page without notifications.
     package func store(_ page: Broadcast.Page, of chain: Broadcast.Chain) async throws(PostgresError) {
         try await self.pool.run(Self.statements(page, of: chain))
     }
 
-    /// Whether a page was refused because its broadcast does not expand any more, or the page is stored already.
+    /// Whether a page was refused because its broadcast no longer expands or the page is already
+    /// stored.
     package static func isLost(_ error: PostgresError) -> Bool {
         error.table == Self.pagesTable && (error.sqlState == "23502" || error.sqlState == "23505")
     }
 
-    /// Ends the broadcasts whose chains are done.
+    /// Ends the broadcasts whose chains are finished.
     package func finish() async throws(PostgresError) {
         try await self.pool.query(BroadcastSQL.finish)
     }
 
-    /// Notes that a broadcast's expansion waits for room.
+    /// Records that the expansion waits for room.
     package func hold(_ broadcast: Broadcast) async throws(PostgresError) {
         try await self.pool.query(BroadcastSQL.hold, .uuid(broadcast.id.halves))
     }
 
-    /// Gives a broadcast up that cannot be stored.
+    /// Fails a broadcast that cannot be stored.
     package func fail(_ broadcast: Broadcast, reason: String) async throws(PostgresError) {
         try await self.pool.query(BroadcastSQL.fail, .uuid(broadcast.id.halves), .text(reason))
     }
 
     // MARK: Counting and withdrawing
 
-    /// Claims a broadcast that one dispatcher alone works on; nil if there is none.
+    /// Claims a broadcast for one dispatcher; returns nil if there is none.
     package func claim(_ state: Broadcast.State, by name: String) async throws(PostgresError) -> Broadcast? {
         let result = try await self.pool.query(BroadcastSQL.claimBroadcast, .text(name), .text(state.rawValue))
         guard let row = result.first else { return nil }
         return try BroadcastColumns.read(row)
     }
 
-    /// How many users an audience has; `bound` if there are more.
+    /// The size of an audience, at most `bound`.
     package func size(topic: String?, bound: Int64) async throws(PostgresError) -> Int64 {
         let result = try await self.pool.query(BroadcastSQL.size, .text(topic), .int8(bound), timeout: .seconds(60))
         guard let row = result.first else { return 0 }
         return try row.int8(0)
     }
 
-    /// Notes an audience's size, and whether the expansion begins.
+    /// Records the size of an audience and whether the expansion starts.
     package func counted(
         _ broadcast: Broadcast,
         size: Int64,
@@ -156,7 +157,7 @@ package struct BroadcastStore: Sendable {
         )
     }
 
-    /// Notes that a page of a broadcast's notifications was withdrawn.
+    /// Records that a page of notifications was withdrawn.
     package func withdrawn(
         _ broadcast: Broadcast,
         to user: String,
@@ -168,7 +169,7 @@ package struct BroadcastStore: Sendable {
         )
     }
 
-    /// Forgets some broadcasts that ended before a moment.
+    /// Deletes up to `limit` broadcasts that ended before a moment.
     package func forget(before: Timestamp, limit: Int) async throws(PostgresError) {
         try await self.pool.query(
             BroadcastSQL.forget, .timestamptz(before.microseconds), .int4(Int32(clamping: limit))
@@ -177,7 +178,7 @@ package struct BroadcastStore: Sendable {
 
     // MARK: Reading and steering
 
-    /// The broadcast that a job is, and how far it has come; nil if it is none.
+    /// The broadcast of a job and its progress; nil if the job is no broadcast.
     package func find(_ name: CancellationStore.Name) async throws(PostgresError) -> Broadcast.Progress? {
         let result = try await self.pool.query(
             BroadcastSQL.find, .text(name.org), .array(PostgresArray(texts: name.ids)),
@@ -187,7 +188,7 @@ package struct BroadcastStore: Sendable {
         return try BroadcastColumns.progress(row)
     }
 
-    /// Broadcasts, the newest first.
+    /// Broadcasts, newest first.
     package func list(
         before: NotificationID?,
         state: Broadcast.State?,
@@ -202,10 +203,12 @@ package struct BroadcastStore: Sendable {
         return found
     }
 
-    /// Puts a broadcast into another state if it is in one of `states`; what was not counted yet is counted before it
-    /// expands.
+    /// Changes the state of a broadcast if it is one of `states`; an uncounted audience is counted
+    /// before the expansion.
     ///
-    /// - Returns: whether it was. Pages that are being stored are waited for, and none comes after a pause or a cancellation.
+    /// Waits for pages that are being stored; none follows a pause or a cancellation.
+    ///
+    /// - Returns: whether the state changed.
     package func steer(
         _ broadcast: Broadcast,
         to state: Broadcast.State,
@@ -220,11 +223,11 @@ package struct BroadcastStore: Sendable {
 
 /// The statements of ``BroadcastStore``.
 enum BroadcastSQL {
-    /// For how long a claim holds that is not renewed.
+    /// How long a claim holds without renewal.
     private static let claim = "now() + interval '30 seconds'"
 
-    /// The fields by which two jobs of one id say the same: all but the place in a trace, and what
-    /// one that waited for its moment has lost and got since.
+    /// The fields that two jobs with one id must share: all but the trace context and those that a
+    /// scheduled job loses or gains.
     private static func content(_ fields: String) -> String {
         """
         (SELECT jsonb_agg(f) FROM jsonb_array_elements(\(fields)) f
@@ -232,11 +235,12 @@ enum BroadcastSQL {
         """
     }
 
-    /// Stores a broadcast and its chains unless its entry or its job's id is known.
+    /// Stores a broadcast and its chains unless its entry or job id is known.
     ///
-    /// One that was given up and comes again, as its dead letter was brought back, goes on where it was, and is as new as that.
-    /// $1: id, $2: organisation, $3: job, $4: entry, $5: stream, $6: fields, $7: topic, $8: lane, $9: urgency, $10: when.
-    /// Rows: its state, or of what is known id, state and whether its content is another.
+    /// A failed broadcast whose dead letter is replayed continues where it stopped, with a new
+    /// `created_at`. $1: id, $2: organisation, $3: job, $4: entry, $5: stream, $6: fields, $7:
+    /// topic, $8: lane, $9: urgency, $10: when. Rows: the state; for a known one id, state and
+    /// whether the content differs.
     static let add = """
         WITH given AS (SELECT $2::text AS org_id, $3::text AS job_id, $4::text AS job_entry),
         fresh AS (
@@ -263,9 +267,9 @@ enum BroadcastSQL {
 
     // MARK: Expanding
 
-    /// Claims the most urgent chain that nobody works on; of one lane the oldest broadcast's.
+    /// Claims the most urgent free chain; within a lane the oldest broadcast's.
     ///
-    /// $1: by whom. Rows: part, pages, reached, and the columns of the broadcast.
+    /// $1: dispatcher. Rows: part, pages, reached, and the columns of the broadcast.
     static let claimChain = """
         WITH candidate AS (
             SELECT c.broadcast, c.part
@@ -282,7 +286,7 @@ enum BroadcastSQL {
         FROM claimed c JOIN carillon.broadcasts b ON b.id = c.broadcast
         """
 
-    /// $1: broadcast, $2: part, $3: by whom.
+    /// $1: broadcast, $2: part, $3: dispatcher.
     static let releaseChain = """
         UPDATE carillon.broadcast_chains SET claimed_by = NULL, claimed_until = NULL
         WHERE broadcast = $1 AND part = $2 AND claimed_by = $3
@@ -290,7 +294,7 @@ enum BroadcastSQL {
 
     /// The next users of a part of everyone.
     ///
-    /// $1: part, $2: after this user, $3: limit.
+    /// $1: part, $2: last user, $3: limit.
     static let users = """
         SELECT u.user_id FROM carillon.users u
         WHERE (hashtextextended(u.user_id, 0) & 15) = $1 AND u.user_id COLLATE "C" > $2
@@ -306,27 +310,30 @@ enum BroadcastSQL {
         ORDER BY s.user_id COLLATE "C" LIMIT $3
         """
 
-    /// Writes a page's row, the first thing of its transaction; fails where the broadcast does not expand any more.
+    /// Writes a page's row as the first statement of its transaction; fails if the broadcast no
+    /// longer expands.
     ///
-    /// The lock makes a pause or a cancellation wait for the pages that are being stored, so that none comes after it.
-    /// $1: broadcast, $2: part, $3: number, $4: after, $5: until, $6: selected, $7: stored, $8: counted.
+    /// The lock makes a pause or a cancellation wait for pages that are being stored. $1:
+    /// broadcast, $2: part, $3: number, $4: after, $5: until, $6: selected, $7: stored, $8:
+    /// counted.
     static let page = """
         INSERT INTO carillon.broadcast_pages (broadcast, part, number, after_user, until_user, selected, stored, counted, at)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8,
             (SELECT now() FROM carillon.broadcasts b WHERE b.id = $1 AND b.state = 'expanding' FOR SHARE))
         """
 
-    /// Moves a chain on; its row's lock makes two who think that it is theirs take turns, and the second fails on the page.
+    /// Advances a chain. The row lock orders two dispatchers that both think they own it; the
+    /// second fails on the page.
     ///
-    /// $1: broadcast, $2: part, $3: number, $4: until, $5: whether it was the last one.
+    /// $1: broadcast, $2: part, $3: number, $4: until, $5: whether it was the last page.
     static let advance = """
         UPDATE carillon.broadcast_chains
         SET pages = $3 + 1, reached = $4, is_done = $5, claimed_until = \(Self.claim)
         WHERE broadcast = $1 AND part = $2
         """
 
-    /// Counts a page's notifications anew, where some users had one of the same job already; they join those of whom a digest
-    /// knew it.
+    /// Recounts a page, as some users had a notification of the same job; they join the users for
+    /// whom a digest held it.
     ///
     /// $1: broadcast, $2: part, $3: number, $4, $5: users and ids.
     static let recount = """
@@ -342,7 +349,7 @@ enum BroadcastSQL {
         FROM kept WHERE p.broadcast = $1 AND p.part = $2 AND p.number = $3
         """
 
-    /// Ends the broadcasts whose chains are done.
+    /// Ends the broadcasts whose chains are finished.
     static let finish = """
         UPDATE carillon.broadcasts b SET state = 'done'
         WHERE b.state = 'expanding'
@@ -352,7 +359,7 @@ enum BroadcastSQL {
     /// $1: broadcast.
     static let hold = "UPDATE carillon.broadcasts SET held_at = now() WHERE id = $1"
 
-    /// $1: broadcast, $2: why.
+    /// $1: broadcast, $2: reason.
     static let fail = """
         UPDATE carillon.broadcasts SET state = 'failed', reason = $2 WHERE id = $1 AND state = 'expanding'
         """
@@ -361,7 +368,7 @@ enum BroadcastSQL {
 
     /// Claims a broadcast in a state that one dispatcher works on.
     ///
-    /// $1: by whom, $2: the state.
+    /// $1: dispatcher, $2: state.
     static let claimBroadcast = """
         WITH candidate AS (
             SELECT b.id FROM carillon.broadcasts b
@@ -374,22 +381,23 @@ enum BroadcastSQL {
         RETURNING \(Self.columns)
         """
 
-    /// How many users an audience has, up to a bound.
+    /// The size of an audience, up to a bound.
     ///
-    /// $1: topic or null, $2: the bound.
+    /// $1: topic or null, $2: bound.
     static let size = """
         SELECT CASE WHEN $1::text IS NULL
             THEN (SELECT count(*) FROM (SELECT FROM carillon.users LIMIT $2) u)
             ELSE (SELECT count(*) FROM (SELECT FROM carillon.subscriptions WHERE topic = $1 LIMIT $2) s) END
         """
 
-    /// $1: broadcast, $2: size, $3: the state that follows.
+    /// $1: broadcast, $2: size, $3: next state.
     static let counted = """
         UPDATE carillon.broadcasts SET audience = $2, state = $3, claimed_by = NULL, claimed_until = NULL
         WHERE id = $1 AND state = 'counting'
         """
 
-    /// $1: broadcast, $2: the last user of the page, $3: how many were withdrawn, $4: whether it was the last one.
+    /// $1: broadcast, $2: last user of the page, $3: number withdrawn, $4: whether it was the last
+    /// page.
     static let withdrawn = """
         UPDATE carillon.broadcasts
         SET withdrawn_to = $2, withdrawn = withdrawn + $3, claimed_until = \(Self.claim),
@@ -399,13 +407,13 @@ enum BroadcastSQL {
 
     // MARK: Reading and steering
 
-    /// What ``BroadcastStore`` reads of a broadcast, of a table called `b`.
+    /// The columns of a broadcast, of the alias `b`.
     static let columns = """
         b.id, b.org_id, b.job_id, b.job_entry, b.stream, b.fields, b.topic, b.lane, b.state, b.reason, b.audience, \
         b.created_at, b.withdrawn_to, b.withdrawn
         """
 
-    /// How many columns there are.
+    /// The number of ``columns``.
     static let columnCount = 14
 
     private static let progress = """
@@ -431,13 +439,13 @@ enum BroadcastSQL {
         ) x
         """
 
-    /// $1: organisation, $2: the job's ids, $3: entries.
+    /// $1: organisation, $2: job ids, $3: entries.
     static let find = """
         SELECT \(Self.progress) FROM carillon.broadcasts b \(Self.progressJoins)
         WHERE b.org_id = $1 AND (b.job_id = ANY($2) OR b.job_entry = ANY($3)) ORDER BY b.id DESC LIMIT 1
         """
 
-    /// $1: older than this id, $2: limit, $3: state or null.
+    /// $1: upper bound of ids, $2: limit, $3: state or null.
     static let list = """
         SELECT \(Self.progress)
         FROM (
@@ -447,9 +455,9 @@ enum BroadcastSQL {
         ORDER BY b.id DESC
         """
 
-    /// Changes the state where it is one of those that may become so.
+    /// Changes the state if it is one of $3.
     ///
-    /// $1: broadcast, $2: the new state, $3: from which states.
+    /// $1: broadcast, $2: new state, $3: allowed states.
     static let steer = """
         UPDATE carillon.broadcasts
         SET state = CASE WHEN $2 = 'expanding' AND audience IS NULL THEN 'counting' ELSE $2 END,
@@ -457,9 +465,10 @@ enum BroadcastSQL {
         WHERE id = $1 AND state = ANY($3)
         """
 
-    /// Takes a user out of the jobs that leave the user out, and out of the places of chains that are done.
+    /// Removes a user from exclusions of jobs and from the places of finished chains. A running
+    /// chain moves on anyway.
     ///
-    /// $1: user. A chain that goes on soon has another place.
+    /// $1: user.
     static let forgetUser = [
         """
         UPDATE carillon.broadcasts b SET fields = (
@@ -481,9 +490,9 @@ enum BroadcastSQL {
         "UPDATE carillon.broadcast_chains SET reached = '' WHERE reached = $1 AND is_done",
     ]
 
-    /// Forgets broadcasts that ended before a moment, and their pages.
+    /// Deletes broadcasts that ended before a moment, with their pages.
     ///
-    /// $1: the moment, $2: limit.
+    /// $1: moment, $2: limit.
     static let forget = """
         DELETE FROM carillon.broadcasts WHERE id IN (
             SELECT id FROM carillon.broadcasts

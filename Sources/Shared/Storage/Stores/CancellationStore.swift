@@ -4,15 +4,15 @@
 import Clients
 import Core
 
-/// Jobs that were called off, and how the notifications of a job stand.
+/// Cancelled jobs, and the status of a job's notifications.
 package struct CancellationStore: Sendable {
-    /// How a job is named: by its own id, or by its stream entry.
+    /// The name of a job: its own id or its stream entry.
     package struct Name: Sendable {
         package let org: String
         package let id: String
-        /// The entries that it may mean, each with its stream; empty if it is no entry's.
+        /// The entries that it may mean, each with its stream; empty if it is not an entry.
         package let entries: [String]
-        /// When such an entry was added.
+        /// When the entry was added.
         package let addedAt: Timestamp
 
         package init(org: String, id: String, entries: [String] = [], addedAt: Timestamp = Timestamp(microseconds: 0)) {
@@ -22,35 +22,36 @@ package struct CancellationStore: Sendable {
             self.addedAt = addedAt
         }
 
-        /// The ids that its notifications may have: its own, or the entries, which jobs without an id have for one that wait
-        /// for their moment.
+        /// The ids that its notifications may have: its own, or its entries, as scheduled jobs
+        /// without an id use theirs.
         package var ids: [String] { self.entries.contains(self.id) ? self.entries : [self.id] + self.entries }
     }
 
     /// A notification that was cancelled now.
     package struct Withdrawal: Sendable, Equatable {
         package let label: NotificationLabel
-        /// The inbox version of its deletion, and the unread count after it; nil if it was not listed.
+        /// The inbox version of its deletion and the unread count after it; nil if it was not
+        /// listed.
         package let place: Place?
 
         package var user: String { self.label.user }
         package var id: NotificationID { self.label.id }
 
-        /// How an inbox stands after a withdrawal.
+        /// The state of an inbox after a withdrawal.
         package struct Place: Sendable, Equatable {
             package let version: Int64
             package let unread: Int32
         }
     }
 
-    /// How many notifications of a job there are of each status.
+    /// The number of a job's notifications by status.
     package struct Tally: Sendable, Equatable {
         package var counts: [NotificationStatus: Int64] = [:]
-        /// Of those that are cancelled, how many may be with a provider.
+        /// The number of cancelled ones that a provider may have.
         package var inFlight: Int64 = 0
-        /// Of each status, how many have reached nobody and can still be withdrawn; empty unless they were asked for.
+        /// The number by status that can still be withdrawn; empty unless requested.
         package var open: [NotificationStatus: Int64] = [:]
-        /// How far the notifications got; what digests hold back is none yet, and not among them.
+        /// The progress of the notifications, without those that digests hold.
         package var reach = Reach()
 
         package init() {}
@@ -58,16 +59,16 @@ package struct CancellationStore: Sendable {
         package var total: Int64 { self.counts.values.reduce(0, +) }
     }
 
-    /// Rows of an entry are looked for where they were stored this long after it was added.
+    /// Rows of an entry are stored at most this long after it was added.
     private static let longestWait: Duration = .seconds(3_600)
-    /// Clocks of Redis and PostgreSQL may differ by this.
+    /// The largest assumed difference between the clocks of Redis and PostgreSQL.
     private static let skew: Duration = .seconds(60)
-    /// How many users an entry may name.
+    /// The largest number of users that an entry may name.
     private static let largestEntry = JobLimits.users
 
     let pool: PostgresPool
 
-    /// Records a cancellation; when this returns, whatever is not stored by now will be stored as cancelled.
+    /// Records a cancellation. Notifications stored after this returns are stored as cancelled.
     package func record(_ name: Name, at: Timestamp) async throws(PostgresError) {
         try await self.pool.query(
             CancellationSQL.record, .text(name.org), .array(PostgresArray(texts: name.ids)),
@@ -86,7 +87,7 @@ package struct CancellationStore: Sendable {
         return Timestamp(microseconds: try row.timestamptz(0))
     }
 
-    /// Forgets cancellations from before a moment.
+    /// Deletes cancellations from before a moment.
     package func forget(before: Timestamp) async throws(PostgresError) {
         try await self.pool.query(
             "DELETE FROM carillon.cancellations WHERE at < $1", .timestamptz(before.microseconds)
@@ -95,7 +96,7 @@ package struct CancellationStore: Sendable {
 
     // MARK: The notifications of a job
 
-    /// A page of the notifications of the job with this id, by user; begins after `user`.
+    /// A page of a job's notifications by user, starting after `user`.
     package func page(
         org: String,
         job: String,
@@ -109,7 +110,7 @@ package struct CancellationStore: Sendable {
         )
     }
 
-    /// The notifications of the entry that a job is named by.
+    /// The notifications of the entry that names a job.
     package func ofEntry(_ name: Name) async throws(PostgresError) -> [(user: String, id: NotificationID)] {
         guard !name.entries.isEmpty else { return [] }
         return try Self.keys(
@@ -121,10 +122,10 @@ package struct CancellationStore: Sendable {
         )
     }
 
-    /// Ends those that their users have read or opened before anything else had reached them; they
-    /// are not cancelled.
+    /// Ends notifications that their users have read or opened before another channel delivered
+    /// them; they are not cancelled.
     ///
-    /// - Returns: those that have ended by it.
+    /// - Returns: the notifications that ended now.
     package func endSeen(_ keys: [(user: String, id: NotificationID)]) async throws(PostgresError)
         -> [EndedNotification]
     {
@@ -135,7 +136,7 @@ package struct CancellationStore: Sendable {
                 .array(PostgresArray(uuids: keys.map(\.id.halves)))))
     }
 
-    /// Cancels those that nobody has got yet, as one transaction.
+    /// Cancels notifications that reached no device, in one transaction.
     ///
     /// - Parameter keys: no user twice.
     package func cancel(
@@ -161,9 +162,10 @@ package struct CancellationStore: Sendable {
         return withdrawals
     }
 
-    /// How the notifications of a job stand, and what digests hold back of it: `deferred` until its summary is `sent`.
+    /// Counts the notifications of a job by status, with those that digests hold: `deferred` until
+    /// their summary is `sent`.
     ///
-    /// - Parameter tellsOpen: whether those with one of the job's ids that can still be withdrawn are counted beside.
+    /// - Parameter tellsOpen: whether those that can still be withdrawn are counted separately.
     package func tally(_ name: Name, tellsOpen: Bool = false) async throws(PostgresError) -> Tally {
         var tally = Tally()
         let sql = tellsOpen ? CancellationSQL.tallyWithOpen : CancellationSQL.tally
@@ -197,8 +199,8 @@ package struct CancellationStore: Sendable {
 }
 
 extension CancellationStore.Tally {
-    /// - Parameter hasReach: whether the rows tell how far the notifications got; the count is the
-    /// first of that then.
+    /// - Parameter hasReach: whether the rows contain the progress; the count is then its first
+    ///   column.
     fileprivate mutating func add(_ result: PostgresResult, hasReach: Bool) throws(PostgresError) {
         for row in result {
             let count = try row.int8(3)
@@ -212,11 +214,11 @@ extension CancellationStore.Tally {
     }
 }
 
-/// The statements of ``CancellationStore``, and what those of other stores ask about cancellations.
+/// The statements of ``CancellationStore``, and conditions about cancellations for other stores.
 enum CancellationSQL {
-    /// Whether the job of a row was cancelled, by its id, its entry, or its entry's id alone.
+    /// Whether the job of a row was cancelled, by its id, its entry or its entry's id alone.
     ///
-    /// - Parameter row: what has `org_id`, `job_id` and `job_entry`.
+    /// - Parameter row: an alias with `org_id`, `job_id` and `job_entry`.
     static func isCancelled(_ row: String) -> String {
         """
         (SELECT true FROM carillon.cancellations c WHERE c.org_id = \(row).org_id
@@ -228,41 +230,41 @@ enum CancellationSQL {
     /// "cancel" in ASCII.
     private static let lock: Int64 = 0x6361_6E63_656C
 
-    /// What every transaction begins with that stores notifications of jobs.
+    /// The first statement of every transaction that stores notifications.
     ///
-    /// A cancellation is committed first; ``barrier`` then waits for those that began without seeing it, so that what the
-    /// search finds after it is all there is.
+    /// A cancellation is committed first; ``barrier`` then waits for transactions that began
+    /// without seeing it, so that a search after it finds everything.
     static let beforeStoring = PostgresStatement("SELECT pg_advisory_xact_lock_shared(\(Self.lock))")
 
-    /// Returns when every transaction has ended that holds the lock; holds back none that begin later for longer.
+    /// Returns when every transaction with the lock has ended; later ones wait only that long.
     static let barrier = PostgresStatement("SELECT pg_advisory_xact_lock(\(Self.lock))")
 
-    /// A cancellation that is repeated begins its 7 days anew.
+    /// Repeating a cancellation restarts its 7 days.
     ///
-    /// $1: organisation, $2: the names, $3: when.
+    /// $1: organisation, $2: names, $3: when.
     static let record = """
         INSERT INTO carillon.cancellations (org_id, job_id, at) SELECT $1, n.name, $3 FROM unnest($2) AS n (name)
         ON CONFLICT (org_id, job_id) DO UPDATE SET at = EXCLUDED.at
         """
 
-    /// $1: organisation, $2: the job's id, $3: after this user, $4: limit.
+    /// $1: organisation, $2: job id, $3: last user, $4: limit.
     static let page = """
         SELECT n.user_id, n.id FROM carillon.notifications n
         WHERE n.org_id = $1 AND n.job_id = $2 AND n.user_id > $3 ORDER BY n.user_id LIMIT $4
         """
 
-    /// $1: organisation, $2: entries with their streams, $3, $4: between which moments they were stored, $5: limit.
+    /// $1: organisation, $2: entries with their streams, $3, $4: first and last time of storing,
+    /// $5: limit.
     static let ofEntry = """
         SELECT n.user_id, n.id FROM carillon.notifications n
         WHERE n.stored_at >= $3 AND n.stored_at < $4 AND n.org_id = $1 AND n.job_entry = ANY($2) LIMIT $5
         """
 
-    /// Whether a notification has reached nobody, so that it can be withdrawn.
+    /// Whether a notification has reached no device, so that it can be withdrawn.
     ///
-    /// A notification that was read or opened has reached its user, whatever its status. What a
-    /// user who was offline has unread in the inbox has reached nobody, nor has what no socket
-    /// proved, unless its mail has gone out. A failed one counts if a device of it still waits for
-    /// its next try.
+    /// A notification that was read or opened has reached its user, whatever its status. An unread
+    /// one in the inbox of an offline user has not, nor has an unconfirmed one, unless its mail was
+    /// sent. A failed one can be withdrawn while a device waits for a retry.
     private static let isOpen = """
         (n.read_at IS NULL AND n.opened_at IS NULL AND (n.status IN ('pending', 'deferred')
             OR n.status = 'sent' AND n.sent_via IN ('inbox', 'socket')
@@ -276,8 +278,8 @@ enum CancellationSQL {
                             AND l.device_id = a.device_id AND l.at >= a.at AND l.outcome <> 'retry'))))
         """
 
-    /// Whether a mail may be under way, which the status of what is in an inbox does not tell: there is an address, the mail's
-    /// turn has come or is near, and no attempt has ended it.
+    /// Whether a mail may be in flight: there is an address, the mail is due or nearly so, and no
+    /// attempt has ended it. The status of an inbox row does not show this.
     static func mayBeMailed(at moment: String) -> String {
         """
         ((n.channels & \(Channels.email.rawValue)) <> 0
@@ -295,8 +297,8 @@ enum CancellationSQL {
         """
     }
 
-    /// Ends what waits for a provider or for its release although its user has read or opened it:
-    /// it has reached them.
+    /// Ends notifications that wait for a provider or a release although their user has read or
+    /// opened them.
     ///
     /// $1, $2: users and ids. Rows: the label's columns, status and reason.
     static let endSeen = """
@@ -309,11 +311,12 @@ enum CancellationSQL {
         RETURNING \(LabelColumns.list), n.status, n.status_reason
         """
 
-    /// Cancels what nobody has got yet, and takes it out of the inboxes, which are locked by now.
+    /// Cancels notifications that reached no device and removes them from the inboxes, which are
+    /// locked.
     ///
-    /// $1, $2: users and ids, no user twice; $3: when. What waits for a provider or its next try may be there already;
-    /// `in_flight` says so until its deliveries settle.
-    /// Rows: the label's columns, and of those that were listed version and unread count.
+    /// $1, $2: users and ids, no user twice; $3: when. A notification that waits for a provider or
+    /// a retry may have arrived; `in_flight` is set until its deliveries settle. Rows: the label's
+    /// columns; for listed ones version and unread count.
     static let cancel = """
         WITH target AS MATERIALIZED (
             SELECT n.user_id, n.id, n.version > 0 AND n.deleted_at IS NULL AS is_listed, n.read_at IS NULL AS was_unread,
@@ -345,10 +348,10 @@ enum CancellationSQL {
         FROM changed n LEFT JOIN raised r ON n.is_listed AND r.user_id = n.user_id
         """
 
-    /// $1: organisation, $2: the job's ids.
+    /// $1: organisation, $2: job ids.
     static let tally = Self.tally("n.org_id = $1 AND n.job_id = ANY($2)")
 
-    /// The same, with what can still be withdrawn told apart.
+    /// The same, with those that can still be withdrawn counted separately.
     static let tallyWithOpen = Self.tally("n.org_id = $1 AND n.job_id = ANY($2)", isOpen: Self.isOpen)
 
     /// $1 to $4: as in ``ofEntry``.
@@ -356,9 +359,9 @@ enum CancellationSQL {
         "n.stored_at >= $3 AND n.stored_at < $4 AND n.org_id = $1 AND n.job_entry = ANY($2)"
     )
 
-    /// What digests hold back.
+    /// Items that digests hold.
     ///
-    /// $1: organisation, $2: the job's ids.
+    /// $1: organisation, $2: job ids.
     static let tallyHeld = Self.tallyHeld("i.org_id = $1 AND i.job_id = ANY($2)")
 
     /// The same, by the job's entry.
@@ -368,8 +371,9 @@ enum CancellationSQL {
 
     /// Held items by the status that they count as.
     ///
-    /// Whoever takes a window holds the lock that ``barrier`` waits for: what is in an open one falls out if its job was
-    /// cancelled, and what was taken is with the summary. One that came alone is a notification of its own.
+    /// Taking a window holds the lock that ``barrier`` waits for: a cancelled job's items drop out
+    /// of open windows, and items of taken windows belong to the summary. A lone item has a
+    /// notification of its own.
     private static func tallyHeld(_ condition: String) -> String {
         """
         SELECT s.status, false, s.status = 'deferred', count(*) FROM (
@@ -390,8 +394,8 @@ enum CancellationSQL {
         """
     }
 
-    /// Rows: status, whether it may be with a provider, whether it can still be withdrawn, and how
-    /// far how many got.
+    /// Rows: status, whether a provider may have it, whether it can still be withdrawn, and the
+    /// progress counts.
     private static func tally(_ condition: String, isOpen: String = "false") -> String {
         """
         SELECT n.status, (n.status = 'cancelled' AND n.status_reason = 'in_flight') IS TRUE, (\(isOpen)) IS TRUE,

@@ -4,9 +4,10 @@
 import Clients
 import Core
 
-/// What clients report of prompts and registrations; rows of the audit, kept as long as it and erased with its user.
+/// Clients' reports about permission prompts and registrations. They are audit rows: kept as long
+/// and erased with their user.
 package struct ClientReportStore: Sendable {
-    /// What a report is about.
+    /// The subject of a report.
     package enum Kind: String, Sendable, CaseIterable {
         /// The prompt for permission to notify.
         case permission
@@ -14,12 +15,12 @@ package struct ClientReportStore: Sendable {
         case registration
     }
 
-    /// How it ended.
+    /// The outcome of the reported step.
     package enum Outcome: String, Sendable, CaseIterable {
         case granted, denied, dismissed, failed
     }
 
-    /// What a client reports.
+    /// A report of a client.
     package struct Report: Sendable {
         package let at: Timestamp
         package let user: String
@@ -45,7 +46,7 @@ package struct ClientReportStore: Sendable {
         }
     }
 
-    /// How many reports there were of a kind and an outcome.
+    /// The number of reports of a kind and an outcome.
     package struct Count: Sendable {
         package let kind: String
         package let outcome: String
@@ -61,16 +62,16 @@ package struct ClientReportStore: Sendable {
         package let reason: String?
     }
 
-    /// What a user may report in an hour.
+    /// The number of reports that a user may send in an hour.
     package static let mostPerHour = 20
-    /// Reports that are counted at most, the newest first.
+    /// The number of newest reports that are counted.
     private static let mostRows: Int32 = 100_000
 
     let pool: PostgresPool
 
-    /// Keeps a report; the same one again within a minute is kept once.
+    /// Stores a report. A repeat within a minute is stored once.
     ///
-    /// - Returns: false, and nothing is kept, if the user has reported as many within the hour.
+    /// - Returns: false, without storing it, if the user has reached the limit of the hour.
     package func add(_ report: Report) async throws(PostgresError) -> Bool {
         let result = try await self.pool.query(
             """
@@ -93,7 +94,7 @@ package struct ClientReportStore: Sendable {
         return try result.first?.bool(0) ?? false
     }
 
-    /// What was reported since a moment: counted, and the registrations that failed, the newest first.
+    /// Counts the reports since a moment and lists failed registrations, newest first.
     package func summary(
         since: Timestamp,
         limit: Int
@@ -115,7 +116,7 @@ package struct ClientReportStore: Sendable {
                 """,
                 [.timestamptz(since.microseconds), .int4(Int32(clamping: limit))]),
         ])
-        guard results.count == 2 else { throw PostgresError(.decoding, "there are no reports") }
+        guard results.count == 2 else { throw PostgresError(.decoding, "a report query returned no result") }
         var counts: [Count] = []
         for row in results[0] {
             counts.append(

@@ -41,10 +41,10 @@ package struct Database: Sendable {
 
 /// Server settings under which the stores' statements run.
 package enum StoreSession {
-    /// Every statement here goes by an index, for a batch of known size.
+    /// Every statement uses an index for a batch of known size.
     ///
-    /// The planner must not take a full scan because its statistics are of a time when the tables were empty, nor plan
-    /// sixteen parts anew at each call.
+    /// The planner must not choose a full scan because statistics date from empty tables, nor plan
+    /// sixteen partitions at each call.
     package static let settings: [(name: String, value: String)] = [
         ("jit", "off"),
         ("plan_cache_mode", "force_generic_plan"),
@@ -53,14 +53,14 @@ package enum StoreSession {
         ("enable_mergejoin", "off"),
     ]
 
-    /// For connections that read users page by page: each page goes on in the index where the last one ended, whatever
-    /// the statistics make the planner expect, rather than reading and sorting all that are left.
+    /// For connections that read users page by page: each page continues in the index instead of
+    /// sorting all that is left, whatever the statistics say.
     package static let pageSettings: [(name: String, value: String)] =
         Self.settings + [("enable_bitmapscan", "off"), ("enable_sort", "off")]
 }
 
-/// The numbers of PostgreSQL's advisory locks that Carillon takes, so that no two things share one.
+/// The numbers of Carillon's advisory locks, in one place so that none is used twice.
 enum AdvisoryLock {
-    /// Whoever takes follow-ups that are due.
+    /// Held while due follow-ups are taken.
     static let followUps = 0x4341_5249_0001
 }

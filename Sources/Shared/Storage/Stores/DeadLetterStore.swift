@@ -5,11 +5,11 @@ import Clients
 import Core
 import FoundationEssentials
 
-/// The mirror of the dead stream.
+/// PostgreSQL's copy of the dead-letter stream.
 package struct DeadLetterStore: Sendable {
     let pool: PostgresPool
 
-    /// Stores letters; one whose origin is there already is left as it is.
+    /// Stores dead letters; a known origin is left as it is.
     package func add(
         _ letters: [(
             stream: String, entry: String, reason: String, at: Timestamp,
@@ -36,7 +36,7 @@ package struct DeadLetterStore: Sendable {
         )
     }
 
-    /// Whether there is a letter of an origin.
+    /// Whether a dead letter with this origin exists.
     package func has(stream: String, entry: String) async throws(PostgresError) -> Bool {
         let result = try await self.pool.query(
             "SELECT FROM carillon.dead_letters WHERE stream = $1 AND entry = $2", .text(stream), .text(entry)
@@ -44,9 +44,10 @@ package struct DeadLetterStore: Sendable {
         return !result.isEmpty
     }
 
-    /// Takes a user out of the letters: those for the user alone go, those for several lose the name.
+    /// Removes a user: deletes dead letters for this user alone and removes the name from the
+    /// others.
     ///
-    /// - Returns: how many letters were changed.
+    /// - Returns: the number of dead letters changed.
     package func erase(user: String) async throws(PostgresError) -> Int {
         var count = 0
         var last = (stream: "", entry: "")
@@ -87,7 +88,8 @@ package struct DeadLetterStore: Sendable {
         }
     }
 
-    /// `[[name, value], …]`, since names may repeat; what is not text stands as `{"base64": "…"}`.
+    /// `[[name, value], …]`, since names may repeat; bytes that are not text become `{"base64":
+    /// "…"}`.
     static func json(_ fields: [(name: String, value: ArraySlice<UInt8>)]) -> [UInt8] {
         var writer = JSONWriter()
         writer.beginArray()
@@ -113,19 +115,19 @@ package struct DeadLetterStore: Sendable {
 }
 
 extension DeadLetterStore {
-    /// A letter as it is kept.
+    /// A stored dead letter.
     package struct Letter: Sendable {
         package let id: Int64
         package let stream: String
         package let entry: String
         package let reason: String
         package let at: Timestamp
-        /// When it goes back to its stream, if it does.
+        /// When it is replayed; nil if it is not.
         package let replayAt: Timestamp?
-        /// `[[name, value], …]`; what is not text stands as `{"base64": "…"}`.
+        /// `[[name, value], …]`; bytes that are not text are `{"base64": "…"}`.
         package let json: [UInt8]
 
-        /// The fields as they were.
+        /// The original fields.
         package var fields: [(name: String, value: [UInt8])] {
             ((try? JSONParser.parse(self.json))?.array ?? []).map { field in
                 let parts = field.array ?? []
@@ -141,23 +143,23 @@ extension DeadLetterStore {
         }
     }
 
-    /// Which letters are meant; all if nothing is said.
+    /// Selects dead letters; all by default.
     package struct Filter: Sendable, Equatable {
         package var id: Int64?
-        /// How the reason begins.
+        /// A prefix of the reason.
         package var reason: String?
-        /// Where it came from.
+        /// The stream of its origin.
         package var stream: String?
         /// The job's type.
         package var type: String?
-        /// Not set aside before.
+        /// The earliest time of the dead letter.
         package var since: Timestamp?
-        /// Set aside before.
+        /// The time before which it was written.
         package var until: Timestamp?
 
         package init() {}
 
-        /// Whether it means all letters.
+        /// Whether it selects all dead letters.
         package var isEmpty: Bool { self == Filter() }
 
         /// The parameters $1 to $6 of ``condition``.
@@ -196,9 +198,9 @@ extension DeadLetterStore {
         return letters
     }
 
-    /// A page of letters, the newest first.
+    /// A page of dead letters, newest first.
     ///
-    /// - Parameter last: the id of the last one of the page before.
+    /// - Parameter last: the last id of the previous page.
     package func list(
         _ filter: Filter,
         before last: Int64? = nil,
@@ -215,7 +217,7 @@ extension DeadLetterStore {
         return try Self.read(result)
     }
 
-    /// How many letters there are, and how many of them would go back to their streams.
+    /// The number of dead letters, and how many of them a replay would return to their streams.
     package func count(
         _ filter: Filter,
         to takesBack: (String) -> Bool
@@ -236,12 +238,12 @@ extension DeadLetterStore {
         return counts
     }
 
-    /// Lets letters go back to their streams, one after the other; those that do so already go on as they were.
+    /// Schedules dead letters for a replay one after the other; earlier schedules stay.
     ///
     /// - Parameters:
-    ///   - takesBack: whether letters can go back to a stream; the others stay.
-    ///   - rate: how many a second.
-    /// - Returns: how many there are, and when the last of them goes.
+    ///   - takesBack: whether a stream accepts replays; dead letters of other streams stay.
+    ///   - rate: replays per second.
+    /// - Returns: the number of dead letters scheduled, and when the last one is due.
     package func replay(
         _ filter: Filter,
         to takesBack: (String) -> Bool,
@@ -274,7 +276,7 @@ extension DeadLetterStore {
         )
     }
 
-    /// The streams that letters came from which do not go back yet.
+    /// The origin streams of dead letters without a scheduled replay.
     private func origins(_ filter: Filter) async throws(PostgresError) -> [String] {
         let statement = PostgresStatement(
             """
@@ -288,9 +290,9 @@ extension DeadLetterStore {
         return streams
     }
 
-    /// Deletes letters.
+    /// Deletes dead letters.
     ///
-    /// - Returns: how many there were.
+    /// - Returns: the number deleted.
     package func discard(_ filter: Filter) async throws(PostgresError) -> Int {
         let statement = PostgresStatement(
             "DELETE FROM carillon.dead_letters d WHERE \(Self.condition)", filter.parameters
@@ -298,7 +300,7 @@ extension DeadLetterStore {
         return try await self.pool.run([statement], timeout: .seconds(60)).first?.affectedRows ?? 0
     }
 
-    /// Claims letters that are to go back now; they come up again `hold` later unless they are removed.
+    /// Claims due replays; they are due again after `hold` unless they are removed.
     package func claimReplays(
         now: Timestamp,
         hold: Duration,
@@ -322,7 +324,7 @@ extension DeadLetterStore {
         )
     }
 
-    /// Removes letters that are back in their streams.
+    /// Removes dead letters that are back in their streams.
     package func remove(_ ids: [Int64]) async throws(PostgresError) {
         var list = PostgresArray(.int8, capacity: ids.count)
         for id in ids { list.append(int8: id) }
@@ -347,22 +349,23 @@ package enum DeadLetterShape {
     }
 }
 
-/// What the erasure of a user means for one dead letter.
+/// The change to one dead letter when a user is erased.
 enum DeadLetterErasure: Equatable {
-    /// The letter does not name the user.
+    /// The dead letter does not name the user.
     case none
-    /// The letter is the user's alone, or its names cannot be told apart.
+    /// The dead letter is for this user alone, or its names cannot be separated.
     case remove
-    /// The letter is for others too; these are its fields without the user.
+    /// The dead letter names others too; these are its fields without the user.
     case replace([JSONValue])
 
-    /// The condition of rows that may name a user, as SQL: all that do, and a few more.
+    /// An SQL condition for rows that may name a user; it has false positives.
     ///
-    /// JSON may escape any character of a name in a list (RFC 8259 section 7), so a list with an escape may name anybody.
+    /// JSON may escape any character of a name (RFC 8259 section 7), so a list with an escape may
+    /// name anyone.
     ///
     /// - Parameters:
-    ///   - fields: the column.
     ///   - user: the parameter.
+    ///   - fields: the column.
     static func mayName(_ user: String, in fields: String) -> String {
         """
         EXISTS (
@@ -387,7 +390,7 @@ enum DeadLetterErasure: Equatable {
             case "d" where Self.owner(ofDelivery: value)?.utf8.elementsEqual(user.utf8) == true: return .remove
             case "users", "except":
                 guard let users = (try? JSONParser.parse(Array(value.utf8)))?.strings else {
-                    // A list that nobody can read, and that has the user's name somewhere in it.
+                    // The list cannot be parsed but contains the user's name.
                     if value.contains(user) { return .remove }
                     kept.append(field)
                     continue
@@ -407,7 +410,8 @@ enum DeadLetterErasure: Equatable {
         return isChanged ? .replace(kept) : .none
     }
 
-    /// Whose a delivery is: format, notification, device, attempt, flags, user; nil if it cannot be read.
+    /// The user of a delivery's text (format, notification, device, attempt, flags, user); nil if
+    /// it cannot be read.
     static func owner(ofDelivery text: String) -> Substring? {
         let parts = text.split(separator: " ", maxSplits: 5, omittingEmptySubsequences: false)
         return parts.count == 6 ? parts[5] : nil

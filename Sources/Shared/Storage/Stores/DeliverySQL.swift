@@ -5,10 +5,11 @@ import Core
 
 /// The statements of ``DeliveryStore``.
 enum DeliverySQL {
-    /// $1 to $4: users, notifications, devices, whether they are repeats; $5 and $6: types and their categories' keys.
+    /// $1 to $4: users, notifications, devices, whether they are repeats; $5 and $6: types and
+    /// their categories' keys.
     static let facts = Self.facts("JOIN carillon.devices d ON d.id = k.device", "")
 
-    /// The same where the user's e-mail address stands for a device.
+    /// The same with the user's e-mail address instead of a device.
     static let mailFacts = Self.facts(
         "",
         """
@@ -22,10 +23,10 @@ enum DeliverySQL {
         """
     )
 
-    /// Looked for in the array, which costs a fraction of a join with the rows of all types.
+    /// A search in the array costs a fraction of a join with the rows of all types.
     private static let category = "($6::text[])[array_position($5::text[], n.type)]"
 
-    /// The unread without those that were opened: few, which have an index of their own.
+    /// Unread notifications that were not opened; they are few and have an index.
     private static let unseen = """
         greatest(coalesce(b.unread, 0) - (
             SELECT count(*) FROM carillon.notifications o
@@ -53,8 +54,8 @@ enum DeliverySQL {
         """
     }
 
-    /// Whether an attempt ends the delivery to its device: it is neither tried nor looked at again, nor in another entry's
-    /// hands.
+    /// Whether an attempt ends the delivery to its device: no retry or recheck follows, and no
+    /// other entry holds it.
     ///
     /// - Parameter row: the attempt.
     static func isEnd(_ row: String) -> String {
@@ -69,7 +70,7 @@ enum DeliverySQL {
 
     /// $1, $2: users and ids; $3: when.
     ///
-    /// Whoever died before the push was in its stream has recorded it already.
+    /// A dispatcher that died before the push was in its stream has already recorded it.
     static let unproven = """
         INSERT INTO carillon.delivery_attempts (at, user_id, notification_id, provider, kind, attempt, outcome)
         SELECT $3::timestamptz, u.user_id, u.id, '\(AuditStep.provider)', '\(AuditStep.kind)', 0,
@@ -84,7 +85,7 @@ enum DeliverySQL {
 
     /// $1 to $3: users, ids, summaries; $4: when.
     ///
-    /// Whoever died before it was done with has recorded it already.
+    /// A dispatcher that died before it finished has already recorded it.
     static let summarised = """
         INSERT INTO carillon.delivery_attempts (at, user_id, notification_id, provider, kind, attempt, outcome, provider_id)
         SELECT $4::timestamptz, s.user_id, s.id, '\(AuditStep.provider)', '\(AuditStep.kind)', 0,
@@ -97,8 +98,8 @@ enum DeliverySQL {
         )
         """
 
-    /// What was cancelled while a provider had it says so, and counts as sent; what waits for the end of quiet hours goes on
-    /// waiting for its push, mail or not.
+    /// A notification cancelled while a provider had it records that and counts as sent. One that
+    /// waits for the end of quiet hours keeps waiting for its push, despite its mail.
     static let accepted = """
         UPDATE carillon.notifications n
         SET status = 'sent', status_reason = CASE WHEN n.status = 'cancelled' THEN 'cancelled_too_late' END,
@@ -108,8 +109,8 @@ enum DeliverySQL {
             AND (n.status IN ('pending', 'failed', 'cancelled') OR n.status = 'deferred' AND a.via <> 'email')
         """
 
-    /// What was cancelled while it was on its way to a provider and did not get there is not on its way any more, unless it may
-    /// be to another device, or by mail.
+    /// A cancelled notification that did not reach the provider is no longer in flight, unless
+    /// another device or its mail may be.
     static let stopped = """
         UPDATE carillon.notifications n
         SET status_reason = NULL
@@ -124,8 +125,8 @@ enum DeliverySQL {
             AND NOT \(CancellationSQL.mayBeMailed(at: "now()"))
         """
 
-    /// Locks notifications, so that of two that drop the last deliveries of one at once the second
-    /// sees what the first did.
+    /// Locks notifications, so that when two dispatchers drop the last deliveries of one, the
+    /// second sees the first's change.
     ///
     /// $1, $2: users and ids.
     static let lockDropped = """
@@ -134,9 +135,8 @@ enum DeliverySQL {
         ORDER BY n.user_id COLLATE "C", n.id FOR UPDATE
         """
 
-    /// Whether a device may still get the push of the notification `n` that was handed on for it:
-    /// none has ended there, and there was a try, or the device was registered before it was handed
-    /// on.
+    /// Whether a device may still get the push of the notification `n`: no attempt ended it there,
+    /// and there was an attempt or the device registered before the push was handed on.
     private static let mayBePushed = """
         ((n.channels & \(Channels.push.rawValue)) <> 0 AND EXISTS (
             SELECT FROM carillon.devices d
@@ -150,12 +150,11 @@ enum DeliverySQL {
                     OR d.registered_at <= coalesce(n.handed_at, n.stored_at + \(StoreSQL.handOver)))))
         """
 
-    /// Ends what waits for a provider and is not needed any more, unless something of it may still
-    /// be under way.
+    /// Ends obsolete notifications that wait for a provider, unless one of their deliveries may be
+    /// in flight.
     ///
-    /// A notification with a place in the inbox rests there; the rest was suppressed, or failed
-    /// where there is no device. What was called off is ended by that, but for what its user has
-    /// seen.
+    /// A listed notification stays in the inbox; another was suppressed, or failed without a
+    /// device. A cancelled one ends as cancelled unless its user has seen it.
     ///
     /// $1 to $3: users, ids, reasons. Rows: the label's columns, status and reason.
     static let dropped = """
@@ -189,8 +188,8 @@ enum DeliverySQL {
         WHERE \(StoreSQL.isNamed(by: "f")) AND n.status = 'pending'
         """
 
-    /// $1 to $4: users, the addresses that the relay said it of, reasons, when they were written to; one that was set since, be
-    /// it the same, stays good.
+    /// $1 to $4: users, addresses that the relay rejected, reasons, times of sending. An address
+    /// set since then stays valid, even the same one.
     static let deadAddresses = """
         UPDATE carillon.user_settings s
         SET email_invalid_at = t.at, email_invalid_reason = t.reason

@@ -4,23 +4,23 @@
 import Clients
 import Core
 
-/// What sending needs to know, and the record of what was sent.
+/// The facts that sending needs, and the record of attempts.
 package struct DeliveryStore: Sendable {
-    /// Everything about one delivery as it stands now; shared, as a copy of so many texts would cost more than the sending.
+    /// The current facts of one delivery; a class, as copying so many texts would cost more than
+    /// sending.
     ///
-    /// Of the notification and the device, what no message is made of is left out.
+    /// Contains only the fields of notification and device that messages use.
     package final class Facts: Sendable {
         package let notification: Notification
         package let device: Device
         package let isReplaced: Bool
         package let wishes: RecipientStore.Wishes
-        /// How many of the inbox were neither read nor opened, and the inbox version at which they
-        /// were counted.
+        /// The number of unread, unopened notifications, and the inbox version of that count.
         package let unseen: Int32
         package let inboxVersion: Int64
-        /// Whether this device accepted this notification before; only asked for repeats.
+        /// Whether this device accepted this notification before; set for repeats only.
         package let wasAccepted: Bool
-        /// Whether its job was called off.
+        /// Whether the job was cancelled.
         package let isCancelled: Bool
 
         fileprivate init(_ row: PostgresRow) throws(PostgresError) {
@@ -36,14 +36,14 @@ package struct DeliveryStore: Sendable {
         }
     }
 
-    /// How a try ended.
+    /// The outcome of an attempt.
     package enum Outcome: String, Sendable, CaseIterable {
-        /// The provider has it.
+        /// The provider has the message.
         case accepted
-        /// It is tried again.
+        /// A retry follows.
         case retry
         case failed
-        /// It was not sent.
+        /// The message was not sent.
         case skipped
     }
 
@@ -54,7 +54,7 @@ package struct DeliveryStore: Sendable {
         package var notification: NotificationID?
         package var device: NotificationID?
         package var provider: Provider
-        /// `push`, `email`, or what happened to a token.
+        /// `push`, `email`, or the change of a token.
         package var kind: String
         package var attempt: Int
         package var outcome: Outcome
@@ -89,19 +89,19 @@ package struct DeliveryStore: Sendable {
         }
     }
 
-    /// All that a batch of answers changes.
+    /// All changes of a batch of answers.
     package struct Settlement: Sendable {
         package var attempts: [Attempt] = []
         package var accepted: [(user: String, id: NotificationID, via: String, device: NotificationID)] = []
         package var failed: [(user: String, id: NotificationID, reason: String)] = []
-        /// Deliveries that are not needed any more, and why; a notification ends once nothing else
-        /// of it is under way.
+        /// Obsolete deliveries and their reasons; a notification ends once none of its deliveries
+        /// is in flight.
         package var dropped: [(user: String, id: NotificationID, reason: String)] = []
-        /// What is not remembered any more as handed to a provider: mail, and pushes that call for attention.
+        /// Finished mail and attention calls, which are no longer remembered as handed on.
         package var ended: [(user: String, id: NotificationID, kind: FollowUp, isAccepted: Bool)] = []
-        /// Addresses that mail comes back from, as they were written to, and when: one that is set later wins.
+        /// Addresses that reject mail, with the time of sending: an address set later stays.
         package var deadAddresses: [(user: String, address: String, reason: String, at: Timestamp)] = []
-        /// Devices whose token is dead, by evidence of that moment: a later registration wins.
+        /// Devices with a dead token, with the time of the evidence: a later registration stays.
         package var deadTokens: [(device: NotificationID, reason: String, evidence: Timestamp)] = []
 
         package init() {}
@@ -109,24 +109,24 @@ package struct DeliveryStore: Sendable {
 
     /// The devices, addresses and notifications that a settlement switched off or ended.
     package struct Effects: Sendable {
-        /// Devices that were switched off; not what was registered since the evidence.
+        /// Devices that were switched off; those registered since the evidence are not.
         package var devices: Set<NotificationID> = []
-        /// Users whose e-mail addresses were switched off; not those that were set since.
+        /// Users whose e-mail addresses were invalidated; those set since are not.
         package var addresses: Set<ExactText> = []
-        /// Notifications that ended as nothing of them is needed any more.
+        /// Notifications that ended as obsolete.
         package var ended: [EndedNotification] = []
     }
 
-    /// The reason of what is dropped as its device was removed.
+    /// The reason of deliveries dropped because their device was removed.
     package static let noDevice = DeliverySQL.noDevice
 
     let pool: PostgresPool
 
-    /// The facts of deliveries, in their order; nil where the notification or the device is gone.
+    /// The facts of deliveries, in order; nil if the notification or the device is gone.
     ///
-    /// All of them are to devices, or all to users' e-mail addresses (``Device/emailAddress``).
+    /// All deliveries go to devices, or all to e-mail addresses (``Device/emailAddress``).
     ///
-    /// - Parameter categories: the categories of types, by which their wishes are found.
+    /// - Parameter categories: the category of each type, for its preferences.
     package func facts(
         _ keys: [(user: String, notification: NotificationID, device: NotificationID, isRepeat: Bool)],
         categories: [(type: String, category: String)] = []
@@ -152,13 +152,13 @@ package struct DeliveryStore: Sendable {
         return facts
     }
 
-    /// Records answers as one transaction.
+    /// Records answers in one transaction.
     ///
-    /// - Returns: what is switched off and ended by it.
+    /// - Returns: the devices, addresses and notifications that it switched off or ended.
     @discardableResult
     package func settle(_ settlement: Settlement) async throws(PostgresError) -> Effects {
         var statements: [PostgresStatement] = []
-        // Where the statements are that say what they do.
+        // The indexes of the statements with results.
         var places: (addresses: Int?, tokens: Int?, dropped: Int?) = (nil, nil, nil)
         if !settlement.attempts.isEmpty { statements.append(Self.insert(settlement.attempts)) }
         if !settlement.accepted.isEmpty {
@@ -235,7 +235,7 @@ package struct DeliveryStore: Sendable {
             let users = PostgresValue.array(PostgresArray(texts: settlement.dropped.map(\.user)))
             let ids = PostgresValue.array(PostgresArray(uuids: settlement.dropped.map(\.id.halves)))
             statements.append(PostgresStatement(DeliverySQL.lockDropped, [users, ids]))
-            // A statement of its own, which sees what was committed while the lock was waited for.
+            // A statement of its own, which sees commits made while it waited for the lock.
             places.dropped = statements.count
             statements.append(
                 PostgresStatement(
@@ -246,7 +246,7 @@ package struct DeliveryStore: Sendable {
         guard !statements.isEmpty else { return effects }
         let results = try await self.pool.run(statements)
         guard results.count == statements.count else {
-            throw PostgresError(.decoding, "a settlement gave too few results")
+            throw PostgresError(.decoding, "a settlement returned too few results")
         }
         if let place = places.addresses {
             for row in results[place] { effects.addresses.insert(ExactText(try row.text(0))) }
@@ -315,8 +315,8 @@ package struct DeliveryStore: Sendable {
         )
     }
 
-    /// The devices that were sent these notifications by a push, and are still the user's: a thousand at most, those of the
-    /// newest notifications first.
+    /// The devices that got these notifications by push and still belong to the user: at most a
+    /// thousand, those of the newest notifications first.
     package func holders(
         user: String,
         of ids: [NotificationID]
@@ -341,7 +341,7 @@ package struct DeliveryStore: Sendable {
         return holders
     }
 
-    /// Records of notifications that no socket proved their receipt in time; of one that was recorded within the hour, no more.
+    /// Records notifications that no socket confirmed in time, once an hour each.
     package func noteUnproven(
         _ notifications: [(user: String, id: NotificationID)],
         at moment: Timestamp
@@ -352,7 +352,7 @@ package struct DeliveryStore: Sendable {
             .array(PostgresArray(uuids: notifications.map(\.id.halves))), .timestamptz(moment.microseconds))
     }
 
-    /// Records of notifications which summary stands for each; of one that was recorded within the hour, no more.
+    /// Records the summary that stands for each notification, once an hour each.
     package func noteSummarised(
         _ notifications: [(user: String, id: NotificationID, summary: NotificationID)],
         at moment: Timestamp
@@ -364,7 +364,7 @@ package struct DeliveryStore: Sendable {
             .array(PostgresArray(uuids: notifications.map(\.summary.halves))), .timestamptz(moment.microseconds))
     }
 
-    /// Makes the audit's parts for the days ahead.
+    /// Creates the audit's partitions for the days ahead.
     package func makeAttemptParts() async throws(PostgresError) {
         try await self.pool.query(
             "SELECT carillon.make_attempt_parts((now() AT TIME ZONE 'UTC')::date)"
@@ -373,7 +373,7 @@ package struct DeliveryStore: Sendable {
 }
 
 extension DeliveryStore {
-    /// A push that was handed on for a device and has not ended there, as far as the audit tells.
+    /// A push that was handed on for a device and has no end in the audit.
     package struct Lost: Sendable {
         package let notification: NotificationID
         package let user: String
@@ -381,19 +381,20 @@ extension DeliveryStore {
         package let device: Device
     }
 
-    /// The pushes that a page of notifications may still have waited for, although they count as sent or failed by what
-    /// became of another device, or of the mail.
+    /// Finds pushes of a page of notifications that may still have waited although the
+    /// notifications count as sent or failed because of another device or the mail.
     ///
-    /// For when Redis has lost what waited. Each device that had a try which did not end it is found, and each that had none
-    /// although it was registered when the notification was handed on and it was pushed to others.
+    /// Used after Redis lost its data. Finds each device with an attempt that did not end it, and
+    /// each device without an attempt that was registered when the notification was handed on and
+    /// pushed to others.
     ///
     /// - Parameters:
-    ///   - since: when the notifications were handed on at the earliest.
-    ///   - until: and at the latest.
-    ///   - place: where the page before ended; ``RepairPlace/init(_:)`` for the first page.
-    ///   - now: what has expired by then is left out.
-    ///   - limit: how many notifications are looked at.
-    /// - Returns: where the page ended; nil if nothing was left to look at.
+    ///   - since: the earliest time of handing on.
+    ///   - until: the latest time of handing on.
+    ///   - place: the end of the previous page; ``RepairPlace/init(_:)`` for the first page.
+    ///   - now: leaves out notifications that have expired by then.
+    ///   - limit: the number of notifications to inspect.
+    /// - Returns: the pushes and the end of the page; nil if nothing was left to inspect.
     package func lost(
         handedOnSince since: Timestamp,
         until: Timestamp,
@@ -424,12 +425,13 @@ extension DeliveryStore {
         return (lost, last)
     }
 
-    /// $1 and $2: since and until when they were handed on, $3 and $4: the place, $5: now, $6: how
-    /// many notifications.
+    /// $1 and $2: first and last time of handing on, $3 and $4: the place, $5: now, $6: number of
+    /// notifications.
     ///
-    /// The page is chosen before it is looked into, so that each costs the same, whatever is in it. Of its notifications, one
-    /// that has nothing lost is a row without a device. Attempts are of the time since the place, but for clocks that
-    /// differ, so that no older part of the audit is read. What waits for the end of quiet hours is in PostgreSQL.
+    /// The page is chosen before its attempts are read, so that every page costs the same. A
+    /// notification without a lost push is a row without a device. Only attempts since the place
+    /// (with a margin for clocks) are read, so that older partitions are not. Pushes that wait for
+    /// quiet hours are in PostgreSQL anyway.
     private static let lost = """
         WITH page AS MATERIALIZED (
             SELECT n.moment, n.id, n.user_id, n.lane,
@@ -465,16 +467,16 @@ extension DeliveryStore {
         """
 }
 
-/// What the audit says of a notification's way where no provider has a part in it: the outcomes of rows of kind ``kind``.
+/// Audit outcomes of steps without a provider, in rows of the kind ``kind``.
 package enum AuditStep: String, Sendable, CaseIterable {
-    /// Quiet hours hold its push back, by the reason, for as long as the row's duration says.
+    /// Quiet hours postpone the push, for the row's duration.
     case deferred
-    /// No socket proved receipt in time.
+    /// No socket confirmed receipt in time.
     case unproven
-    /// A summary, whose id stands in the place of a provider's, was pushed for it.
+    /// A summary was pushed for it; the row has the summary's id as provider id.
     case summarised
 
     package static let kind = "step"
-    /// Where other rows name a provider.
+    /// The value of the provider column.
     static let provider = "none"
 }

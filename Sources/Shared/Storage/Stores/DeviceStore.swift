@@ -4,13 +4,13 @@
 import Clients
 import Core
 
-/// Users' devices; every change of a token is a row of the audit.
+/// Users' devices; every change of a token is an audit row.
 package struct DeviceStore: Sendable {
     /// The outcome of a registration.
     package struct Registration: Sendable {
-        /// The device as it is stored, with the id that it keeps.
+        /// The stored device, with the id that it keeps.
         package internal(set) var device: Device
-        /// The user's other devices of the app that were switched off, as there were too many.
+        /// The user's other devices of the app that exceeded its limit and were switched off.
         package let switchedOff: [Device]
     }
 
@@ -19,12 +19,11 @@ package struct DeviceStore: Sendable {
 
     /// Registers a device.
     ///
-    /// A token that is known for the app is moved to this user; another device of the same user,
-    /// app, platform and name is replaced. Past the app's limit, the user's devices of the app that
-    /// were used the longest ago are switched off.
+    /// A known token of the app moves to this user; another device with the same user, app,
+    /// platform and name is replaced. Beyond the app's limit, the user's least recently used
+    /// devices of the app are switched off.
     ///
-    /// - Parameter silenced: whether its user has switched it off; nil keeps what the user said
-    ///   before.
+    /// - Parameter silenced: whether the user silences the device; nil keeps the previous choice.
     package func register(_ device: Device, silenced: Bool? = nil) async throws(PostgresError) -> Registration {
         let statements = Self.registration(
             of: device, limit: self.limits.limit(of: device.app), silenced: silenced)
@@ -36,13 +35,13 @@ package struct DeviceStore: Sendable {
     static func registration(_ results: ArraySlice<PostgresResult>) throws(PostgresError) -> Registration {
         let own = results.suffix(Self.statementsOfRegistration)
         guard own.count == Self.statementsOfRegistration, let stored = own.dropFirst().first?.first, let last = own.last
-        else { throw PostgresError(.decoding, "a registration gave no row") }
+        else { throw PostgresError(.decoding, "a registration returned no row") }
         var switchedOff: [Device] = []
         for row in last { switchedOff.append(try DeviceColumns.read(row)) }
         return Registration(device: try DeviceColumns.read(stored), switchedOff: switchedOff)
     }
 
-    /// Makes the user known, and makes two registrations of one user take turns, so that the limit holds.
+    /// Creates the user and serialises registrations of one user, so that the limit holds.
     static func lock(user: String) -> [PostgresStatement] {
         [
             PostgresStatement("INSERT INTO carillon.users (user_id) VALUES ($1) ON CONFLICT DO NOTHING", [.text(user)]),
@@ -52,8 +51,8 @@ package struct DeviceStore: Sendable {
 
     static let statementsOfRegistration = 3
 
-    /// Registers a device while its user is locked: removes what it replaces, stores it, and
-    /// switches off what is too many.
+    /// Registers a device while its user is locked: removes devices that it replaces, stores it and
+    /// switches off surplus ones.
     static func registration(of device: Device, limit: Int, silenced: Bool? = nil) -> [PostgresStatement] {
         [
             PostgresStatement(
@@ -90,9 +89,9 @@ package struct DeviceStore: Sendable {
         ]
     }
 
-    /// Switches off what is too many.
+    /// Switches off surplus devices.
     ///
-    /// $1: user, $2: how many stay, $3: when, $4: app. Rows: the devices that were switched off.
+    /// $1: user, $2: limit, $3: when, $4: app. Rows: the devices switched off.
     private static let switchOff = """
         WITH x AS (
             UPDATE carillon.devices d
@@ -110,17 +109,17 @@ package struct DeviceStore: Sendable {
         SELECT \(DeviceColumns.list) FROM x d
         """
 
-    /// Why a token is registered, by the row `x` that is stored and what was there before, `o`.
+    /// The reason of a registration, from the stored row `x` and the previous one `o`.
     private static let reason = """
         CASE WHEN o.id IS NULL THEN '\(DeviceAudit.Reason.new.rawValue)'
             WHEN o.user_id <> x.user_id THEN '\(DeviceAudit.Reason.moved.rawValue)'
             ELSE '\(DeviceAudit.Reason.again.rawValue)' END
         """
 
-    /// Stores a token, or moves it, and says so unless its user had it before and active.
+    /// Stores or moves a token, with an audit row unless the user already had it active.
     ///
-    /// Whose it was is asked first, and held until the end: of two users who register it at once, the second takes it from
-    /// the first.
+    /// The previous owner is read first and locked: of two users who register a token at once, the
+    /// second takes it from the first.
     private static let upsert = """
         WITH old AS MATERIALIZED (
             SELECT o.id, o.user_id, o.provider, o.active FROM carillon.devices o
@@ -151,7 +150,7 @@ package struct DeviceStore: Sendable {
         SELECT \(DeviceColumns.list) FROM stored d
         """
 
-    /// The user's devices, the latest used first.
+    /// The user's devices, most recently used first.
     package func list(user: String) async throws(PostgresError) -> [Device] {
         let result = try await self.pool.query(
             """
@@ -165,7 +164,7 @@ package struct DeviceStore: Sendable {
         return devices
     }
 
-    /// Removes one device of the user; whether there was one.
+    /// Removes a device of the user; returns whether it existed.
     package func remove(user: String, id: NotificationID) async throws(PostgresError) -> Bool {
         try await self.pool.query(
             Self.removal("id"),
@@ -173,7 +172,7 @@ package struct DeviceStore: Sendable {
         ).affectedRows > 0
     }
 
-    /// Removes the user's device with that token; whether there was one.
+    /// Removes the user's device with this token; returns whether it existed.
     package func remove(user: String, token: String) async throws(PostgresError) -> Bool {
         try await self.pool.query(
             Self.removal("token"),
@@ -181,8 +180,7 @@ package struct DeviceStore: Sendable {
         ).affectedRows > 0
     }
 
-    /// Removes all devices of the user that one provider serves in one app; returns how many there
-    /// were.
+    /// Removes all devices of the user with this app and provider; returns their number.
     package func removeAll(user: String, app: String, provider: Provider) async throws(PostgresError) -> Int {
         try await self.pool.query(
             Self.removal("app", and: "provider"),
@@ -190,7 +188,7 @@ package struct DeviceStore: Sendable {
         ).affectedRows
     }
 
-    /// Removes the user's devices with the id that their makers gave them, in every app; whether there was one.
+    /// Removes the user's devices with this device id in every app; returns whether one existed.
     package func remove(user: String, deviceID: String) async throws(PostgresError) -> Bool {
         try await self.pool.query(
             Self.removal("device_id"),
@@ -198,7 +196,7 @@ package struct DeviceStore: Sendable {
         ).affectedRows > 0
     }
 
-    /// Takes devices of a user back, by one of their columns or by two.
+    /// Removes devices of a user by one or two columns.
     private static func removal(_ column: String, and other: String? = nil) -> String {
         let condition = other.map { "\(column) = $2 AND \($0) = $3" } ?? "\(column) = $2"
         return DeviceAudit.noting(
@@ -207,12 +205,13 @@ package struct DeviceStore: Sendable {
     }
 }
 
-/// What clients do that know their devices by more than a token.
+/// Changes by clients that identify their devices by more than a token.
 extension DeviceStore {
-    /// Registers a device, and removes what the same `deviceID` of the user had registered with that app and provider.
+    /// Registers a device and removes earlier registrations of the same `deviceID`, user, app and
+    /// provider.
     ///
-    /// A phone keeps its id when its token changes, so the older token would only bring the same message twice. Only older
-    /// registrations go: of two at once, the later stays whichever ends first.
+    /// A phone keeps its id when its token changes; the older token would only duplicate messages.
+    /// The later of two concurrent registrations stays, whichever ends first.
     ///
     /// - Parameter silenced: as in ``register(_:silenced:)``.
     package func registerReplacing(_ device: Device, silenced: Bool? = nil) async throws(PostgresError) -> Registration
@@ -220,7 +219,8 @@ extension DeviceStore {
         let registration = try await self.register(device, silenced: silenced)
         guard let deviceID = device.deviceID else { return registration }
         let stored = registration.device
-        // Afterwards, and on its own: a crash in between leaves one token too many, which the next registration removes.
+        // A separate step: after a crash in between, the next registration removes the surplus
+        // token.
         _ = try await self.pool.query(
             DeviceAudit.noting(
                 """
@@ -235,7 +235,7 @@ extension DeviceStore {
         return registration
     }
 
-    /// Devices whose token is another than before.
+    /// Devices whose token changed.
     private static let renamed = "changed x JOIN old o ON o.id = x.id AND o.token <> x.token"
 
     /// A client's changes to a device: nil keeps a field, an inner nil clears it.
@@ -258,9 +258,9 @@ extension DeviceStore {
         }
     }
 
-    /// Notes that a device was seen, and what changes of it; an older holder of a new token loses it.
+    /// Records that a device was seen, with its changes; a previous holder of a new token loses it.
     ///
-    /// - Returns: the device as it is now; nil if the user has none with that id.
+    /// - Returns: the device after the change; nil if the user has none with this id.
     package func touch(
         user: String,
         id: NotificationID,
@@ -317,9 +317,9 @@ extension DeviceStore {
         return try DeviceColumns.read(row)
     }
 
-    /// Switches a device of the user off or on for pushes; its registration stays.
+    /// Silences a device of the user or turns pushes on again; its registration stays.
     ///
-    /// - Returns: the device as it is now; nil if the user has none with that id.
+    /// - Returns: the device after the change; nil if the user has none with this id.
     package func setSilenced(
         _ isSilenced: Bool,
         user: String,
@@ -336,16 +336,16 @@ extension DeviceStore {
     }
 }
 
-/// Rows as devices.
+/// Reads rows of devices.
 enum DeviceColumns {
-    /// The columns that ``read(_:at:)`` expects, of a table called `d`.
+    /// The columns that ``read(_:at:)`` expects, of the alias `d`.
     static let list = """
         d.id, d.user_id, d.platform, d.provider, d.app, d.environment, d.token, d.name, d.device_id, d.app_version, \
         d.locale, d.active, d.deactivated_reason, d.registered_at, d.last_used_at, \
         d.silenced, d.created_at
         """
 
-    /// The same with nulls for what no message is made of.
+    /// The same with nulls for columns that messages do not use.
     static let messageList = """
         d.id, d.user_id, d.platform, d.provider, d.app, d.environment, d.token, NULL::text, NULL::text, NULL::text, \
         d.locale, d.active, NULL::text, d.registered_at, d.last_used_at, d.silenced, \
@@ -384,36 +384,36 @@ enum DeviceColumns {
     }
 }
 
-/// What the audit says of changes to tokens: rows of kind `token`, written by the statement that makes the change.
+/// Audit rows of the kind `token`, written by the statement that changes the token.
 enum DeviceAudit {
-    /// What became of a token.
+    /// The outcome of a change to a token.
     enum Outcome: String {
-        /// Its device gets pushes from now on.
+        /// The device gets pushes from now on.
         case registered
-        /// Its registration is gone.
+        /// The registration was removed.
         case removed
-        /// Its registration stays, and gets nothing.
+        /// The registration stays but gets no pushes.
         case deactivated
     }
 
-    /// Why.
+    /// The reason of a change.
     enum Reason: String {
-        /// A token that was not known.
+        /// The token was unknown.
         case new
         /// The device was known by another token.
         case newToken = "new_token"
-        /// It was known, and switched off.
+        /// The device was known and switched off.
         case again
         /// Another user registered the token.
         case moved
-        /// Another token of the same device, or of the same name, took its place.
+        /// Another token of the same device or name replaced it.
         case replaced
-        /// The user, or a service, took it back.
+        /// The user or a service unregistered it.
         case unregistered
         case tooManyDevices = "too_many_devices"
     }
 
-    /// The head of an insertion; what is selected has these columns.
+    /// The start of an INSERT; the selected rows have these columns.
     static let insert = """
         INSERT INTO carillon.delivery_attempts (at, user_id, device_id, provider, kind, attempt, outcome, reason)
         """
@@ -421,22 +421,23 @@ enum DeviceAudit {
     /// Selects rows for ``insert``.
     ///
     /// - Parameters:
-    ///   - source: what has `id`, `user_id` and `provider` of the devices, called `x` where it has a name.
-    ///   - at: when, in SQL.
+    ///   - source: a table expression with `id`, `user_id` and `provider`, with the alias `x` where
+    ///     it has one.
+    ///   - moment: the time, as SQL.
     static func rows(from source: String, at moment: String, _ outcome: Outcome, _ reason: Reason) -> String {
         self.rows(from: source, at: moment, outcome, reason: "'\(reason.rawValue)'")
     }
 
-    /// The same with a reason in SQL.
+    /// The same with the reason as SQL.
     static func rows(from source: String, at moment: String, _ outcome: Outcome, reason: String) -> String {
         """
         SELECT \(moment), x.user_id, x.id, x.provider, 'token', 0, '\(outcome.rawValue)', \(reason) FROM \(source)
         """
     }
 
-    /// A statement that changes devices, and says so; it affects as many rows as it changes.
+    /// Changes devices and writes audit rows; affects as many rows as it changes.
     ///
-    /// - Parameter change: returns `id`, `user_id` and `provider`.
+    /// - Parameter change: a statement that returns `id`, `user_id` and `provider`.
     static func noting(_ change: String, at moment: String, _ outcome: Outcome, _ reason: Reason) -> String {
         """
         WITH x AS (\(change))
@@ -445,9 +446,10 @@ enum DeviceAudit {
         """
     }
 
-    /// The same, where the reason is the change's.
+    /// The same with a reason from the change.
     ///
-    /// - Parameter change: returns `id`, `user_id`, `provider` and what the reason is made of.
+    /// - Parameter change: a statement that returns `id`, `user_id`, `provider` and the columns of
+    ///   the reason.
     static func noting(_ change: String, at moment: String, _ outcome: Outcome, reason: String) -> String {
         """
         WITH x AS (\(change))

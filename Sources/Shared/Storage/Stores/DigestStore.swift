@@ -126,13 +126,13 @@ package struct DigestStore: Sendable {
         }
         statements.append(PostgresStatement(DigestSQL.gatherItems, parameters))
         guard let result = try await self.pool.run(statements).last else {
-            throw PostgresError(.decoding, "gathering gave no result")
+            throw PostgresError(.decoding, "gathering items returned no result")
         }
         var outcomes = [Outcome](repeating: .held, count: items.count)
         for row in result {
             let position = Int(try row.int4(0))
             guard outcomes.indices.contains(position), let outcome = Outcome(rawValue: try row.text(1)) else {
-                throw PostgresError(.decoding, "an item's outcome is wrong")
+                throw PostgresError(.decoding, "an item has an invalid outcome")
             }
             outcomes[position] = outcome
         }
@@ -156,7 +156,7 @@ package struct DigestStore: Sendable {
         ]
         let statements = [CancellationSQL.beforeStoring, PostgresStatement(DigestSQL.takeDue, parameters)]
         guard let result = try await self.pool.run(statements).last else {
-            throw PostgresError(.decoding, "taking digests gave no result")
+            throw PostgresError(.decoding, "taking digests returned no result")
         }
         var due: [Due] = []
         for row in result { due.append(try Self.due(row)) }

@@ -300,7 +300,7 @@ final class ReadQueue<Key: Sendable, Value: Sendable>: Sendable {
     private func results(_ keys: [Key]) async -> [Result<Value, PostgresError>] {
         do throws(PostgresError) {
             let values = try await self.read(keys)
-            guard values.count == keys.count else { throw PostgresError(.decoding, "not one value for each key") }
+            guard values.count == keys.count else { throw PostgresError(.decoding, "expected one value for each key") }
             return values.map { .success($0) }
         } catch {
             // One key may be at fault, so read each alone.
@@ -314,7 +314,7 @@ final class ReadQueue<Key: Sendable, Value: Sendable>: Sendable {
     private func alone(_ key: Key) async -> Result<Value, PostgresError> {
         do throws(PostgresError) {
             guard let value = try await self.read([key]).first else {
-                throw PostgresError(.decoding, "no value for a key")
+                throw PostgresError(.decoding, "expected a value for each key")
             }
             return .success(value)
         } catch {

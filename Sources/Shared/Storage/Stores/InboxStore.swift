@@ -323,7 +323,7 @@ package struct InboxStore: Sendable {
                 [.text(user)]),
             statement,
         ])
-        guard results.count == 2 else { throw PostgresError(.decoding, "a change gave no result") }
+        guard results.count == 2 else { throw PostgresError(.decoding, "a change returned no result") }
         var touched: [(label: NotificationLabel, way: LifecycleEvent.Way)] = []
         for row in results[1] { touched.append(try WayColumns.read(row, at: 2)) }
         if let row = results[1].first {

@@ -14,7 +14,7 @@ package struct NotificationStore: Sendable {
         case known(version: Int64, unread: Int32, status: NotificationStatus, isOwned: Bool)
         /// Another entry with the same job id had been stored before, or is held by a digest.
         case duplicate(of: NotificationID)
-        /// As a duplicate, but what it says is not what the stored one says.
+        /// A duplicate with different content.
         case conflict(with: NotificationID)
         /// Stored now, but a newer one with the same collapse key was there.
         case replaced(by: NotificationID)
@@ -114,7 +114,7 @@ package struct NotificationStore: Sendable {
         var results = try await self.pool.run(companions.before + plan.statements + after)
         results.removeLast(after.count)
         let replaced = plan.collapses ? results.popLast() : nil
-        guard let rows = results.last else { throw PostgresError(.decoding, "there are no outcomes") }
+        guard let rows = results.last else { throw PostgresError(.decoding, "storing returned no outcomes") }
         guard let places = plan.places else {
             return try Self.batch(Self.checkedOutcomes(rows, notifications), notifications, replaced: replaced)
         }
@@ -154,13 +154,13 @@ package struct NotificationStore: Sendable {
         _ notifications: [Notification]
     ) throws(PostgresError) -> [Outcome] {
         guard rows.count == notifications.count else {
-            throw PostgresError(.decoding, "the number of outcomes is wrong")
+            throw PostgresError(.decoding, "expected one outcome for each notification")
         }
         var outcomes = [Outcome](repeating: .stored(version: 0, unread: 0), count: notifications.count)
         for row in rows {
             let position = Int(try row.int4(0))
             guard outcomes.indices.contains(position) else {
-                throw PostgresError(.decoding, "an outcome's position is wrong")
+                throw PostgresError(.decoding, "an outcome has an invalid position")
             }
             outcomes[position] = try Self.outcome(row, id: notifications[position].id)
         }
@@ -305,7 +305,7 @@ package struct NotificationStore: Sendable {
     /// by, or take away what is new.
     package func clock() async throws(PostgresError) -> Timestamp {
         let result = try await self.pool.query("SELECT clock_timestamp()")
-        guard let row = result.first else { throw PostgresError(.decoding, "the clock gave no row") }
+        guard let row = result.first else { throw PostgresError(.decoding, "the clock query returned no row") }
         return Timestamp(microseconds: try row.timestamptz(0))
     }
 
@@ -459,7 +459,7 @@ struct InboxPlaces {
     /// What became of the batch, from a row for each user: the version and the unread count that were reached.
     func outcomes(_ rows: PostgresResult) throws(PostgresError) -> [NotificationStore.Outcome] {
         guard rows.count == self.users.count else {
-            throw PostgresError(.decoding, "the number of inboxes is wrong")
+            throw PostgresError(.decoding, "expected one row for each inbox")
         }
         var reached: [(version: Int64, unread: Int32)] = []
         reached.reserveCapacity(rows.count)

@@ -194,7 +194,7 @@ package struct PreferenceStore: Sendable {
                 + Self.statements(user: user, settings: settings, keeping: kept)
         )
         guard results.count > 1, let row = results[1].first else {
-            throw PostgresError(.decoding, "settings gave no row")
+            throw PostgresError(.decoding, "settings returned no row")
         }
         if !kept.contains(.quietHours) || !kept.contains(.general) {
             try await self.pool.run([Self.reconsiderReleases(users: [user])])

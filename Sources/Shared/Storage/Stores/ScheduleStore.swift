@@ -39,7 +39,7 @@ package struct ScheduleStore: Sendable {
             // A cancellation is not remembered for as long as a job may wait: it comes now, to be stored as cancelled.
             PostgresStatement(ScheduleSQL.wakeCancelled, [parameters[0]]),
         ])
-        guard results.count == 4 else { throw PostgresError(.decoding, "there are no outcomes") }
+        guard results.count == 4 else { throw PostgresError(.decoding, "storing returned no outcomes") }
         var added: Set<NotificationID> = []
         for row in results[1] { added.insert(NotificationID(try row.uuid(0))) }
         var outcomes = schedules.map { added.contains($0.id) ? Outcome.stored : .known }
@@ -62,7 +62,7 @@ package struct ScheduleStore: Sendable {
             ),
             PostgresStatement(ScheduleSQL.content, [.uuid(schedule.id.halves)]),
         ])
-        guard results.count == 3 else { throw PostgresError(.decoding, "there is no outcome") }
+        guard results.count == 3 else { throw PostgresError(.decoding, "storing returned no outcome") }
         if results[1].affectedRows == 1 { return .stored }
         if let row = results[2].first { return try row.int8(0) == schedule.content ? .known : .conflict }
         guard let job = schedule.jobID, !schedule.isRecurring else { return .full }

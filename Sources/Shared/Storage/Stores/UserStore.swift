@@ -132,7 +132,7 @@ package struct UserStore: Sendable {
         }
         statements += BroadcastSQL.forgetUser.map { PostgresStatement($0, [.text(user)]) }
         let results = try await self.pool.run(statements, timeout: .seconds(60))
-        guard results.count == statements.count else { throw PostgresError(.decoding, "an erasure gave no result") }
+        guard results.count == statements.count else { throw PostgresError(.decoding, "an erasure returned no result") }
         var erasure = Erasure()
         for row in results[head - 1] {
             erasure.pending.append((NotificationID(try row.uuid(0)), Lane(rawValue: try row.text(1)) ?? .normal))
