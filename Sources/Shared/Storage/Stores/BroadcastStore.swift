@@ -11,7 +11,9 @@ package struct BroadcastStore: Sendable {
 
     let pool: PostgresPool
 
-    /// Stores a broadcast and its chains. If it was cancelled before, it is stored as cancelled.
+    /// Stores a broadcast and its chains.
+    ///
+    /// If it was cancelled before, it is stored as cancelled.
     package func add(_ broadcast: Broadcast) async throws(PostgresError) -> Broadcast.Outcome {
         let results = try await self.pool.run([
             CancellationSQL.beforeStoring,
@@ -322,8 +324,10 @@ enum BroadcastSQL {
             (SELECT now() FROM carillon.broadcasts b WHERE b.id = $1 AND b.state = 'expanding' FOR SHARE))
         """
 
-    /// Advances a chain. The row lock orders two dispatchers that both think they own it; the
-    /// second fails on the page.
+    /// Advances a chain.
+    ///
+    /// The row lock orders two dispatchers that both think they own it; the second fails on the
+    /// page.
     ///
     /// $1: broadcast, $2: part, $3: number, $4: until, $5: whether it was the last page.
     static let advance = """
@@ -465,8 +469,9 @@ enum BroadcastSQL {
         WHERE id = $1 AND state = ANY($3)
         """
 
-    /// Removes a user from exclusions of jobs and from the places of finished chains. A running
-    /// chain moves on anyway.
+    /// Removes a user from exclusions of jobs and from the places of finished chains.
+    ///
+    /// A running chain moves on anyway.
     ///
     /// $1: user.
     static let forgetUser = [

@@ -68,7 +68,9 @@ package struct CancellationStore: Sendable {
 
     let pool: PostgresPool
 
-    /// Records a cancellation. Notifications stored after this returns are stored as cancelled.
+    /// Records a cancellation.
+    ///
+    /// Notifications stored after this returns are stored as cancelled.
     package func record(_ name: Name, at: Timestamp) async throws(PostgresError) {
         try await self.pool.query(
             CancellationSQL.record, .text(name.org), .array(PostgresArray(texts: name.ids)),
@@ -279,7 +281,9 @@ enum CancellationSQL {
         """
 
     /// Whether a mail may be in flight: there is an address, the mail is due or nearly so, and no
-    /// attempt has ended it. The status of an inbox row does not show this.
+    /// attempt has ended it.
+    ///
+    /// The status of an inbox row does not show this.
     static func mayBeMailed(at moment: String) -> String {
         """
         ((n.channels & \(Channels.email.rawValue)) <> 0

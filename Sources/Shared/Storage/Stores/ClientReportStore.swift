@@ -4,8 +4,9 @@
 import Clients
 import Core
 
-/// Clients' reports about permission prompts and registrations. They are audit rows: kept as long
-/// and erased with their user.
+/// Clients' reports about permission prompts and registrations.
+///
+/// They are audit rows: kept as long and erased with their user.
 package struct ClientReportStore: Sendable {
     /// The subject of a report.
     package enum Kind: String, Sendable, CaseIterable {
@@ -69,7 +70,9 @@ package struct ClientReportStore: Sendable {
 
     let pool: PostgresPool
 
-    /// Stores a report. A repeat within a minute is stored once.
+    /// Stores a report.
+    ///
+    /// A repeat within a minute is stored once.
     ///
     /// - Returns: false, without storing it, if the user has reached the limit of the hour.
     package func add(_ report: Report) async throws(PostgresError) -> Bool {

@@ -98,8 +98,9 @@ enum DeliverySQL {
         )
         """
 
-    /// A notification cancelled while a provider had it records that and counts as sent. One that
-    /// waits for the end of quiet hours keeps waiting for its push, despite its mail.
+    /// A notification cancelled while a provider had it records that and counts as sent.
+    ///
+    /// One that waits for the end of quiet hours keeps waiting for its push, despite its mail.
     static let accepted = """
         UPDATE carillon.notifications n
         SET status = 'sent', status_reason = CASE WHEN n.status = 'cancelled' THEN 'cancelled_too_late' END,
@@ -188,8 +189,9 @@ enum DeliverySQL {
         WHERE \(StoreSQL.isNamed(by: "f")) AND n.status = 'pending'
         """
 
-    /// $1 to $4: users, addresses that the relay rejected, reasons, times of sending. An address
-    /// set since then stays valid, even the same one.
+    /// $1 to $4: users, addresses that the relay rejected, reasons, times of sending.
+    ///
+    /// An address set since then stays valid, even the same one.
     static let deadAddresses = """
         UPDATE carillon.user_settings s
         SET email_invalid_at = t.at, email_invalid_reason = t.reason

@@ -4,9 +4,9 @@
 import Clients
 import Core
 
-/// What is gathered for digests, in PostgreSQL.
+/// Items held for digests, in PostgreSQL.
 package struct DigestStore: Sendable {
-    /// What is to be gathered.
+    /// An item to gather.
     package struct Item: Sendable {
         package let notification: Notification
         package let key: String
@@ -19,32 +19,32 @@ package struct DigestStore: Sendable {
         }
     }
 
-    /// What became of an item.
+    /// The outcome of gathering an item.
     package enum Outcome: String, Sendable, CaseIterable {
-        /// It comes as a notification of its own.
+        /// It becomes a notification of its own.
         case single
         /// It waits for the summary.
         case held
-        /// Its user has its job id already, held or as a notification.
+        /// Its user already has its job id, held or as a notification.
         case duplicate
-        /// As a duplicate, but what it says is not what the one before says.
+        /// A duplicate with different content.
         case conflict
-        /// Its job was called off before it came; nothing of it is kept here.
+        /// Its job was cancelled before; the item is not stored.
         case cancelled
     }
 
-    /// What becomes of an item that is not among those of a summary.
+    /// The fate of an item that is not part of a summary.
     package enum Fate: String, Sendable, CaseIterable {
-        /// Its job was called off while it waited.
+        /// Its job was cancelled while it waited.
         case cancelled
         case expired
-        /// The user has read or deleted a notification of the same entity meanwhile.
+        /// The user has since read or deleted a notification about the same entity.
         case read
-        /// All others have fallen out, or there are none: it comes as it is.
+        /// It is the only item left, so it becomes a notification as it is.
         case alone
     }
 
-    /// A window that is over.
+    /// A window that has ended.
     package struct Due: Sendable {
         package let id: NotificationID
         package let user: String
@@ -52,34 +52,34 @@ package struct DigestStore: Sendable {
         package let type: String
         package let key: String
         package let lane: Lane
-        /// How many items were held and have not fallen out.
+        /// The number of held items, without dropped ones.
         package let count: Int
         /// The first of them.
         package let first: [Line]
-        /// The channels that any of them had.
+        /// The channels of all items together.
         package let channels: Channels
-        /// `push` if any of them was; nil if it is not known.
+        /// `push` if any item has it; nil if unknown.
         package let delivery: DeliveryClass?
-        /// The gravest of theirs; nil if it is not known.
+        /// The highest severity of the items; nil if unknown.
         package let severity: Severity?
-        /// When the last of them expires; nil if one of them does not.
+        /// When the last item expires; nil if one does not expire.
         package let expiresAt: Timestamp?
-        /// Until when the last of them is kept; nil if one of them is kept for as long as any.
+        /// Until when the last item is kept; nil if one has no limit.
         package let keepUntil: Timestamp?
-        /// What there is if it is one alone.
+        /// The item if it is the only one.
         package let alone: Alone?
     }
 
-    /// An item that comes as it is.
+    /// The only item of a window.
     package struct Alone: Sendable {
-        /// What it says and carries.
+        /// Its content.
         package let content: JobContent
         package let job: String?
-        /// The stream and entry that it came by.
+        /// The stream and entry that it came from.
         package let entry: String
     }
 
-    /// An item that a window held back.
+    /// An item that a window held.
     package struct Held: Sendable {
         package let window: NotificationID
         package let id: NotificationID
@@ -88,7 +88,7 @@ package struct DigestStore: Sendable {
         package let fate: Fate?
     }
 
-    /// What a summary says of one item.
+    /// The text of one item in a summary.
     package struct Line: Sendable {
         package let id: NotificationID
         package let title: String
@@ -103,17 +103,18 @@ package struct DigestStore: Sendable {
         }
     }
 
-    /// How many items a summary knows one by one.
+    /// The number of items that a summary lists.
     package static let mostLines = 10
 
     let pool: PostgresPool
 
-    /// Adds items to the windows of their keys, in the order of users; the same items again have the same outcomes.
+    /// Adds items to the windows of their keys, in order of user. Repeating items returns the same
+    /// outcomes.
     ///
-    /// Where an item has a job id its user's inbox is locked first, as by those who store notifications: so nobody stores
-    /// one of the same id meanwhile.
+    /// If an item has a job id, its user's inbox is locked first, as when storing notifications, so
+    /// that none with the same id is stored meanwhile.
     ///
-    /// - Returns: an outcome each, in the order of `items`.
+    /// - Returns: an outcome for each item, in order.
     package func gather(_ items: [Item], now: Timestamp) async throws(PostgresError) -> [Outcome] {
         guard !items.isEmpty else { return [] }
         let parameters = Self.parameters(items) + [.timestamptz(now.microseconds)]
@@ -139,16 +140,18 @@ package struct DigestStore: Sendable {
         return outcomes
     }
 
-    /// Whether any item of a notification's job was gathered, for whomever.
+    /// Whether any item of a notification's job was gathered, for any user.
     func hasItems(ofJobOf notification: Notification?) async throws(PostgresError) -> Bool {
         guard let notification, let job = notification.jobID else { return false }
         let result = try await self.pool.query(DigestSQL.hasItems, .text(notification.org), .text(job))
         return try result.first?.bool(0) ?? false
     }
 
-    /// Takes windows that are over; they come up again at `until` unless they are removed, and take no more items.
+    /// Takes windows that have ended. They accept no more items and are due again at `until` unless
+    /// they are removed.
     ///
-    /// What was cancelled, has expired, or is about something that the user has read meanwhile falls out.
+    /// Items that were cancelled, have expired, or concern an entity that the user has read are
+    /// dropped.
     package func take(now: Timestamp, until: Timestamp, limit: Int) async throws(PostgresError) -> [Due] {
         let parameters: [PostgresValue] = [
             .timestamptz(now.microseconds), .timestamptz(until.microseconds), .int4(Int32(clamping: limit)),
@@ -163,9 +166,9 @@ package struct DigestStore: Sendable {
         return due
     }
 
-    /// What windows held back, the summaries' own items: a page in the order of window and item.
+    /// A page of held items, by window and item, without single ones.
     ///
-    /// - Parameter last: the last of the page before; nil for the first page.
+    /// - Parameter last: the last item of the previous page; nil for the first page.
     package func held(in windows: [NotificationID], after last: Held?, limit: Int) async throws(PostgresError) -> [Held]
     {
         guard !windows.isEmpty else { return [] }
@@ -188,7 +191,7 @@ package struct DigestStore: Sendable {
         return held
     }
 
-    /// The id of a window's summary: the same, whoever flushes it.
+    /// The id of a window's summary, the same in every dispatcher.
     package static func summary(of window: NotificationID, user: String) -> NotificationID {
         let origin = EntryDigest(
             stream: "digest",
@@ -198,8 +201,8 @@ package struct DigestStore: Sendable {
         return NotificationID(origin: origin, user: user)
     }
 
-    /// How the open window of a key stands: when it is over, when at the latest if it slides, and how many it has had; nil if there
-    /// is none.
+    /// The open window of a key: its end, its latest end if it slides, and its number of items; nil
+    /// if there is none.
     package func window(
         user: String,
         org: String,
@@ -220,7 +223,7 @@ package struct DigestStore: Sendable {
         )
     }
 
-    /// Removes windows whose summaries are on their way.
+    /// Removes windows whose summaries are in flight.
     package func remove(_ ids: [NotificationID]) async throws(PostgresError) {
         guard !ids.isEmpty else { return }
         try await self.pool.query(
@@ -229,9 +232,9 @@ package struct DigestStore: Sendable {
         )
     }
 
-    /// Forgets up to `limit` items that were gathered before a moment; until then their job ids are known.
+    /// Deletes up to `limit` items gathered before a moment. Their job ids are known until then.
     ///
-    /// - Returns: how many there were.
+    /// - Returns: the number of items deleted.
     package func forget(before: Timestamp, limit: Int) async throws(PostgresError) -> Int {
         let result = try await self.pool.query(
             """
@@ -300,7 +303,7 @@ package struct DigestStore: Sendable {
         }
     }
 
-    /// The parameters of ``DigestSQL/gatherItems``, but for the last.
+    /// The parameters of ``DigestSQL/gatherItems`` except the last.
     private static func parameters(_ items: [Item]) -> [PostgresValue] {
         var spans = PostgresArray(.int8, capacity: items.count)
         var maxima = PostgresArray(.int8, capacity: items.count)
@@ -321,13 +324,13 @@ package struct DigestStore: Sendable {
 
 /// The statements of ``DigestStore`` that gather items and take windows.
 enum DigestSQL {
-    /// The columns of items and of their details, as parameters of ``gatherItems``.
+    /// The columns of items and their details, as parameters of ``gatherItems``.
     static let gathered = NotificationColumns.gathered
 
     private static func parameter(_ offset: Int) -> String { "$\(Self.gathered.count + offset)" }
 
-    /// Gathers items. One that is new here, but whose user has a notification of its job's id, is not
-    /// gathered: it is a duplicate, or that notification itself, which needs no summary.
+    /// Gathers items. A new item whose user has a notification of the same job is not gathered: it
+    /// is a duplicate, or that notification itself, which needs no summary.
     ///
     /// Parameters after those of the columns: for each item key, span and longest span in
     /// microseconds, whether the window slides, and the number of single items; then now.
@@ -362,12 +365,12 @@ enum DigestSQL {
 
     /// Whether any item of a job was gathered.
     ///
-    /// $1: organisation, $2: the job's id.
+    /// $1: organisation, $2: job id.
     static let hasItems = """
         SELECT EXISTS (SELECT FROM carillon.digest_items WHERE org_id = $1 AND job_id = $2)
         """
 
-    /// $1: windows, $2 and $3: the last window and item, $4: how many.
+    /// $1: windows, $2 and $3: last window and item, $4: limit.
     static let heldItems = """
         SELECT i.digest_id, i.notification_id, i.job_id, x.fate FROM carillon.digest_items i
         LEFT JOIN carillon.digest_details x ON x.user_id = i.user_id AND x.notification_id = i.notification_id
@@ -375,18 +378,18 @@ enum DigestSQL {
         ORDER BY i.digest_id, i.notification_id LIMIT $4
         """
 
-    /// The severities, the gravest first.
+    /// The severities, highest first.
     private static let severities = Severity.allCases.map { "'\($0.rawValue)'" }.joined(separator: ", ")
 
-    /// The columns of an item that comes alone.
+    /// The columns of a lone item.
     private static let alone = NotificationColumns.held.columns.map { column in
         "(array_agg(i.\(column.name)) FILTER (WHERE i.kept = 1))[1]"
     }.joined(separator: ", ")
 
-    /// $1: now, $2: when they come up again, $3: how many, $4: how many lines.
+    /// $1: now, $2: next due time, $3: limit, $4: number of lines.
     ///
-    /// Every item's fate is written down, so that it is the same whoever takes the window again. The items of a window are
-    /// ordered by their ids.
+    /// Stores the fate of every item, so that taking a window again gives the same result. Items of
+    /// a window are ordered by id.
     static let takeDue = """
         WITH taken AS (
             UPDATE carillon.digests d SET state = 'closing', due_at = $2

@@ -6,7 +6,7 @@ import Synchronization
 
 /// SQL about inbox versions and their epoch.
 ///
-/// A restore only raises the base. No inbox is written; each is read as if it had been raised too.
+/// A restore only raises the base. No inbox is written; each is read as if it had been raised.
 enum EpochSQL {
     /// The least version of every inbox.
     static let base = "(SELECT e.base FROM carillon.epoch e WHERE e.singleton)"
@@ -14,12 +14,12 @@ enum EpochSQL {
     /// The version of an inbox, of a table called `alias`.
     static func version(of alias: String) -> String { "greatest(\(alias).version, \(Self.base))" }
 
-    /// Clients below it start afresh, so those of an earlier epoch do.
+    /// Clients below this version start over, as do those of an earlier epoch.
     static func floor(of alias: String) -> String { "greatest(\(alias).floor, \(Self.base))" }
 }
 
 /// Begins a new epoch of inbox versions when a new connection finds that the database went back to
-/// an earlier moment.
+/// an earlier state.
 package final class EpochWatch: Sendable {
     private struct State {
         /// The base that the last connection found.
@@ -27,20 +27,20 @@ package final class EpochWatch: Sendable {
         var changed: @Sendable () -> Void = {}
     }
 
-    /// No such function, schema or table: the migration has not run yet.
+    /// SQLSTATEs for a missing function, schema or table: the migrations have not run yet.
     private static let unknown: Set<String> = ["42883", "3F000", "42P01"]
 
     private let state = Mutex(State())
 
     package init() {}
 
-    /// Has each connection of a pool compared before anything else runs on it.
+    /// Compares the epoch on each connection of a pool before its first statement.
     package func watch(_ configuration: inout PostgresConfiguration) {
         configuration.prepare = { connection throws(PostgresError) in try self.compare(connection) }
     }
 
-    /// Calls `body` when a connection finds another epoch than the one before it did, on the thread
-    /// that opens connections.
+    /// Calls `body`, on the thread that opens connections, when a connection finds another epoch
+    /// than the previous one.
     package func onChange(_ body: @escaping @Sendable () -> Void) {
         self.state.withLock { $0.changed = body }
     }

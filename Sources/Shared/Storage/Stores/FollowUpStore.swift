@@ -4,9 +4,9 @@
 import Clients
 import Core
 
-/// What is put off, in PostgreSQL, so that it outlives any process and any Redis.
+/// Postponed work, in PostgreSQL so that it survives every process and Redis.
 package struct FollowUpStore: Sendable {
-    /// Something that is put off.
+    /// A postponed step of a notification.
     package struct Item: Sendable, Equatable {
         package let user: String
         package let notification: NotificationID
@@ -19,34 +19,36 @@ package struct FollowUpStore: Sendable {
         }
     }
 
-    /// Something whose time has come, with how its notification stands.
+    /// A due follow-up and its notification's current facts.
     package struct Due: Sendable {
         package let item: Item
-        /// Whether its delivery was handed to its provider's stream, which has not been lost since: nothing is left to do.
+        /// Whether its delivery is in the provider's stream, which has not been lost since, so that
+        /// nothing is left to do.
         package let wasHandedOn: Bool
         /// Nil if the notification is gone.
         package let facts: Facts?
     }
 
-    /// How a notification stands when it is looked at again.
+    /// The facts of a notification for a new decision.
     package struct Facts: Sendable {
         package let notification: Notification
         package let unread: Int32
         package let isReplaced: Bool
-        /// Whether a provider has accepted it for any device; mail is none.
+        /// Whether a push provider accepted it for any device.
         ///
-        /// Looked up for ``FollowUp/attention`` alone: it takes the attempts of all days.
+        /// Read for ``FollowUp/attention`` only, as it needs the attempts of all days.
         package let wasAccepted: Bool
     }
 
     let pool: PostgresPool
 
-    /// Puts things off, in place of an earlier moment for the same; what waits for a release is `deferred` meanwhile.
+    /// Postpones items and replaces their previous moments; notifications that wait for a release
+    /// become `deferred`.
     ///
-    /// An e-mail keeps its first moment, however often its notification is looked at again. What quiet hours put off becomes a
-    /// row of the audit, as nothing else remembers it when it has been released.
+    /// An e-mail keeps its first moment. Postponement by quiet hours is recorded in the audit, as
+    /// its row goes with the release.
     ///
-    /// - Parameter critical: which of the notifications come before the rest when they are due.
+    /// - Parameter critical: the notifications that come first when they are due.
     package func put(
         _ items: [(item: Item, due: Timestamp, reason: String)],
         critical: Set<NotificationID> = [],
@@ -86,7 +88,7 @@ package struct FollowUpStore: Sendable {
         try await self.pool.run(statements)
     }
 
-    /// Has things looked at by now, if they still wait for the moment given.
+    /// Makes items due now if they still wait for the given moment.
     package func hasten(_ items: [(item: Item, due: Timestamp)], now: Timestamp) async throws(PostgresError) {
         guard !items.isEmpty else { return }
         let (users, ids, kinds) = Self.columns(items.map(\.item))
@@ -96,16 +98,17 @@ package struct FollowUpStore: Sendable {
             Self.advance, users, ids, kinds, .array(moments), .timestamptz(now.microseconds))
     }
 
-    /// How much of one user is taken at once; the rest waits for the next time.
+    /// The number of follow-ups of one user that are taken at once.
     package static let userLimit = 512
 
-    /// Takes what is due; it comes up again at `until` unless it is removed.
+    /// Takes due follow-ups; they are due again at `until` unless they are removed.
     ///
-    /// Of a user, all that is due comes at once, the oldest ``userLimit`` of it, and to one caller: whoever finds another one
-    /// taking gets nothing. Users of whom something critical is due come first, by half of the limit, and then those who have
-    /// waited longest.
+    /// All that is due for a user is taken together, up to the oldest ``userLimit``, and by one
+    /// caller at a time: a concurrent caller gets nothing. Users with a critical notification come
+    /// first, for up to half of the limit, then those who have waited longest.
     ///
-    /// - Parameter limit: how many; more, up to ``userLimit``, if the first user alone has more.
+    /// - Parameter limit: the number to take; exceeded, up to ``userLimit``, if the first user
+    ///   alone has more.
     package func take(now: Timestamp, until: Timestamp, limit: Int) async throws(PostgresError) -> [Due] {
         let result = try await self.pool.query(
             Self.takeDue, .timestamptz(now.microseconds), .timestamptz(until.microseconds),
@@ -136,20 +139,20 @@ package struct FollowUpStore: Sendable {
         return due
     }
 
-    /// Removes what is done, unless it was put off again meanwhile.
+    /// Removes finished follow-ups unless they were postponed again.
     ///
-    /// - Parameter takenUntil: what ``take(now:until:limit:)`` was given.
+    /// - Parameter takenUntil: the `until` passed to ``take(now:until:limit:)``.
     package func remove(_ items: [Item], takenUntil: Timestamp) async throws(PostgresError) {
         guard !items.isEmpty else { return }
         let (users, ids, kinds) = Self.columns(items)
         try await self.pool.query(Self.delete, users, ids, kinds, .timestamptz(takenUntil.microseconds))
     }
 
-    /// How long what was handed on is remembered, if nobody says how it ended.
+    /// How long a follow-up that was handed on is remembered without news of its end.
     private static let memory: Duration = .seconds(7 * 24 * 3_600)
 
-    /// Remembers mail that is about to be handed to its provider's stream and that no notification's status tells of, until
-    /// its delivery has ended.
+    /// Remembers mail that is about to be handed to its provider's stream, until its delivery ends,
+    /// as no status shows it.
     package func remember(_ items: [Item], now: Timestamp) async throws(PostgresError) {
         guard !items.isEmpty else { return }
         let (users, ids, kinds) = Self.columns(items)
@@ -157,11 +160,11 @@ package struct FollowUpStore: Sendable {
             Self.insertHandedOn, users, ids, kinds, .timestamptz((now + Self.memory).microseconds))
     }
 
-    /// Remembers what was taken and is in its provider's stream by now, until its delivery has ended.
+    /// Remembers taken follow-ups that are in their provider's stream, until their deliveries end.
     ///
-    /// What has ended already is gone, and what was put off again stays so.
+    /// Finished ones are gone, and those postponed again stay so.
     ///
-    /// - Parameter takenUntil: what ``take(now:until:limit:)`` was given.
+    /// - Parameter takenUntil: the `until` passed to ``take(now:until:limit:)``.
     package func remember(_ items: [Item], takenUntil: Timestamp, now: Timestamp) async throws(PostgresError) {
         guard !items.isEmpty else { return }
         let (users, ids, kinds) = Self.columns(items)
@@ -170,8 +173,8 @@ package struct FollowUpStore: Sendable {
             .timestamptz((now + Self.memory).microseconds))
     }
 
-    /// Makes due what was handed to a provider's stream since a moment and has not ended, as the
-    /// stream may have lost it.
+    /// Makes unfinished follow-ups due that were handed to a provider's stream since a moment, as
+    /// the stream may have lost them.
     package func recall(handedOnSince since: Timestamp, now: Timestamp) async throws(PostgresError) {
         try await self.pool.query(
             """
@@ -182,9 +185,10 @@ package struct FollowUpStore: Sendable {
         )
     }
 
-    /// Has everything that waits for the end of quiet hours looked at anew, spread over a span of time.
+    /// Makes everything that waits for the end of quiet hours due again, spread over a span.
     ///
-    /// For when the rules of zones have changed: what is still in quiet hours is put off to their new end.
+    /// Used when time zone rules have changed: those still in quiet hours are postponed to the new
+    /// end.
     package func reconsiderReleases(now: Timestamp, over span: Duration) async throws(PostgresError) {
         try await self.pool.query(
             """
@@ -204,12 +208,12 @@ package struct FollowUpStore: Sendable {
         )
     }
 
-    /// Whether a row waits for the end of quiet hours: a push that they held back, or one that calls for attention.
+    /// Whether a row waits for the end of quiet hours: a postponed push or attention call.
     ///
-    /// A release by an older program has no reason.
+    /// A release written by an older release of Carillon has no reason.
     static let waitsForQuietEnd = "(kind = '\(FollowUp.release.rawValue)' OR reason = '\(Self.quietHours)')"
     private static let quietHours = "quiet_hours"
-    /// The reason of a row that waits for nothing: a provider's stream has its delivery, which has not ended.
+    /// The reason of a row whose delivery is in a provider's stream and has not ended.
     static let handedOn = "handed_on"
 
     /// $1 to $3: users, ids, kinds; $4: how long they are remembered.
@@ -221,7 +225,8 @@ package struct FollowUpStore: Sendable {
         SET due_at = excluded.due_at, held = false, reason = excluded.reason
         """
 
-    /// $1 to $3: users, ids, kinds; $4: until when they were taken; $5: how long they are remembered.
+    /// $1 to $3: users, ids, kinds; $4: until when they were taken; $5: how long they are
+    /// remembered.
     private static let markHandedOn = """
         UPDATE carillon.follow_ups f SET due_at = $5, held = false, reason = '\(Self.handedOn)'
         FROM unnest($1, $2, $3) AS h (user_id, notification_id, kind)
@@ -229,11 +234,11 @@ package struct FollowUpStore: Sendable {
             AND f.due_at IS NOT DISTINCT FROM $4
         """
 
-    /// Forgets what was handed on and has ended: mail with its delivery, a push that calls for attention when a device has it,
-    /// as nothing more is sent for attention's sake then, or when it has ended for all of them.
+    /// Deletes finished follow-ups that were handed on: mail with its delivery; an attention call
+    /// once a device accepted it, as no more is sent then, or all devices have ended.
     ///
-    /// What quiet hours have put off meanwhile goes on waiting for their end.
-    /// $1 to $4: users, ids, kinds, whether a provider accepted it.
+    /// Those that quiet hours have postponed since keep waiting. $1 to $4: users, ids, kinds,
+    /// whether a provider accepted it.
     static let end = """
         DELETE FROM carillon.follow_ups q
         USING unnest($1, $2, $3, $4) AS e (user_id, id, kind, is_accepted)
@@ -247,7 +252,7 @@ package struct FollowUpStore: Sendable {
                         AND \(DeliverySQL.isEnd("a")))))
         """
 
-    /// One notification may come twice, for two of its user's devices.
+    /// A notification may appear twice, for two devices of its user.
     ///
     /// $1 to $6: users, ids, kinds, moments, reasons, whether they are critical.
     private static let insert = """
@@ -282,10 +287,10 @@ package struct FollowUpStore: Sendable {
         FROM unnest($1, $2, $3, $4) AS d (user_id, id, due_at, reason)
         """
 
-    /// $1: now, $2: when it comes up again, $3: how many rows.
+    /// $1: now, $2: next due time, $3: number of rows.
     ///
-    /// One takes at a time, so that no two wait for each other's rows crosswise, or share a user. Users whose rows are not
-    /// all among the first $3 wait for the next time, but for the first one.
+    /// One caller at a time, so that no two deadlock or share a user. Users whose rows are not all
+    /// among the first $3 wait, except the first user.
     private static let takeDue = """
         WITH turn AS MATERIALIZED (SELECT pg_try_advisory_xact_lock(\(AdvisoryLock.followUps)) AS is_mine),
         due AS MATERIALIZED (
@@ -334,8 +339,8 @@ package struct FollowUpStore: Sendable {
         ORDER BY t.user_id COLLATE "C", t.notification_id
         """
 
-    /// The moment is compared such that no index serves for it: all that was taken has the same, and each would be compared
-    /// with each.
+    /// The comparison of the moment must not use an index: all taken rows have the same moment, so
+    /// each would be compared with every other.
     package static let delete = """
         DELETE FROM carillon.follow_ups f USING unnest($1, $2, $3) AS d (user_id, notification_id, kind)
         WHERE f.user_id = d.user_id AND f.notification_id = d.notification_id AND f.kind = d.kind

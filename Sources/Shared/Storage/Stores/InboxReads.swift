@@ -12,7 +12,8 @@ struct InboxReads: Sendable {
         let filter: InboxStore.Filter
     }
 
-    /// Statements of each kind in flight: while the server runs one, the answer of another is decoded.
+    /// Statements of each kind in flight: while the server runs one, the answer of another is
+    /// decoded.
     private static let turns = 2
     private static let mostStates = 256
     /// The most rows of a statement about several inboxes.
@@ -146,8 +147,8 @@ enum InboxSQL {
 
     /// Several inboxes at once; the server sets up the partitions once.
     ///
-    /// $1 to $3: for each the user, the upper bound of ids, and the type or null; $4: limit. The first
-    /// column numbers the inboxes from 1.
+    /// $1 to $3: for each the user, the upper bound of ids, and the type or null; $4: limit. The
+    /// first column numbers the inboxes from 1.
     static let pages = Self.pages(where: "x.deleted_at IS NULL")
     static let unreadPages = Self.pages(where: "x.deleted_at IS NULL AND x.read_at IS NULL")
 
@@ -198,10 +199,11 @@ enum InboxSQL {
 /// Combines concurrent reads into one statement.
 ///
 /// A caller that finds a free turn reads alone and at once. Callers that come while every turn is
-/// taken wait, and share the next statement: the busier the server, the more a statement answers. No
-/// caller joins a statement in flight, so each sees what was committed before it asked.
+/// taken wait, and share the next statement: the busier the server, the more a statement answers.
+/// No caller joins a statement in flight, so each sees what was committed before it asked.
 ///
-/// Waiting callers are unbounded; each waits for at most a statement's time limit, and then its own.
+/// Waiting callers are unbounded; each waits for at most a statement's time limit, and then its
+/// own.
 final class ReadQueue<Key: Sendable, Value: Sendable>: Sendable {
     private struct Waiting {
         let key: Key

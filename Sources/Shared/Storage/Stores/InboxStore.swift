@@ -125,7 +125,8 @@ package struct InboxStore: Sendable {
         try await InboxReads.states(users, self.pool)
     }
 
-    /// Returns the newest unread of each user, at most `limit` each, and the states that they belong to.
+    /// Returns the newest unread of each user, at most `limit` each, and the states that they
+    /// belong to.
     package func newestUnread(
         _ users: [String],
         limit: Int
@@ -168,8 +169,8 @@ package struct InboxStore: Sendable {
 
     /// Returns for each inbox its state and what changed after a version, at most `limit` each.
     ///
-    /// Deleted rows are included, in the order of the changes. One statement, so that no change comes
-    /// in between.
+    /// Deleted rows are included, in the order of the changes. One statement, so that no change
+    /// comes in between.
     package func changes(
         _ requests: [(user: String, since: Int64)],
         limit: Int
@@ -216,8 +217,8 @@ package struct InboxStore: Sendable {
         return try await self.reads.pages.value(InboxReads.PageRequest(user: user, filter: filter))
     }
 
-    /// Returns what changed after `version`, deleted rows included, in the order of the changes, and the
-    /// state of the inbox.
+    /// Returns what changed after `version`, deleted rows included, in the order of the changes,
+    /// and the state of the inbox.
     ///
     /// There are no notifications if `version` is below the inbox's floor or above its version.
     package func changes(
@@ -313,7 +314,8 @@ package struct InboxStore: Sendable {
         )
     }
 
-    /// Locks the inbox, then changes it in a statement that sees what was committed while it waited.
+    /// Locks the inbox, then changes it in a statement that sees what was committed while it
+    /// waited.
     private func change(_ user: String, _ statement: PostgresStatement) async throws(PostgresError) -> Change {
         let results = try await self.pool.run([
             PostgresStatement(

@@ -21,9 +21,8 @@ enum LabelColumns {
     }
 }
 
-/// The columns of a ``NotificationLabel`` and of the way by which the notification reached its
-/// user: of a common table `n` that has ``WayColumns/source``, and of the device that it was sent
-/// to.
+/// The columns of a ``NotificationLabel`` and of the channel that reached its user: of a common
+/// table `n` with ``WayColumns/source``, and of the device that was sent to.
 enum WayColumns {
     /// The columns that a changed row of an alias `n` returns.
     static let source = LabelColumns.list + ", n.sent_via, n.sent_device"
@@ -38,7 +37,7 @@ enum WayColumns {
         let first = start + LabelColumns.count
         let label = try LabelColumns.read(row, at: start)
         switch try row.optionalText(first) {
-        // No provider had a part in it.
+        // No provider was involved.
         case nil, "inbox", "socket", "client", "summary": return (label, LifecycleEvent.Way(.inApp))
         case Provider.email.rawValue: return (label, LifecycleEvent.Way(.email))
         default:
@@ -50,7 +49,7 @@ enum WayColumns {
     }
 }
 
-/// A notification that has ended as nothing more of it is needed.
+/// A notification that ended as obsolete.
 package struct EndedNotification: Sendable {
     package let label: NotificationLabel
     package let status: NotificationStatus
@@ -69,7 +68,7 @@ package struct EndedNotification: Sendable {
         return ended
     }
 
-    /// The event that says so; nil if the status is no end.
+    /// The event of the end; nil if the status is not final.
     package func event(at moment: Timestamp) -> LifecycleEvent? {
         LifecycleEvent.Kind(ending: self.status).map { kind in
             LifecycleEvent(

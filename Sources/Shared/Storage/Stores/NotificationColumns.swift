@@ -6,8 +6,8 @@ import Core
 
 /// A column of `carillon.notifications`, as data.
 ///
-/// The INSERT with its `unnest` parameters, the SELECTs, the digests' tables and the decoding follow
-/// from ``all``. A new column is a line there and one in the migration.
+/// The INSERT with its `unnest` parameters, the SELECTs, the digests' tables and the decoding
+/// follow from ``all``. A new column is a line there and one in the migration.
 struct NotificationColumn: Sendable {
     /// The lists that contain a column.
     struct Uses: OptionSet {
@@ -38,7 +38,8 @@ struct NotificationColumn: Sendable {
     let read:
         @Sendable (_ row: PostgresRow, _ place: Int, _ notification: inout Notification) throws(PostgresError) -> Void
 
-    /// All columns that are decoded. Those of the digests' tables stand in the order of their tables.
+    /// All columns that are decoded. Those of the digests' tables stand in the order of their
+    /// tables.
     static let all: [NotificationColumn] = [
         NotificationColumn(
             name: "user_id", type: .text, field: nil, uses: .key, append: { $1.append($0.user) }, read: { _, _, _ in }),
@@ -176,7 +177,8 @@ struct NotificationColumns: Sendable {
     static let inserted = Self(uses: [.key, .insert])
     /// Those that a message is made from.
     static let message = Self(uses: [.key, .message])
-    /// Those of `digest_items` and `digest_details`, in the order of their tables and without the key.
+    /// Those of `digest_items` and `digest_details`, in the order of their tables and without the
+    /// key.
     static let item = Self(uses: .item)
     static let detail = Self(uses: .detail)
     /// Those of both tables.

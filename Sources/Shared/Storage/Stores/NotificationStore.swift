@@ -4,54 +4,55 @@
 import Clients
 import Core
 
-/// Stores notifications, a whole batch at once, with their inbox versions.
+/// Stores notifications in batches, with their inbox versions.
 package struct NotificationStore: Sendable {
-    /// What became of one notification of a batch.
+    /// The outcome of one notification of a batch.
     package enum Outcome: Sendable, Equatable {
-        /// Stored now. `version` is 0 if it is not listed; `unread` is the count with it.
+        /// Stored now. `version` is 0 if it is not listed; `unread` is the count including it.
         case stored(version: Int64, unread: Int32)
-        /// The same entry had been stored before; this is how it stands now.
+        /// The same entry was stored before; this is its current state.
         case known(version: Int64, unread: Int32, status: NotificationStatus, isOwned: Bool)
-        /// Another entry with the same job id had been stored before, or is held by a digest.
+        /// Another entry with the same job id was stored before, or a digest holds it.
         case duplicate(of: NotificationID)
         /// A duplicate with different content.
         case conflict(with: NotificationID)
-        /// Stored now, but a newer one with the same collapse key was there.
+        /// Stored now, but replaced by a newer one with the same collapse key.
         case replaced(by: NotificationID)
-        /// Stored now as cancelled, as its job was called off before it came.
+        /// Stored now as cancelled, as its job was cancelled before.
         case cancelled
     }
 
-    /// A notification that a newer one with the same collapse key took the place of.
+    /// A notification replaced by a newer one with the same collapse key.
     package struct Replacement: Sendable, Equatable {
         package let label: NotificationLabel
         package let newest: NotificationID
         /// The inbox version of its deletion; 0 if it was not listed.
         package let version: Int64
-        /// The unread count afterwards.
+        /// The unread count after the deletion.
         package let unread: Int32
 
         package var user: String { self.label.user }
         package var id: NotificationID { self.label.id }
     }
 
-    /// What became of a batch.
+    /// The outcome of a batch.
     package struct Batch: Sendable {
-        /// One each, in the order of the notifications.
+        /// One outcome for each notification, in order.
         package var outcomes: [Outcome] = []
-        /// What was there before and is replaced now.
+        /// Older notifications that the batch replaced.
         package var replacements: [Replacement] = []
     }
 
     let pool: PostgresPool
 
-    /// Stores notifications in their order as one transaction in one round trip.
+    /// Stores notifications in order, as one transaction in one round trip.
     ///
     /// - Parameters:
-    ///   - notifications: no two with the same user and id, nor with the same user, org and job id.
-    ///   - areRepeats: whether some may have been stored before; others are taken to be new, and the call is repeated
-    ///     with the check if they are not.
-    /// - Returns: an outcome each, in the same order.
+    ///   - notifications: no two with the same user and id, or the same user, organisation and job
+    ///     id.
+    ///   - areRepeats: whether some may have been stored before. Otherwise all are assumed new, and
+    ///     the call repeats with the check if they are not.
+    /// - Returns: an outcome for each, in order.
     package func store(
         _ notifications: [Notification],
         areRepeats: Bool
@@ -59,7 +60,8 @@ package struct NotificationStore: Sendable {
         try await self.storeBatch(notifications, areRepeats: areRepeats).outcomes
     }
 
-    /// The same, and says which older notifications with the same collapse keys were replaced.
+    /// Stores notifications as ``store(_:areRepeats:)`` and also returns the older ones that they
+    /// replaced.
     package func storeBatch(
         _ notifications: [Notification],
         areRepeats: Bool
@@ -72,18 +74,20 @@ package struct NotificationStore: Sendable {
         }
     }
 
-    /// Stores a page of a broadcast, whose users are taken to have nothing of its job yet; all are of the one job.
+    /// Stores a page of a broadcast. All notifications are of one job, which the users are assumed
+    /// not to have yet.
     ///
     /// - Parameters:
-    ///   - page: statements that run before, in the same transaction.
-    ///   - recount: runs after, in the same transaction, where some users had one of the same job.
+    ///   - page: statements that run first, in the same transaction.
+    ///   - recount: runs last, in the same transaction, if some users already had one of this job.
     package func store(
         _ notifications: [Notification],
         withPage page: [PostgresStatement],
         recount: PostgresStatement
     ) async throws(PostgresError) -> Batch {
         let companions = Companions(isFresh: true, before: page, after: [recount])
-        // No key tells what a digest holds; where it has anything of the job, each is looked up.
+        // No key covers items of digests; if one holds anything of the job, each notification is
+        // looked up.
         let areRepeats = try await DigestStore(pool: self.pool).hasItems(ofJobOf: notifications.first)
         do throws(PostgresError) {
             return try await self.attempt(notifications, areRepeats: areRepeats, companions: companions)
@@ -92,12 +96,12 @@ package struct NotificationStore: Sendable {
         }
     }
 
-    /// What runs in the same transaction.
+    /// Statements that run in the same transaction.
     private struct Companions {
-        /// Whether the notifications are taken to be new although their jobs have ids.
+        /// Whether the notifications are assumed new although their jobs have ids.
         var isFresh = false
         var before: [PostgresStatement] = []
-        /// Only where it was checked what is known.
+        /// Run only if known notifications were looked up.
         var after: [PostgresStatement] = []
     }
 
@@ -119,11 +123,11 @@ package struct NotificationStore: Sendable {
             return try Self.batch(Self.checkedOutcomes(rows, notifications), notifications, replaced: replaced)
         }
         guard rows.count == 0 else { return Batch(outcomes: try places.outcomes(rows)) }
-        // Something was cancelled before it came; the check finds out what.
+        // A job was cancelled before; the check finds out which.
         return try await self.attempt(notifications, areRepeats: true, companions: companions)
     }
 
-    /// Parts what is replaced into what was there before and what came too late.
+    /// Separates replaced notifications that were stored before from new ones that came too late.
     private static func batch(
         _ outcomes: [Outcome],
         _ notifications: [Notification],
@@ -167,7 +171,7 @@ package struct NotificationStore: Sendable {
         return outcomes
     }
 
-    /// What ``store(_:areRepeats:)`` runs, in its order, as one transaction.
+    /// The statements of ``store(_:areRepeats:)``, in order, for one transaction.
     package static func statements(
         for notifications: [Notification],
         areRepeats: Bool
@@ -178,17 +182,17 @@ package struct NotificationStore: Sendable {
         ).statements
     }
 
-    /// How a batch is stored.
+    /// The plan for storing a batch.
     private struct Plan {
         var statements: [PostgresStatement]
-        /// Where its rows' versions are found; nil if the rows say so themselves.
+        /// The places of its rows' versions; nil if the rows contain them.
         var places: InboxPlaces?
         /// Whether the last statement replaces older notifications.
         var collapses = false
     }
 
-    /// Asking what is known makes sixteen parts ready twice, so entries that are seen for the first time, have no job id and
-    /// replace nothing go the short way, which has places.
+    /// Looking up known rows plans sixteen partitions twice. First deliveries without job ids or
+    /// collapse keys therefore take the short path, with places.
     private static func plan(
         for notifications: [Notification],
         areRepeats: Bool
@@ -238,11 +242,9 @@ package struct NotificationStore: Sendable {
         return .known(version: version, unread: unread, status: status, isOwned: !row.isNull(5))
     }
 
-    /// Records proofs of receipt.
+    /// Records confirmations of receipt; a final status stays.
     ///
-    /// What is final already stays as it is.
-    ///
-    /// - Returns: those that are delivered by it.
+    /// - Returns: the notifications that are delivered now.
     @discardableResult
     package func markDelivered(
         _ proofs: [(user: String, id: NotificationID, at: Timestamp)],
@@ -269,9 +271,8 @@ package struct NotificationStore: Sendable {
         return changed
     }
 
-    /// Sets the status of what was handed on, and notes why less was done than was asked for.
-    ///
-    /// What is final already keeps its status.
+    /// Sets the status of notifications that were handed on, and notes why less was done than
+    /// requested. A final status stays.
     package func mark(
         _ changes: [(user: String, id: NotificationID, status: NotificationStatus, reason: String?, via: String?)],
         notes: [(user: String, id: NotificationID, decision: String)] = []
@@ -299,10 +300,10 @@ package struct NotificationStore: Sendable {
         try await self.pool.run(statements)
     }
 
-    /// PostgreSQL's time, by which rows are stamped.
+    /// PostgreSQL's time, which stamps rows.
     ///
-    /// Whoever looks for rows by their age, or takes them away, goes by it: a machine whose own clock jumps would pass some
-    /// by, or take away what is new.
+    /// Selecting rows by age uses it too: a machine whose own clock jumps would skip rows or remove
+    /// new ones.
     package func clock() async throws(PostgresError) -> Timestamp {
         let result = try await self.pool.query("SELECT clock_timestamp()")
         guard let row = result.first else { throw PostgresError(.decoding, "the clock query returned no row") }
@@ -317,9 +318,9 @@ package struct NotificationStore: Sendable {
         fileprivate let storedAt: Int64
     }
 
-    /// A page of notifications that were stored and have had no owner since `before`, the oldest first.
+    /// A page of notifications stored before `before` that have no owner, oldest first.
     ///
-    /// - Parameter last: the last one of the page before; nil for the first page.
+    /// - Parameter last: the last notification of the previous page; nil for the first page.
     package func unowned(
         before: Timestamp,
         after last: Unowned? = nil,
@@ -342,16 +343,18 @@ package struct NotificationStore: Sendable {
         return unowned
     }
 
-    /// Moves the sweeper's mark: everything stored before `before` that has an owner need not be looked at again.
+    /// Advances the sweep's watermark: owned notifications stored before `before` are not inspected
+    /// again.
     package func advanceSweep(before: Timestamp) async throws(PostgresError) {
         try await self.pool.query(StoreSQL.advanceSweep, .timestamptz(before.microseconds))
     }
 
-    /// A page of the notifications that wait for a push provider and were handed to its stream
-    /// between two moments, in the order in which they were.
+    /// A page of notifications that wait for a push provider and were handed to its stream between
+    /// two moments, in that order.
     ///
-    /// - Parameter place: where the page before ended; ``RepairPlace/init(_:)`` for the first page.
-    /// - Returns: the page, and where it ended; nil if nothing was left.
+    /// - Parameter place: the end of the previous page; ``RepairPlace/init(_:)`` for the first
+    ///   page.
+    /// - Returns: the page and its end; nil if nothing was left.
     package func queued(
         handedOnSince since: Timestamp,
         until: Timestamp,
@@ -373,7 +376,7 @@ package struct NotificationStore: Sendable {
         return (page, last)
     }
 
-    /// The notifications of these (user, id), in any order; those that do not exist are left out.
+    /// Loads notifications by user and id, in any order, without missing ones.
     package func load(_ keys: [(user: String, id: NotificationID)]) async throws(PostgresError) -> [Notification] {
         guard !keys.isEmpty else { return [] }
         let users = PostgresArray(texts: keys.map(\.user))
@@ -387,7 +390,7 @@ package struct RepairPlace: Sendable {
     package let moment: Timestamp
     let id: NotificationID
 
-    /// Before all that was handed on at a moment.
+    /// The place before everything handed on at a moment.
     package init(_ moment: Timestamp) {
         self.init(moment, NotificationID(high: 0, low: 0))
     }
@@ -398,19 +401,19 @@ package struct RepairPlace: Sendable {
     }
 }
 
-/// Where the notifications of a batch come to stand in their inboxes, so far as the batch alone tells it.
+/// The places of a batch's notifications in their inboxes, as far as the batch determines them.
 struct InboxPlaces {
     private struct Place {
-        /// The user's index.
+        /// The index of the user.
         let user: Int
-        /// How many listed notifications of the user come after it.
+        /// The number of the user's listed notifications that follow it.
         let behind: Int32
         let isListed: Bool
     }
 
-    /// In the order of bytes, each once.
+    /// Each user once, in byte order.
     private let users: [String]
-    /// Of each user, how many listed notifications.
+    /// The number of listed notifications of each user.
     private let listed: [Int32]
     private let places: [Place]
 
@@ -456,7 +459,8 @@ struct InboxPlaces {
         ]
     }
 
-    /// What became of the batch, from a row for each user: the version and the unread count that were reached.
+    /// Computes the outcomes of the batch from a row per user with its new version and unread
+    /// count.
     func outcomes(_ rows: PostgresResult) throws(PostgresError) -> [NotificationStore.Outcome] {
         guard rows.count == self.users.count else {
             throw PostgresError(.decoding, "expected one row for each inbox")

@@ -4,7 +4,7 @@
 import Clients
 import Core
 
-/// The outbox of one database: jobs that were committed there and have yet to reach their stream.
+/// The outbox of one database: committed jobs that are not in their stream yet.
 package struct OutboxStore: Sendable {
     /// A job as it was enqueued.
     package struct Row: Sendable {
@@ -14,39 +14,40 @@ package struct OutboxStore: Sendable {
         package let at: Timestamp
     }
 
-    /// What waits.
+    /// The waiting rows.
     package struct Backlog: Sendable {
-        /// How many rows; no more than ``OutboxStore/mostCounted`` are counted.
+        /// The number of rows, counted up to ``OutboxStore/mostCounted``.
         package let count: Int
-        /// When the first of them was enqueued.
+        /// When the oldest row was enqueued.
         package let oldest: Timestamp?
     }
 
-    /// Rows that stay where they are, as their lanes are full.
+    /// Rows that stay because their lanes are full.
     package struct Held: Sendable {
         package let lanes: Set<Lane>
         fileprivate let typesByLane: [Lane: [String]]
 
         /// - Parameters:
-        ///   - lanes: which of them are full.
-        ///   - typesByLane: the types of each lane but ``Lane/normal``, for rows that name no lane themselves.
+        ///   - lanes: the full lanes.
+        ///   - typesByLane: the types of each lane except ``Lane/normal``, for rows that name no
+        ///     lane.
         package init(lanes: Set<Lane>, typesByLane: [Lane: [String]]) {
             self.lanes = lanes
             self.typesByLane = typesByLane
         }
     }
 
-    /// Up to how many rows are counted.
+    /// The number up to which rows are counted.
     package static let mostCounted = 10_000
-    /// How many bytes of rows are read together, as PostgreSQL stores them; one row is read whatever its size.
+    /// The number of bytes to read together, as PostgreSQL stores them; a single row may be larger.
     private static let mostBytes: Int64 = 4 * 1024 * 1024
-    /// The advisory lock of whoever moves rows: "outbox" in ASCII.
+    /// The advisory lock of the relay that moves rows: "outbox" in ASCII.
     private static let lock: Int64 = 0x6F75_7462_6F78
 
-    /// The relay's own: a batch keeps its connection until Redis has it.
+    /// A pool of the relay's own: a batch keeps its connection until Redis has the jobs.
     let pool: PostgresPool
 
-    /// What waits now, in one round trip.
+    /// The waiting rows, in one round trip.
     package func backlog() async throws(PostgresError) -> Backlog {
         let result = try await self.pool.query(
             """
@@ -60,15 +61,16 @@ package struct OutboxStore: Sendable {
         return Backlog(count: Int(try row.int8(0)), oldest: oldest)
     }
 
-    /// Gives the oldest rows to `body`, and deletes them when it returns.
+    /// Passes the oldest rows to `body` and deletes them when it returns.
     ///
-    /// One at a time of all who do this, by a lock of the transaction: nobody else sees the rows meanwhile, and whoever dies
-    /// lets go of it. What `body` throws leaves the rows as they are.
+    /// A transaction lock lets one relay move rows at a time; a relay that dies releases it. If
+    /// `body` throws, the rows stay.
     ///
     /// - Parameters:
-    ///   - held: what is passed over; nil for nothing. Each row in front of what is not is looked at.
-    ///   - body: gets the database's name for itself, and the rows in the order of their ids.
-    /// - Returns: how many rows were moved; 0 if there are none, or somebody else moves them.
+    ///   - held: the rows to skip; nil for none. Every row before one that is not skipped is
+    ///     inspected.
+    ///   - body: gets the database's identity and the rows in order of id.
+    /// - Returns: the number of rows moved; 0 if there are none or another relay moves them.
     package func move(
         limit: Int,
         leaving held: Held? = nil,
@@ -79,7 +81,7 @@ package struct OutboxStore: Sendable {
             guard let isMine = try lock.first?.bool(0), isMine else { return 0 }
             let results = try await transaction.run([
                 PostgresStatement("SELECT id::text FROM carillon.outbox_database"),
-                // After the lock's own statement: it sees what whoever had the lock before has deleted.
+                // After the lock's statement, so that it sees the deletions of the previous holder.
                 Self.oldest(limit: limit, leaving: held),
             ])
             guard results.count == 2, let database = try results[0].first?.text(0) else { return 0 }
@@ -97,7 +99,7 @@ package struct OutboxStore: Sendable {
             try await body(database, rows)
             var ids = PostgresArray(.int8, capacity: rows.count)
             for row in rows { ids.append(int8: row.id) }
-            // Exactly these: ids are committed out of order, so that a lower one may have come meanwhile.
+            // Ids are committed out of order, so a lower one may have appeared since.
             try await transaction.query("DELETE FROM carillon.outbox WHERE id = ANY($1)", .array(ids))
             return rows.count
         }
@@ -123,7 +125,7 @@ package struct OutboxStore: Sendable {
         )
     }
 
-    /// The lane is the job's, or else its type's.
+    /// The lane is the job's, or its type's.
     ///
     /// $3: full lanes, $4 and $5: the types of lanes critical and bulk.
     private static let isNotHeld = """

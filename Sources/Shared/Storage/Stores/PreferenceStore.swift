@@ -4,13 +4,13 @@
 import Clients
 import Core
 
-/// What users want: per type, and in general.
+/// Users' settings, and their preferences for types and categories.
 package struct PreferenceStore: Sendable {
     let pool: PostgresPool
 
     private static let makeUser = "INSERT INTO carillon.users (user_id) VALUES ($1) ON CONFLICT DO NOTHING"
 
-    /// The user's preferences, by type; those of a category stand under its ``PreferenceKey``.
+    /// The user's preferences by type; those for a category have its ``PreferenceKey``.
     package func preferences(user: String) async throws(PostgresError) -> [String: TypePreference] {
         let result = try await self.pool.query(
             """
@@ -37,8 +37,7 @@ package struct PreferenceStore: Sendable {
         return preferences
     }
 
-    /// Whether the user has an address that takes mail, and whether mail of what is not required is
-    /// refused.
+    /// Whether the user has a working address and has opted out of optional mail.
     package func emailReach(user: String) async throws(PostgresError) -> (hasAddress: Bool, isOptedOut: Bool) {
         let result = try await self.pool.query(
             """
@@ -51,12 +50,13 @@ package struct PreferenceStore: Sendable {
         return (try row.bool(0), try row.bool(1))
     }
 
-    /// Sets preferences of the types named; the others stay.
+    /// Sets preferences for the named types; others stay.
     ///
     /// - Parameters:
-    ///   - keepsUnsaid: whether channels of which nothing is said stay as they are; else the type's default holds for them.
-    ///   - categories: the categories of types, by type: where the user's word for the category holds, since there is none for the
-    ///     type, nothing is stored of a channel of which only the same is said.
+    ///   - keepsUnsaid: whether channels without a value stay as they are; otherwise they return to
+    ///     the type's default.
+    ///   - categories: the category of each type. A value that repeats the user's preference for
+    ///     the category is not stored for a type without one of its own.
     package func set(
         user: String,
         preferences: [String: TypePreference],
@@ -73,7 +73,7 @@ package struct PreferenceStore: Sendable {
         }
     }
 
-    /// What ``set(user:preferences:keepsUnsaid:categories:)`` runs for a user who is known.
+    /// The statements of ``set(user:preferences:keepsUnsaid:categories:)`` for a known user.
     static func statements(
         user: String,
         preferences: [String: TypePreference],
@@ -114,11 +114,13 @@ package struct PreferenceStore: Sendable {
         return statements
     }
 
-    /// Has what waits for the end of users' quiet hours looked at anew, as they may be others now.
+    /// Makes everything that waits for the end of users' quiet hours due, as their quiet hours may
+    /// have changed.
     ///
-    /// Once with the change, so that no crash comes between, and once when it can be seen: what is put off by the old ones meanwhile
-    /// is found then, or its dispatcher finds the new ones. What a dispatcher looks at right now is left to it: handed out a second
-    /// time, it would be put off again after it had gone out.
+    /// It runs in the change, so that no crash comes between, and again once the change is visible:
+    /// work postponed meanwhile by the old quiet hours is found then, or its dispatcher sees the
+    /// new ones. Work that a dispatcher holds is left to it; otherwise it would be postponed again
+    /// after it was sent.
     static func reconsiderReleases(users: [String]) -> PostgresStatement {
         PostgresStatement(
             """
@@ -129,9 +131,9 @@ package struct PreferenceStore: Sendable {
         )
     }
 
-    /// Switches e-mail of a type off, or all e-mail if `type` is nil; the user's other wishes stay.
+    /// Turns e-mail off for a type, or for all types if `type` is nil; other preferences stay.
     ///
-    /// Nothing is stored about a user who is not known, such as one who was erased since the mail went out.
+    /// Stores nothing for an unknown user, such as one erased since the mail was sent.
     package func stopEmail(user: String, type: String?) async throws(PostgresError) {
         if let type {
             try await self.pool.query(
@@ -180,9 +182,9 @@ package struct PreferenceStore: Sendable {
         return settings
     }
 
-    /// Replaces the user's settings, but for what `kept` names.
+    /// Replaces the user's settings except those in `kept`.
     ///
-    /// - Returns: the settings as they are stored.
+    /// - Returns: the stored settings.
     @discardableResult
     package func set(
         user: String,
@@ -202,7 +204,8 @@ package struct PreferenceStore: Sendable {
         return try Self.settings(row)
     }
 
-    /// What ``set(user:settings:keeping:)`` runs for a user who is known; the first gives the row.
+    /// The statements of ``set(user:settings:keeping:)`` for a known user; the first returns the
+    /// row.
     static func statements(user: String, settings: UserSettings, keeping kept: KeptSettings) -> [PostgresStatement] {
         let change = Self.change(user: user, settings: settings, keeping: kept)
         if kept.contains(.quietHours), kept.contains(.general) { return [change] }
@@ -249,9 +252,9 @@ package struct PreferenceStore: Sendable {
         )
     }
 
-    /// Switches the user's quiet hours on or off; their times stay.
+    /// Turns the user's quiet hours on or off; their times stay.
     ///
-    /// - Returns: the settings as they are stored.
+    /// - Returns: the stored settings.
     @discardableResult
     package func switchQuietHours(user: String, isOn: Bool) async throws(PostgresError) -> UserSettings {
         let results = try await self.pool.run([
@@ -268,14 +271,14 @@ package struct PreferenceStore: Sendable {
         return try results.first?.first.map { (row) throws(PostgresError) in try Self.settings(row) } ?? UserSettings()
     }
 
-    /// Takes back the user's word that they want nothing at all.
+    /// Removes the user's opt-out from everything.
     package func optIn(user: String) async throws(PostgresError) {
         try await self.pool.query(
             "UPDATE carillon.user_settings SET opted_out = false WHERE user_id = $1 AND opted_out", .text(user))
     }
 }
 
-/// Parts of a user's settings that a change leaves as they are.
+/// The parts of a user's settings that a change keeps.
 package struct KeptSettings: OptionSet, Sendable {
     package let rawValue: Int
 
@@ -287,6 +290,6 @@ package struct KeptSettings: OptionSet, Sendable {
     package static let emailOptOut = KeptSettings(rawValue: 2)
     /// Zone, locale, e-mail address and opt-out.
     package static let general = KeptSettings(rawValue: 4)
-    /// The days of quiet hours, where there are any before and after.
+    /// The weekdays of quiet hours, if there were and are any.
     package static let weekdays = KeptSettings(rawValue: 8)
 }

@@ -4,9 +4,9 @@
 import Clients
 import Core
 
-/// What routing needs to know about users, looked up for a whole batch.
+/// User data for routing, looked up for a whole batch.
 package struct RecipientStore: Sendable {
-    /// What a user wants of one type, and in general.
+    /// A user's preference for one type, and the user's settings.
     package struct Wishes: Sendable, Equatable {
         package var preference = TypePreference()
         package var settings = UserSettings()
@@ -14,12 +14,13 @@ package struct RecipientStore: Sendable {
         package init() {}
     }
 
-    /// Whose wishes are asked for, of what.
+    /// The user and type of a lookup.
     package struct Key: Sendable, Equatable {
         package let user: String
         package let type: String
         package let category: String?
-        /// Whether a user's locale is needed, and that of the device used last will do where the user has said none.
+        /// Whether the user's locale is needed; that of the most recently used device serves if the
+        /// user has set none.
         package let needsLocale: Bool
 
         package init(user: String, type: String, category: String?, needsLocale: Bool = false) {
@@ -34,7 +35,8 @@ package struct RecipientStore: Sendable {
 
     let pool: PostgresPool
 
-    /// The wishes for each key, in the same order: those of the type, filled up with those of its category.
+    /// The preferences for each key, in order: those of the type, completed by those of its
+    /// category.
     package func wishes(_ keys: [Key]) async throws(PostgresError) -> [Wishes] {
         guard !keys.isEmpty else { return [] }
         var categories = PostgresArray(.text, capacity: keys.count)
@@ -68,7 +70,7 @@ package struct RecipientStore: Sendable {
         return wishes
     }
 
-    /// The active devices of users, by user; those that their users silenced are left out.
+    /// The active, unsilenced devices of users, by user.
     package func activeDevices(_ users: [String]) async throws(PostgresError) -> [ExactText: [Device]] {
         guard !users.isEmpty else { return [:] }
         let result = try await self.pool.query(
@@ -87,9 +89,10 @@ package struct RecipientStore: Sendable {
     }
 }
 
-/// Rows as what users want.
+/// Reads rows of users' preferences and settings.
 enum WishColumns {
-    /// The columns that ``read(_:at:)`` expects, of the tables that ``joins`` names `p`, `c` and `s`.
+    /// The columns that ``read(_:at:)`` expects, of the tables that ``joins`` names `p`, `c` and
+    /// `s`.
     static let list = """
         coalesce(p.in_app, c.in_app), coalesce(p.push, c.push), \
         CASE WHEN s.email_opted_out THEN false ELSE coalesce(p.email, c.email) END, \
@@ -99,10 +102,10 @@ enum WishColumns {
         coalesce(p.quiet_off, false), p.quiet_start::int4, p.quiet_end::int4, coalesce(p.quiet_weekdays, 127)::int4
         """
 
-    /// How many columns ``list`` names.
+    /// The number of columns in ``list``.
     static let count = 14
 
-    /// Joins what users want, given the expressions for a user, a type, and a category's key.
+    /// Joins preferences and settings, given expressions for user, type and category key.
     static func joins(user: String, type: String, category: String) -> String {
         """
         LEFT JOIN carillon.preferences p ON p.user_id = \(user) AND p.type = \(type)
@@ -111,7 +114,8 @@ enum WishColumns {
         """
     }
 
-    /// Reads wishes whose columns begin at `first`; an address that mail comes back from is none.
+    /// Reads preferences and settings whose columns begin at `first`; leaves out an invalid
+    /// address.
     static func read(_ row: PostgresRow, at first: Int) throws(PostgresError) -> RecipientStore.Wishes {
         var wishes = RecipientStore.Wishes()
         wishes.preference = TypePreference(
@@ -132,7 +136,7 @@ enum WishColumns {
         return wishes
     }
 
-    /// Quiet hours of three columns: start, end, weekdays; nil if there is no start or no end.
+    /// Reads quiet hours from three columns: start, end, weekdays; nil without a start or an end.
     static func hours(_ row: PostgresRow, at first: Int) throws(PostgresError) -> QuietHours? {
         if row.isNull(first) || row.isNull(first + 1) { return nil }
         return QuietHours(

@@ -4,9 +4,10 @@
 import Clients
 import Core
 
-/// What has been kept long enough, taken away in bounded steps; each may be repeated, and made by several at once.
+/// Deletes data past its retention in bounded steps, each of which is repeatable and safe to run
+/// concurrently.
 package struct RetentionStore: Sendable {
-    /// Notifications that left an inbox, and how it stands.
+    /// Notifications removed from an inbox, and its state.
     package struct Removal: Sendable {
         package let user: String
         package let version: Int64
@@ -14,9 +15,9 @@ package struct RetentionStore: Sendable {
         package var ids: [NotificationID]
     }
 
-    /// What a step found and did.
+    /// The result of a step.
     package struct Step: Sendable {
-        /// How many rows it looked at; fewer than asked for mean that there are no more.
+        /// The number of rows found; fewer than requested means that there are no more.
         package let found: Int
         package var removals: [Removal] = []
     }
@@ -25,7 +26,8 @@ package struct RetentionStore: Sendable {
 
     // MARK: Inboxes
 
-    /// Deletes what was stored before a moment: what is listed with a version, so that clients are told; the rest for good.
+    /// Deletes notifications stored before a moment: listed ones with a version, so that clients
+    /// learn of it, others for good.
     package func expireInboxes(storedBefore moment: Timestamp, limit: Int) async throws(PostgresError) -> Step {
         let found = try await self.pool.query(
             """
@@ -46,7 +48,8 @@ package struct RetentionStore: Sendable {
         }
         let step = try await self.delete(listed, found: found.count)
         if !unlisted.isEmpty { try await self.pool.run([Self.removal(unlisted)]) }
-        // All that was stored before the last one is gone; with no more to be found, all that was stored before the moment.
+        // Everything stored before the last row is gone; if no more was found, everything before
+        // the moment.
         if let last = found.count < limit ? moment.microseconds : last {
             try await self.pool.query(
                 "UPDATE carillon.sweep SET retained_from = greatest(retained_from, $1)", .timestamptz(last)
@@ -55,7 +58,7 @@ package struct RetentionStore: Sendable {
         return step
     }
 
-    /// Deletes what was to be kept until a moment that has passed.
+    /// Deletes notifications whose `keep_until` has passed.
     package func expireKept(now: Timestamp, limit: Int) async throws(PostgresError) -> Step {
         let found = try await self.pool.query(
             """
@@ -121,9 +124,10 @@ package struct RetentionStore: Sendable {
         return step
     }
 
-    /// Removes for good what was deleted before a moment, and raises the floor of its inboxes: whoever is below it starts afresh.
+    /// Removes tombstones of notifications deleted before a moment and raises the floor of their
+    /// inboxes: clients below it start over.
     ///
-    /// - Returns: how many rows were removed.
+    /// - Returns: the number of rows removed.
     package func removeTombstones(deletedBefore moment: Timestamp, limit: Int) async throws(PostgresError) -> Int {
         let found = try await self.pool.query(
             """
@@ -174,10 +178,10 @@ package struct RetentionStore: Sendable {
 
     // MARK: The rest
 
-    /// Drops the oldest part of the audit that lies before a day.
+    /// Drops the oldest partition of the audit that ends before a day.
     ///
-    /// - Parameter firstKept: a moment of the first day that is kept.
-    /// - Returns: the part's name; nil if there is none.
+    /// - Parameter firstKept: a moment of the first day to keep.
+    /// - Returns: the partition's name; nil if there is none.
     package func dropAttemptPart(firstKept: Timestamp) async throws(PostgresError) -> String? {
         try await self.pool.query(
             "SELECT carillon.drop_attempt_part(($1::timestamptz AT TIME ZONE 'UTC')::date)",
@@ -185,9 +189,9 @@ package struct RetentionStore: Sendable {
         ).first?.optionalText(0)
     }
 
-    /// Switches off devices that nobody has been seen with since a moment, each with a row of the audit.
+    /// Switches off devices not seen since a moment, each with an audit row.
     ///
-    /// - Returns: how many.
+    /// - Returns: the number of devices.
     package func deactivateDevices(
         unseenSince moment: Timestamp,
         now: Timestamp,
@@ -209,9 +213,9 @@ package struct RetentionStore: Sendable {
         ).affectedRows
     }
 
-    /// Deletes devices that were switched off before a moment; the audit has when and why.
+    /// Deletes devices switched off before a moment; the audit keeps when and why.
     ///
-    /// - Returns: how many.
+    /// - Returns: the number of devices.
     package func dropDevices(switchedOffBefore moment: Timestamp, limit: Int) async throws(PostgresError) -> Int {
         try await self.pool.query(
             """
@@ -223,9 +227,9 @@ package struct RetentionStore: Sendable {
         ).affectedRows
     }
 
-    /// Deletes the memory of jobs that were taken back before a moment.
+    /// Deletes cancellations from before a moment.
     ///
-    /// - Returns: how many.
+    /// - Returns: the number of cancellations.
     package func dropCancellations(before moment: Timestamp, limit: Int) async throws(PostgresError) -> Int {
         let known = try await self.pool.query("SELECT to_regclass('carillon.cancellations') IS NOT NULL")
         guard try known.first?.bool(0) == true else { return 0 }
@@ -239,9 +243,9 @@ package struct RetentionStore: Sendable {
         ).affectedRows
     }
 
-    /// Deletes dead letters that are older than a moment, and the oldest beyond a number.
+    /// Deletes dead letters older than a moment, and the oldest beyond a number.
     ///
-    /// - Returns: how many.
+    /// - Returns: the number of dead letters.
     package func dropDeadLetters(before moment: Timestamp, keeping most: Int) async throws(PostgresError) -> Int {
         try await self.pool.query(
             """

@@ -4,9 +4,9 @@
 import Clients
 import Core
 
-/// From when on users' tokens are good.
+/// The moments from which users' tokens are valid.
 package struct RevocationStore: Sendable {
-    /// Tokens of `user` that were made before `before` are not good.
+    /// Invalidates tokens of `user` issued before `before`.
     package struct Revocation: Sendable, Equatable {
         package let user: String
         package let before: Timestamp
@@ -22,7 +22,7 @@ package struct RevocationStore: Sendable {
 
     let pool: PostgresPool
 
-    /// Revokes a user's tokens made before a moment; a later moment that was set already stays.
+    /// Revokes a user's tokens issued before a moment; a later moment that is set stays.
     package func revoke(user: String, before: Timestamp) async throws(PostgresError) -> Revocation {
         let result = try await self.pool.query(
             """
@@ -43,7 +43,7 @@ package struct RevocationStore: Sendable {
         return try Self.revocation(row)
     }
 
-    /// The changes after `version`, in their order.
+    /// The changes after `version`, in order.
     package func changes(since version: Int64, limit: Int) async throws(PostgresError) -> [Revocation] {
         let result = try await self.pool.query(
             """
@@ -58,7 +58,7 @@ package struct RevocationStore: Sendable {
         return revocations
     }
 
-    /// The moment before which a user's tokens are not good; nil if all are.
+    /// The moment before which a user's tokens are invalid; nil if all are valid.
     package func moment(of user: String) async throws(PostgresError) -> Timestamp? {
         let result = try await self.pool.query(
             "SELECT revoked_before FROM carillon.token_revocations WHERE user_id = $1",
@@ -68,9 +68,9 @@ package struct RevocationStore: Sendable {
         return Timestamp(microseconds: try row.timestamptz(0))
     }
 
-    /// Forgets the moments before `limit` of those of whom nothing else is kept.
+    /// Deletes revocations before `limit` of users without other data.
     ///
-    /// - Returns: how many were forgotten.
+    /// - Returns: the number of revocations deleted.
     package func forget(before limit: Timestamp) async throws(PostgresError) -> Int {
         try await self.pool.query(
             """

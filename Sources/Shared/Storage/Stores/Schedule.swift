@@ -5,48 +5,48 @@ import Clients
 import Core
 import FoundationEssentials
 
-/// A job that is due later: once, or again and again.
+/// A job that is due later, once or repeatedly.
 package struct Schedule: Sendable {
-    /// Whether it is going to fire.
+    /// Whether it still fires.
     package enum State: String, Sendable {
         case waiting, failed
     }
 
-    /// What stands for a zone where each recipient's own is meant.
+    /// The zone name that stands for each recipient's own zone.
     package static let recipientZone = "recipient"
-    /// What stands for an entry where a schedule was made by a call.
+    /// The entry name of a schedule that was created by a call.
     package static let api = "api"
 
     package let id: NotificationID
-    /// Tells firings of the same millisecond apart; given by the database.
+    /// A number from the database that tells firings of the same millisecond apart.
     package internal(set) var number: Int64 = 0
     package var org = ""
     /// The job's own id.
     package var jobID: String?
-    /// Which part of its job it is; empty for the whole.
+    /// The part of the job; empty for the whole.
     package var part = ""
-    /// The user, where the job is for one alone.
+    /// The user, if the job is for one alone.
     package var user: String?
-    /// The entry that it came by, or ``api``.
+    /// The entry that it came from, or ``api``.
     package var source = Schedule.api
     package var lane = Lane.normal
-    /// The job's fields, without those that say when it is due.
+    /// The job's fields except those about the schedule.
     package var fields: [(name: String, value: [UInt8])]
-    /// A hash of what was asked for.
+    /// A hash of the request.
     package var content: Int64 = 0
     package var dueAt: Timestamp
     package var cron: String?
-    /// The zone that ``dueAt`` follows from.
+    /// The zone from which ``dueAt`` follows.
     package var zone: String?
-    /// What clocks show when it is due.
+    /// The local time at which it is due.
     package var wall: WallTime?
     package var startsAt: Timestamp?
     package var endsAt: Timestamp?
     package var state = State.waiting
     package var stateReason: String?
     package internal(set) var lastFiredAt: Timestamp?
-    /// How the firing that is due stands: 0 until it is claimed, 1 when it was once, 2 when it was again, and one more each
-    /// time that its turn came to be fired alone.
+    /// The attempts of the due firing: 0 before the first claim, 1 after it, 2 after another, and
+    /// one more for each time that it is fired alone.
     package internal(set) var attempts = 0
     package var createdAt: Timestamp
 
@@ -65,7 +65,7 @@ package struct Schedule: Sendable {
     package var isRecurring: Bool { self.cron != nil }
 }
 
-/// A schedule as JSON, as calls and commands show it.
+/// A schedule as JSON for calls and commands.
 package enum ScheduleShape {
     /// Fields of a job whose text is JSON.
     private static let json: Set<String> = ["users", "except", "data", "vars", "platform", "channels", "args"]
@@ -86,11 +86,11 @@ package enum ScheduleShape {
         text("state_reason", schedule.stateReason)
         text("cron", schedule.cron)
         text("zone", schedule.zone)
-        // Where each recipient's own zone counts, there is no one moment.
+        // In each recipient's own zone there is no single moment.
         let isEachOnesOwn = schedule.isRecurring && schedule.zone == Schedule.recipientZone
         let isWaiting = schedule.state == .waiting
         text("next_at", isWaiting && !isEachOnesOwn ? schedule.dueAt.rfc3339 : nil)
-        // In a zone it is beside the moment to tell an occurrence by when the zone's law changes.
+        // With a zone, the local time identifies an occurrence even if the zone's rules change.
         text("next_local", isWaiting && (isEachOnesOwn || !schedule.isRecurring) ? schedule.wall?.description : nil)
         text("last_fired_at", schedule.lastFiredAt?.rfc3339)
         text("starts_at", schedule.startsAt?.rfc3339)
@@ -98,7 +98,7 @@ package enum ScheduleShape {
         text("created_at", schedule.createdAt.rfc3339)
     }
 
-    /// Writes the member `job`, its fields.
+    /// Writes the member `job` with its fields.
     package static func writeJob(_ schedule: Schedule, to writer: inout JSONWriter) {
         writer.key("job")
         writer.beginObject()
@@ -114,16 +114,16 @@ package enum ScheduleShape {
     }
 }
 
-/// How schedules stand in their table.
+/// Reads and writes rows of schedules.
 enum ScheduleColumns {
-    /// What ``read(_:)`` reads, in its order; the table is `s`.
+    /// The columns that ``read(_:)`` reads, in order, of the alias `s`.
     static let list = """
         s.id, s.number, s.org_id, s.job_id, s.part, s.user_id, s.source, s.lane::int4, s.fields, s.content, s.due_at,
         s.cron, s.zone, s.wall_day, s.wall_minutes::int4, s.starts_at, s.ends_at, s.state, s.state_reason,
         s.last_fired_at, s.attempts::int4, s.created_at
         """
 
-    /// Inserts what ``parameters(_:)`` has; one that is there already is left as it is.
+    /// Inserts the rows of ``parameters(_:)``; leaves existing ones alone.
     static let insert = """
         INSERT INTO carillon.schedules (id, org_id, job_id, part, user_id, source, lane, fields, content, due_at, wake_at,
             cron, zone, wall_day, wall_minutes, starts_at, ends_at, created_at)

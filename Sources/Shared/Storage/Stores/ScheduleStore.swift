@@ -6,25 +6,25 @@ import Core
 
 /// Jobs that are due later.
 package struct ScheduleStore: Sendable {
-    /// What became of a schedule that was to be added.
+    /// The outcome of adding a schedule.
     package enum Outcome: Sendable, Equatable {
         case stored
-        /// It was there already.
+        /// It was stored before.
         case known
-        /// Its id stands for something else.
+        /// Its id belongs to other content.
         case conflict
-        /// Its organisation has as many as it may.
+        /// Its organisation has reached its limit.
         case full
     }
 
-    /// How many of one lane are claimed at once.
+    /// The number of schedules of one lane that are claimed at once.
     package static let claimSize = 256
 
     let pool: PostgresPool
 
     // MARK: Adding
 
-    /// Stores schedules; one that is known, or another of the same job, is left as it is.
+    /// Stores schedules; leaves a known one, or another of the same job, as it is.
     ///
     /// - Returns: an outcome for each, in order; never ``Outcome/full``.
     package func add(_ schedules: [Schedule]) async throws(PostgresError) -> [Outcome] {
@@ -36,7 +36,8 @@ package struct ScheduleStore: Sendable {
             PostgresStatement(
                 ScheduleSQL.conflicts, [parameters[0], parameters[1], parameters[2], parameters[3], parameters[8]]
             ),
-            // A cancellation is not remembered for as long as a job may wait: it comes now, to be stored as cancelled.
+            // Cancellations are forgotten before the job may be due: it fires now and is stored as
+            // cancelled.
             PostgresStatement(ScheduleSQL.wakeCancelled, [parameters[0]]),
         ])
         guard results.count == 4 else { throw PostgresError(.decoding, "storing returned no outcomes") }
@@ -53,7 +54,7 @@ package struct ScheduleStore: Sendable {
     /// Stores the schedule of a call unless its organisation has `limit` of them.
     package func put(_ schedule: Schedule, limit: Int) async throws(PostgresError) -> Outcome {
         let results = try await self.pool.run([
-            // Two calls of an organisation count one after the other.
+            // Serialises calls of one organisation, so that the count holds.
             PostgresStatement(
                 "SELECT pg_advisory_xact_lock(hashtextextended($1, 7))", [.text("carillon.schedules " + schedule.org)]),
             PostgresStatement(
@@ -75,7 +76,7 @@ package struct ScheduleStore: Sendable {
 
     // MARK: Firing
 
-    /// Claims what is due in a lane, the earliest first; it is due again after `hold`.
+    /// Claims the due schedules of a lane, earliest first; they are due again after `hold`.
     package func claim(_ lane: Lane, now: Timestamp, hold: Duration) async throws(PostgresError) -> [Schedule] {
         let result = try await self.pool.query(
             ScheduleSQL.claim, .int4(ScheduleColumns.number(lane)), .timestamptz(now.microseconds),
@@ -87,17 +88,17 @@ package struct ScheduleStore: Sendable {
         return schedules.sorted { ($0.dueAt, $0.number) < ($1.dueAt, $1.number) }
     }
 
-    /// Notes that one that was claimed before is fired alone now; the same when it is said again.
+    /// Records that a claimed schedule is fired alone now; repeating it changes nothing.
     ///
-    /// - Parameter schedule: as it was claimed.
-    /// - Returns: whether it is still there.
+    /// - Parameter schedule: the schedule as it was claimed.
+    /// - Returns: whether it still exists.
     package func beginAlone(_ schedule: Schedule) async throws(PostgresError) -> Bool {
         try await self.pool.query(
             ScheduleSQL.beginAlone, .uuid(schedule.id.halves), .int4(Int32(clamping: schedule.attempts))
         ).affectedRows > 0
     }
 
-    /// Holds on to what is being fired.
+    /// Extends the claims of schedules that are being fired.
     package func hold(_ ids: [NotificationID], until: Timestamp) async throws(PostgresError) {
         try await self.pool.query(
             "UPDATE carillon.schedules SET wake_at = $2 WHERE id = ANY($1) AND wake_at IS NOT NULL",
@@ -105,7 +106,7 @@ package struct ScheduleStore: Sendable {
         )
     }
 
-    /// Forgets those that are done.
+    /// Removes finished schedules.
     package func remove(_ ids: [NotificationID]) async throws(PostgresError) {
         guard !ids.isEmpty else { return }
         try await self.pool.query(
@@ -113,19 +114,19 @@ package struct ScheduleStore: Sendable {
         )
     }
 
-    /// A schedule's step from one occurrence to another.
+    /// A schedule's step to its next occurrence.
     package struct Step: Sendable {
         package let id: NotificationID
-        /// The occurrence that it leaves; where it is another by now, nothing changes.
+        /// The occurrence that it leaves; if the schedule is elsewhere, nothing changes.
         package let from: Timestamp
         package let to: Timestamp
         package let wall: WallTime?
         /// When it fired; nil if it did not.
         package let firedAt: Timestamp?
-        /// When it is looked at next.
+        /// When it is inspected next.
         package let wakeAt: Timestamp
 
-        /// - Parameter from: where it stands; its ``Schedule/dueAt`` if nil.
+        /// - Parameter from: the current occurrence; ``Schedule/dueAt`` if nil.
         package init(
             _ schedule: Schedule,
             from: Timestamp? = nil,
@@ -143,9 +144,9 @@ package struct ScheduleStore: Sendable {
         }
     }
 
-    /// Moves schedules on, each only from the occurrence where it stood.
+    /// Advances schedules, each only from its expected occurrence.
     ///
-    /// - Returns: those that were moved.
+    /// - Returns: the schedules that were advanced.
     @discardableResult
     package func advance(_ steps: [Step]) async throws(PostgresError) -> Set<NotificationID> {
         guard !steps.isEmpty else { return [] }
@@ -169,7 +170,7 @@ package struct ScheduleStore: Sendable {
         return moved
     }
 
-    /// Marks a schedule as one that fires no more, and why.
+    /// Stops a schedule for good, with a reason.
     package func fail(_ id: NotificationID, reason: String) async throws(PostgresError) {
         try await self.pool.query(
             "UPDATE carillon.schedules SET state = 'failed', state_reason = $2, wake_at = NULL WHERE id = $1",
@@ -191,9 +192,9 @@ package struct ScheduleStore: Sendable {
 }
 
 extension ScheduleStore {
-    /// Those that follow a zone's clocks, by id; what is being fired is left out.
+    /// A page of schedules that follow a zone's local time, by id, without those being fired.
     ///
-    /// - Parameter last: the last one of the page before.
+    /// - Parameter last: the last id of the previous page.
     package func zoned(
         after last: NotificationID?,
         now: Timestamp,
@@ -207,12 +208,12 @@ extension ScheduleStore {
         )
     }
 
-    /// The version of the time-zone data that moments were computed with; nil if nobody has noted one.
+    /// The version of the time zone data that the moments were computed with; nil if unknown.
     package func zoneVersion() async throws(PostgresError) -> String? {
         try await self.pool.query("SELECT version FROM carillon.zone_data").first?.text(0)
     }
 
-    /// Notes with which version of the time-zone data moments were computed.
+    /// Records the version of the time zone data that the moments were computed with.
     package func noteZoneVersion(_ version: String) async throws(PostgresError) {
         try await self.pool.query(
             """
@@ -223,7 +224,7 @@ extension ScheduleStore {
         )
     }
 
-    /// Lets one that failed wait for an occurrence again.
+    /// Lets a failed schedule wait for an occurrence again.
     package func revive(_ id: NotificationID, at moment: Timestamp) async throws(PostgresError) {
         try await self.pool.query(
             """
@@ -235,7 +236,7 @@ extension ScheduleStore {
         )
     }
 
-    /// One schedule.
+    /// Finds one schedule.
     package func find(_ id: NotificationID) async throws(PostgresError) -> Schedule? {
         try Self.schedules(
             try await self.pool.query(
@@ -244,7 +245,7 @@ extension ScheduleStore {
         ).first
     }
 
-    /// A page of all schedules, or of an organisation's, in the order of their ids.
+    /// A page of all schedules, or of an organisation's, by id.
     package func page(
         after last: NotificationID?,
         org: String?,
@@ -257,12 +258,12 @@ extension ScheduleStore {
         )
     }
 
-    /// Takes a schedule away; whether there was one.
+    /// Removes a schedule; returns whether it existed.
     package func cancel(_ id: NotificationID) async throws(PostgresError) -> Bool {
         try await self.pool.query("DELETE FROM carillon.schedules WHERE id = $1", .uuid(id.halves)).affectedRows > 0
     }
 
-    /// How many rows of a job wait.
+    /// The number of waiting rows of a job.
     package func count(_ name: CancellationStore.Name) async throws(PostgresError) -> Int {
         let result = try await self.pool.query(
             ScheduleSQL.count, .text(name.org), .array(PostgresArray(texts: name.ids)),
@@ -271,9 +272,10 @@ extension ScheduleStore {
         return Int(try result.first?.int8(0) ?? 0)
     }
 
-    /// Lets what waits of a cancelled job come now, to be stored as cancelled; what was stored without an id is taken away.
+    /// Makes the waiting rows of a cancelled job due now, to be stored as cancelled; removes those
+    /// stored without an id.
     ///
-    /// To be called when the cancellation is recorded.
+    /// Call it after the cancellation is recorded.
     package func callOff(_ name: CancellationStore.Name, at: Timestamp) async throws(PostgresError) {
         try await self.pool.run([
             PostgresStatement(
@@ -293,9 +295,10 @@ extension ScheduleStore {
         ])
     }
 
-    /// Takes a user out of the schedules for several; those for the user alone are known by their column `user_id`.
+    /// Removes a user from schedules for several users; those for the user alone are found by the
+    /// column `user_id`.
     ///
-    /// - Returns: how many were changed or taken away.
+    /// - Returns: the number of schedules changed or removed.
     package func erase(user: String) async throws(PostgresError) -> Int {
         var last: (UInt64, UInt64) = (0, 0)
         var count = 0
@@ -331,11 +334,11 @@ extension ScheduleStore {
     }
 }
 
-/// The statements of ``ScheduleStore`` that are longer than a line or two.
+/// The longer statements of ``ScheduleStore``.
 package enum ScheduleSQL {
     static let add = ScheduleColumns.insert + " ON CONFLICT DO NOTHING RETURNING id"
 
-    /// $18: the organisation, $19: how many it may have.
+    /// $18: organisation, $19: its limit.
     static let put =
         ScheduleColumns.insert + """
 
@@ -347,7 +350,7 @@ package enum ScheduleSQL {
 
     static let content = "SELECT content FROM carillon.schedules WHERE id = $1"
 
-    /// Which of those that were to be added have the id of a job that was scheduled with other content.
+    /// The new schedules whose id belongs to a job that was scheduled with other content.
     static let conflicts = """
         SELECT (n.place - 1)::int4
         FROM unnest($1, $2, $3, $4, $5) WITH ORDINALITY AS n (id, org_id, job_id, part, content, place)
@@ -355,7 +358,7 @@ package enum ScheduleSQL {
         WHERE n.job_id IS NOT NULL AND s.content <> n.content
         """
 
-    /// $1: ids of what was added, of which some may belong to a job that was cancelled before.
+    /// $1: ids of new schedules, some of which may belong to a job that was cancelled before.
     static let wakeCancelled = """
         UPDATE carillon.schedules s SET wake_at = now()
         WHERE s.id = ANY($1) AND s.cron IS NULL AND s.attempts = 0 AND s.wake_at > now() AND EXISTS (
@@ -364,9 +367,10 @@ package enum ScheduleSQL {
         )
         """
 
-    /// Tells the first claim from later ones, and no more: what is claimed with others may never have its turn.
+    /// Tells only the first claim from later ones: a schedule claimed with others may never be
+    /// reached.
     ///
-    /// $1: lane, $2: now, $3: until when.
+    /// $1: lane, $2: now, $3: end of the claim.
     package static let claim = """
         UPDATE carillon.schedules s
         SET wake_at = $3, attempts = CASE s.attempts WHEN 0 THEN 1 ELSE greatest(s.attempts, 2) END
@@ -377,7 +381,7 @@ package enum ScheduleSQL {
         RETURNING \(ScheduleColumns.list)
         """
 
-    /// $1: id, $2: how it stood when it was claimed.
+    /// $1: id, $2: attempts when it was claimed.
     static let beginAlone = """
         UPDATE carillon.schedules SET attempts = least($2 + 1, 30000)::smallint WHERE id = $1
         """
@@ -391,27 +395,27 @@ package enum ScheduleSQL {
         RETURNING s.id
         """
 
-    /// $1: the last id, $2: now, $3: limit.
+    /// $1: last id, $2: now, $3: limit.
     static let zoned = """
         SELECT \(ScheduleColumns.list) FROM carillon.schedules s
         WHERE s.zone IS NOT NULL AND s.zone <> 'recipient' AND s.id > $1 AND (s.due_at > $2 OR s.state = 'failed')
         ORDER BY s.id LIMIT $3
         """
 
-    /// $1: organisation, $2: a job's ids, $3: entries.
+    /// $1: organisation, $2: job ids, $3: entries.
     static let count = """
         SELECT (SELECT count(*) FROM carillon.schedules WHERE org_id = $1 AND job_id = ANY($2) AND cron IS NULL)
             + (SELECT count(*) FROM carillon.schedules
                 WHERE org_id = $1 AND source = ANY($3) AND job_id IS NULL AND source <> 'api')
         """
 
-    /// $1: the last id, $2: an organisation or null, $3: limit.
+    /// $1: last id, $2: organisation or null, $3: limit.
     static let page = """
         SELECT \(ScheduleColumns.list) FROM carillon.schedules s
         WHERE s.id > $1 AND ($2::text IS NULL OR s.org_id = $2) ORDER BY s.id LIMIT $3
         """
 
-    /// $1: a user, $2: the last id.
+    /// $1: user, $2: last id.
     static let naming = """
         SELECT s.id, s.fields FROM carillon.schedules s
         WHERE s.id > $2 AND s.user_id IS NULL AND \(DeadLetterErasure.mayName("$1", in: "s.fields"))

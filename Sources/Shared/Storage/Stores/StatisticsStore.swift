@@ -4,11 +4,11 @@
 import Clients
 import Core
 
-/// What went out lately, counted for operators.
+/// Counts of recent deliveries for operators.
 ///
-/// Each question reads the newest rows by an index on time, and no more of them than its bound.
+/// Each query reads the newest rows by an index on time, up to its bound.
 package struct StatisticsStore: Sendable {
-    /// How many sends, or rows of inboxes, ended in one way in one minute.
+    /// The number of attempts, or of inbox rows, with one outcome in one minute.
     package struct Count: Sendable {
         package let minute: Timestamp
         /// A provider, or `in_app`.
@@ -17,29 +17,29 @@ package struct StatisticsStore: Sendable {
         package let count: Int64
     }
 
-    /// A broadcast, and what became of its notifications.
+    /// A broadcast and the progress of its notifications.
     package struct BroadcastReach: Sendable {
         package let id: NotificationID
         package let org: String
         package let job: String
         package let type: String
-        /// Notifications that its pages stored.
+        /// The notifications that its pages stored.
         package let stored: Int64
-        /// Nil where they could not be counted in time.
+        /// Nil if counting took too long.
         package var reach: Reach?
     }
 
-    /// All that is counted at once.
+    /// All counts of a summary.
     package struct Summary: Sendable {
-        /// The minute from which on all is counted.
+        /// The first minute of all counts.
         package let since: Timestamp
-        /// Whether that is all of the time that was asked for.
+        /// Whether the counts cover all of the requested time.
         package let isComplete: Bool
         package let counts: [Count]
         package let types: [(type: String, reach: Reach)]
     }
 
-    /// A send that failed.
+    /// A failed attempt.
     package struct Failure: Sendable {
         package let at: Timestamp
         package let user: String
@@ -49,7 +49,7 @@ package struct StatisticsStore: Sendable {
         package let reason: String?
     }
 
-    /// Rows that a question reads at most.
+    /// The number of rows that a query reads at most.
     private static let mostRows: Int32 = 200_000
     private static let mostBroadcasts: Int32 = 10
     private static let mostTypes: Int32 = 100
@@ -57,7 +57,7 @@ package struct StatisticsStore: Sendable {
 
     let pool: PostgresPool
 
-    /// Counts the minutes since a moment, and since another one the types.
+    /// Counts by minute since a moment, and by type since another.
     package func summary(since: Timestamp, typesSince: Timestamp) async throws(PostgresError) -> Summary {
         let minutes: [PostgresValue] = [.timestamptz(since.microseconds), .int4(Self.mostRows)]
         let results = try await self.pool.run(
@@ -84,7 +84,7 @@ package struct StatisticsStore: Sendable {
                 guard let outcome = try row.optionalText(2) else { continue }
                 counts.append(Count(minute: minute, channel: try row.text(1), outcome: outcome, count: count))
             }
-            // At the bound the oldest minute is not whole.
+            // At the bound the oldest minute is incomplete.
             if total >= Int64(Self.mostRows), let first { start = max(start, first + .seconds(60)) }
         }
         return Summary(
@@ -101,8 +101,8 @@ package struct StatisticsStore: Sendable {
         return types
     }
 
-    /// The newest broadcasts, each with all of its notifications counted; the newest first, as long
-    /// as there is time.
+    /// The newest broadcasts, newest first, with all of their notifications counted as long as time
+    /// permits.
     package func broadcasts() async throws(PostgresError) -> [BroadcastReach] {
         let deadline = ContinuousClock.now + Self.patience
         var broadcasts: [BroadcastReach] = []
@@ -133,7 +133,7 @@ package struct StatisticsStore: Sendable {
         return broadcasts
     }
 
-    /// The newest sends that failed since a moment, the newest first.
+    /// The newest failed attempts since a moment, newest first.
     package func failures(since: Timestamp, limit: Int) async throws(PostgresError) -> [Failure] {
         let result = try await self.pool.query(
             StatisticsSQL.failures, .timestamptz(since.microseconds), .int4(Self.mostRows),
@@ -155,16 +155,15 @@ package struct StatisticsStore: Sendable {
     }
 }
 
-/// How far a set of notifications got: each number counts those to which it applies, so that one
-/// may be in several.
+/// The progress of a set of notifications; one notification may count in several numbers.
 package struct Reach: Sendable, Equatable {
     package var stored: Int64 = 0
-    /// They wait in the inbox, or have failed, as no device of their user can be pushed to.
+    /// Notifications that stay in the inbox or failed because their user has no device for a push.
     package var noDevice: Int64 = 0
-    /// A push provider or the mail relay took it.
+    /// Accepted by a push provider or the mail relay.
     package var accepted: Int64 = 0
     package var failed: Int64 = 0
-    /// A client has proven that it has it.
+    /// Confirmed by a client.
     package var delivered: Int64 = 0
     package var opened: Int64 = 0
     package var read: Int64 = 0
@@ -177,7 +176,7 @@ package struct Reach: Sendable, Equatable {
             count(n.delivered_at), count(n.opened_at), count(n.read_at)
         """
 
-    /// The columns of the table that they are counted from.
+    /// The table columns that they are counted from.
     static let source = "status, status_reason, sent_via, delivered_at, opened_at, read_at"
 
     package init() {}
@@ -213,7 +212,7 @@ enum StatisticsSQL {
         ) a GROUP BY 1, 2, 3
         """
 
-    /// Rows outside of inboxes count where they were suppressed; the others among them have no outcome.
+    /// Unlisted rows count only if they were suppressed; others have no outcome.
     static let inboxes = """
         SELECT date_trunc('minute', n.stored_at), 'in_app',
             CASE
@@ -237,7 +236,7 @@ enum StatisticsSQL {
         ) n GROUP BY n.type ORDER BY 2 DESC, 1 LIMIT $3
         """
 
-    /// $1: how many.
+    /// $1: limit.
     static let broadcasts = """
         SELECT b.id, b.org_id, b.job_id,
             (SELECT f ->> 1 FROM jsonb_array_elements(b.fields) f WHERE f ->> 0 = 'type' LIMIT 1),
@@ -245,7 +244,7 @@ enum StatisticsSQL {
         FROM carillon.broadcasts b ORDER BY b.id DESC LIMIT $1
         """
 
-    /// $1: organisation, $2: the job's id.
+    /// $1: organisation, $2: job id.
     static let reach = """
         SELECT \(Reach.columns) FROM carillon.notifications n
         WHERE n.org_id = $1 AND n.job_id = $2 AND n.job_id IS NOT NULL

@@ -5,9 +5,9 @@ import Core
 
 /// The statements of ``NotificationStore``.
 enum StoreSQL {
-    /// Makes the inboxes that are missing.
+    /// Creates missing inboxes.
     ///
-    /// $1: users, ordered by bytes, so that two batches never wait for each other crosswise.
+    /// $1: users in byte order, so that two batches never deadlock.
     static let makeInboxes = """
         WITH fresh AS (
             INSERT INTO carillon.inboxes (user_id, version)
@@ -19,7 +19,7 @@ enum StoreSQL {
         INSERT INTO carillon.users (user_id) SELECT user_id FROM fresh ON CONFLICT DO NOTHING
         """
 
-    /// Locks the inboxes in order of user, by bytes as everywhere.
+    /// Locks inboxes in byte order of user, as everywhere.
     ///
     /// $1: users.
     static let lockInboxes = """
@@ -31,7 +31,8 @@ enum StoreSQL {
     /// The parameter `offset` places behind those of the columns.
     private static func parameter(_ offset: Int) -> String { "$\(Self.columns.count + offset)" }
 
-    /// Raises the inboxes, creates those that are missing, and inserts a batch of new notifications.
+    /// Raises the inboxes, creates those that are missing, and inserts a batch of new
+    /// notifications.
     ///
     /// One statement: raising an inbox locks it until the commit, in the order of the users. So the
     /// order of versions is the order of commits, and the raise returns all that is needed.
@@ -41,11 +42,11 @@ enum StoreSQL {
     /// 3. each user once, in byte order, and 4. the number of the user's listed rows;
     /// 5. for each row the place of its user in 3, from 1.
     ///
-    /// Rows: for each user, in the order of 3, version and unread count after the batch. If a job of
-    /// the batch is cancelled, nothing is stored and there are no rows.
+    /// Rows: for each user, in the order of 3, version and unread count after the batch. If a job
+    /// of the batch is cancelled, nothing is stored and there are no rows.
     ///
-    /// The arrays replace a join, which a plan could make quadratic. An inserted inbox has no `xmax`;
-    /// a raised one has, as it was locked first.
+    /// The arrays replace a join, which a plan could make quadratic. An inserted inbox has no
+    /// `xmax`; a raised one has, as it was locked first.
     static let insertFresh = """
         WITH cancelled AS MATERIALIZED (
             SELECT EXISTS (SELECT FROM carillon.cancellations) AND EXISTS (
@@ -84,20 +85,21 @@ enum StoreSQL {
         SELECT u.version, u.unread FROM reached x CROSS JOIN unnest(x.versions, x.unread) AS u (version, unread)
         """
 
-    /// Inserts new notifications, numbers them and raises their inboxes, for a batch that may contain
-    /// stored ones, by their id or their job's.
+    /// Inserts new notifications, numbers them and raises their inboxes, for a batch that may
+    /// contain stored ones, by their id or their job's.
     ///
     /// The inboxes are locked by now, and a statement of its own sees what was committed while it
-    /// waited. It looks them up one by one (`LIMIT 1`) and raises them by their `ctid`, which the lock
-    /// keeps: a join's plan would depend on statistics that may be from when the table was empty.
+    /// waited. It looks them up one by one (`LIMIT 1`) and raises them by their `ctid`, which the
+    /// lock keeps: a join's plan would depend on statistics that may be from when the table was
+    /// empty.
     ///
-    /// A notification whose job was cancelled before it came is stored as cancelled and not listed. A
-    /// job id that a digest holds for the user is known, too, unless its item comes alone, as that is
-    /// what is being stored.
+    /// A notification whose job was cancelled before it came is stored as cancelled and not listed.
+    /// A job id that a digest holds for the user is known, too, unless its item comes alone, as
+    /// that is what is being stored.
     ///
-    /// Parameter after those of the columns: for each row whether it is listed.
-    /// Rows: position, version, unread count; for a known one its id, status, status reason and
-    /// whether its content differs; for a new one that was cancelled the status.
+    /// Parameter after those of the columns: for each row whether it is listed. Rows: position,
+    /// version, unread count; for a known one its id, status, status reason and whether its content
+    /// differs; for a new one that was cancelled the status.
     static let insertChecked = """
         WITH input AS MATERIALIZED (
             SELECT i.*, EXISTS (SELECT FROM carillon.cancellations) AND \(CancellationSQL.isCancelled("i")) AS is_cancelled
@@ -242,9 +244,9 @@ enum StoreSQL {
         ORDER BY n.stored_at, n.id LIMIT $2
         """
 
-    /// Moves the sweeper's mark to just before the oldest row that is still without an owner, $1 at most.
+    /// Moves the sweep's watermark to just before the oldest row without an owner, at most to $1.
     ///
-    /// A mark that is ahead of $1, as it was set by a clock that has been put right since, comes back.
+    /// A watermark ahead of $1, set by a wrong clock, is reset.
     static let advanceSweep = """
         UPDATE carillon.sweep SET swept_until = greatest(least(swept_until, $1), coalesce((
             SELECT min(n.stored_at) - interval '1 microsecond' FROM carillon.notifications n
@@ -260,15 +262,15 @@ enum StoreSQL {
         """
 }
 
-/// How the newer of two notifications with a collapse key replaces the older.
+/// Replaces the older of two notifications with the same collapse key.
 enum CollapseSQL {
-    /// Deletes all but the newest of each key's notifications, which are then replaced by it.
+    /// Deletes all but the newest notification of each key, which replaces the others.
     ///
-    /// Runs in the transaction that stored them, with their inboxes locked. What an inbox loses has one version. What nobody
-    /// ever got neither replaces nor is replaced: what was suppressed or cancelled, and what had expired before it came, which
-    /// alone has expired without a channel.
-    /// $1 and $2: users and keys. Rows: the label's columns, the newest one's id, the inbox's version and unread count
-    /// afterwards; version 0 for what was not listed.
+    /// Runs in the transaction that stored them, with their inboxes locked; all deletions in an
+    /// inbox share a version. Notifications that no user got neither replace nor are replaced:
+    /// suppressed or cancelled ones, and those that had expired on arrival, which alone expire
+    /// without a channel. $1 and $2: users and keys. Rows: the label's columns, the newest one's
+    /// id, the inbox's version and unread count afterwards; version 0 for unlisted ones.
     static let replaceOlder = """
         WITH keys AS (SELECT DISTINCT k.user_id, k.key FROM unnest($1, $2) AS k (user_id, key)),
         live AS MATERIALIZED (

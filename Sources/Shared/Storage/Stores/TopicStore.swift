@@ -3,17 +3,17 @@
 
 import Clients
 
-/// Who is subscribed to which topic.
+/// Subscriptions of users to topics.
 package struct TopicStore: Sendable {
     let pool: PostgresPool
 
-    /// Subscribes a user; one who is subscribed stays so.
+    /// Subscribes a user. Repeating it changes nothing.
     ///
-    /// - Parameter limit: how many topics the user may have; nil for any number.
-    /// - Returns: false if the user has as many already.
+    /// - Parameter limit: the user's largest number of topics; nil for no limit.
+    /// - Returns: false if the user has reached the limit.
     package func subscribe(user: String, topic: String, limit: Int? = nil) async throws(PostgresError) -> Bool {
         let results = try await self.pool.run(
-            // The lock makes two subscriptions of one user take turns, so that the limit holds.
+            // The lock serialises subscriptions of one user, so that the limit holds.
             DeviceStore.lock(user: user) + [
                 PostgresStatement(
                     """
@@ -32,7 +32,7 @@ package struct TopicStore: Sendable {
         return results.last.map { !$0.isEmpty } ?? false
     }
 
-    /// Ends a subscription; whether there was one.
+    /// Ends a subscription; returns whether it existed.
     @discardableResult
     package func unsubscribe(user: String, topic: String) async throws(PostgresError) -> Bool {
         try await self.pool.query(
@@ -48,7 +48,7 @@ package struct TopicStore: Sendable {
         ).isEmpty
     }
 
-    /// The topics that a user is subscribed to, by name.
+    /// The topics of a user, by name.
     package func topics(user: String, limit: Int) async throws(PostgresError) -> [String] {
         let result = try await self.pool.query(
             "SELECT topic FROM carillon.subscriptions WHERE user_id = $1 ORDER BY topic LIMIT $2",
@@ -59,7 +59,7 @@ package struct TopicStore: Sendable {
         return topics
     }
 
-    /// Subscribes a user who is known to several topics.
+    /// Subscribes a known user to several topics.
     static func subscription(user: String, topics: [String]) -> PostgresStatement {
         PostgresStatement(
             """

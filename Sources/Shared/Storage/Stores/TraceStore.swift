@@ -4,9 +4,9 @@
 import Clients
 import Core
 
-/// Everything that is on record about one notification.
+/// The full record of one notification.
 package struct TraceStore: Sendable {
-    /// A send, a send that was not made, or a change of a token.
+    /// An attempt, a skipped attempt or a change of a token.
     package struct Attempt: Sendable {
         package let at: Timestamp
         package let kind: String
@@ -19,14 +19,14 @@ package struct TraceStore: Sendable {
         package let milliseconds: Int?
     }
 
-    /// Where an item was gathered that has no notification of its own.
+    /// The digest that holds an item without a notification of its own.
     package struct Gathering: Sendable {
         package let window: NotificationID
-        /// What stands for it; nil while it waits, and if it fell out.
+        /// The summary that stands for the item; nil while it waits and if it was dropped.
         package let summary: (id: NotificationID, storedAt: Timestamp)?
     }
 
-    /// A notification and what became of it.
+    /// A notification and its history.
     package struct Record: Sendable {
         package let notification: Notification
         package let storedAt: Timestamp
@@ -34,27 +34,27 @@ package struct TraceStore: Sendable {
         package let replacedBy: NotificationID?
         package let attempts: [Attempt]
         package let followUps: [(kind: String, due: Timestamp)]
-        /// When its job was called off last, as long as that is remembered.
+        /// When its job was last cancelled, as long as that is kept.
         package let cancelledAt: Timestamp?
-        /// Of what a digest held back; `storedAt` is when it was gathered.
+        /// Set for an item that a digest held; `storedAt` is then when it was gathered.
         package let gathering: Gathering?
     }
 
-    /// How many attempts a record holds, the oldest first.
+    /// The number of attempts in a record, oldest first.
     package static let mostAttempts = 1_000
-    /// How long after its entry a notification is looked for, if its user is not named, and among how many that were stored
-    /// then.
+    /// How long after its entry a notification is searched for without its user, and among how many
+    /// stored then.
     private static let searchSpan: Duration = .seconds(600)
     package static let mostSearched = 100_000
-    /// Clocks of Redis, PostgreSQL and dispatchers may differ by this.
+    /// The largest assumed difference between the clocks of Redis, PostgreSQL and dispatchers.
     private static let skew: Duration = .seconds(60)
 
     let pool: PostgresPool
 
-    /// The record of a notification, or of an item that a digest held back; nil if there is none.
+    /// The record of a notification or of an item that a digest held; nil if there is none.
     ///
-    /// - Parameter user: whose it is. Without it, the notification is found by an attempt to send it, or if it is among the
-    ///   first ``mostSearched`` that were stored within ten minutes of the moment that its id tells.
+    /// - Parameter user: the owner. Without it the notification is found by an attempt, or among
+    ///   the first ``mostSearched`` stored within ten minutes of the time in its id.
     package func record(_ id: NotificationID, user: String?) async throws(PostgresError) -> Record? {
         guard let user = try await self.owner(of: id, named: user) else { return nil }
         let key: [PostgresValue] = [.text(user), .uuid(id.halves)]
@@ -83,7 +83,7 @@ package struct TraceStore: Sendable {
         )
     }
 
-    /// What a digest held back, as the notification that it would have been.
+    /// An item of a digest as the notification that it would have been.
     private func held(_ id: NotificationID, user: String) async throws(PostgresError) -> Record? {
         guard let row = try await self.pool.query(Self.heldItem, .text(user), .uuid(id.halves)).first else {
             return nil
@@ -166,7 +166,7 @@ package struct TraceStore: Sendable {
         FROM carillon.notifications n WHERE n.user_id = $1 AND n.id = $2
         """
 
-    /// With what became of the user's tokens while it was to be sent.
+    /// Includes the changes of the user's tokens during its delivery.
     private static let attempts = """
         SELECT at, kind, provider, device_id, attempt, outcome, reason, provider_id, duration_ms
         FROM carillon.delivery_attempts WHERE user_id = $1 AND notification_id = $2
@@ -179,7 +179,7 @@ package struct TraceStore: Sendable {
         ORDER BY at LIMIT $3
         """
 
-    /// What was handed on is due no more.
+    /// Leaves out follow-ups that were handed on.
     private static let followUps = """
         SELECT kind, due_at FROM carillon.follow_ups
         WHERE user_id = $1 AND notification_id = $2 AND reason IS DISTINCT FROM '\(FollowUpStore.handedOn)'
@@ -192,7 +192,7 @@ package struct TraceStore: Sendable {
         WHERE n.user_id = $1 AND n.id = $2
         """
 
-    /// What is `closing` is with its summary, which may not be stored yet.
+    /// Items in state `closing` belong to a summary that may not be stored yet.
     private static let heldItem = """
         SELECT i.digest_id, i.gathered_at, (d.state = 'open') IS TRUE, coalesce(d.due_at, i.gathered_at), x.fate,
             (SELECT max(c.at) FROM carillon.cancellations c WHERE c.org_id = i.org_id
@@ -209,7 +209,8 @@ package struct TraceStore: Sendable {
         WHERE i.user_id = $1 AND i.notification_id = $2 AND NOT i.is_single
         """
 
-    /// Nobody tries to send what is not there yet, so parts of the audit of the days before are not looked at.
+    /// Attempts are never older than the notification, so earlier partitions of the audit are
+    /// skipped.
     private static let search = """
         SELECT user_id FROM (
             (SELECT a.user_id FROM carillon.delivery_attempts a WHERE a.notification_id = $1 AND a.at >= $4 LIMIT 1)

@@ -4,9 +4,9 @@
 import Clients
 import Core
 
-/// Everything that is stored about a user, as JSON, in pages.
+/// Everything stored about a user, as JSON, in pages.
 package struct UserExportStore: Sendable {
-    /// A table of which a user has at most one row.
+    /// A table with at most one row per user.
     package enum Single: String, Sendable, CaseIterable {
         case user = "users"
         case settings = "user_settings"
@@ -14,7 +14,7 @@ package struct UserExportStore: Sendable {
         case revocation = "token_revocations"
     }
 
-    /// A table of which a user may have many rows.
+    /// A table with many rows per user.
     package enum Section: String, Sendable, CaseIterable {
         case devices, preferences, subscriptions, notifications, schedules
         case followUps = "follow_ups"
@@ -25,7 +25,7 @@ package struct UserExportStore: Sendable {
         case deadLetters = "dead_letters"
     }
 
-    /// Rows as JSON objects, and where the next page begins; nil after the last one.
+    /// Rows as JSON objects, and the start of the next page; nil after the last one.
     package struct Page: Sendable {
         package let rows: [[UInt8]]
         package let cursor: String?
@@ -35,7 +35,7 @@ package struct UserExportStore: Sendable {
 
     let pool: PostgresPool
 
-    /// The user's single rows; empty if nothing is stored that would make the user known.
+    /// The user's single rows; empty if no data makes the user known.
     package func singles(user: String) async throws(PostgresError) -> [Single: [UInt8]] {
         let results = try await self.pool.run(
             Single.allCases.map {
@@ -45,14 +45,14 @@ package struct UserExportStore: Sendable {
         )
         var rows: [Single: [UInt8]] = [:]
         for (single, result) in zip(Single.allCases, results) { rows[single] = try result.first?.optionalJSON(0) }
-        // A revocation alone is what an erasure leaves.
+        // An erasure leaves only a revocation.
         return rows.keys.contains { $0 != .revocation } ? rows : [:]
     }
 
     /// A page of a table, in the order of its key.
     ///
-    /// Dead letters and schedules may be for several users: they come without what names the others, and a page of them may be
-    /// short, or empty, and not be the last one.
+    /// Dead letters and schedules may name several users: they come without the names of others, so
+    /// a page may be short or empty without being the last.
     package func page(_ section: Section, user: String, after cursor: String?) async throws(PostgresError) -> Page {
         let result = try await self.pool.query(
             Self.statement(section), .text(user), .text(cursor), .int4(Int32(Self.pageSize)))
@@ -70,7 +70,7 @@ package struct UserExportStore: Sendable {
         return Page(rows: rows, cursor: result.count == Self.pageSize ? last : nil)
     }
 
-    /// A row with those of its `fields` that concern the user; nil if none do.
+    /// A row with only those `fields` that concern the user; nil if none do.
     private static func excerpt(_ object: [UInt8], user: String, isOwn: Bool) -> [UInt8]? {
         guard let members = (try? JSONParser.parse(object))?.object,
             let fields = members.first(where: { $0.key == "fields" })?.value.array,
@@ -80,7 +80,7 @@ package struct UserExportStore: Sendable {
             of: .object(members.map { $0.key == "fields" ? JSONMember("fields", .array(shown)) : $0 }))
     }
 
-    /// $1: user, $2: the cursor or null, $3: limit.
+    /// $1: user, $2: cursor or null, $3: limit.
     private static func statement(_ section: Section) -> String {
         let (key, condition) =
             switch section {
@@ -93,7 +93,7 @@ package struct UserExportStore: Sendable {
                     "t.notification_id, t.kind",
                     "(t.notification_id, t.kind) > (split_part($2, ' @ ', 1)::uuid, split_part($2, ' @ ', 2))"
                 )
-            // The audit has no key: its rows are never changed, and so stay where they are within their day.
+            // The audit has no key, but its rows never change and so keep their place within a day.
             case .deliveryAttempts:
                 (
                     "t.at, t.ctid",
@@ -117,23 +117,23 @@ package struct UserExportStore: Sendable {
     }
 }
 
-/// What of a job's or a delivery's fields concerns one user, for that user's export.
+/// The fields of a job or a delivery that concern one user, for that user's export.
 ///
-/// It finds what ``DeadLetterErasure`` takes away, and gives away no other user's id.
+/// It finds what ``DeadLetterErasure`` removes and reveals no other user's id.
 enum JobExcerpt {
     private enum Part {
-        /// It says nothing of recipients.
+        /// The field names no recipients.
         case plain
-        /// It names the user as a recipient, or as one left out; the value is what may be shown.
+        /// The field names the user as a recipient or an exclusion; the value is the part to show.
         case recipient(JSONValue)
         case exception(JSONValue)
-        /// It names others only.
+        /// The field names only others.
         case foreign
     }
 
     /// The fields without other users' ids; nil if they do not name the user.
     ///
-    /// Of a job that only leaves the user out, that alone: what it says is for others.
+    /// A job that only excludes the user is reduced to that, as its content is for others.
     ///
     /// - Parameters:
     ///   - fields: `[[name, value], …]`.
@@ -173,7 +173,7 @@ enum JobExcerpt {
                 let list = JSONWriter.bytes(of: .array([.string(user)]))
                 shown = .string(String(decoding: list, as: UTF8.self))
             } else {
-                // A list that nobody can read may name others, too.
+                // A list that cannot be parsed may name others, too.
                 guard value.contains(user) else { return .foreign }
                 shown = .null
             }

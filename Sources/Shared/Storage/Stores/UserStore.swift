@@ -4,7 +4,7 @@
 import Clients
 import Core
 
-/// What is said about one user at once: what is absent stays as it is.
+/// A record of one user; absent parts stay as they are.
 package struct UserRecord: Sendable {
     package let user: String
     package var settings: UserSettings?
@@ -12,7 +12,7 @@ package struct UserRecord: Sendable {
     package var keptSettings: KeptSettings = []
     package var preferences: [String: TypePreference] = [:]
     package var devices: [Device] = []
-    /// Topics that the user is subscribed to beside those there are already.
+    /// Topics to add to the user's subscriptions.
     package var topics: [String] = []
 
     package init(user: String) {
@@ -27,12 +27,12 @@ package struct UserStore: Sendable {
 
     /// Stores records as one transaction in one round trip.
     ///
-    /// - Returns: what the registrations of each came to, in the order of the records.
+    /// - Returns: the registrations of each record, in order.
     package func put(_ records: [UserRecord]) async throws(PostgresError) -> [[DeviceStore.Registration]] {
         var statements: [PostgresStatement] = []
-        // Each registration's statements end before `end`.
+        // The statements of each registration end before `end`.
         var places: [(record: Int, end: Int)] = []
-        // In order of user, so that two of these never wait for each other crosswise.
+        // In order of user, so that two calls never deadlock.
         let order = records.indices.sorted { ExactText(records[$0].user) < ExactText(records[$1].user) }
         for index in order {
             let record = records[index]
@@ -57,7 +57,7 @@ package struct UserStore: Sendable {
         for place in places {
             registrations[place.record].append(try DeviceStore.registration(results.prefix(place.end)))
         }
-        // A device of the record may have been switched off by a later one.
+        // A later device of the record may have switched this one off.
         for index in registrations.indices {
             let off = registrations[index].flatMap(\.switchedOff)
             for place in registrations[index].indices {
@@ -69,9 +69,9 @@ package struct UserStore: Sendable {
         return registrations
     }
 
-    /// Notes when users were last here; an older moment than the one noted changes nothing.
+    /// Records when users were last seen; an older time changes nothing.
     ///
-    /// Nothing is stored about a user who is not known, such as one who was erased while a socket was open.
+    /// Stores nothing for unknown users, such as one erased while a socket was open.
     package func markSeen(_ users: [String], at: Timestamp) async throws(PostgresError) {
         guard !users.isEmpty else { return }
         try await self.pool.query(
@@ -87,7 +87,7 @@ package struct UserStore: Sendable {
         )
     }
 
-    /// When each user was last here, in the same order; nil for those of whom nothing is known.
+    /// When each user was last seen, in order; nil for unknown users.
     package func lastSeen(_ users: [String]) async throws(PostgresError) -> [Timestamp?] {
         let result = try await self.pool.query(
             "SELECT user_id, last_seen FROM carillon.users WHERE user_id = ANY($1) AND last_seen IS NOT NULL",
@@ -100,22 +100,22 @@ package struct UserStore: Sendable {
 
     // MARK: Erasure
 
-    /// What an erasure took away.
+    /// The result of an erasure.
     package struct Erasure: Sendable {
-        /// Rows by table.
+        /// Deleted rows by table.
         package var rows: [(table: String, count: Int)] = []
-        /// Notifications whose proof may have been awaited.
+        /// Notifications that may be waiting for confirmation.
         package var pending: [(id: NotificationID, lane: Lane)] = []
     }
 
-    /// What outlives an erasure: without it, tokens that were taken back would be good again.
+    /// The table that an erasure keeps: without it revoked tokens would be valid again.
     private static let kept = "token_revocations"
 
-    /// Takes away everything that names the user, in every table that has a column `user_id`, but for the moment from
-    /// which the user's tokens are good, which ``RevocationStore`` forgets later; the dead letters are
-    /// ``DeadLetterStore``'s.
+    /// Deletes everything that names the user from every table with a column `user_id`, except the
+    /// token revocation, which ``RevocationStore`` deletes later; ``DeadLetterStore`` erases dead
+    /// letters.
     ///
-    /// The tables are those that the database has, so that none is forgotten when one is added.
+    /// The tables come from the database, so that a new one is not forgotten.
     package func erase(user: String) async throws(PostgresError) -> Erasure {
         let tables = try await self.tables().filter { $0.name != Self.kept }
         var statements = [
@@ -126,7 +126,7 @@ package struct UserStore: Sendable {
                 "SELECT id, lane FROM carillon.notifications WHERE user_id = $1 AND status = 'pending'", [.text(user)]),
         ]
         let head = statements.count
-        // The names come from the system's catalog, quoted by the server.
+        // The names come from the system catalog, quoted by the server.
         statements += tables.map {
             PostgresStatement("DELETE FROM carillon.\($0.quoted) WHERE user_id = $1", [.text(user)])
         }
@@ -141,7 +141,7 @@ package struct UserStore: Sendable {
         return erasure
     }
 
-    /// The tables that have a column `user_id`, by name; parts of a table are left to the whole.
+    /// The tables with a column `user_id`, by name; partitions are covered by their table.
     package func tables() async throws(PostgresError) -> [(name: String, quoted: String)] {
         let result = try await self.pool.query(
             """

@@ -4,23 +4,24 @@
 import Clients
 import Core
 
-/// Webhooks, and how they do.
+/// Webhooks and their state.
 package struct WebhookStore: Sendable {
-    /// What became of a registration.
+    /// The outcome of a registration.
     package enum Registration: Sendable, Equatable {
         case made
-        /// The organisation had that URL already: it has the new kinds, its secret, and is active again.
+        /// The organisation already had this URL: it gets the new kinds, keeps its secret and is
+        /// active again.
         case renewed(Webhook)
-        /// There are as many as there may be.
+        /// The limit of webhooks is reached.
         case tooMany
     }
 
-    /// How many there may be in all, and of one organisation.
+    /// The largest number of webhooks in all, and per organisation.
     package static let most = 1_000
     package static let mostOfOrg = 20
 
     private static let columns = "id, org_id, url, events, secret, status, status_reason, failing_since, created_at"
-    /// The advisory lock of registrations, so that the bounds hold: "webhook" in ASCII.
+    /// The advisory lock of registrations, so that the limits hold: "webhook" in ASCII.
     private static let lock: Int64 = 0x7765_6268_6F6F_6B
 
     let pool: PostgresPool
@@ -87,7 +88,7 @@ package struct WebhookStore: Sendable {
 
     /// A page of webhooks by id.
     ///
-    /// - Parameter org: of that organisation alone; nil for all.
+    /// - Parameter org: the organisation; nil for all.
     package func list(
         org: String?,
         after last: NotificationID?,
@@ -104,14 +105,14 @@ package struct WebhookStore: Sendable {
         )
     }
 
-    /// One webhook; nil if there is none.
+    /// Finds one webhook; returns nil if there is none.
     package func find(_ id: NotificationID) async throws(PostgresError) -> Webhook? {
         try Self.read(
             try await self.pool.query("SELECT \(Self.columns) FROM carillon.webhooks WHERE id = $1", .uuid(id.halves))
         ).first
     }
 
-    /// Those that are told of events.
+    /// The webhooks that are not switched off.
     package func live() async throws(PostgresError) -> [Webhook] {
         try Self.read(
             try await self.pool.query(
@@ -121,15 +122,16 @@ package struct WebhookStore: Sendable {
         )
     }
 
-    /// Removes one; whether it was there.
+    /// Removes a webhook; returns whether it existed.
     @discardableResult
     package func remove(_ id: NotificationID) async throws(PostgresError) -> Bool {
         try await self.pool.query("DELETE FROM carillon.webhooks WHERE id = $1", .uuid(id.halves)).affectedRows > 0
     }
 
-    /// Notes that a request failed.
+    /// Records a failed request.
     ///
-    /// - Returns: how many have failed one after the other, and since when; nil if the webhook is gone.
+    /// - Returns: the number of consecutive failures and the time of the first; nil if the webhook
+    ///   is gone.
     package func noteFailure(
         _ id: NotificationID,
         reason: String,
@@ -147,7 +149,7 @@ package struct WebhookStore: Sendable {
         return (Int(try row.int4(0)), Timestamp(microseconds: try row.timestamptz(1)))
     }
 
-    /// Notes that events were dropped as too many waited.
+    /// Records that events were dropped because too many were waiting.
     package func noteDropped(_ ids: [NotificationID], reason: String) async throws(PostgresError) {
         try await self.pool.query(
             """
@@ -158,7 +160,7 @@ package struct WebhookStore: Sendable {
         )
     }
 
-    /// Notes that a request was answered well.
+    /// Records a successful request.
     package func noteSuccess(_ id: NotificationID) async throws(PostgresError) {
         try await self.pool.query(
             """
@@ -169,7 +171,7 @@ package struct WebhookStore: Sendable {
         )
     }
 
-    /// Switches one off until it is registered again.
+    /// Switches a webhook off until it is registered again.
     package func switchOff(_ id: NotificationID, reason: String) async throws(PostgresError) {
         try await self.pool.query(
             "UPDATE carillon.webhooks SET status = 'off', status_reason = $2 WHERE id = $1",

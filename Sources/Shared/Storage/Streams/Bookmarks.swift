@@ -93,7 +93,7 @@ package struct Bookmarks: Sendable {
         for reply in try await self.live.connection.send(batch) { found.append(try Self.entries(reply)) }
         let known = found.indices.filter { !found[$0].isEmpty }
         let living = known.isEmpty ? [] : try await alive(known.map { openings[$0].user })
-        guard living.count == known.count else { throw RedisError(.malformedReply, "expected a presence for each user") }
+        guard living.count == known.count else { throw RedisError(.malformedReply, "expected one presence per user") }
         var versions = [Int64?](repeating: nil, count: openings.count)
         var changes = RedisBatch()
         /// Bookmarks that another connection of the batch used up.
