@@ -108,8 +108,9 @@ package struct DigestStore: Sendable {
 
     let pool: PostgresPool
 
-    /// Adds items to the windows of their keys, in order of user. Repeating items returns the same
-    /// outcomes.
+    /// Adds items to the windows of their keys, in order of user.
+    ///
+    /// Repeating items returns the same outcomes.
     ///
     /// If an item has a job id, its user's inbox is locked first, as when storing notifications, so
     /// that none with the same id is stored meanwhile.
@@ -147,8 +148,9 @@ package struct DigestStore: Sendable {
         return try result.first?.bool(0) ?? false
     }
 
-    /// Takes windows that have ended. They accept no more items and are due again at `until` unless
-    /// they are removed.
+    /// Takes windows that have ended.
+    ///
+    /// They accept no more items and are due again at `until` unless they are removed.
     ///
     /// Items that were cancelled, have expired, or concern an entity that the user has read are
     /// dropped.
@@ -232,7 +234,9 @@ package struct DigestStore: Sendable {
         )
     }
 
-    /// Deletes up to `limit` items gathered before a moment. Their job ids are known until then.
+    /// Deletes up to `limit` items gathered before a moment.
+    ///
+    /// Their job ids are known until then.
     ///
     /// - Returns: the number of items deleted.
     package func forget(before: Timestamp, limit: Int) async throws(PostgresError) -> Int {
@@ -329,8 +333,10 @@ enum DigestSQL {
 
     private static func parameter(_ offset: Int) -> String { "$\(Self.gathered.count + offset)" }
 
-    /// Gathers items. A new item whose user has a notification of the same job is not gathered: it
-    /// is a duplicate, or that notification itself, which needs no summary.
+    /// Gathers items.
+    ///
+    /// A new item whose user has a notification of the same job is not gathered: it is a duplicate,
+    /// or that notification itself, which needs no summary.
     ///
     /// Parameters after those of the columns: for each item key, span and longest span in
     /// microseconds, whether the window slides, and the number of single items; then now.

@@ -105,7 +105,9 @@ enum InboxSQL {
 
     private static let noState = [String](repeating: "NULL", count: Self.stateColumns).joined(separator: ", ")
 
-    /// $1: users. The first column numbers them from 1.
+    /// $1: users.
+    ///
+    /// The first column numbers them from 1.
     static let states = """
         SELECT u.number, \(Self.state(of: "b"))
         FROM unnest($1) WITH ORDINALITY AS u (user_id, number) JOIN carillon.inboxes b ON b.user_id = u.user_id

@@ -349,7 +349,9 @@ package struct InboxStore: Sendable {
         return Receipt(changed: try row.bool(WayColumns.count) ? try WayColumns.read(row) : nil)
     }
 
-    /// Records that the client has a notification. A final status stays.
+    /// Records that the client has a notification.
+    ///
+    /// A final status stays.
     ///
     /// - Returns: nil if the user has no such notification, in the inbox or as a push.
     package func markDelivered(

@@ -38,8 +38,9 @@ struct NotificationColumn: Sendable {
     let read:
         @Sendable (_ row: PostgresRow, _ place: Int, _ notification: inout Notification) throws(PostgresError) -> Void
 
-    /// All columns that are decoded. Those of the digests' tables stand in the order of their
-    /// tables.
+    /// All columns that are decoded.
+    ///
+    /// Those of the digests' tables stand in the order of their tables.
     static let all: [NotificationColumn] = [
         NotificationColumn(
             name: "user_id", type: .text, field: nil, uses: .key, append: { $1.append($0.user) }, read: { _, _, _ in }),
@@ -122,7 +123,9 @@ extension NotificationColumn {
             })
     }
 
-    /// A word of an enumeration. A null, or a word of a newer release, leaves the default.
+    /// A word of an enumeration.
+    ///
+    /// A null, or a word of a newer release, leaves the default.
     private static func word<Word: RawRepresentable<String> & SendableMetatype>(
         _ name: String,
         as field: NotificationField? = nil,

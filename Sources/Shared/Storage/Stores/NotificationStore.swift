@@ -74,8 +74,9 @@ package struct NotificationStore: Sendable {
         }
     }
 
-    /// Stores a page of a broadcast. All notifications are of one job, which the users are assumed
-    /// not to have yet.
+    /// Stores a page of a broadcast.
+    ///
+    /// All notifications are of one job, which the users are assumed not to have yet.
     ///
     /// - Parameters:
     ///   - page: statements that run first, in the same transaction.
@@ -191,8 +192,10 @@ package struct NotificationStore: Sendable {
         var collapses = false
     }
 
-    /// Looking up known rows plans sixteen partitions twice. First deliveries without job ids or
-    /// collapse keys therefore take the short path, with places.
+    /// Looking up known rows plans sixteen partitions twice.
+    ///
+    /// First deliveries without job ids or collapse keys therefore take the short path, with
+    /// places.
     private static func plan(
         for notifications: [Notification],
         areRepeats: Bool
@@ -272,7 +275,9 @@ package struct NotificationStore: Sendable {
     }
 
     /// Sets the status of notifications that were handed on, and notes why less was done than
-    /// requested. A final status stays.
+    /// requested.
+    ///
+    /// A final status stays.
     package func mark(
         _ changes: [(user: String, id: NotificationID, status: NotificationStatus, reason: String?, via: String?)],
         notes: [(user: String, id: NotificationID, decision: String)] = []

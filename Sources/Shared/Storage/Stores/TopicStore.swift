@@ -7,7 +7,9 @@ import Clients
 package struct TopicStore: Sendable {
     let pool: PostgresPool
 
-    /// Subscribes a user. Repeating it changes nothing.
+    /// Subscribes a user.
+    ///
+    /// Repeating it changes nothing.
     ///
     /// - Parameter limit: the user's largest number of topics; nil for no limit.
     /// - Returns: false if the user has reached the limit.

@@ -46,8 +46,9 @@ package struct ConsumerGroup: Sendable {
         } catch  where error.serverCode == "BUSYGROUP" {}
     }
 
-    /// Reads up to `count` new entries and waits up to `block` for the first. Creates a missing
-    /// group.
+    /// Reads up to `count` new entries and waits up to `block` for the first.
+    ///
+    /// Creates a missing group.
     ///
     /// - Parameter reader: a connection of its own, as the call blocks it.
     package func read(
@@ -72,7 +73,9 @@ package struct ConsumerGroup: Sendable {
         }
     }
 
-    /// Reads up to `count` new entries without waiting. Creates a missing group, but no stream.
+    /// Reads up to `count` new entries without waiting.
+    ///
+    /// Creates a missing group, but no stream.
     package func takeWaiting(count: Int) async throws(RedisError) -> [StreamEntry] {
         do throws(RedisError) {
             let reply = try await self.connection.send(

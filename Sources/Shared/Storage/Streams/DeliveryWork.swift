@@ -64,8 +64,9 @@ package struct DeliveryWork: Sendable, Equatable {
     /// The same delivery as a repeat.
     package var asRepeat: DeliveryWork { self.again(attempt: self.attempt, wasUnknown: self.wasUnknown) }
 
-    /// The same delivery for a retry or held set. It has waited since `entry` was appended unless
-    /// it was set aside before.
+    /// The same delivery for a retry or held set.
+    ///
+    /// It has waited since `entry` was appended unless it was set aside before.
     package func waiting(since entry: StreamEntry) -> DeliveryWork {
         self.again(
             attempt: self.attempt, wasUnknown: self.wasUnknown, isRepeat: self.isRepeat,
@@ -160,7 +161,9 @@ package struct SendClaims: Sendable {
 
     let live: Live
 
-    /// Claims deliveries for entries of one stream. Repeating a claim changes nothing.
+    /// Claims deliveries for entries of one stream.
+    ///
+    /// Repeating a claim changes nothing.
     ///
     /// - Returns: whether each may be sent; one that may not belongs to another unsettled entry.
     package func take(

@@ -90,7 +90,9 @@ package struct EventFeed: Sendable {
 
     private var key: String { self.live.keys.events }
 
-    /// Reads up to `count` new events. Creates a missing group at the oldest entry.
+    /// Reads up to `count` new events.
+    ///
+    /// Creates a missing group at the oldest entry.
     package func take(count: Int) async throws(RedisError) -> [StreamEntry] {
         do throws(RedisError) {
             let reply = try await self.live.connection.send(

@@ -11,7 +11,9 @@ package struct JobStream: Sendable {
 
     let live: Live
 
-    /// Appends jobs in one round trip. After an error some of the jobs may have been appended.
+    /// Appends jobs in one round trip.
+    ///
+    /// After an error some of the jobs may have been appended.
     ///
     /// - Returns: the entry ids, in order.
     package func append(

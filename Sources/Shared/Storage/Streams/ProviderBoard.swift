@@ -41,6 +41,7 @@ package struct ProviderState: Sendable, Equatable {
 package struct ProviderBoard: Sendable {
     private static let validity: Duration = .seconds(20)
     /// The format of a field: format number and time, then one line per state and per app's counts.
+    ///
     /// Readers skip other lines.
     private static let format = "1"
 

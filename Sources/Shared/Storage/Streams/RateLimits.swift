@@ -185,7 +185,9 @@ package struct SendingPauses: Sendable {
 
     let live: Live
 
-    /// Publishes pauses and returns the current ones in one round trip. A known later end wins.
+    /// Publishes pauses and returns the current ones in one round trip.
+    ///
+    /// A known later end wins.
     ///
     /// - Parameter providers: the providers whose pauses are returned.
     /// - Returns: the pauses that have not ended.
