@@ -3,6 +3,7 @@
 
 import ArgumentParser
 import Clients
+import Core
 import Foundation
 import NIOCore
 import NIOPosix
@@ -82,7 +83,7 @@ final class BareRoster {
     func deliver(_ frames: [NodeFrame]) {
         var touched: [BareSocketHandler] = []
         for frame in frames {
-            guard let sockets = self.sockets[frame.user] else { continue }
+            guard let sockets = self.sockets[frame.user.text] else { continue }
             let bytes = BareSocketHandler.text(frame.body)
             for socket in sockets {
                 socket.write(bytes)

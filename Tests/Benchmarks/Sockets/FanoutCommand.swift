@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
+import Core
 import Storage
 
 /// Measures frames a second from one event to many sockets of a node; the yardstick is plain NIO

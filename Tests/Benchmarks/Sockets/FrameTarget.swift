@@ -3,6 +3,7 @@
 
 import ArgumentParser
 import Clients
+import Core
 import NIOPosix
 import Storage
 import Synchronization

@@ -132,7 +132,7 @@ struct UnicastLoad {
         if let sentAt {
             frame = Self.frame(self.target, self.content, data: #"{"sent_us":\#(sentAt),"text":"\#(self.text)"}"#)
         }
-        frame.user = self.users[index]
+        frame.user = ExactText(self.users[index])
         if self.content == .notifications {
             frame.id = id
             frame.previous = self.versions[index]

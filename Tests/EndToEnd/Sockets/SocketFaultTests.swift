@@ -170,22 +170,6 @@ struct SocketFaultTests {
         }
     }
 
-    @Test("a client that sends nothing and one that never authenticates are closed")
-    func silence() async throws {
-        try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            let mute = try await TestSocket.connect(port: gateway.port)
-            let anonymous = try await TestSocket.open(port: gateway.port, token: nil)
-            let late = try await TestSocket.open(port: gateway.port, token: nil)
-            try await eventually("the upgrade is done") { late.status == 101 }
-            try await late.send(json: #"{"type":"auth","token":"\#(try await Stack.token(user: "late"))","ref":1}"#)
-            #expect(try await late.first("sync")["version"]?.integer == 0)
-            #expect(try await anonymous.waitForClose() == 4401)
-            try await eventually("the mute one is dropped") { mute.isClosed }
-            #expect(late.closeCode == nil)
-        }
-    }
-
     @Test("a client that never reads is closed with 4408 when a megabyte waits for it")
     func slowReader() async throws {
         try await Stack.with { stack in

@@ -3,6 +3,7 @@
 
 import Core
 import NIOCore
+import NIOEmbedded
 import Support
 import Testing
 
@@ -45,6 +46,24 @@ struct LoginTests {
         #expect(wait.end == nil)
         waiting.tick(now: late, wallClock: wallClock)
         #expect(wait.end == .tryAgainLater)
+    }
+
+    @Test("closes a socket that never authenticates with 4401 and keeps one that authenticated late")
+    func closeCode() throws {
+        let harness = try HubHarness()
+        let (anonymous, closing) = try harness.connect()
+        let (late, staying) = try harness.connect()
+        late.obey(.auth(token: "late"), reference: nil)
+        late.authenticated(SocketIdentity(user: "late", expiresAt: nil), reference: nil)
+        late.opened(InboxSnapshot(version: 0, unread: 0, total: 0))
+        for session in [anonymous, late] {
+            session.tick(now: .now() + .seconds(11), wallClock: Timestamp(seconds: 1_795_000_000))
+        }
+        let close = try #require(try closing.readOutbound(as: ByteBuffer.self))
+        #expect(Array(close.readableBytesView.prefix(4).suffix(2)) == [0x11, 0x31])
+        #expect(late.phase == .open)
+        _ = try closing.finish()
+        _ = try staying.finish()
     }
 
     @Test("asks the client to retry if its token cannot be verified now")

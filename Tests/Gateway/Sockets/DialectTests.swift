@@ -122,16 +122,16 @@ struct NativeDialectTests {
 
     @Test("encodes a change by its kind")
     func nodeChange() {
-        let table: [(NodeChange.Kind, String, String)] = [
+        let table: [(NodeFrame.Kind, String, String)] = [
             (.notification, "{}", #"{"type":"notification","version":2,"unread":1,"notification":{}}"#),
             (.read, "{}", #"{"type":"read","version":2,"unread":1,"change":{}}"#),
             (.deleted, "{}", #"{"type":"deleted","version":2,"unread":1,"change":{}}"#),
             (.event, "{}", #"{"type":"event","event":{}}"#),
         ]
         for (kind, body, json) in table {
-            let change = NodeChange(
-                kind: kind, user: "u", previous: 1, version: 2, unread: 1, id: Self.ids[0], awaitingLane: nil,
-                body: .init(canonical: Array(body.utf8)))
+            let change = NodeFrame(
+                kind: kind, user: "u", previous: 1, version: 2, unread: 1, id: Self.ids[0],
+                body: Array(body.utf8))
             #expect(Self.text(NativeDialect.change(change)) == json)
             #expect(change.isNotification == (kind == .notification))
         }
@@ -151,23 +151,23 @@ struct SignalRDialectTests {
         }
     }
 
-    private static func change(_ kind: NodeChange.Kind, _ body: String, camelCase: String = "") -> NodeChange {
-        NodeChange(
+    private static func change(_ kind: NodeFrame.Kind, _ body: String, camelCase: String = "") -> NodeFrame {
+        NodeFrame(
             kind: kind,
             user: "ada",
             previous: 1,
             version: 2,
             unread: 7,
             id: Self.ids[0],
-            awaitingLane: nil,
-            body: .init(canonical: Array(body.utf8), camelCase: Array(camelCase.utf8))
+            body: Array(body.utf8),
+            camelCaseBody: Array(camelCase.utf8)
         )
     }
 
     @Test("encodes changes as calls of client methods, followed by the count")
     func changes() throws {
         let id = Self.ids[0].description
-        let cases: [(NodeChange, [String])] = [
+        let cases: [(NodeFrame, [String])] = [
             (
                 Self.change(.notification, "{}", camelCase: #"{"isRead":false}"#),
                 [#"ReceiveNotification {"isRead":false}"#, "UnreadCountChanged 7"]
@@ -299,7 +299,7 @@ struct SocketIODialectTests {
     @Test("encodes changes as events of the dialect")
     func changes() throws {
         let moment = "2026-01-01T00:00:00Z"
-        let table: [(NodeChange.Kind, String, String?)] = [
+        let table: [(NodeFrame.Kind, String, String?)] = [
             (.notification, #"{"id":"a"}"#, #"42["notification",{"id":"a"}]"#),
             (
                 .read, #"{"ids":["a"],"at":"\#(moment)"}"#,
@@ -328,9 +328,9 @@ struct SocketIODialectTests {
         ]
         let id = try #require(NotificationID(Self.id))
         for (kind, body, packet) in table {
-            let change = NodeChange(
-                kind: kind, user: "ada", previous: 0, version: 1, unread: 0, id: id, awaitingLane: nil,
-                body: .init(canonical: Array(body.utf8)))
+            let change = NodeFrame(
+                kind: kind, user: "ada", previous: 0, version: 1, unread: 0, id: id,
+                body: Array(body.utf8))
             let told = SocketIODialect.event(change).map { SocketIODialect.packet($0, offset: nil) }
             #expect(told.map { String(decoding: $0, as: UTF8.self) } == packet)
         }

@@ -36,6 +36,7 @@ struct HubClient {
     static func withListener(
         _ running: RunningHub,
         _ backend: ScriptedBackend,
+        now: @escaping @Sendable () -> Int64 = SignalREndpoint.uptime,
         _ body: (TransferClient, String) async throws -> Void
     ) async throws {
         var configuration = TransferConfiguration()
@@ -43,7 +44,7 @@ struct HubClient {
         let http = try TransferClient(configuration: configuration, logger: TestLog.logger)
         let door = DoorChannel(
             responder: { _, _, _ in },
-            endpoints: [NotificationHub.endpoint(hub: running.hub, backend: backend)],
+            endpoints: [NotificationHub.endpoint(hub: running.hub, backend: backend, now: now)],
             http: HTTP1Channel.Configuration()
         )
         let listener = try await ServerBootstrap(group: running.eventLoop)
@@ -65,15 +66,20 @@ struct HubClient {
 
     /// Negotiates, opens the connection by a first poll, and sends the handshake.
     static func open(_ http: TransferClient, _ url: String, token: String) async throws -> HubClient {
-        let answer = try await Self.send(http, .post, "\(url)/negotiate?negotiateVersion=1", token: token)
-        guard let id = try JSONParser.parse(answer.body)["connectionToken"]?.string else {
-            throw FixtureError("negotiation failed: \(answer.status)")
-        }
-        let client = HubClient(http: http, url: "\(url)?id=\(id)")
+        let client = try await Self.negotiate(http, url, token: token)
         let first = try await Self.send(http, .get, client.url, token: token)
         guard first.status == 200 else { throw FixtureError("the first poll was answered with \(first.status)") }
         try await client.post(#"{"protocol":"json","version":1}"#, token: token)
         return client
+    }
+
+    /// Negotiates a connection without opening it.
+    static func negotiate(_ http: TransferClient, _ url: String, token: String) async throws -> HubClient {
+        let answer = try await Self.send(http, .post, "\(url)/negotiate?negotiateVersion=1", token: token)
+        guard let id = try JSONParser.parse(answer.body)["connectionToken"]?.string else {
+            throw FixtureError("negotiation failed: \(answer.status)")
+        }
+        return HubClient(http: http, url: "\(url)?id=\(id)")
     }
 
     private init(http: TransferClient, url: String) {

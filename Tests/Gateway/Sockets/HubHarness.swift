@@ -53,7 +53,7 @@ final class RecordingWire: SocketWire {
         self.unread.append(snapshot.unread)
         self.references.append(reference.map { String(decoding: $0, as: UTF8.self) })
     }
-    func change(_ change: LoopChange) { self.versions.append(change.change.version) }
+    func change(_ change: LoopFrame) { self.versions.append(change.frame.version) }
     func answer(_ answer: SocketAnswer, to reference: [UInt8]?) { self.answers.append(answer) }
     func requestProof(_ sequence: UInt64) {}
     func flush() {}
@@ -101,7 +101,19 @@ final class HubHarness {
         return (session, wire)
     }
 
-    func deliver(_ changes: [NodeChange]) {
+    /// Opens a native socket over a channel, without a credential.
+    func connect() throws -> (session: SocketSession, channel: EmbeddedChannel) {
+        let session = SocketSession(connection: "c", identity: nil, since: nil, shard: self.shard)
+        let handler = WebSocketHandler(
+            application: NativeWire(session: session),
+            limits: self.hub.configuration.webSocketLimits
+        )
+        let channel = EmbeddedChannel(handler: handler, loop: self.eventLoop)
+        try channel.connect(to: SocketAddress(ipAddress: "192.0.2.1", port: 1)).wait()
+        return (session, channel)
+    }
+
+    func deliver(_ changes: [NodeFrame]) {
         self.hub.deliver(changes)
         self.eventLoop.run()
     }
@@ -114,11 +126,11 @@ final class HubHarness {
         )
     }
 
-    static func notification(_ user: String, _ version: Int64, camelCase: String = "") -> NodeChange {
-        NodeChange(
+    static func notification(_ user: String, _ version: Int64, camelCase: String = "") -> NodeFrame {
+        NodeFrame(
             kind: .notification, user: user, previous: max(0, version - 1), version: version, unread: 1,
-            id: NotificationID(high: 1, low: UInt64(version)), awaitingLane: nil,
-            body: NodeChange.Body(canonical: Array("{}".utf8), camelCase: Array(camelCase.utf8))
+            id: NotificationID(high: 1, low: UInt64(version)), body: Array("{}".utf8),
+            camelCaseBody: Array(camelCase.utf8)
         )
     }
 }

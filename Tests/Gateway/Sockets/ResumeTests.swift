@@ -144,12 +144,12 @@ struct BookmarkTests {
         #expect(session.bookmark(hasLeft: true) == nil, "the inbox was not read yet")
         session.opened(Self.snapshot(4))
         #expect(session.bookmark(hasLeft: true)?.version == 4)
-        session.deliver(LoopChange(HubHarness.notification("ada", 5, camelCase: "{}")))
+        session.deliver(LoopFrame(HubHarness.notification("ada", 5, camelCase: "{}")))
         session.flush()
         #expect(session.bookmark(hasLeft: true)?.version == 4)
         session.proven(99)
         #expect(session.bookmark(hasLeft: true)?.version == 4, "it was never asked for")
-        session.deliver(LoopChange(HubHarness.notification("ada", 6, camelCase: "{}")))
+        session.deliver(LoopFrame(HubHarness.notification("ada", 6, camelCase: "{}")))
         session.flush()
         session.proven(2)
         #expect(session.bookmark(hasLeft: true)?.version == 5)
@@ -180,7 +180,7 @@ struct BookmarkTests {
         let (session, wire) = harness.open(by: Self.ada, .signalr, client: "web")
         wire.provesReceipt = false
         session.opened(Self.snapshot(4))
-        session.deliver(LoopChange(HubHarness.notification("ada", 5, camelCase: "{}")))
+        session.deliver(LoopFrame(HubHarness.notification("ada", 5, camelCase: "{}")))
         #expect(session.bookmark(hasLeft: true)?.version == 5)
         session.end()
     }

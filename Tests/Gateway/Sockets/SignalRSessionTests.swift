@@ -1,9 +1,11 @@
 // Carillon · SignalRSessionTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import NIOCore
 import NIOEmbedded
 import Protocols
+import Support
 import Testing
 
 @testable import Sockets
@@ -73,6 +75,27 @@ struct DirectoryTests {
         #expect(!directory.add(reference, id: "c", owner: "ada"))
         #expect(directory.add(reference, id: "a", owner: "ada"))
     }
+
+    @Test("ends unused negotiations and abandoned connections after fifteen seconds")
+    func abandoned() async throws {
+        let clock = ManualClock(1_000)
+        let departed = Notes<String>()
+        var backend = ScriptedBackend()
+        backend.onClose = { departed.note($0) }
+        let scripted = backend
+        try await RunningHub.with(scripted) { running in
+            try await HubClient.withListener(running, scripted, now: { clock.now.microseconds / 1_000 }) { http, url in
+                let unused = try await HubClient.negotiate(http, url, token: "ada")
+                var polled = try await HubClient.open(http, url, token: "ada")
+                try await polled.sync(token: "ada")
+                clock.set(1_014)
+                try await polled.post(#"{"type":6}"#, token: "ada")
+                clock.set(1_016)
+                try await eventually("its presence is removed") { !departed.all.isEmpty }
+                for client in [unused, polled] { #expect(try await client.status(token: "ada") == 404) }
+            }
+        }
+    }
 }
 
 @Suite("The first messages of a hub", .timeLimit(.minutes(10)))
@@ -100,13 +123,14 @@ struct OpeningTests {
     private static func record(_ json: String) -> [UInt8] { Array(json.utf8) + [0x1E] }
 
     private static func session(
-        _ transport: SignalRTransport
+        _ transport: SignalRTransport,
+        maximumOutbound: Int = 1024 * 1024
     ) -> (loop: EmbeddedEventLoop, session: SignalRSession, application: Application) {
         let loop = EmbeddedEventLoop()
         let configuration = SignalREndpointConfiguration(
             path: "/hub",
             connection: .standard,
-            webSocket: WebSocketLimits(maximumMessage: 1024)
+            webSocket: WebSocketLimits(maximumMessage: 1024, maximumOutbound: maximumOutbound)
         )
         let session = SignalRSession(
             id: "id",
@@ -121,7 +145,7 @@ struct OpeningTests {
     }
 
     private static func poll(_ session: SignalRSession, _ number: UInt64) {
-        session.performPolling { $0.poll(number, now: SignalRLoop.now) }
+        session.performPolling { $0.poll(number, now: session.now) }
         if let proven = session.polling?.recordsProven, proven > 1 { session.proven(1) }
     }
 
@@ -174,6 +198,15 @@ struct OpeningTests {
         session.receive(Self.record(#"{"type":1,"target":"Echo","arguments":[]}"#))
         #expect(!session.holdsRecords)
         #expect(application.heard == ["opened", "Echo"])
+        session.drop()
+    }
+
+    @Test("report a slow client once when they exceed the limit")
+    func slowClient() {
+        let (_, session, application) = Self.session(.longPolling, maximumOutbound: 200)
+        session.receive(Self.handshake)
+        for _ in 0..<9 { session.send(SignalRRecord(target: "Greet", encodedArguments: [])) }
+        #expect(application.heard == ["opened", "slow"])
         session.drop()
     }
 

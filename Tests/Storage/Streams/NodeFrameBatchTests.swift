@@ -23,6 +23,8 @@ struct NodeFrameBatchTests {
             kind: .deleted, user: "", previous: -1, version: .min, unread: -1, awaitingLane: .bulk, body: [0, 0xFF]),
         NodeFrame(kind: .event, user: "u", awaitingLane: .normal, body: [UInt8](repeating: 0x61, count: 70_000)),
         NodeFrame(kind: .notification, user: "both", version: 1, body: Array("{}".utf8), camelCaseBody: [0x7B, 0x7D]),
+        NodeFrame(kind: .event, user: "", body: Array("{}".utf8), everyoneBut: []),
+        NodeFrame(kind: .event, user: "", body: Array("{}".utf8), everyoneBut: [ExactText("u1"), ExactText("é")]),
     ]
 
     private static func bytes(_ frames: [NodeFrame]) -> [UInt8] {

@@ -100,10 +100,10 @@ struct RoutePlan {
         var frames = NodeFrameBatch()
         frames.append(
             NodeFrame(
-                kind: .eventForEveryone,
+                kind: .event,
                 user: "",
                 body: Self.body(event.name, event.arguments),
-                camelCaseBody: JSONWriter.bytes(of: .array(event.except.map { .string($0) }))
+                everyoneBut: Set(event.except.map { ExactText($0) })
             )
         )
         return frames

@@ -73,7 +73,7 @@ package struct NodeService: Service {
                     return
                 }
                 guard window.admits(at: now()) else { return hub.passOver(frames.count) }
-                hub.deliver(frames.map { NodeChange($0) })
+                hub.deliver(frames)
             }
         }
         // The lease outlives the drain, because remaining sockets still need frames.
@@ -139,30 +139,5 @@ private final class LeaseWindow: Sendable {
     /// Starts a new window after the lease was acquired by a call that began at `start`.
     func begin(at start: ContinuousClock.Instant) {
         self.state.withLock { $0 = State(end: start + Lease.lifetime) }
-    }
-}
-
-extension NodeChange {
-    init(_ frame: NodeFrame) {
-        let kind: NodeChange.Kind =
-            switch frame.kind {
-            case .notification: .notification
-            case .read: .read
-            case .deleted: .deleted
-            case .event, .eventForEveryone: .event
-            }
-        let isForEveryone = frame.kind == .eventForEveryone
-        let excepted = isForEveryone ? (try? JSONParser.parse(frame.camelCaseBody))?.strings ?? [] : []
-        self.init(
-            kind: kind,
-            user: frame.user,
-            previous: frame.previous,
-            version: frame.version,
-            unread: frame.unread,
-            id: frame.id,
-            awaitingLane: frame.awaitingLane,
-            body: NodeChange.Body(canonical: frame.body, camelCase: isForEveryone ? [] : frame.camelCaseBody),
-            everyoneBut: isForEveryone ? Set(excepted.map { ExactText($0) }) : nil
-        )
     }
 }

@@ -64,8 +64,8 @@ final class EventStreamWire: SocketWire {
         self.send("sync", NativeDialect.sync(snapshot), version: snapshot.version)
     }
 
-    func change(_ change: LoopChange) {
-        let frame = change.frame(.sse) { change in
+    func change(_ change: LoopFrame) {
+        let frame = change.encoded(for: .sse) { change in
             let version = change.version > 0 ? change.version : nil
             return ByteBuffer(bytes: Self.event(change.name, NativeDialect.change(change), version: version))
         }
@@ -114,7 +114,7 @@ final class EventStreamWire: SocketWire {
     }
 }
 
-extension NodeChange {
+extension NodeFrame {
     /// The event name in the native dialect.
     var name: String {
         switch self.kind {

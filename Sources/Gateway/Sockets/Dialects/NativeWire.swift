@@ -68,8 +68,8 @@ final class NativeWire: SocketWire, WebSocketApplication {
         self.send(NativeDialect.sync(snapshot, reference: reference))
     }
 
-    func change(_ change: LoopChange) {
-        self.socket?.send(frame: change.frame(.native) { WebSocketFraming.text(NativeDialect.change($0)) })
+    func change(_ change: LoopFrame) {
+        self.socket?.send(frame: change.encoded(for: .native) { WebSocketFraming.text(NativeDialect.change($0)) })
     }
 
     func answer(_ answer: SocketAnswer, to reference: [UInt8]?) {
@@ -208,12 +208,12 @@ enum NativeDialect {
     }
 
     /// Encodes a change of the inbox or an event.
-    static func change(_ change: NodeChange) -> [UInt8] {
+    static func change(_ change: NodeFrame) -> [UInt8] {
         switch change.kind {
-        case .notification: self.notification(change.body.canonical, version: change.version, unread: change.unread)
-        case .read: self.change("read", change.body.canonical, version: change.version, unread: change.unread)
-        case .deleted: self.change("deleted", change.body.canonical, version: change.version, unread: change.unread)
-        case .event: self.event(change.body.canonical)
+        case .notification: self.notification(change.body, version: change.version, unread: change.unread)
+        case .read: self.change("read", change.body, version: change.version, unread: change.unread)
+        case .deleted: self.change("deleted", change.body, version: change.version, unread: change.unread)
+        case .event: self.event(change.body)
         }
     }
 

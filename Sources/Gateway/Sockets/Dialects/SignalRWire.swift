@@ -97,8 +97,8 @@ final class SignalRWire: SocketWire, SignalRApplication {
         for call in early { self.obey(call) }
     }
 
-    func change(_ change: LoopChange) {
-        self.told = max(self.told, change.change.version)
+    func change(_ change: LoopFrame) {
+        self.told = max(self.told, change.frame.version)
         self.transport?.send(change.bundle { SignalRBundle(SignalRDialect.change($0)) })
     }
 
@@ -158,17 +158,17 @@ enum SignalRDialect {
     private static func text(_ text: String) -> [UInt8] { JSONWriter.bytes(of: .string(text)) }
 
     /// Encodes a change of the inbox or an event.
-    static func change(_ change: NodeChange) -> [SignalRRecord] {
+    static func change(_ change: NodeFrame) -> [SignalRRecord] {
         let unread = Self.unreadCount(change.unread)
         switch change.kind {
-        case .notification: return [Self.received(change.body.camelCase), unread]
+        case .notification: return [Self.received(change.camelCaseBody), unread]
         case .read:
             return (Self.ids(change)?.map { Self.read($0) } ?? [Self.all("AllNotificationsRead", change)]) + [unread]
         case .deleted:
             return (Self.ids(change)?.map { Self.deleted($0) } ?? [Self.all("AllReadNotificationsDeleted", change)])
                 + [unread]
         case .event:
-            guard let event = try? JSONParser.parse(change.body.canonical), let name = event["name"]?.string else {
+            guard let event = try? JSONParser.parse(change.body), let name = event["name"]?.string else {
                 return []
             }
             let arguments = event["args"]?.array ?? []
@@ -179,12 +179,12 @@ enum SignalRDialect {
     }
 
     /// The ids in a change; nil if it covers everything up to its version.
-    private static func ids(_ change: NodeChange) -> [String]? {
-        (try? JSONParser.parse(change.body.canonical))?["ids"]?.strings
+    private static func ids(_ change: NodeFrame) -> [String]? {
+        (try? JSONParser.parse(change.body))?["ids"]?.strings
     }
 
     /// Encodes a change that covers everything up to its version.
-    private static func all(_ target: String, _ change: NodeChange) -> SignalRRecord {
+    private static func all(_ target: String, _ change: NodeFrame) -> SignalRRecord {
         SignalRRecord(target: target, encodedArguments: [Array(String(change.version).utf8)])
     }
 
@@ -260,11 +260,14 @@ package struct NotificationHub: SignalRHub {
 
     /// Makes the endpoint that serves the hub.
     ///
-    /// - Parameter allowedOrigins: Origins of pages whose browsers may call it.
+    /// - Parameters:
+    ///   - allowedOrigins: Origins of pages whose browsers may call it.
+    ///   - now: The clock of its connections, in milliseconds.
     package static func endpoint(
         hub: SocketHub,
         backend: any SocketBackend,
-        allowedOrigins: Set<String> = []
+        allowedOrigins: Set<String> = [],
+        now: @escaping @Sendable () -> Int64 = SignalREndpoint.uptime
     ) -> SignalREndpoint {
         var configuration = SignalREndpointConfiguration(
             path: Self.path,
@@ -277,7 +280,8 @@ package struct NotificationHub: SignalRHub {
         return SignalREndpoint(
             hub: NotificationHub(hub: hub, backend: backend),
             configuration: configuration,
-            makeID: { RandomName.make() }
+            makeID: { RandomName.make() },
+            now: now
         )
     }
 

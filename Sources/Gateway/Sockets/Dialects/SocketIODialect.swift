@@ -76,17 +76,17 @@ enum SocketIODialect {
     // MARK: To clients
 
     /// Encodes a change as an event; nil for an app's event with a reserved name.
-    static func event(_ change: NodeChange) -> Event? {
+    static func event(_ change: NodeFrame) -> Event? {
         switch change.kind {
-        case .notification: Event(name: "notification", arguments: change.body.canonical)
+        case .notification: Event(name: "notification", arguments: change.body)
         case .read: Self.read(change)
         case .deleted: Self.deleted(change)
-        case .event: Self.appEvent(change.body.canonical)
+        case .event: Self.appEvent(change.body)
         }
     }
 
-    private static func read(_ change: NodeChange) -> Event? {
-        guard let body = try? JSONParser.parse(change.body.canonical) else { return nil }
+    private static func read(_ change: NodeFrame) -> Event? {
+        guard let body = try? JSONParser.parse(change.body) else { return nil }
         guard let ids = body["ids"]?.strings else { return Self.all("notifications_bulk_read", "all", change.version) }
         guard let id = ids.first, ids.count == 1, body["bulk"]?.bool != true else {
             return Self.object("notifications_bulk_read", ids: ids)
@@ -101,8 +101,8 @@ enum SocketIODialect {
         }
     }
 
-    private static func deleted(_ change: NodeChange) -> Event? {
-        guard let body = try? JSONParser.parse(change.body.canonical) else { return nil }
+    private static func deleted(_ change: NodeFrame) -> Event? {
+        guard let body = try? JSONParser.parse(change.body) else { return nil }
         guard let ids = body["ids"]?.strings else {
             return Self.all("notifications_deleted", "all_read", change.version)
         }

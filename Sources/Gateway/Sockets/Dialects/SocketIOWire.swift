@@ -171,14 +171,14 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
         self.peer?.emit(frame: WebSocketFraming.text(packet))
     }
 
-    func change(_ change: LoopChange) {
-        let version = change.change.version
+    func change(_ change: LoopFrame) {
+        let version = change.frame.version
         if self.offersRecovery, version == 0 {
             // The offset is the last argument of every event, and each client has its own here.
-            guard let event = SocketIODialect.event(change.change) else { return SocketMetrics.dropped.increment() }
+            guard let event = SocketIODialect.event(change.frame) else { return SocketMetrics.dropped.increment() }
             return self.emit(event, offset: String(self.offset))
         }
-        let frame = change.frame(.socketio) { [offersRecovery] change in
+        let frame = change.encoded(for: .socketio) { [offersRecovery] change in
             guard let event = SocketIODialect.event(change) else { return ByteBuffer() }
             let offset = offersRecovery ? String(version) : nil
             return WebSocketFraming.text(SocketIODialect.packet(event, offset: offset))

@@ -18,7 +18,7 @@ protocol SocketWire: AnyObject {
     /// one.
     func sync(_ snapshot: InboxSnapshot, answering reference: [UInt8]?)
     /// Sends a change of the inbox or an event.
-    func change(_ change: LoopChange)
+    func change(_ change: LoopFrame)
     /// Answers a client's message, if the client asked for an answer.
     func answer(_ answer: SocketAnswer, to reference: [UInt8]?)
     /// Whether the client ever answers ``requestProof(_:)``.

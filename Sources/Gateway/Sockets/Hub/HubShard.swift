@@ -32,7 +32,7 @@ final class HubShard {
                 bound.value.tick()
             },
             self.eventLoop.scheduleRepeatedTask(initialDelay: .milliseconds(50), delay: .milliseconds(50)) { _ in
-                bound.value.fillHoles()
+                bound.value.fillGaps()
             },
         ]
     }
@@ -93,24 +93,11 @@ final class HubShard {
         if !self.hub.open(opening, self.reference(socket)) { socket.failed() }
     }
 
-    enum Request {
-        case authenticate(SocketSession, token: String, reference: [UInt8]?)
-        case markRead(SocketSession, Reading, reference: [UInt8]?)
-        case unread(SocketSession, user: String, reference: [UInt8]?)
-    }
-
     /// Hands a request to the hub.
     ///
     /// - Returns: False if the queue is full.
-    func request(_ request: Request) -> Bool {
-        switch request {
-        case .authenticate(let socket, let token, let reference):
-            self.hub.request(.authenticate(self.reference(socket), token: token, reference: reference))
-        case .markRead(let socket, let reading, let reference):
-            self.hub.request(.markRead(self.reference(socket), reading, reference: reference))
-        case .unread(let socket, let user, let reference):
-            self.hub.request(.unread(self.reference(socket), user: user, reference: reference))
-        }
+    func request(_ kind: HubRequest.Kind, of socket: SocketSession, reference: [UInt8]?) -> Bool {
+        self.hub.request(HubRequest(kind: kind, socket: self.reference(socket), reference: reference))
     }
 
     /// Reads a socket's inbox from a version on.
@@ -147,12 +134,12 @@ final class HubShard {
     /// Delivers changes in order, then flushes each socket that got one, once.
     ///
     /// - Returns: The users without a socket on this loop.
-    func deliver(_ changes: [NodeChange]) -> Set<ExactText> {
+    func deliver(_ changes: [NodeFrame]) -> Set<ExactText> {
         var touched: [SocketSession] = []
         var missing: Set<ExactText> = []
         for change in changes {
             if let excepted = change.everyoneBut {
-                let change = LoopChange(change)
+                let change = LoopFrame(change)
                 for (user, sockets) in self.byUser where !excepted.contains(user) {
                     for socket in sockets { socket.deliver(change) }
                     touched += sockets
@@ -163,7 +150,7 @@ final class HubShard {
                 missing.insert(change.user)
                 continue
             }
-            let change = LoopChange(change)
+            let change = LoopFrame(change)
             for socket in sockets {
                 socket.deliver(change)
                 touched.append(socket)
@@ -191,11 +178,11 @@ final class HubShard {
         for socket in self.sockets.values { socket.tick(now: now, wallClock: wallClock) }
     }
 
-    private func fillHoles() {
+    private func fillGaps() {
         guard !self.holding.isEmpty else { return }
         let now = NIODeadline.now()
         for (key, socket) in self.holding {
-            if socket.isHolding { socket.fillHole(now: now) } else { self.holding[key] = nil }
+            if socket.isHolding { socket.fillGap(now: now) } else { self.holding[key] = nil }
         }
     }
 

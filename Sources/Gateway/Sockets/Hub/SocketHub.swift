@@ -8,14 +8,22 @@ import NIOCore
 import ServiceLifecycle
 import Synchronization
 
-/// All sockets of a node: one shard per event loop, and the tasks that call the backend for them.
-package final class SocketHub: Service {
-    enum Request: Sendable {
-        case authenticate(LoopReference<SocketSession>, token: String, reference: [UInt8]?)
-        case markRead(LoopReference<SocketSession>, Reading, reference: [UInt8]?)
-        case unread(LoopReference<SocketSession>, user: String, reference: [UInt8]?)
+/// A request of a socket to the backend.
+struct HubRequest: Sendable {
+    enum Kind: Sendable {
+        case authenticate(token: String)
+        case markRead(Reading)
+        case unread(user: String)
     }
 
+    let kind: Kind
+    let socket: LoopReference<SocketSession>
+    /// Returned with the answer, in JSON.
+    let reference: [UInt8]?
+}
+
+/// All sockets of a node: one shard per event loop, and the tasks that call the backend for them.
+package final class SocketHub: Service {
     static let batchSize = 256
     private static let requestWorkers = 8
     private static let loginWorkers = 8
@@ -32,10 +40,10 @@ package final class SocketHub: Service {
     private let openCount = Atomic<Int>(0)
 
     private let openings: BatchQueue<(SocketOpening, LoopReference<SocketSession>)>
-    private let requests = BatchQueue<Request>(capacity: 10_000)
+    private let requests = BatchQueue<HubRequest>(capacity: 10_000)
     /// Apart from other requests, so that a stalled database does not block authentication.
-    private let logins = BatchQueue<Request>(capacity: 10_000)
-    private let holes = BatchQueue<
+    private let logins = BatchQueue<HubRequest>(capacity: 10_000)
+    private let gaps = BatchQueue<
         (question: InboxQuestion, reference: LoopReference<SocketSession>, resumption: Resumption?)
     >(capacity: 100_000)
     private let departures = BatchQueue<(user: String, connection: String)>(capacity: 200_000)
@@ -101,8 +109,8 @@ package final class SocketHub: Service {
         self.counted(self.openings.offer((opening, reference)))
     }
 
-    func request(_ request: Request) -> Bool {
-        switch request {
+    func request(_ request: HubRequest) -> Bool {
+        switch request.kind {
         case .authenticate: self.counted(self.logins.offer(request))
         case .markRead, .unread: self.counted(self.requests.offer(request))
         }
@@ -113,7 +121,7 @@ package final class SocketHub: Service {
         _ reference: LoopReference<SocketSession>,
         answering resumption: Resumption?
     ) -> Bool {
-        self.counted(self.holes.offer((question, reference, resumption)))
+        self.counted(self.gaps.offer((question, reference, resumption)))
     }
 
     /// A lost departure leaves stale presence behind; the next frame for it finds no socket and
@@ -158,7 +166,7 @@ package final class SocketHub: Service {
     ///
     /// A loop that falls too far behind gets no changes until it has caught up; then all sockets
     /// catch up from their inboxes.
-    package func deliver(_ changes: [NodeChange]) {
+    package func deliver(_ changes: [NodeFrame]) {
         SocketMetrics.frames.increment(by: changes.count)
         let tally = MissTally(shards: self.eventLoops.count)
         for (eventLoop, backlog) in zip(self.eventLoops, self.backlogs) {
@@ -203,7 +211,7 @@ package final class SocketHub: Service {
                 for _ in 0..<2 { group.addTask { await self.serveOpenings() } }
                 for _ in 0..<Self.requestWorkers { group.addTask { await self.serve(self.requests) } }
                 for _ in 0..<Self.loginWorkers { group.addTask { await self.serve(self.logins) } }
-                group.addTask { await self.serveHoles() }
+                group.addTask { await self.serveGaps() }
                 group.addTask { await self.serveProofs() }
                 group.addTask { await self.serveRepairs() }
                 group.addTask { await self.auditPresence() }
@@ -239,7 +247,7 @@ package final class SocketHub: Service {
         self.openings.finish()
         self.requests.finish()
         self.logins.finish()
-        self.holes.finish()
+        self.gaps.finish()
         self.proofs.finish()
         self.repairs.finish()
         self.ghosts.finish()
@@ -270,15 +278,16 @@ package final class SocketHub: Service {
         self.disconnected(user: opening.user, connection: opening.connection)
     }
 
-    private func serve(_ requests: BatchQueue<Request>) async {
+    private func serve(_ requests: BatchQueue<HubRequest>) async {
         while let batch = await requests.next(limit: 1) {
             for request in batch { await self.serve(request) }
         }
     }
 
-    private func serve(_ request: Request) async {
-        switch request {
-        case .authenticate(let socket, let token, let reference):
+    private func serve(_ request: HubRequest) async {
+        let (socket, reference) = (request.socket, request.reference)
+        switch request.kind {
+        case .authenticate(let token):
             do {
                 let identity = try await self.backend.authenticate(token: token)
                 socket.call { $0.authenticated(identity, reference: reference) }
@@ -287,14 +296,14 @@ package final class SocketHub: Service {
             } catch {
                 socket.call { $0.failed() }
             }
-        case .markRead(let socket, let reading, let reference):
+        case .markRead(let reading):
             do {
                 let count = try await self.backend.markRead(reading)
                 socket.call { $0.answer(.read(unread: count), reference: reference) }
             } catch {
                 socket.call { $0.answer(.error("the change could not be made, try again"), reference: reference) }
             }
-        case .unread(let socket, let user, let reference):
+        case .unread(let user):
             do {
                 let count = try await self.backend.unreadCount(user: user)
                 socket.call { $0.answer(.unread(count), reference: reference) }
@@ -304,21 +313,21 @@ package final class SocketHub: Service {
         }
     }
 
-    private func serveHoles() async {
-        while let batch = await self.holes.next(limit: Self.batchSize) {
+    private func serveGaps() async {
+        while let batch = await self.gaps.next(limit: Self.batchSize) {
             do {
                 let snapshots = try await self.backend.changes(batch.map(\.question))
-                for (hole, snapshot) in zip(batch, snapshots) {
+                for (gap, snapshot) in zip(batch, snapshots) {
                     if snapshot != nil { SocketMetrics.filled.increment() }
-                    let resumption = hole.resumption
-                    hole.reference.call { $0.filled(snapshot, answering: resumption) }
+                    let resumption = gap.resumption
+                    gap.reference.call { $0.filled(snapshot, answering: resumption) }
                 }
             } catch {
                 self.logger.warning("inbox gaps not filled; sockets ask again", metadata: ["error": "\(error)"])
                 // Sockets that still hold changes ask again.
-                for hole in batch {
-                    let resumption = hole.resumption
-                    hole.reference.call { $0.fillFailed(resumption) }
+                for gap in batch {
+                    let resumption = gap.resumption
+                    gap.reference.call { $0.fillFailed(resumption) }
                 }
                 // They ask at once, so pause before the database gets them again.
                 try? await Task.sleep(for: .milliseconds(200))
@@ -406,7 +415,7 @@ package final class SocketHub: Service {
         for entry in await self.ask(eventLoop, { $0.registered(roster) }) ?? [] {
             guard let version = entry.lastVersion else { continue }
             let question = InboxQuestion(user: entry.user, dialect: entry.dialect, since: version)
-            await self.holes.send((question, entry.reference, nil))
+            await self.gaps.send((question, entry.reference, nil))
         }
         return true
     }

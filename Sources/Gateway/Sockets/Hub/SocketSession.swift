@@ -45,7 +45,7 @@ final class SocketSession {
     private var sequence = InboxSequence()
     var proofs = ProofLedger()
     /// Changes that wait for the sync or for an earlier change.
-    private var held: [LoopChange] = []
+    private var held: [LoopFrame] = []
     private var heldSince: NIODeadline?
     private var isFilling = false
     private var isResyncing = false
@@ -237,7 +237,7 @@ final class SocketSession {
     // MARK: Changes
 
     /// Takes a change of the inbox or an event; the shard's next flush writes it.
-    func deliver(_ change: LoopChange) {
+    func deliver(_ change: LoopFrame) {
         switch self.phase {
         case .anonymous, .closing: return
         case .opening: self.hold(change)
@@ -246,9 +246,9 @@ final class SocketSession {
     }
 
     /// Sends a change if it is next in order.
-    private func place(_ change: LoopChange, isNew: Bool) {
-        let isComplete = change.change.isComplete(for: self.dialect)
-        let version = change.change.version
+    private func place(_ change: LoopFrame, isNew: Bool) {
+        let isComplete = change.frame.isComplete(for: self.dialect)
+        let version = change.frame.version
         guard version > 0 else {
             // An event is in no inbox, so a shape that it lacks cannot be read later.
             if isComplete { self.transmit(change) } else { SocketMetrics.incomplete.increment() }
@@ -260,19 +260,19 @@ final class SocketSession {
             if isNew { _ = self.requestChanges(since: last) }
             return
         }
-        switch self.sequence.judge(previous: change.change.previous, version: version) {
+        switch self.sequence.judge(previous: change.frame.previous, version: version) {
         case .send:
             self.transmit(change)
             if isNew, !self.held.isEmpty { self.releaseHeld() }
         case .known:
             // It was sent before; the next proof covers it again.
-            if change.change.isNotification { self.awaitProof(change.change.id, lane: change.change.awaitingLane) }
+            if change.frame.isNotification { self.awaitProof(change.frame.id, lane: change.frame.awaitingLane) }
         case .hold:
             self.hold(change)
         }
     }
 
-    private func hold(_ change: LoopChange) {
+    private func hold(_ change: LoopFrame) {
         guard self.held.count < Self.longestWait else {
             SocketMetrics.dropped.increment()
             return
@@ -282,15 +282,15 @@ final class SocketSession {
     }
 
     private func releaseHeld() {
-        let held = self.held.sorted { $0.change.version < $1.change.version }
+        let held = self.held.sorted { $0.frame.version < $1.frame.version }
         self.held = []
         self.heldSince = nil
         for change in held { self.place(change, isNew: false) }
     }
 
-    private func transmit(_ change: LoopChange) {
+    private func transmit(_ change: LoopFrame) {
         self.wire?.change(change)
-        if change.change.isNotification { self.awaitProof(change.change.id, lane: change.change.awaitingLane) }
+        if change.frame.isNotification { self.awaitProof(change.frame.id, lane: change.frame.awaitingLane) }
     }
 
     // MARK: Proof
@@ -404,7 +404,7 @@ final class SocketSession {
     }
 
     /// Requests the missing changes if a change has waited too long for them.
-    func fillHole(now: NIODeadline) {
+    func fillGap(now: NIODeadline) {
         guard self.phase == .open, let heldSince, let last = self.sequence.last,
             now - heldSince > TimeAmount(self.shard.configuration.holdTime)
         else { return }
@@ -442,7 +442,7 @@ extension SocketSession {
         switch (message, self.identity) {
         case (.auth(let token), _):
             self.checks += 1
-            guard !self.shard.request(.authenticate(self, token: token, reference: reference)) else { return }
+            guard !self.shard.request(.authenticate(token: token), of: self, reference: reference) else { return }
             self.checks -= 1
             self.sayBusy(reference)
         case (_, nil):
@@ -462,9 +462,9 @@ extension SocketSession {
             if !self.hold(message, reference: reference) { self.sayBusy(reference) }
         case (.read(let ids, let isBulk), .some(let identity)):
             let reading = Reading(user: identity.user, ids: ids, isBulk: isBulk)
-            self.hand(.markRead(self, reading, reference: reference), reference)
+            self.request(.markRead(reading), reference)
         case (.unread, .some(let identity)):
-            self.hand(.unread(self, user: identity.user, reference: reference), reference)
+            self.request(.unread(user: identity.user), reference)
         }
     }
 
@@ -477,8 +477,8 @@ extension SocketSession {
         if self.phase == .open { self.shard.presence(self, user: identity.user) }
     }
 
-    private func hand(_ request: HubShard.Request, _ reference: [UInt8]?) {
-        if !self.shard.request(request) { self.sayBusy(reference) }
+    private func request(_ kind: HubRequest.Kind, _ reference: [UInt8]?) {
+        if !self.shard.request(kind, of: self, reference: reference) { self.sayBusy(reference) }
     }
 
     func sayBusy(_ reference: [UInt8]?) {

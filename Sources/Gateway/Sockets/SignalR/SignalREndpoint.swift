@@ -16,12 +16,17 @@ package struct SignalREndpoint: TransportEndpoint {
     package init(
         hub: any SignalRHub,
         configuration: SignalREndpointConfiguration,
-        makeID: @escaping @Sendable () -> String
+        makeID: @escaping @Sendable () -> String,
+        now: @escaping @Sendable () -> Int64 = SignalREndpoint.uptime
     ) {
         self.hub = hub
-        self.node = SignalRNode(configuration: configuration)
+        self.node = SignalRNode(configuration: configuration, now: now)
         self.makeID = makeID
     }
+
+    /// The default clock: milliseconds of the system's uptime.
+    @Sendable
+    package static func uptime() -> Int64 { Int64(NIODeadline.now().uptimeNanoseconds / 1_000_000) }
 
     var configuration: SignalREndpointConfiguration { self.node.configuration }
 
@@ -213,7 +218,7 @@ extension SignalREndpoint {
                     usesStatefulReconnect: offer.usesStatefulReconnect
                 ),
                 id: offer.id,
-                until: SignalRLoop.now + SignalRNegotiation.unusedLimit
+                until: self.node.now() + SignalRNegotiation.unusedLimit
             )
             guard isTaken else {
                 SignalRMetrics.refused.increment()

@@ -12,11 +12,17 @@ import Synchronization
 final class SignalRNode: Sendable {
     let configuration: SignalREndpointConfiguration
     let directory: SignalRDirectory
+    /// The clock of the hub's connections, in milliseconds.
+    let now: @Sendable () -> Int64
     // The bound confines each to its loop.
     private let loops = Mutex<[ObjectIdentifier: NIOLoopBound<SignalRLoop>]>([:])
 
-    init(configuration: SignalREndpointConfiguration) {
+    init(
+        configuration: SignalREndpointConfiguration,
+        now: @escaping @Sendable () -> Int64 = SignalREndpoint.uptime
+    ) {
         self.configuration = configuration
+        self.now = now
         self.directory = SignalRDirectory(limit: configuration.maximumConnections)
     }
 
@@ -29,7 +35,7 @@ final class SignalRNode: Sendable {
         let tick = self.configuration.tick
         eventLoop.scheduleRepeatedTask(initialDelay: tick, delay: tick) { [weak self] task in
             guard let self else { return task.cancel() }
-            self.directory.sweep(now: SignalRLoop.now)
+            self.directory.sweep(now: self.now())
             bound.value.tick()
         }
         return bound.value
@@ -68,9 +74,6 @@ final class SignalRNode: Sendable {
 /// The connections of a hub on one event loop, and their one timer; confined to it.
 final class SignalRLoop {
     private var sessions: [ObjectIdentifier: SignalRSession] = [:]
-
-    /// The clock of a hub's connections, in milliseconds.
-    static var now: Int64 { Int64(NIODeadline.now().uptimeNanoseconds / 1_000_000) }
 
     func add(_ session: SignalRSession) {
         self.sessions[ObjectIdentifier(session)] = session

@@ -67,7 +67,7 @@ package final class SignalRSession {
         self.transport = transport
         self.node = node
         self.eventLoop = eventLoop
-        let now = SignalRLoop.now
+        let now = node.now()
         self.connection = SignalRConnection(
             configuration: node.configuration.connection,
             offersStatefulReconnect: offer.usesStatefulReconnect && transport == .webSockets,
@@ -80,6 +80,8 @@ package final class SignalRSession {
         }
     }
 
+    var now: Int64 { self.node.now() }
+
     func begin(_ application: any SignalRApplication) { self.application = application }
 
     /// Takes a valid credential of the owner.
@@ -91,12 +93,12 @@ package final class SignalRSession {
 
     /// Answers a call; ignored if the call is no longer running.
     package func complete(_ call: UInt64, _ outcome: SignalRCompletion.Outcome) {
-        self.perform(self.connection.complete(call, outcome, now: SignalRLoop.now))
+        self.perform(self.connection.complete(call, outcome, now: self.now))
     }
 
     /// Sends an item of a streaming call.
     package func sendItem(_ item: JSONValue, of call: UInt64) {
-        self.perform(self.connection.sendItem(item, of: call, now: SignalRLoop.now))
+        self.perform(self.connection.sendItem(item, of: call, now: self.now))
     }
 
     /// Sends a record with the next ``flush()``.
@@ -114,7 +116,7 @@ package final class SignalRSession {
     }
 
     private func admits(_ record: SignalRRecord) -> Bool {
-        switch self.connection.push(record, now: SignalRLoop.now) {
+        switch self.connection.push(record, now: self.now) {
         case .write: return true
         case .refused(.resendBufferFull):
             self.tooSlow()
@@ -165,7 +167,7 @@ package final class SignalRSession {
             exchange.write(self.outbound)
             self.outbound = ByteBuffer()
             if exchange.backlog > self.node.configuration.webSocket.maximumOutbound { self.tooSlow() }
-        case .longPolling: self.performPolling { $0.flush(now: SignalRLoop.now) }
+        case .longPolling: self.performPolling { $0.flush(now: self.now) }
         }
     }
 
@@ -177,7 +179,7 @@ package final class SignalRSession {
     ///   - code: The close code of a WebSocket.
     package func close(error: String? = nil, allowReconnect: Bool = false, code: WebSocketCloseCode = .normal) {
         self.closeCode = code
-        self.perform(self.connection.close(error: error, allowReconnect: allowReconnect, now: SignalRLoop.now))
+        self.perform(self.connection.close(error: error, allowReconnect: allowReconnect, now: self.now))
     }
 
     /// Answers the waiting poll with 401, so that the client polls again with a fresh credential;
@@ -186,7 +188,7 @@ package final class SignalRSession {
     /// - Returns: False if the connection does not poll.
     package func refusePolls() -> Bool {
         guard case .longPolling = self.link, !self.isEnding else { return false }
-        self.performPolling { $0.refuse(now: SignalRLoop.now) }
+        self.performPolling { $0.refuse(now: self.now) }
         return true
     }
 
@@ -218,7 +220,7 @@ package final class SignalRSession {
 
     /// Continues over another WebSocket; false if it cannot.
     func reattach(_ socket: LoopReference<SignalRSocket>, _ number: UInt64) -> Bool {
-        guard !self.isEnding, let actions = self.connection.reattach(now: SignalRLoop.now) else { return false }
+        guard !self.isEnding, let actions = self.connection.reattach(now: self.now) else { return false }
         let old = self.link
         // Set first, so that the end of the old socket does not count as the loss of the client.
         self.link = .webSocket(socket, number: number)
@@ -240,7 +242,7 @@ package final class SignalRSession {
     func receive(_ bytes: [UInt8]) {
         self.invocations = 0
         self.delayRelease()
-        self.perform(self.connection.receive(bytes, now: SignalRLoop.now))
+        self.perform(self.connection.receive(bytes, now: self.now))
         if self.invocations == 0 { self.heard() }
     }
 
@@ -272,18 +274,18 @@ package final class SignalRSession {
     func transportLost() {
         self.link = .none
         guard !self.isEnding else { return self.finish() }
-        self.perform(self.connection.transportLost(now: SignalRLoop.now))
+        self.perform(self.connection.transportLost(now: self.now))
     }
 
     func tick() {
         guard !self.isEnding else {
             if case .webSocket(let socket, _) = self.link { socket.call { $0.tick() } }
-            self.performPolling { $0.tick(now: SignalRLoop.now) }
+            self.performPolling { $0.tick(now: self.now) }
             return
         }
-        self.perform(self.connection.tick(now: SignalRLoop.now))
+        self.perform(self.connection.tick(now: self.now))
         self.flush()
-        self.performPolling { $0.tick(now: SignalRLoop.now) }
+        self.performPolling { $0.tick(now: self.now) }
     }
 
     // MARK: Actions
@@ -360,9 +362,11 @@ package final class SignalRSession {
     package var holdsRecords: Bool { !self.heldRecords.isEmpty }
 
     private func hold(_ bytes: [UInt8]) {
+        let limit = self.node.configuration.webSocket.maximumOutbound
+        let exceededBefore = self.heldBytes > limit
         self.heldRecords.append(bytes)
         self.heldBytes += bytes.count
-        if self.heldBytes > self.node.configuration.webSocket.maximumOutbound { self.tooSlow() }
+        if !exceededBefore, self.heldBytes > limit { self.tooSlow() }
     }
 
     private func write(_ bytes: [UInt8]) {
@@ -390,7 +394,7 @@ package final class SignalRSession {
             exchange.onAbort = nil
             exchange.end()
             self.finish()
-        case .longPolling: self.performPolling { $0.close(now: SignalRLoop.now) }
+        case .longPolling: self.performPolling { $0.close(now: self.now) }
         }
     }
 
@@ -457,7 +461,7 @@ extension SignalRSession {
     /// A long-polling GET arrived.
     func poll(_ number: UInt64, _ reply: SignalRReply) {
         self.polls[number] = reply
-        self.performPolling { $0.poll(number, now: SignalRLoop.now) }
+        self.performPolling { $0.poll(number, now: self.now) }
         guard let proven = self.polling?.recordsProven else { return }
         let proofs = self.marks.prefix { $0.records <= proven }
         self.marks.removeFirst(proofs.count)
@@ -467,7 +471,7 @@ extension SignalRSession {
     /// The client of a GET left before the answer.
     func pollLost(_ number: UInt64) {
         self.polls[number] = nil
-        self.performPolling { $0.pollLost(number, now: SignalRLoop.now) }
+        self.performPolling { $0.pollLost(number, now: self.now) }
     }
 
     func performPolling(_ event: (inout SignalRPollingState) -> [SignalRPollingAction]) {

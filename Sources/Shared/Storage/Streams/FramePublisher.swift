@@ -1,66 +1,14 @@
-// Carillon · NodeFrame.swift
+// Carillon · FramePublisher.swift
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
 import Core
 
-/// A change of a user's inbox, or an event, for a node.
-package struct NodeFrame: Sendable, Equatable {
-    package enum Kind: UInt8, Sendable {
-        /// The body is the notification's canonical JSON.
-        case notification = 1
-        /// The body is `{"ids":[…]}` or `{"all":true,"up_to_version":N}`.
-        case read = 2
-        /// The body is `{"ids":[…]}` or `{"all_read":true,"up_to_version":N}`.
-        case deleted = 3
-        /// The body is `{"name":…,"args":[…]}`.
-        case event = 4
-        /// The body is an event's, for all users except those in the second body, a JSON array.
-        case eventForEveryone = 5
-    }
-
-    package var kind: Kind
-    package var user: String
-    /// The inbox version before this change; 0 for an event.
-    package var previous: Int64
-    /// The inbox version of this change; 0 for an event and for a notification that is not listed.
-    package var version: Int64
-    /// The unread count after this change.
-    package var unread: Int32
-    /// The lane of the notification that waits for this frame's confirmation; nil if none waits.
-    package var awaitingLane: Lane?
-    /// The notification's id; zero for other kinds.
-    package var id: NotificationID
-    package var body: [UInt8]
-    /// The notification in camelCase if the user's connections need it; empty otherwise.
-    package var camelCaseBody: [UInt8]
-
-    package init(
-        kind: Kind,
-        user: String,
-        previous: Int64 = 0,
-        version: Int64 = 0,
-        unread: Int32 = 0,
-        awaitingLane: Lane? = nil,
-        id: NotificationID = NotificationID(high: 0, low: 0),
-        body: [UInt8],
-        camelCaseBody: [UInt8] = []
-    ) {
-        self.kind = kind
-        self.user = user
-        self.previous = previous
-        self.version = version
-        self.unread = unread
-        self.awaitingLane = awaitingLane
-        self.id = id
-        self.body = body
-        self.camelCaseBody = camelCaseBody
-    }
-}
-
 /// Frames of one pub/sub message: a format number, then the frames, with big-endian integers.
 package struct NodeFrameBatch: Sendable {
     private static let format: UInt8 = 2
+    /// An event for everyone; its second body is a JSON array of the users who do not get it.
+    private static let eventForEveryone: UInt8 = 5
     /// A message that reaches this size is closed, to keep single messages small for nodes.
     package static let softLimit = 256 * 1024
 
@@ -73,16 +21,19 @@ package struct NodeFrameBatch: Sendable {
 
     package mutating func append(_ frame: NodeFrame) {
         self.count += 1
-        self.bytes.append(frame.kind.rawValue)
+        let excepted = frame.everyoneBut.map { users in
+            JSONWriter.bytes(of: .array(users.sorted().map { .string($0.text) }))
+        }
+        self.bytes.append(excepted == nil ? frame.kind.rawValue : Self.eventForEveryone)
         self.bytes.append(Self.code(frame.awaitingLane))
         self.append(frame.previous)
         self.append(frame.version)
         self.append(frame.unread)
         self.append(frame.id.high)
         self.append(frame.id.low)
-        self.append(UInt16(clamping: frame.user.utf8.count))
-        self.bytes.append(contentsOf: frame.user.utf8)
-        for body in [frame.body, frame.camelCaseBody] {
+        self.append(UInt16(clamping: frame.user.text.utf8.count))
+        self.bytes.append(contentsOf: frame.user.text.utf8)
+        for body in [frame.body, excepted ?? frame.camelCaseBody] {
             self.append(UInt32(clamping: body.count))
             self.bytes.append(contentsOf: body)
         }
@@ -110,6 +61,10 @@ package struct NodeFrameBatch: Sendable {
         withUnsafeBytes(of: value.bigEndian) { self.bytes.append(contentsOf: $0) }
     }
 
+    private static func users(_ json: ArraySlice<UInt8>) -> Set<ExactText> {
+        Set(((try? JSONParser.parse(Array(json)))?.strings ?? []).map { ExactText($0) })
+    }
+
     /// Decodes a message; returns nil for an unknown format or kind.
     package static func decode(_ bytes: ArraySlice<UInt8>) -> [NodeFrame]? {
         var reader = FrameReader(bytes)
@@ -117,7 +72,8 @@ package struct NodeFrameBatch: Sendable {
         var frames: [NodeFrame] = []
         while !reader.isAtEnd {
             guard
-                let kind = reader.integer(UInt8.self).flatMap({ NodeFrame.Kind(rawValue: $0) }),
+                let code = reader.integer(UInt8.self),
+                let kind = code == Self.eventForEveryone ? NodeFrame.Kind.event : NodeFrame.Kind(rawValue: code),
                 let lane = reader.integer(UInt8.self),
                 let previous = reader.integer(Int64.self),
                 let version = reader.integer(Int64.self),
@@ -128,9 +84,10 @@ package struct NodeFrameBatch: Sendable {
                 let user = reader.slice(Int(userLength)),
                 let bodyLength = reader.integer(UInt32.self),
                 let body = reader.slice(Int(bodyLength)),
-                let camelCaseLength = reader.integer(UInt32.self),
-                let camelCaseBody = reader.slice(Int(camelCaseLength))
+                let secondLength = reader.integer(UInt32.self),
+                let secondBody = reader.slice(Int(secondLength))
             else { return nil }
+            let isForEveryone = code == Self.eventForEveryone
             frames.append(
                 NodeFrame(
                     kind: kind,
@@ -141,7 +98,8 @@ package struct NodeFrameBatch: Sendable {
                     awaitingLane: Self.lane(code: lane),
                     id: NotificationID(high: high, low: low),
                     body: Array(body),
-                    camelCaseBody: Array(camelCaseBody)
+                    camelCaseBody: isForEveryone ? [] : Array(secondBody),
+                    everyoneBut: isForEveryone ? Self.users(secondBody) : nil
                 )
             )
         }
@@ -190,7 +148,7 @@ package struct FramePublisher: Sendable {
         guard !frames.isEmpty else { return }
         var messages: [(node: String, frames: NodeFrameBatch)] = []
         var filling: [String: NodeFrameBatch] = [:]
-        for (frame, presence) in zip(frames, try await self.presence.lookUp(frames.map(\.user))) {
+        for (frame, presence) in zip(frames, try await self.presence.lookUp(frames.map(\.user.text))) {
             guard case .online(let connections) = presence else { continue }
             for node in Set(connections.map(\.node)) {
                 filling[node, default: NodeFrameBatch()].append(frame)

@@ -1,105 +1,46 @@
-// Carillon · LoopChange.swift
+// Carillon · LoopFrame.swift
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
 import NIOCore
 import Synchronization
 
-/// What a node was told about one user: a change of the inbox or an event.
-package struct NodeChange: Sendable {
-    package enum Kind: Sendable {
-        /// The body is the notification's JSON.
-        case notification
-        /// The body is `{"ids":[…]}` or `{"all":true,"up_to_version":N}`.
-        case read
-        /// The body is `{"ids":[…]}` or `{"all_read":true,"up_to_version":N}`.
-        case deleted
-        /// The body is `{"name":…,"args":[…]}`.
-        case event
-    }
-
-    /// A notification's JSON, or what else happened.
-    package struct Body: Sendable {
-        let canonical: [UInt8]
-        /// Empty if no connection of the user's needed it when this was published.
-        let camelCase: [UInt8]
-
-        package init(canonical: [UInt8], camelCase: [UInt8] = []) {
-            self.canonical = canonical
-            self.camelCase = camelCase
-        }
-    }
-
-    let user: ExactText
-    package let previous: Int64
-    /// The inbox version; 0 for an event.
-    package let version: Int64
-    package let id: NotificationID
-    package let awaitingLane: Lane?
-    let kind: Kind
-    let unread: Int32
-    let body: Body
-    /// Who does not get what all others get; nil for a change that is for its user alone.
-    let everyoneBut: Set<ExactText>?
-
-    package init(
-        kind: Kind,
-        user: String,
-        previous: Int64,
-        version: Int64,
-        unread: Int32,
-        id: NotificationID,
-        awaitingLane: Lane?,
-        body: Body,
-        everyoneBut: Set<ExactText>? = nil
-    ) {
-        self.kind = kind
-        self.user = ExactText(user)
-        self.previous = previous
-        self.version = version
-        self.unread = unread
-        self.id = id
-        self.awaitingLane = awaitingLane
-        self.body = body
-        self.everyoneBut = everyoneBut
-    }
-
+extension NodeFrame {
     /// Whether it carries what the dialect needs.
     ///
     /// A body that is missing here is in the inbox: it was stored before the connection that needs
     /// it was registered.
     func isComplete(for dialect: Dialect) -> Bool {
-        self.kind != .notification || dialect.shape == .canonical || !self.body.camelCase.isEmpty
+        self.kind != .notification || dialect.shape == .canonical || !self.camelCaseBody.isEmpty
     }
 
     var isNotification: Bool { self.kind == .notification }
 }
 
-/// A change for the sockets of one event loop.
+/// A frame for the sockets of one event loop.
 ///
 /// The first socket that needs a dialect's bytes encodes them; the others share them.
-final class LoopChange {
-    let change: NodeChange
-    private var frames: [(dialect: Dialect, frame: ByteBuffer)] = []
-
+final class LoopFrame {
+    let frame: NodeFrame
+    private var encodings: [(dialect: Dialect, bytes: ByteBuffer)] = []
     private var bundle: SignalRBundle?
 
-    init(_ change: NodeChange) {
-        self.change = change
+    init(_ frame: NodeFrame) {
+        self.frame = frame
     }
 
     /// Returns the dialect's bytes.
-    func frame(_ dialect: Dialect, _ make: (NodeChange) -> ByteBuffer) -> ByteBuffer {
-        for existing in self.frames where existing.dialect == dialect { return existing.frame }
-        let frame = make(self.change)
-        self.frames.append((dialect, frame))
-        return frame
+    func encoded(for dialect: Dialect, _ encode: (NodeFrame) -> ByteBuffer) -> ByteBuffer {
+        for encoding in self.encodings where encoding.dialect == dialect { return encoding.bytes }
+        let bytes = encode(self.frame)
+        self.encodings.append((dialect, bytes))
+        return bytes
     }
 
     /// Returns the records for SignalR clients.
-    func bundle(_ make: (NodeChange) -> SignalRBundle) -> SignalRBundle {
+    func bundle(_ encode: (NodeFrame) -> SignalRBundle) -> SignalRBundle {
         if let bundle { return bundle }
-        let bundle = make(self.change)
+        let bundle = encode(self.frame)
         self.bundle = bundle
         return bundle
     }
