@@ -20,7 +20,7 @@ enum Vector {
         "DGv6ra1nlYgDCS1FRnbzlwAAEABBBP4z9KsN6nGRTbVYI_c7VJSPQTBtkgcy27mlmlMoZIIgDll6e3vCYLocInmYWAmS6TlzAC8wEqKK6PBru3jl"
         + "7A_yl95bQpu6cVPTpK4Mqgkf1CXztLVBSt2Ks3oZwbuwXPXLWyouBWLVWGNWQexSgSxsj_Qulcy4a-fN"
 
-    static func bytes(_ text: String) throws -> [UInt8] { try #require(Base64URL.decode(text.utf8)) }
+    static func bytes(_ text: String) throws -> [UInt8] { try #require(Base64.url.decode(text.utf8)) }
 
     /// Returns the browser of the example.
     static func browser() throws -> SandboxSubscription.Keys {

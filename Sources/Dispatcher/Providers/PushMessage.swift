@@ -130,7 +130,7 @@ enum KeyHash {
 
     /// Returns 32 base64url characters.
     static func text(_ key: String) -> String {
-        Base64URL.encode(SHA256.hash(data: Array(key.utf8)).prefix(Self.bytes))
+        Base64.url.encode(SHA256.hash(data: Array(key.utf8)).prefix(Self.bytes))
     }
 }
 

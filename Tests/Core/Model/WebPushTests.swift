@@ -107,11 +107,11 @@ struct WebPushTests {
         let parameters = "-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n"
         let forms = [
             key.pemRepresentation, key.pemRepresentation + "\n", parameters + key.pemRepresentation,
-            Base64URL.encode(key.rawRepresentation) + "\n",
+            Base64.url.encode(key.rawRepresentation) + "\n",
         ]
         for form in forms {
             let read = try VAPIDKey(file: Array(form.utf8))
-            #expect(read.publicKey == Base64URL.encode(key.publicKey.x963Representation))
+            #expect(read.publicKey == Base64.url.encode(key.publicKey.x963Representation))
         }
         for form in ["", "hunter2", parameters, "-----BEGIN PRIVATE KEY-----\nhunter2\n-----END PRIVATE KEY-----"] {
             do throws(VAPIDKey.Fault) {

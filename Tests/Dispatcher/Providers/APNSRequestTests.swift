@@ -97,7 +97,7 @@ struct APNSRequestTests {
             return headers.first { $0.name == "apns-collapse-id" }?.value
         }
         var message = Messages.make { $0.collapseKey = key }
-        let hash = String(Base64URL.encode(SHA256.hash(data: Array(key.utf8))).prefix(32))
+        let hash = String(Base64.url.encode(SHA256.hash(data: Array(key.utf8))).prefix(32))
         #expect(try name(message) == (isKey ? key : hash))
         message.purpose = .retract
         #expect(try Messages.json(Messages.apns(message))["retract"]?.string == (isKey ? key : hash))

@@ -17,8 +17,8 @@ struct WebPushRequestTests {
     private static func subscription(endpoint: String = "https://push.example/s/1", bad: Bool = false) -> String {
         var point = Array(self.browser.privateKey.publicKey.x963Representation)
         if bad { point[64] ^= 1 }
-        return #"{"endpoint":"\#(endpoint)","keys":{"p256dh":"\#(Base64URL.encode(point))","#
-            + #""auth":"\#(Base64URL.encode(self.browser.secret))"}}"#
+        return #"{"endpoint":"\#(endpoint)","keys":{"p256dh":"\#(Base64.url.encode(point))","#
+            + #""auth":"\#(Base64.url.encode(self.browser.secret))"}}"#
     }
 
     private static func channel(
@@ -79,7 +79,7 @@ struct WebPushRequestTests {
         #expect(Self.header("ttl", request) == "90")
         #expect(Self.header("urgency", request) == "high")
         let hash = SHA256.hash(data: Data("order 5".utf8))
-        #expect(Self.header("topic", request) == String(Base64URL.encode(hash).prefix(32)))
+        #expect(Self.header("topic", request) == String(Base64.url.encode(hash).prefix(32)))
         let payload = try Self.payload(request)
         #expect(payload["url"]?.string == "/i9")
         #expect(payload["image"]?.string == "https://img.example/9.png")
@@ -142,7 +142,7 @@ struct WebPushRequestTests {
         let value = try #require(Self.header("authorization", try await Self.request(Messages.make(), token: token)))
         let parts = value.dropFirst("vapid t=".count).components(separatedBy: ", k=")
         try #require(parts.count == 2)
-        #expect(parts[1] == Base64URL.encode(Self.key.publicKey.x963Representation))
+        #expect(parts[1] == Base64.url.encode(Self.key.publicKey.x963Representation))
         let signed = try SignedToken(parts[0])
         #expect(signed.header["alg"]?.string == "ES256")
         #expect(signed.header["typ"]?.string == "JWT")

@@ -185,7 +185,7 @@ struct CredentialFileTests {
             }
             let texts = [
                 try String(contentsOfFile: stack.sandbox.vapidKeyPath, encoding: .utf8),
-                Base64URL.encode([UInt8](repeating: 1, count: 32)),
+                Base64.url.encode([UInt8](repeating: 1, count: 32)),
             ]
             let keys = try texts.map { try VAPIDKey(file: Array($0.utf8)).publicKey }
             try write(texts[0])

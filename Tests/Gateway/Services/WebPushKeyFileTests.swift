@@ -51,7 +51,7 @@ struct WebPushKeyFileTests {
     }
 
     /// A private key: any number of 32 bytes that is below the curve's order.
-    private static func key(_ byte: UInt8) -> String { Base64URL.encode([UInt8](repeating: byte, count: 32)) }
+    private static func key(_ byte: UInt8) -> String { Base64.url.encode([UInt8](repeating: byte, count: 32)) }
 
     private static func publicKey(_ byte: UInt8) throws -> String {
         try VAPIDKey(file: Array(Self.key(byte).utf8)).publicKey

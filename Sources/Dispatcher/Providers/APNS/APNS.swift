@@ -144,7 +144,7 @@ package struct APNSKey: Sendable {
         self.keyID = keyID
         self.teamID = teamID
         let hash = SHA256.hash(data: pem.utf8.filter { $0 > 0x20 })
-        self.identity = "\(teamID) \(keyID) " + Base64URL.encode(hash.prefix(16))
+        self.identity = "\(teamID) \(keyID) " + Base64.url.encode(hash.prefix(16))
         self.keys = JWTKeyCollection()
         do {
             await self.keys.add(ecdsa: try ES256PrivateKey(pem: pem), kid: JWKIdentifier(string: keyID))

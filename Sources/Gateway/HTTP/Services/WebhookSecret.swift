@@ -7,6 +7,6 @@ import Core
 package enum WebhookSecret {
     /// Returns a new secret of 256 random bits.
     package static func make() -> String {
-        "whsec_" + Base64URL.encode((0..<32).map { _ in UInt8.random(in: .min ... .max) })
+        "whsec_" + Base64.url.encode((0..<32).map { _ in UInt8.random(in: .min ... .max) })
     }
 }

@@ -25,13 +25,8 @@ package enum ReleaseSpread {
         return .milliseconds(Int64(self.hash(user, end) % span))
     }
 
-    /// FNV-1a over the user's name and the end.
     private static func hash(_ user: String, _ end: Timestamp) -> UInt64 {
-        var hash: UInt64 = 0xCBF2_9CE4_8422_2325
-        func add(_ byte: UInt8) { hash = (hash ^ UInt64(byte)) &* 0x0100_0000_01B3 }
-        for byte in user.utf8 { add(byte) }
-        let moment = UInt64(bitPattern: end.microseconds)
-        for shift in stride(from: UInt64(0), to: 64, by: 8) { add(UInt8(truncatingIfNeeded: moment >> shift)) }
-        return hash
+        let moment = stride(from: Int64(0), to: 64, by: 8).map { UInt8(truncatingIfNeeded: end.microseconds >> $0) }
+        return FNV1a.hash64(moment, from: FNV1a.hash64(user.utf8))
     }
 }

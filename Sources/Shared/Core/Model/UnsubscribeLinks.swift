@@ -54,12 +54,12 @@ package struct UnsubscribeLinks: Sendable {
         bytes += user
         bytes += (target.type ?? "").utf8
         bytes += HMAC<SHA256>.authenticationCode(for: bytes, using: self.key)
-        return Base64URL.encode(bytes)
+        return Base64.url.encode(bytes)
     }
 
     /// Returns the target of a token; nil if the token is not valid.
     package func target(of token: String) -> Target? {
-        guard token.utf8.count <= Self.longestToken, let bytes = Base64URL.decode(token.utf8),
+        guard token.utf8.count <= Self.longestToken, let bytes = Base64.url.decode(token.utf8),
             bytes.count > 3 + SHA256.byteCount
         else { return nil }
         let body = bytes.dropLast(SHA256.byteCount)

@@ -16,7 +16,7 @@ package struct VAPIDKey: Sendable {
         }
     }
 
-    private static let header = Base64URL.encode(#"{"typ":"JWT","alg":"ES256"}"#.utf8)
+    private static let header = Base64.url.encode(#"{"typ":"JWT","alg":"ES256"}"#.utf8)
 
     private let key: P256.Signing.PrivateKey
     /// The uncompressed point in base64url: a page's `applicationServerKey`.
@@ -28,7 +28,7 @@ package struct VAPIDKey: Sendable {
         let text = String(decoding: file, as: UTF8.self)
         let trimmed = text.split { $0.isWhitespace }
         let key: P256.Signing.PrivateKey?
-        if trimmed.count == 1, let word = trimmed.first, let bytes = Base64URL.decode(word.utf8) {
+        if trimmed.count == 1, let word = trimmed.first, let bytes = Base64.url.decode(word.utf8) {
             key = try? P256.Signing.PrivateKey(rawRepresentation: bytes)
         } else {
             key = Self.block(in: text).flatMap { try? P256.Signing.PrivateKey(pemRepresentation: $0) }
@@ -37,7 +37,7 @@ package struct VAPIDKey: Sendable {
             throw Fault("the key is not a private key of P-256, in PEM or 32 bytes in base64url")
         }
         self.key = key
-        self.publicKey = Base64URL.encode(key.publicKey.x963Representation)
+        self.publicKey = Base64.url.encode(key.publicKey.x963Representation)
     }
 
     /// Returns the signed token that identifies this server to one push service.
@@ -52,11 +52,11 @@ package struct VAPIDKey: Sendable {
         claims.member("exp", expiresAt.seconds)
         claims.member("sub", subject)
         claims.endObject()
-        let signed = Self.header + "." + Base64URL.encode(claims.bytes)
+        let signed = Self.header + "." + Base64.url.encode(claims.bytes)
         guard let signature = try? self.key.signature(for: Array(signed.utf8)) else {
             throw Fault("the key cannot sign")
         }
-        return signed + "." + Base64URL.encode(signature.rawRepresentation)
+        return signed + "." + Base64.url.encode(signature.rawRepresentation)
     }
 
     /// Whether a text is a valid contact: a `mailto:` or `https:` URL (RFC 8292 section 2.1).
@@ -132,8 +132,8 @@ package struct WebPushSubscription: Sendable, Equatable {
         writer.member("endpoint", self.endpoint)
         writer.key("keys")
         writer.beginObject()
-        writer.member("p256dh", Base64URL.encode(self.publicKey))
-        writer.member("auth", Base64URL.encode(self.secret))
+        writer.member("p256dh", Base64.url.encode(self.publicKey))
+        writer.member("auth", Base64.url.encode(self.secret))
         writer.endObject()
         writer.endObject()
         return String(decoding: writer.bytes, as: UTF8.self)
@@ -154,7 +154,7 @@ package struct WebPushSubscription: Sendable, Equatable {
             if letter == UInt8(ascii: "+") { text[index] = UInt8(ascii: "-") }
             if letter == UInt8(ascii: "/") { text[index] = UInt8(ascii: "_") }
         }
-        return Base64URL.decode(text)
+        return Base64.url.decode(text)
     }
 
     private static func origin(of url: String) -> String {

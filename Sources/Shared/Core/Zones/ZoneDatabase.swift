@@ -119,17 +119,13 @@ package final class ZoneDatabase: Sendable {
             if line.hasPrefix(mark) { return String(line.dropFirst(mark.count).prefix(Self.longestName)) }
         }
         let names = ((try? FileManager.default.subpathsOfDirectory(atPath: self.folder)) ?? []).filter(Self.isName)
-        var hash = Self.digest([])
+        var hash = FNV1a.hash64([])
         for name in names.sorted() {
             guard let bytes = self.contents(name) else { continue }
-            hash = Self.digest(Array(name.utf8), from: Self.digest(bytes, from: hash))
+            hash = FNV1a.hash64(name.utf8, from: FNV1a.hash64(bytes, from: hash))
         }
         return "files-" + String(hash, radix: 16)
     }
 
-    /// FNV-1a, to detect changes.
-    private static func digest(_ bytes: [UInt8]?, from start: UInt64 = 0xCBF2_9CE4_8422_2325) -> UInt64 {
-        guard let bytes else { return 0 }
-        return bytes.reduce(start) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 }
-    }
+    private static func digest(_ bytes: [UInt8]?) -> UInt64 { bytes.map { FNV1a.hash64($0) } ?? 0 }
 }

@@ -149,11 +149,8 @@ package struct Keyspace: Sendable {
 
     package func unconfirmed(shard: Int) -> String { "\(self.prefix)unconfirmed:{\(shard)}" }
 
-    /// The shard of a user's unconfirmed notifications, the same in every process (FNV-1a, 32
-    /// bits).
+    /// The shard of a user's unconfirmed notifications, the same in every process.
     package func unconfirmedShard(user: String) -> Int {
-        var hash: UInt32 = 2_166_136_261
-        for byte in user.utf8 { hash = (hash ^ UInt32(byte)) &* 16_777_619 }
-        return Int(hash % UInt32(Self.unconfirmedShards))
+        Int(FNV1a.hash32(user.utf8) % UInt32(Self.unconfirmedShards))
     }
 }

@@ -123,8 +123,8 @@ struct VerificationKey: Sendable {
     }
 
     private static func rsa(_ key: JSONValue) throws(Unfit) -> _RSA.Signing.PublicKey {
-        guard let modulus = key["n"]?.string.flatMap({ Base64URL.decode($0.utf8) }),
-            let exponent = key["e"]?.string.flatMap({ Base64URL.decode($0.utf8) }),
+        guard let modulus = key["n"]?.string.flatMap({ Base64.url.decode($0.utf8) }),
+            let exponent = key["e"]?.string.flatMap({ Base64.url.decode($0.utf8) }),
             modulus.count * 8 <= Self.sizes.upperBound + 8
         else { throw Unfit("has no usable modulus and exponent") }
         let made = try? _RSA.Signing.PublicKey(n: modulus, e: exponent)
@@ -136,8 +136,8 @@ struct VerificationKey: Sendable {
 
     private static func p256(_ key: JSONValue) throws(Unfit) -> P256.Signing.PublicKey {
         guard key["crv"]?.string == "P-256" else { throw Unfit("is not on the curve P-256") }
-        guard let x = key["x"]?.string.flatMap({ Base64URL.decode($0.utf8) }), x.count == 32,
-            let y = key["y"]?.string.flatMap({ Base64URL.decode($0.utf8) }), y.count == 32,
+        guard let x = key["x"]?.string.flatMap({ Base64.url.decode($0.utf8) }), x.count == 32,
+            let y = key["y"]?.string.flatMap({ Base64.url.decode($0.utf8) }), y.count == 32,
             let made = try? P256.Signing.PublicKey(rawRepresentation: x + y)
         else { throw Unfit("is not a point on the curve P-256") }
         return made

@@ -48,13 +48,13 @@ package struct SocketTickets: Sendable {
         let end = self.now() + .seconds(Self.lifetimeSeconds)
         try await self.redis.send(
             "SET", .text(self.key(secret)), .bytes(writer.bytes), "EX", .integer(Self.lifetimeSeconds))
-        return (Base64URL.encode(secret), caller.expiresAt.map { min($0, end) } ?? end)
+        return (Base64.url.encode(secret), caller.expiresAt.map { min($0, end) } ?? end)
     }
 
     /// Consumes a ticket and returns its caller.
     package func redeem(_ ticket: String) async throws(TokenFault) -> Caller {
         do throws(TokenFault) {
-            guard ticket.utf8.count <= 64, let secret = Base64URL.decode(ticket.utf8), secret.count == Self.length
+            guard ticket.utf8.count <= 64, let secret = Base64.url.decode(ticket.utf8), secret.count == Self.length
             else {
                 throw TokenFault("the ticket is invalid, used or expired")
             }

@@ -105,7 +105,7 @@ struct SignedToken {
         let bytes = Array(text.utf8)
         let parts = bytes.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
         guard parts.count == 3, let header = Self.object(parts[0]), let claims = Self.object(parts[1]),
-            let signature = Base64URL.decode(parts[2])
+            let signature = Base64.url.decode(parts[2])
         else { throw TokenFault("the token is not a JSON Web Token") }
         // No extension is supported, and critical ones must be understood (RFC 7515 section
         // 4.1.11).
@@ -127,7 +127,7 @@ struct SignedToken {
     }
 
     private static func object(_ part: ArraySlice<UInt8>) -> JSONValue? {
-        guard let bytes = Base64URL.decode(part), let value = try? JSONParser.parse(bytes), value.object != nil else {
+        guard let bytes = Base64.url.decode(part), let value = try? JSONParser.parse(bytes), value.object != nil else {
             return nil
         }
         return value
@@ -300,10 +300,10 @@ package enum TokenIssuer {
         claims.member("iat", now.seconds)
         claims.member("exp", (now + lifetime).seconds)
         claims.endObject()
-        let header = Base64URL.encode(#"{"alg":"HS256","typ":"JWT"}"#.utf8)
-        let signed = header + "." + Base64URL.encode(claims.bytes)
+        let header = Base64.url.encode(#"{"alg":"HS256","typ":"JWT"}"#.utf8)
+        let signed = header + "." + Base64.url.encode(claims.bytes)
         let code = HMAC<SHA256>.authenticationCode(
             for: Array(signed.utf8), using: SymmetricKey(data: Array(secret.utf8)))
-        return signed + "." + Base64URL.encode(code)
+        return signed + "." + Base64.url.encode(code)
     }
 }

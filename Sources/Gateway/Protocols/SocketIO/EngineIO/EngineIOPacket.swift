@@ -131,7 +131,7 @@ package enum EngineIOPayload {
             if index > 0 { body.append(Self.separator) }
             if case .message(.binary(let bytes)) = packet {
                 body.append(Self.binaryMark)
-                Base64.append(bytes, to: &body)
+                Base64.standard.append(bytes, to: &body)
             } else if let text = packet.text {
                 body.append(contentsOf: text)
             }
@@ -177,7 +177,7 @@ package enum EngineIOPayload {
 
     private static func packet(_ text: ArraySlice<UInt8>) throws(EngineIOFault) -> EngineIOPacket {
         guard text.first == Self.binaryMark else { return try EngineIOPacket(text: text) }
-        guard let bytes = Base64.decode(text.dropFirst()) else { throw .invalidBase64 }
+        guard let bytes = Base64.standard.decodeLeniently(text.dropFirst()) else { throw .invalidBase64 }
         return .message(.binary(bytes))
     }
 }
@@ -192,64 +192,4 @@ package enum EngineIOFault: String, Error, Sendable, Equatable {
     case invalidBase64 = "a binary packet that is not base64"
     case tooManyPackets = "too many packets in a payload"
     case tooLarge = "too large a payload"
-}
-
-/// Base64 with the standard alphabet (RFC 4648 section 4), for binary packets over polling.
-enum Base64 {
-    private static let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
-    private static let padding = UInt8(ascii: "=")
-    private static let foreign: UInt8 = 0xFF
-
-    private static let values: [UInt8] = {
-        var values = [UInt8](repeating: Self.foreign, count: 256)
-        for (value, letter) in Self.alphabet.enumerated() { values[Int(letter)] = UInt8(value) }
-        return values
-    }()
-
-    /// Returns the encoded length of `count` bytes.
-    static func length(of count: Int) -> Int { (count + 2) / 3 * 4 }
-
-    static func append(_ bytes: [UInt8], to text: inout [UInt8]) {
-        text.reserveCapacity(text.count + Self.length(of: bytes.count))
-        var index = 0
-        while index < bytes.count {
-            let left = bytes.count - index
-            let second = left > 1 ? bytes[index + 1] : 0
-            let third = left > 2 ? bytes[index + 2] : 0
-            text.append(Self.alphabet[Int(bytes[index] >> 2)])
-            text.append(Self.alphabet[Int(bytes[index] & 0x03) << 4 | Int(second >> 4)])
-            text.append(left > 1 ? Self.alphabet[Int(second & 0x0F) << 2 | Int(third >> 6)] : Self.padding)
-            text.append(left > 2 ? Self.alphabet[Int(third & 0x3F)] : Self.padding)
-            index += 3
-        }
-    }
-
-    /// Decodes a text; nil if it has an invalid letter or ends within a byte.
-    ///
-    /// As lenient as the reference server, since clients differ: it accepts line breaks (the Java
-    /// client breaks lines after 76 letters), missing padding and unused bits.
-    static func decode(_ text: ArraySlice<UInt8>) -> [UInt8]? {
-        var bytes: [UInt8] = []
-        bytes.reserveCapacity(text.count / 4 * 3 + 2)
-        var bits: UInt32 = 0
-        var count = 0
-        var letters = 0
-        var isPadded = false
-        for letter in text where letter != 0x0A && letter != 0x0D {
-            guard letter != Self.padding else {
-                isPadded = true
-                continue
-            }
-            let value = Self.values[Int(letter)]
-            guard value != Self.foreign, !isPadded else { return nil }
-            letters += 1
-            bits = bits << 6 | UInt32(value)
-            count += 6
-            guard count >= 8 else { continue }
-            count -= 8
-            bytes.append(UInt8(truncatingIfNeeded: bits >> count))
-            bits &= (1 << count) - 1
-        }
-        return letters % 4 == 1 ? nil : bytes
-    }
 }
