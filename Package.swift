@@ -174,7 +174,7 @@ let package = Package(
                 "Clients", "Core", "Operations", "Protocols", "Sockets", "Storage", coreMetrics, crypto, cryptoExtras,
                 httpTypes, hummingbird, logging, metrics, nioCore, serviceLifecycle, tracing,
             ],
-            embedding: ["API/OpenAPI", "Compatibility/OpenAPI", "Web/Resources"]
+            embedding: ["Web/Resources"]
         ),
         program(
             "GatewayCommand",

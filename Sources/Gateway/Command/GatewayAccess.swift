@@ -66,7 +66,20 @@ struct GatewayIdentity {
         }
     }
 
-    func verifier(
+    /// Creates the services that identify callers.
+    func services(_ base: GatewayBase, keySet: KeySetCache?, callRate: UserRate?) -> IdentityServices {
+        let revocations = RevocationRegister(
+            store: base.database.revocations, redis: base.live.connection, keys: base.live.keys, now: base.now,
+            logger: base.logger)
+        let tickets = SocketTickets(
+            redis: base.live.connection, keys: base.live.keys, revocations: revocations, now: base.now)
+        let verifier = self.verifier(keySet: keySet, revocations: revocations, now: base.now)
+        return IdentityServices(
+            credentials: CredentialResolver(verifier: verifier, tickets: tickets, cookie: self.cookie),
+            tickets: tickets, revocations: revocations, callRate: callRate)
+    }
+
+    private func verifier(
         keySet: KeySetCache?,
         revocations: RevocationRegister,
         now: @escaping @Sendable () -> Timestamp
@@ -86,7 +99,7 @@ struct GatewayIdentity {
     }
 
     /// The rules of the cookie, if one is configured.
-    var cookie: CookieRules? {
+    private var cookie: CookieRules? {
         self.settings.cookie.map { CookieRules(name: $0, allowedOrigins: self.allowedOrigins) }
     }
 }

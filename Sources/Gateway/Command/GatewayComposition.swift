@@ -52,89 +52,58 @@ enum GatewayComposition {
         let node = RandomName.make()
         let logger = LogOutput.logger(label: "carillon.gateway", key: "node.id", name: node)
         let catalogs = CatalogRegister(catalog, path: settings.common.catalog, now: now)
-        let keys = Keyspace()
         let eventLoops = MultiThreadedEventLoopGroup(numberOfThreads: System.coreCount)
 
-        var redisConfiguration = RedisConfiguration(
-            address: try settings.common.redisAddress(),
-            clientName: "carillon-gateway-\(node)"
-        )
-        redisConfiguration.certificateAuthorityFile = settings.common.redisCertificateAuthority
+        let redisConfiguration = try self.redis(settings, node: node)
         let redis = try RedisConnection(redisConfiguration, on: eventLoops.next(), logger: logger)
-        var postgres = PostgresConfiguration(
-            connectionString: settings.common.database,
-            applicationName: "carillon-gateway"
-        )
-        postgres.sessionSettings = StoreSession.settings
-        postgres.connections = settings.common.databaseConnections
+        var postgres = self.postgres(settings)
         let epoch = EpochWatch()
         epoch.watch(&postgres)
         let pool = try PostgresPool(postgres, logger: logger)
         try await Migrations.applyWhenReachable(to: pool, logger: logger)
-        let database = Database(pool)
-        let live = Live(redis, keys: keys)
-
-        let keySet = try identity.keySet(logger: logger)
-        let revocations = RevocationRegister(
-            store: database.revocations,
-            redis: redis,
-            keys: keys,
-            now: now,
-            logger: logger
-        )
-        let tickets = SocketTickets(redis: redis, keys: keys, revocations: revocations, now: now)
-        let credentials = CredentialResolver(
-            verifier: identity.verifier(keySet: keySet, revocations: revocations, now: now),
-            tickets: tickets,
-            cookie: identity.cookie
-        )
-        let notifications = database.notifications
-        let inbox = InboxStore(database)
-        let users = database.users(limits: deviceRules.limits)
-        let zones = ZoneDatabase()
-        let presence = PresenceRegistry(live)
-        let unconfirmed = live.unconfirmed
-        let publisher = FramePublisher(live, presence: presence)
-        let events = EventTeller(
-            log: EventLog(keys: keys, length: settings.common.eventsLength),
-            connection: redis,
-            logger: logger
-        )
-        let buckets = live.buckets
-        let inboxService = InboxService(
-            store: inbox,
-            publisher: publisher,
-            unconfirmed: unconfirmed,
-            events: events,
-            retractions: RetractionService(
-                catalogs: catalogs,
-                deliveries: database.deliveries,
-                buckets: buckets,
-                connection: redis,
-                keys: keys,
-                logger: logger
+        let base = GatewayBase(
+            database: Database(pool),
+            live: Live(redis),
+            catalogs: catalogs,
+            defaultZone: settings.common.defaultZone,
+            events: EventTeller(
+                log: EventLog(keys: Keyspace(), length: settings.common.eventsLength), connection: redis, logger: logger
             ),
             now: now,
             logger: logger
         )
-        let callRate = protection.calls(buckets)
-        let messageRate = protection.messages(buckets)
-        let backend = SocketService(
-            node: node,
-            credentials: credentials,
-            inbox: inbox,
-            inboxService: inboxService,
-            notifications: notifications,
-            presence: presence,
-            bookmarks: live.bookmarks,
-            users: users,
-            unconfirmed: unconfirmed,
-            events: events,
-            redis: redis,
-            catalogs: catalogs,
-            messageRate: messageRate,
-            now: now
+        let keySet = try identity.keySet(logger: logger)
+        let identities = identity.services(base, keySet: keySet, callRate: protection.calls(base.live.buckets))
+        let inbox = InboxServices(base, cacheBytes: settings.inboxCacheBytes)
+        let keyFile = settings.devices.webPushKey ?? ""
+        let webPushKeyFile = webPushKey.map {
+            WebPushKeyFile($0, logger: logger) { FileManager.default.contents(atPath: keyFile).map { Array($0) } }
+        }
+        let users = UserServices(
+            base,
+            rules: deviceRules,
+            revocations: identities.revocations,
+            webPushKey: webPushKeyFile,
+            unsubscribeLinks: settings.authentication.secrets.first.map {
+                UnsubscribeLinks(secret: $0, previousSecret: settings.authentication.secrets.dropFirst().first)
+            }
         )
+        let api = APIServices(
+            base,
+            identity: identities,
+            inbox: inbox,
+            users: users,
+            jobs: JobServices(base),
+            metrics: metrics,
+            webhookOptions: WebhookOptions(
+                areEventsWritten: settings.common.eventsLength != nil,
+                allowsPrivate: settings.common.allowsPrivateWebhooks
+            )
+        )
+        let messageRate = protection.messages(base.live.buckets)
+        let backend = SocketService(
+            base, node: node, credentials: identities.credentials, inbox: inbox, users: users.store,
+            messageRate: messageRate)
         var sockets = protection.sockets
         sockets.recovery = settings.socketIORecovery == .on
         let hub = SocketHub(
@@ -152,88 +121,13 @@ enum GatewayComposition {
             node: node,
             configuration: redisConfiguration,
             connection: redis,
-            keys: keys,
+            keys: base.live.keys,
             hub: hub,
-            revocations: revocations,
+            revocations: identities.revocations,
             eventLoop: eventLoops.next(),
             logger: logger
         )
-        let keyFile = settings.devices.webPushKey ?? ""
-        let webPushKeyFile = webPushKey.map {
-            WebPushKeyFile($0, logger: logger) { FileManager.default.contents(atPath: keyFile).map { Array($0) } }
-        }
-        let survey = live.survey
-        let inboxPages = InboxPageCache(bytes: settings.inboxCacheBytes, now: now)
-        let router = APIRouter.make(
-            APIServices(
-                credentials: credentials,
-                tickets: tickets,
-                revocations: revocations,
-                inbox: inbox,
-                inboxService: inboxService,
-                notifications: notifications,
-                devices: database.devices(limits: deviceRules.limits),
-                preferences: database.preferences,
-                users: users,
-                exports: database.exports,
-                erasure: ErasureService(
-                    revocations: revocations,
-                    users: users,
-                    deadLetters: database.deadLetters,
-                    schedules: database.schedules,
-                    traces: live.userTraces,
-                    unconfirmed: unconfirmed
-                ),
-                topics: database.topics,
-                schedules: database.schedules,
-                presence: presence,
-                recipients: database.recipients,
-                usage: live.usageCaps,
-                traces: database.traces,
-                digests: database.digests,
-                survey: survey,
-                providerBoard: live.providerBoard,
-                testSends: live.testSends,
-                jobs: live.jobs,
-                broadcasts: database.broadcasts,
-                jobControl: JobControl(
-                    cancellations: database.cancellations,
-                    broadcasts: database.broadcasts,
-                    schedules: database.schedules,
-                    publisher: publisher,
-                    events: events,
-                    keys: keys,
-                    now: now,
-                    logger: logger
-                ),
-                catalogs: catalogs,
-                catalogAnnouncer: live.catalogAnnouncer,
-                zones: zones,
-                defaultZone: settings.common.defaultZone,
-                redis: redis,
-                metrics: metrics,
-                checkDatabase: { _ = try await pool.query("SELECT 1", timeout: .seconds(1)) },
-                now: now,
-                webPushKey: webPushKeyFile,
-                webPushOrigins: deviceRules.origins,
-                appOrigins: deviceRules.appOrigins,
-                unsubscribeLinks: settings.authentication.secrets.first.map {
-                    UnsubscribeLinks(secret: $0, previousSecret: settings.authentication.secrets.dropFirst().first)
-                },
-                callRate: callRate,
-                webhooks: database.webhooks,
-                deadLetters: database.deadLetters,
-                webhookOptions: WebhookOptions(
-                    areEventsWritten: settings.common.eventsLength != nil,
-                    allowsPrivate: settings.common.allowsPrivateWebhooks
-                ),
-                statistics: database.statistics,
-                clientReports: database.clientReports,
-                events: events,
-                inboxPages: inboxPages
-            ),
-            errors: CompatibilityRouter.errors
-        ) { router, services in
+        let router = APIRouter.make(api, errors: CompatibilityRouter.errors) { router, services in
             let environment: ProviderEnvironment = settings.apnsEnvironment == .sandbox ? .sandbox : .production
             CompatibilityRouter.add(to: router, services: services, defaults: .init(environment: environment))
             WebRouter.add(to: router)
@@ -242,30 +136,55 @@ enum GatewayComposition {
         policy.connections = OpenFiles.raiseLimit().map { Tally(limit: OpenFiles.connections(under: $0)) }
         let app = try self.application(settings, router, hub, backend, policy, certificate, eventLoops, logger)
         logger.info("gateway started")
-        let revocationService = RevocationService(register: revocations, hub: hub, logger: logger)
+        let revocationService = RevocationService(register: identities.revocations, hub: hub, logger: logger)
         let reload = await CatalogReloadService(
             register: catalogs,
             configuration: redisConfiguration,
-            keys: keys,
+            keys: base.live.keys,
             eventLoop: eventLoops.next(),
             logger: logger
         )
-        let surveyService = SurveyService(
-            survey: survey, connection: redis, now: now, logger: logger)
+        let surveyService = SurveyService(base)
         let spans = try settings.common.traces.map {
             try SpanExport.start(
                 endpoint: $0.endpoint, headers: $0.headers, service: $0.service ?? "carillon-gateway", logger: logger)
         }
-        let zoneRefresh = ZoneRefreshService(zones: zones, logger: logger)
+        let zoneRefresh = ZoneRefreshService(zones: base.zones, logger: logger)
         let memory = MemoryService(bodies: policy.bodies)
         var services: [any Service] = [
-            zoneRefresh, memory, reload, inboxPages, revocationService, surveyService, nodeService, hub, app,
+            zoneRefresh, memory, reload, inbox.pages, revocationService, surveyService, nodeService, hub, app,
         ]
         if let keySet { services.insert(keySet, at: 0) }
-        for rate in [callRate, messageRate] { if let rate { services.insert(rate, at: 0) } }
+        for rate in [identities.callRate, messageRate] { if let rate { services.insert(rate, at: 0) } }
         if let webPushKeyFile { services.insert(webPushKeyFile, at: 0) }
         if let certificate { services.insert(certificate, at: 0) }
         if let spans { services.insert(spans, at: 0) }
+        try await self.run(services, settings, logger: logger)
+        await redis.close()
+        pool.close()
+    }
+
+    private static func redis(_ settings: GatewaySettings, node: String) throws -> RedisConfiguration {
+        var configuration = RedisConfiguration(
+            address: try settings.common.redisAddress(),
+            clientName: "carillon-gateway-\(node)"
+        )
+        configuration.certificateAuthorityFile = settings.common.redisCertificateAuthority
+        return configuration
+    }
+
+    private static func postgres(_ settings: GatewaySettings) -> PostgresConfiguration {
+        var configuration = PostgresConfiguration(
+            connectionString: settings.common.database,
+            applicationName: "carillon-gateway"
+        )
+        configuration.sessionSettings = StoreSession.settings
+        configuration.connections = settings.common.databaseConnections
+        return configuration
+    }
+
+    /// Runs the services until a signal arrives.
+    private static func run(_ services: [any Service], _ settings: GatewaySettings, logger: Logger) async throws {
         var configuration = ServiceGroupConfiguration(
             services: services.map { .init(service: $0) },
             gracefulShutdownSignals: [.sigterm, .sigint],
@@ -278,8 +197,6 @@ enum GatewayComposition {
             throw ListenFault(
                 setting: "GATEWAY_PORT", host: settings.host, port: settings.port, reason: NetworkFault.words(error))
         }
-        await redis.close()
-        pool.close()
     }
 
     private static func application(

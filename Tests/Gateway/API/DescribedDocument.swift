@@ -22,18 +22,14 @@ enum DescribedDocument: CaseIterable {
 
     private static let methods: Set<String> = ["get", "post", "put", "patch", "delete"]
 
-    /// Where its parts stand.
-    var folder: String {
-        switch self {
-        case .canonical: "Sources/Gateway/HTTP/API/OpenAPI"
-        case .compatibility: "Sources/Gateway/HTTP/Compatibility/OpenAPI"
-        }
-    }
+    private static let defaults = CompatibilityRouter.Defaults(environment: .production)
 
-    func make() throws -> JSONValue {
-        switch self {
-        case .canonical: try OpenAPIDocument.make()
-        case .compatibility: try CompatibilityDocument.make()
+    func make() async throws -> JSONValue {
+        try await TestServices.with { services in
+            switch self {
+            case .canonical: APIRouter.document(services)
+            case .compatibility: CompatibilityRouter.document(services, defaults: Self.defaults)
+            }
         }
     }
 
@@ -45,7 +41,7 @@ enum DescribedDocument: CaseIterable {
             case .canonical: router = APIRouter.make(services, refusesOtherMethods: false)
             case .compatibility:
                 router = Router(context: APIContext.self)
-                CompatibilityRouter.add(to: router, services: services, defaults: .init(environment: .production))
+                CompatibilityRouter.add(to: router, services: services, defaults: Self.defaults)
             }
             return router.routes.map { route in
                 let path = route.path.description.split(separator: "/").map { part in

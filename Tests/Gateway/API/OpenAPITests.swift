@@ -10,19 +10,19 @@ import Testing
 struct OpenAPITests {
     @Test("every route has an operation, and every operation a route", arguments: DescribedDocument.allCases)
     func routes(_ described: DescribedDocument) async throws {
-        let names = DescribedDocument.operations(try described.make()).map(\.name)
+        let names = DescribedDocument.operations(try await described.make()).map(\.name)
         #expect(Set(names).count == names.count)
         let routes = try await described.routes()
         #expect(routes.count > 20)
-        #expect(Set(routes).subtracting(names).isEmpty, "describe these in \(described.folder)")
+        #expect(Set(routes).subtracting(names).isEmpty, "describe these")
         #expect(Set(names).subtracting(routes).isEmpty, "nobody serves these")
     }
 
     @Test(
         "every operation has a name of its own, an answer that is good, and problem documents for the others",
         arguments: DescribedDocument.allCases)
-    func answers(_ described: DescribedDocument) throws {
-        let document = try described.make()
+    func answers(_ described: DescribedDocument) async throws {
+        let document = try await described.make()
         var names: Set<String> = []
         for operation in DescribedDocument.operations(document) {
             let name = try #require(operation.value["operationId"]?.string, "\(operation.name)")
@@ -57,8 +57,8 @@ struct OpenAPITests {
     @Test(
         "every reference leads somewhere, and every list says how long it may be",
         arguments: DescribedDocument.allCases)
-    func schemas(_ described: DescribedDocument) throws {
-        let document = try described.make()
+    func schemas(_ described: DescribedDocument) async throws {
+        let document = try await described.make()
         #expect(document["openapi"]?.string == "3.1.0")
         for object in DescribedDocument.objects(document) {
             if let reference = object["$ref"]?.string {
@@ -73,8 +73,8 @@ struct OpenAPITests {
     }
 
     @Test("no two parts name the same thing", arguments: DescribedDocument.allCases)
-    func names(_ described: DescribedDocument) throws {
-        let document = try described.make()
+    func names(_ described: DescribedDocument) async throws {
+        let document = try await described.make()
         let components = (document["components"]?.object ?? []).map(\.value)
         for members in [document["paths"] ?? .null] + components {
             let names = (members.object ?? []).map(\.key)
@@ -83,7 +83,7 @@ struct OpenAPITests {
     }
 
     @Test("the schema of a job has every field that docs/jobs.md explains, and no other")
-    func jobFields() throws {
+    func jobFields() async throws {
         let file = URL(filePath: #filePath).appending(path: "../../../../docs/jobs.md").standardized
         let section = try String(contentsOf: file, encoding: .utf8).split(separator: "## Fields")[1]
         let rows = section.split(separator: "\n## ")[0].split(separator: "\n").filter { $0.hasPrefix("| `") }
@@ -91,14 +91,14 @@ struct OpenAPITests {
             row.split(separator: "|")[0].split(separator: "`").enumerated().filter { $0.offset % 2 == 1 }
                 .map { String($0.element) }
         }
-        let schemas = try DescribedDocument.canonical.make()["components"]?["schemas"]
+        let schemas = try await DescribedDocument.canonical.make()["components"]?["schemas"]
         let properties = schemas?["Job"]?["properties"]?.object ?? []
         #expect(Set(properties.map(\.key)) == Set(names))
     }
 
     @Test("parameters in the path are those of the path", arguments: DescribedDocument.allCases)
-    func parameters(_ described: DescribedDocument) throws {
-        let document = try described.make()
+    func parameters(_ described: DescribedDocument) async throws {
+        let document = try await described.make()
         for operation in DescribedDocument.operations(document) {
             let parameters = (operation.value["parameters"]?.array ?? []).compactMap {
                 DescribedDocument.resolved($0, in: document)

@@ -180,8 +180,8 @@ struct AllowanceRequestTests {
         AllowanceShapeTests.type("Security", code: 5) { $0.isRequired = true },
     ])
 
-    private static func fields(_ json: String) throws -> RequestFields {
-        RequestFields(try JSONParser.parse(Array(json.utf8)))
+    private static func fields(_ json: String) throws -> FieldReader {
+        FieldReader(lenient: try JSONParser.parse(Array(json.utf8)))
     }
 
     @Test("leaves omitted preferences unchanged and accepts a required type that is not changed")

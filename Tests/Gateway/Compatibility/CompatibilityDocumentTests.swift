@@ -22,12 +22,12 @@ struct CompatibilityDocumentTests {
         "Fields at fault are described with the status and the members that the system's clients get",
         arguments: [ErrorStyle.hybrid, .allowance, .news, .tasks, .edge]
     )
-    func errors(style: ErrorStyle) throws {
+    func errors(style: ErrorStyle) async throws {
         let problem = Problem(.unprocessableContent, "some are at fault", faults: [JobFault("token", "is missing")])
         let body = try JSONParser.parse(style.body(of: problem))
         let members = Set((body.object ?? []).map(\.key))
         #expect(members.contains("errors"))
-        let document = try CompatibilityDocument.make()
+        let document = try await DescribedDocument.compatibility.make()
         let operations = (document["paths"]?.object ?? []).flatMap { $0.value.object ?? [] }.map(\.value)
             .filter { $0["tags"]?.strings == [style.system] && $0["requestBody"] != nil }
         #expect(!operations.isEmpty)

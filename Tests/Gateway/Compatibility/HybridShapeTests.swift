@@ -120,7 +120,7 @@ struct HybridShapeTests {
         ] as [(String, QuietOverride?)]
     )
     func quietChanges(json: String, expected: QuietOverride?) throws {
-        var fields = RequestFields(try JSONParser.parse(Array(json.utf8)))
+        var fields = FieldReader(lenient: try JSONParser.parse(Array(json.utf8)))
         #expect(HybridShape.quietChange(&fields, shown: Self.weekend) == expected)
         #expect(fields.faults.isEmpty)
     }
@@ -128,7 +128,7 @@ struct HybridShapeTests {
     @Test("needs both times for new quiet hours of a type and ignores null")
     func firstQuietHours() throws {
         func change(_ json: String) throws -> (QuietOverride?, [String]) {
-            var fields = RequestFields(try JSONParser.parse(Array(json.utf8)))
+            var fields = FieldReader(lenient: try JSONParser.parse(Array(json.utf8)))
             let change = HybridShape.quietChange(&fields, shown: nil)
             return (change, fields.faults.map(\.field))
         }

@@ -68,7 +68,7 @@ struct TaskShapeTests {
         ] as [(String, String?, String?, Bool?)]
     )
     func registrations(json: String, deviceID: String?, name: String?, isSilenced: Bool?) throws {
-        var fields = RequestFields(try JSONParser.parse(Array(json.utf8)))
+        var fields = FieldReader(lenient: try JSONParser.parse(Array(json.utf8)))
         let registration = TaskShape.registration(&fields, platform: .ios, provider: .apns)
         #expect(fields.faults.isEmpty)
         #expect(registration.token == Self.apnsToken)
@@ -87,7 +87,7 @@ struct TaskShapeTests {
         ] as [(String, Provider, [String])]
     )
     func faults(json: String, provider: Provider, places: [String]) throws {
-        var fields = RequestFields(try JSONParser.parse(Array(json.utf8)))
+        var fields = FieldReader(lenient: try JSONParser.parse(Array(json.utf8)))
         _ = TaskShape.registration(&fields, platform: .ios, provider: provider)
         #expect(fields.faults.map(\.field) == places)
     }

@@ -46,13 +46,14 @@ struct InboxServiceTests {
                     on: MultiThreadedEventLoopGroup.singleton.next(), logger: TestLog.logger
                 ) { heard.note($0) }
                 try await eventually("the node listens") { heard.isReady }
-                let service = InboxService(
-                    store: InboxStore(Database(database.pool)),
-                    publisher: FramePublisher(Live(redis, keys: keys), presence: presence),
-                    unconfirmed: Live(redis, keys: keys).unconfirmed,
+                let base = GatewayBase(
+                    database: Database(database.pool),
+                    live: Live(redis, keys: keys),
+                    catalogs: CatalogRegister(try Catalog([]), now: { Tokens.now }),
                     now: { Tokens.now },
                     logger: TestLog.logger
                 )
+                let service = InboxServices(base).service
                 try await body(service, Database(database.pool).notifications, heard)
                 await subscription.close()
             }

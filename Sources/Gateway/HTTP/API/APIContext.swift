@@ -5,30 +5,33 @@ import Core
 import Hummingbird
 import Protocols
 
-/// What a request carries through its handlers.
+/// The context of a request: who calls, and what the log says.
 package struct APIContext: RequestContext {
     package var coreContext: CoreRequestContextStorage
-    /// Who calls; set by ``IdentityMiddleware``.
+    /// The caller; set by ``IdentityMiddleware``.
     package var caller: Caller?
 
     package init(source: ApplicationRequestContextSource) {
         self.coreContext = CoreRequestContextStorage(source: source)
     }
 
-    /// The path as its route has it, for the log: a part of the path itself may be a push token, and is never logged.
+    /// The route's path, for the log.
+    ///
+    /// The request's own path may contain a push token, so it is never logged.
     var loggedPath: String { self.endpointPath ?? "NotFound" }
 
-    /// The user who calls.
+    /// Returns the user who calls.
     ///
-    /// - Throws: ``Problem`` 401 if nobody is known.
+    /// - Throws: ``Problem`` 401 without a caller.
     package func user() throws -> String {
         guard let caller else { throw Problem(.unauthorized, "a bearer token is required") }
         return caller.user
     }
 
-    /// Asserts that the caller may act for the system.
+    /// Requires a token with the scope `service` or `admin`.
     ///
-    /// - Parameter allowsLimited: whether a token that is limited to some jobs will do; whoever says so keeps to its limits.
+    /// - Parameter allowsLimited: whether a token suffices that may send only some jobs; the caller
+    ///   must then enforce its limits.
     /// - Throws: ``Problem`` 401 or 403.
     @discardableResult
     package func requireService(allowsLimited: Bool = false) throws -> Caller {
@@ -40,10 +43,10 @@ package struct APIContext: RequestContext {
 
     private static let limited = Problem(.forbidden, "the token is limited to sending jobs")
 
-    /// Whether the caller may act for the system, beyond sending some jobs.
+    /// Whether the caller is a service with unlimited access.
     var isService: Bool { self.caller.map { $0.isService && !$0.allowance.isLimited } ?? false }
 
-    /// Asserts that the caller may see the system's insides.
+    /// Requires a token with the scope `admin`.
     ///
     /// - Throws: ``Problem`` 401 or 403.
     func requireAdmin() throws {
@@ -52,9 +55,9 @@ package struct APIContext: RequestContext {
         guard !caller.allowance.isLimited else { throw Self.limited }
     }
 
-    /// A part of the path as text of 1 to `limit` characters.
+    /// Returns a parameter of the path as text of 1 to `limit` characters.
     ///
-    /// - Throws: ``Problem`` 400 that names it.
+    /// - Throws: ``Problem`` 400 that names the parameter.
     func pathText(_ name: String, limit: Int) throws -> String {
         guard let text = PercentCoding.decode(try self.parameters.require(name)),
             (1...limit).contains(text.unicodeScalars.count), !text.utf8.contains(0)

@@ -1,15 +1,27 @@
 // Carillon · APIRouter.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import Hummingbird
 
-/// All routes of the canonical API.
+/// The routes of Carillon's own API.
 package enum APIRouter {
+    private static let summary = "Notifications: inbox, devices, preferences, topics, jobs, users."
+    private static let details = """
+        Errors are problem documents (RFC 9457) that name the faulty fields. Unknown ids and other people's ids are \
+        both 404. Calls may be repeated: the second time changes nothing more. What clients of other systems call is \
+        described at /openapi/compatibility.json.
+        """
+    private static let tags = [
+        "inbox", "devices", "preferences", "topics", "jobs", "users", "webhooks", "admin", "operations",
+    ].map { (name: $0, description: String?.none) }
+
+    /// Creates the router.
+    ///
     /// - Parameters:
-    ///   - refusesOtherMethods: false for the routes alone, as the description lists them.
-    ///   - errors: turns errors of the routes that stand beside the canonical ones into another
-    ///     form.
-    ///   - extend: adds routes that stand beside the canonical ones.
+    ///   - refusesOtherMethods: whether known paths answer other methods with 405.
+    ///   - errors: rewrites errors of the routes that `extend` adds.
+    ///   - extend: adds further routes.
     package static func make(
         _ services: APIServices,
         refusesOtherMethods: Bool = true,
@@ -21,33 +33,50 @@ package enum APIRouter {
         router.add(middleware: ProblemMiddleware())
         if let errors { router.add(middleware: errors) }
         router.add(middleware: SpellingMiddleware())
-        OperationRoutes(services: services).add(to: router)
-        UnsubscribeRoutes(services: services).add(to: router)
-        let version = router.group("v1")
-            .add(middleware: IdentityMiddleware(credentials: services.credentials, accepting: .canonical))
-            .add(middleware: CallRateMiddleware(rate: services.callRate))
-            .add(middleware: BodyBudgetMiddleware(budget: services.bodies))
-        InboxRoutes(services: services).add(to: version)
-        DeviceRoutes(services: services).add(to: version)
-        PreferenceRoutes(services: services).add(to: version)
-        JobRoutes(services: services).add(to: version)
-        JobControlRoutes(services: services).add(to: version)
-        ScheduleRoutes(services: services).add(to: version)
-        BroadcastRoutes(services: services).add(to: version)
-        TokenRoutes(services: services).add(to: version)
-        UserRoutes(services: services).add(to: version)
-        TopicRoutes(services: services).add(to: version)
-        PresenceRoutes(services: services).add(to: version)
-        TraceRoutes(services: services).add(to: version)
-        SurveyRoutes(services: services).add(to: version)
-        ProviderRoutes(services: services).add(to: version)
-        SimulationRoutes(services: services).add(to: version)
-        DeadLetterRoutes(services: services).add(to: version)
-        WebhookRoutes(services: services).add(to: version)
-        CatalogRoutes(services: services).add(to: version)
-        StatisticsRoutes(services: services).add(to: version)
+        Self.addRoutes(to: router, services)
         extend(router, services)
         if refusesOtherMethods { MethodRefusal.add(to: router) }
         return router
+    }
+
+    /// Returns the document that `GET /openapi.json` serves.
+    package static func document(_ services: APIServices) -> JSONValue {
+        Self.addRoutes(to: Router(context: APIContext.self), services).document()
+    }
+
+    @discardableResult
+    private static func addRoutes(to router: Router<APIContext>, _ services: APIServices) -> APIDescription {
+        let description = APIDescription(
+            title: "Carillon", Self.summary, Self.details, tags: Self.tags, security: [.bearer])
+        let open = Routes(router.group(), problems: .canonical, isOpen: true, in: description)
+        let group = router.group("v1")
+            .add(middleware: IdentityMiddleware(credentials: services.identity.credentials, accepting: .canonical))
+            .add(middleware: CallRateMiddleware(rate: services.identity.callRate))
+            .add(middleware: BodyBudgetMiddleware(budget: services.identity.bodies))
+        let version = Routes(group, at: "/v1", problems: .canonical, in: description)
+        UnsubscribeRoutes(users: services.users).add(to: open.group(tag: "preferences"))
+        InboxRoutes(inbox: services.inbox).add(to: version.group(tag: "inbox"))
+        DeviceRoutes(users: services.users).add(to: version.group(tag: "devices"))
+        PreferenceRoutes(users: services.users).add(to: version.group(tag: "preferences"))
+        JobRoutes(jobs: services.jobs).add(to: version.group(tag: "jobs"))
+        JobControlRoutes(jobs: services.jobs).add(to: version.group(tag: "jobs"))
+        ScheduleRoutes(jobs: services.jobs).add(to: version.group(tag: "jobs"))
+        BroadcastRoutes(jobs: services.jobs).add(to: version)
+        TokenRoutes(identity: services.identity).add(to: version.group(tag: "users"))
+        UserRoutes(users: services.users, pages: services.inbox.pages).add(to: version.group(tag: "users"))
+        TopicRoutes(users: services.users).add(to: version.group(tag: "topics"))
+        PresenceRoutes(base: services.base).add(to: version.group(tag: "admin"))
+        TraceRoutes(base: services.base).add(to: version.group(tag: "admin"))
+        SurveyRoutes(base: services.base).add(to: version.group(tag: "admin"))
+        ProviderRoutes(base: services.base).add(to: version)
+        SimulationRoutes(base: services.base).add(to: version.group(tag: "admin"))
+        DeadLetterRoutes(base: services.base).add(to: version.group(tag: "admin"))
+        WebhookRoutes(base: services.base, options: services.webhookOptions).add(to: version.group(tag: "webhooks"))
+        CatalogRoutes(base: services.base).add(to: version.group(tag: "admin"))
+        StatisticsRoutes(base: services.base, fields: services.users.fields).add(to: version)
+        let operations = open.group(tag: "operations")
+        OperationRoutes(base: services.base, metrics: services.metrics).add(to: operations)
+        operations.describe("openapi.json", OperationRoutes.describe)
+        return description
     }
 }

@@ -1,183 +1,117 @@
 // Carillon · APIServices.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import Core
 import HTTPTypes
 import Operations
 import Sockets
 import Storage
 
-/// What the routes stand on.
+/// The services behind the routes, by subject.
 package struct APIServices: Sendable {
-    package let credentials: CredentialResolver
-    package let tickets: SocketTickets
-    package let revocations: RevocationRegister
-    package let inbox: InboxStore
-    package let inboxService: InboxService
-    package let notifications: NotificationStore
-    package let devices: DeviceStore
-    package let preferences: PreferenceStore
-    package let users: UserStore
-    package let exports: UserExportStore
-    package let erasure: ErasureService
-    package let topics: TopicStore
-    package let schedules: ScheduleStore
-    package let presence: PresenceRegistry
-    package let recipients: RecipientStore
-    package let usage: UsageCaps
-    package let traces: TraceStore
-    package let digests: DigestStore
-    package let survey: StreamSurvey
-    package let providerBoard: ProviderBoard
-    package let testSends: TestSends
-    package let jobs: JobStream
-    package let broadcasts: BroadcastStore
-    package let jobControl: JobControl
-    package let zones: ZoneDatabase
-    private let defaultZoneName: String
-    package let catalogs: CatalogRegister
-    package let catalogAnnouncer: CatalogAnnouncer
-    package let redis: RedisConnection
-    package let metrics: PrometheusRegistry
-    /// Asks PostgreSQL for a sign of life.
-    package let checkDatabase: @Sendable () async throws -> Void
-    package let now: @Sendable () -> Timestamp
-    /// The key that browsers subscribe with; nil where Web Push is not configured.
-    package let webPushKey: WebPushKeyFile?
-    /// Reads the links of e-mail; nil where there is no secret to sign them with.
-    package let unsubscribeLinks: UnsubscribeLinks?
-    /// Bounds the calls of each user; nil for no bound.
-    package let callRate: UserRate?
-    /// Bounds the memory that users' bodies take.
-    package let bodies = Tally(limit: 16 * 1024 * 1024)
-    package let webhooks: WebhookStore
-    package let deadLetters: DeadLetterStore
-    package let webhookOptions: WebhookOptions
-    package let statisticsStore: StatisticsStore
-    package let statistics: StatisticsService
-    package let clientReports: ClientReportStore
-    let inboxPages: InboxPageCache
-    /// Those that devices and a job's `platform` may name.
-    private let events: EventTeller
-    let userFields: UserFields
+    let base: GatewayBase
+    let identity: IdentityServices
+    let inbox: InboxServices
+    let users: UserServices
+    let jobs: JobServices
+    let metrics: PrometheusRegistry
+    let webhookOptions: WebhookOptions
 
-    /// The catalog of this moment; what answers one call takes it once.
-    package var catalog: Catalog { self.catalogs.current }
+    package init(
+        _ base: GatewayBase,
+        identity: IdentityServices,
+        inbox: InboxServices,
+        users: UserServices,
+        jobs: JobServices,
+        metrics: PrometheusRegistry,
+        webhookOptions: WebhookOptions = WebhookOptions()
+    ) {
+        self.base = base
+        self.identity = identity
+        self.inbox = inbox
+        self.users = users
+        self.jobs = jobs
+        self.metrics = metrics
+        self.webhookOptions = webhookOptions
+    }
+}
+
+/// Who may call, and how much.
+package struct IdentityServices: Sendable {
+    package let credentials: CredentialResolver
+    let tickets: SocketTickets
+    package let revocations: RevocationRegister
+    /// The rate limit of users; nil for none.
+    package let callRate: UserRate?
+    /// The memory for bodies of users.
+    let bodies = Tally(limit: 16 * 1024 * 1024)
 
     package init(
         credentials: CredentialResolver,
         tickets: SocketTickets,
         revocations: RevocationRegister,
-        inbox: InboxStore,
-        inboxService: InboxService,
-        notifications: NotificationStore,
-        devices: DeviceStore,
-        preferences: PreferenceStore,
-        users: UserStore,
-        exports: UserExportStore,
-        erasure: ErasureService,
-        topics: TopicStore,
-        schedules: ScheduleStore,
-        presence: PresenceRegistry,
-        recipients: RecipientStore,
-        usage: UsageCaps,
-        traces: TraceStore,
-        digests: DigestStore,
-        survey: StreamSurvey,
-        providerBoard: ProviderBoard,
-        testSends: TestSends,
-        jobs: JobStream,
-        broadcasts: BroadcastStore,
-        jobControl: JobControl,
-        catalogs: CatalogRegister,
-        catalogAnnouncer: CatalogAnnouncer,
-        zones: ZoneDatabase,
-        defaultZone: String = "UTC",
-        redis: RedisConnection,
-        metrics: PrometheusRegistry,
-        checkDatabase: @escaping @Sendable () async throws -> Void,
-        now: @escaping @Sendable () -> Timestamp,
-        webPushKey: WebPushKeyFile? = nil,
-        webPushOrigins: WebPushOrigins = .any,
-        appOrigins: [String: WebPushOrigins] = [:],
-        unsubscribeLinks: UnsubscribeLinks? = nil,
-        callRate: UserRate? = nil,
-        webhooks: WebhookStore,
-        deadLetters: DeadLetterStore,
-        webhookOptions: WebhookOptions = WebhookOptions(),
-        statistics: StatisticsStore,
-        clientReports: ClientReportStore,
-        events: EventTeller = EventTeller(),
-        inboxPages: InboxPageCache
+        callRate: UserRate? = nil
     ) {
         self.credentials = credentials
         self.tickets = tickets
         self.revocations = revocations
-        self.inbox = inbox
-        self.inboxService = inboxService
-        self.notifications = notifications
-        self.devices = devices
-        self.preferences = preferences
-        self.users = users
-        self.exports = exports
-        self.erasure = erasure
-        self.topics = topics
-        self.schedules = schedules
-        self.presence = presence
-        self.recipients = recipients
-        self.usage = usage
-        self.traces = traces
-        self.digests = digests
-        self.survey = survey
-        self.providerBoard = providerBoard
-        self.testSends = testSends
-        self.jobs = jobs
-        self.broadcasts = broadcasts
-        self.jobControl = jobControl
-        self.zones = zones
-        self.defaultZoneName = defaultZone
-        self.catalogs = catalogs
-        self.catalogAnnouncer = catalogAnnouncer
-        self.redis = redis
-        self.metrics = metrics
-        self.checkDatabase = checkDatabase
-        self.now = now
-        self.webPushKey = webPushKey
-        self.unsubscribeLinks = unsubscribeLinks
         self.callRate = callRate
-        self.webhooks = webhooks
-        self.deadLetters = deadLetters
-        self.webhookOptions = webhookOptions
-        self.statisticsStore = statistics
-        self.statistics = StatisticsService(store: statistics, now: now)
-        self.clientReports = clientReports
-        self.inboxPages = inboxPages
-        self.events = events
-        self.userFields = UserFields(
-            catalogs: catalogs, now: now, webPushOrigins: webPushOrigins, appOrigins: appOrigins)
-    }
-
-    /// The clocks of users who have said no zone, by the law of now.
-    package var defaultZone: ZoneRules { self.zones.rules(self.defaultZoneName) ?? .utc }
-
-    /// Asserts that the lanes take more jobs.
-    ///
-    /// - Throws: ``Problem`` 503 that names the lane.
-    package func requireRoom(in lanes: Set<Lane>) async throws {
-        for lane in lanes where try await self.jobs.length(lane) >= JobStream.highWaterMark {
-            throw Problem(.serviceUnavailable, "too many jobs wait in lane \(lane.rawValue)", retryAfter: 5)
-        }
     }
 }
 
-extension APIServices {
-    /// Registers a device, and tells upstream apps which ones were switched off for it.
+/// The inboxes.
+package struct InboxServices: Sendable {
+    package let store: InboxStore
+    package let service: InboxService
+    package let pages: InboxPageCache
+
+    /// - Parameter cacheBytes: the most bytes of cached pages; 0 disables the cache.
+    package init(_ base: GatewayBase, cacheBytes: Int = 0) {
+        self.store = InboxStore(base.database)
+        self.service = InboxService(base, self.store)
+        self.pages = InboxPageCache(bytes: cacheBytes, now: base.now)
+    }
+}
+
+/// Users with their devices, preferences and topics.
+package struct UserServices: Sendable {
+    package let store: UserStore
+    let devices: DeviceStore
+    let preferences: PreferenceStore
+    let topics: TopicStore
+    let fields: UserFields
+    let erasure: ErasureService
+    /// The key that browsers subscribe with; nil if Web Push is not configured.
+    let webPushKey: WebPushKeyFile?
+    /// Reads the links in e-mail; nil without a secret.
+    let unsubscribeLinks: UnsubscribeLinks?
+    let base: GatewayBase
+
+    package init(
+        _ base: GatewayBase,
+        rules: DeviceRules = DeviceRules(),
+        revocations: RevocationRegister,
+        webPushKey: WebPushKeyFile? = nil,
+        unsubscribeLinks: UnsubscribeLinks? = nil
+    ) {
+        self.base = base
+        self.store = base.database.users(limits: rules.limits)
+        self.devices = base.database.devices(limits: rules.limits)
+        self.preferences = base.database.preferences
+        self.topics = base.database.topics
+        self.fields = UserFields(
+            catalogs: base.catalogs, now: base.now, webPushOrigins: rules.origins, appOrigins: rules.appOrigins)
+        self.erasure = ErasureService(base, users: self.store, revocations: revocations)
+        self.webPushKey = webPushKey
+        self.unsubscribeLinks = unsubscribeLinks
+    }
+
+    /// Registers a device, and reports the devices that this switched off to upstream apps.
     ///
     /// - Parameters:
-    ///   - replacing: whether what its `deviceID` had registered before goes.
-    ///   - silenced: whether its user has switched it off; nil keeps what the user said before.
-    package func register(_ device: Device, replacing: Bool = false, silenced: Bool? = nil) async throws -> Device {
+    ///   - replacing: whether earlier registrations of its `deviceID` are removed.
+    ///   - silenced: whether the user has switched it off; nil keeps the previous choice.
+    func register(_ device: Device, replacing: Bool = false, silenced: Bool? = nil) async throws -> Device {
         let registration =
             replacing
             ? try await self.devices.registerReplacing(device, silenced: silenced)
@@ -186,12 +120,38 @@ extension APIServices {
         return registration.device
     }
 
-    /// Tells upstream apps which devices were switched off.
+    /// Reports devices that were switched off to upstream apps.
     func tell(_ registrations: [DeviceStore.Registration]) async {
-        let now = self.now()
-        await self.events.tell(
+        let now = self.base.now()
+        await self.base.events.tell(
             registrations.flatMap(\.switchedOff).map { device in
                 LifecycleEvent(.deviceDeactivated, device, at: now, reason: device.deactivatedReason ?? "")
             })
+    }
+}
+
+/// Jobs, scheduled jobs and broadcasts.
+package struct JobServices: Sendable {
+    let stream: JobStream
+    let schedules: ScheduleStore
+    let broadcasts: BroadcastStore
+    let control: JobControl
+    let base: GatewayBase
+
+    package init(_ base: GatewayBase) {
+        self.base = base
+        self.stream = base.live.jobs
+        self.schedules = base.database.schedules
+        self.broadcasts = base.database.broadcasts
+        self.control = JobControl(base)
+    }
+
+    /// Requires room in the lanes for more jobs.
+    ///
+    /// - Throws: ``Problem`` 503 that names the lane.
+    func requireRoom(in lanes: Set<Lane>) async throws {
+        for lane in lanes where try await self.stream.length(lane) >= JobStream.highWaterMark {
+            throw Problem(.serviceUnavailable, "too many jobs wait in lane \(lane.rawValue)", retryAfter: 5)
+        }
     }
 }

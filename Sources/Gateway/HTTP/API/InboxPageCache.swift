@@ -118,3 +118,95 @@ package final class InboxPageCache: Service {
         if dropped > 0 { InboxPageMetrics.dropped.increment(by: dropped) }
     }
 }
+
+/// Pages in order of last use.
+struct RecentPages {
+    /// A page, linked to the pages used just after and before it.
+    struct Entry {
+        let user: ExactText
+        let selection: InboxPageCache.Selection
+        let page: InboxPageCache.Page
+        var usedAt: Timestamp
+        var newer: Int?
+        var older: Int?
+
+        /// The bytes counted for the entry.
+        var bytes: Int { RecentPages.overhead + self.page.json.count }
+    }
+
+    /// The approximate bytes of an entry without its page.
+    private static let overhead = 320
+
+    private var places: [ExactText: Int] = [:]
+    private var entries: [Entry?] = []
+    private var free: [Int] = []
+    private var newestPlace: Int?
+    private var oldestPlace: Int?
+    private(set) var bytes = 0
+
+    /// The least recently used entry.
+    var oldest: Entry? { self.oldestPlace.flatMap { self.entries[$0] } }
+
+    subscript(user: ExactText) -> Entry? { self.places[user].flatMap { self.entries[$0] } }
+
+    /// Moves the user's page to the front.
+    mutating func touch(_ user: ExactText, at moment: Timestamp) {
+        guard let place = self.places[user] else { return }
+        self.unlink(place)
+        self.putFirst(place)
+        self.entries[place]?.usedAt = moment
+    }
+
+    /// Adds an entry; the user must not have one.
+    mutating func insert(_ entry: Entry) {
+        let place: Int
+        if let free = self.free.popLast() {
+            place = free
+            self.entries[place] = entry
+        } else {
+            place = self.entries.count
+            self.entries.append(entry)
+        }
+        self.places[entry.user] = place
+        self.bytes += entry.bytes
+        self.putFirst(place)
+    }
+
+    mutating func remove(_ user: ExactText) {
+        guard let place = self.places.removeValue(forKey: user), let entry = self.entries[place] else { return }
+        self.unlink(place)
+        self.bytes -= entry.bytes
+        self.entries[place] = nil
+        self.free.append(place)
+    }
+
+    private mutating func putFirst(_ place: Int) {
+        self.entries[place]?.newer = nil
+        self.entries[place]?.older = self.newestPlace
+        if let newest = self.newestPlace { self.entries[newest]?.newer = place }
+        self.newestPlace = place
+        if self.oldestPlace == nil { self.oldestPlace = place }
+    }
+
+    private mutating func unlink(_ place: Int) {
+        guard let entry = self.entries[place] else { return }
+        if let newer = entry.newer { self.entries[newer]?.older = entry.older } else { self.newestPlace = entry.older }
+        if let older = entry.older { self.entries[older]?.newer = entry.newer } else { self.oldestPlace = entry.newer }
+    }
+}
+
+/// Counters of the cache, created once.
+enum InboxPageMetrics {
+    /// Answered from the cache.
+    static let kept = Self.answered("kept")
+    /// Read because the inbox had changed.
+    static let changed = Self.answered("changed")
+    /// Read because no page was cached.
+    static let read = Self.answered("read")
+    static let dropped = Counter(label: "carillon.inbox.pages.dropped")
+    static let bytes = Gauge(label: "carillon.inbox.pages.bytes")
+
+    private static func answered(_ from: String) -> Counter {
+        Counter(label: "carillon.inbox.pages", dimensions: [("from", from)])
+    }
+}

@@ -2,16 +2,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
+import CoreMetrics
 import HTTPTypes
 import Hummingbird
 import Logging
+import Metrics
+import NIOCore
+import Sockets
+import Synchronization
 
-/// Finds out who calls; a credential that is given must be good.
+/// Authenticates the caller; 401 for a missing or invalid credential.
 package struct IdentityMiddleware: RouterMiddleware {
     package typealias Context = APIContext
 
     let credentials: CredentialResolver
-    /// `.canonical`, or `.compatible` for paths of existing clients.
+    /// `.canonical`, or `.compatible` for the paths of existing clients.
     let accepting: CredentialKinds
 
     package init(credentials: CredentialResolver, accepting: CredentialKinds) {
@@ -41,7 +46,7 @@ package struct IdentityMiddleware: RouterMiddleware {
 extension PresentedCredentials {
     private static let fetchSiteName = HTTPField.Name("Sec-Fetch-Site")
 
-    /// Those of a request.
+    /// Takes the credentials of a request.
     init(_ request: Request) {
         self.init()
         self.authorization = request.headers[values: .authorization]
@@ -52,7 +57,9 @@ extension PresentedCredentials {
     }
 }
 
-/// Turns every error into a problem document; what is our own fault is logged and told without details.
+/// Converts errors into problem documents.
+///
+/// Internal errors are logged, and answered without details.
 package struct ProblemMiddleware: RouterMiddleware {
     package typealias Context = APIContext
 
@@ -68,7 +75,7 @@ package struct ProblemMiddleware: RouterMiddleware {
         }
     }
 
-    /// What to tell the caller about an error; one of our own is logged.
+    /// Returns the problem for an error, and logs internal errors.
     package static func problem(_ error: any Error, _ request: Request, _ context: APIContext) -> Problem {
         switch error {
         case let problem as Problem: return problem
@@ -86,6 +93,244 @@ package struct ProblemMiddleware: RouterMiddleware {
         case let error as PostgresError where error.code != .server && error.code != .decoding:
             Problem(.serviceUnavailable, "PostgreSQL is out of reach", retryAfter: 2)
         default: Problem(.internalServerError, "something went wrong; the log tells what")
+        }
+    }
+}
+
+/// Gives each request an id for its response and log lines, and counts responses.
+package struct RequestMiddleware: RouterMiddleware {
+    package typealias Context = APIContext
+
+    private static let header = HTTPField.Name("X-Request-ID")
+    private static let longestID = 128
+
+    package init() {}
+
+    package func handle(
+        _ request: Request,
+        context: APIContext,
+        next: @concurrent (Request, APIContext) async throws -> Response
+    ) async throws -> Response {
+        let start = ContinuousClock.now
+        let id = Self.id(given: Self.header.flatMap { request.headers[$0] })
+        var context = context
+        context.logger[metadataKey: "hb.request.id"] = "\(id)"
+        context.logger[metadataKey: "request.id"] = "\(id)"
+        do {
+            var response = try await next(request, context)
+            if let name = Self.header { response.headers[name] = id }
+            self.note(request, response.status, since: start, context)
+            return response
+        } catch {
+            self.note(request, .internalServerError, since: start, context)
+            throw error
+        }
+    }
+
+    private func note(
+        _ request: Request,
+        _ status: HTTPResponse.Status,
+        since start: ContinuousClock.Instant,
+        _ context: APIContext
+    ) {
+        let duration = ContinuousClock.now - start
+        CallMetrics.count(status, duration)
+        let (seconds, attoseconds) = duration.components
+        let level: Logger.Level = status.kind == .serverError ? .warning : .debug
+        // The query and the path may contain credentials, so neither is logged.
+        context.logger.log(
+            level: level,
+            "request answered",
+            metadata: [
+                "http.method": "\(request.method.rawValue)", "http.path": "\(context.loggedPath)",
+                "http.status": "\(status.code)",
+                "duration.ms": "\(seconds * 1_000 + attoseconds / 1_000_000_000_000_000)",
+            ]
+        )
+    }
+
+    /// Returns the client's id if it is safe to log, else a random id.
+    static func id(given: String?) -> String {
+        if let given, (1...Self.longestID).contains(given.utf8.count), given.utf8.allSatisfy(Self.isPlain) {
+            return given
+        }
+        let random = String(UInt64.random(in: .min ... .max), radix: 16)
+        return String(repeating: "0", count: 16 - random.count) + random
+    }
+
+    private static func isPlain(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+            UInt8(ascii: "0")...UInt8(ascii: "9"):
+            true
+        default: "-_.:/+=~@".utf8.contains(byte)
+        }
+    }
+}
+
+/// Answers 404 to alternative spellings of a path that the router would accept.
+///
+/// A proxy that hides a path compares its exact spelling. So empty segments are refused, as is a
+/// trailing slash on the paths of operators.
+struct SpellingMiddleware: RouterMiddleware {
+    typealias Context = APIContext
+
+    private static let exact: Set<String> = ["/metrics/", "/readyz/", "/healthz/"]
+
+    func handle(
+        _ request: Request,
+        context: APIContext,
+        next: @concurrent (Request, APIContext) async throws -> Response
+    ) async throws -> Response {
+        let path = request.uri.path
+        guard !path.contains("//"), !Self.exact.contains(path) else { throw Problem.notFound }
+        return try await next(request, context)
+    }
+}
+
+/// Metrics of calls, created once.
+enum CallMetrics {
+    private static let good = Self.answered("2xx")
+    private static let elsewhere = Self.answered("3xx")
+    private static let refused = Self.answered("4xx")
+    private static let failed = Self.answered("5xx")
+    private static let duration = Timer(label: "carillon.calls.duration")
+
+    static func count(_ status: HTTPResponse.Status, _ duration: Duration) {
+        switch status.kind {
+        case .serverError: Self.failed.increment()
+        case .clientError: Self.refused.increment()
+        case .redirection: Self.elsewhere.increment()
+        default: Self.good.increment()
+        }
+        let parts = duration.components
+        Self.duration.recordNanoseconds(parts.seconds * 1_000_000_000 + parts.attoseconds / 1_000_000_000)
+    }
+
+    private static func answered(_ result: String) -> Counter {
+        Counter(label: "carillon.calls.answered", dimensions: [("class", result)])
+    }
+}
+
+/// Answers 429 to users who call too often; services have no limit.
+package struct CallRateMiddleware: RouterMiddleware {
+    package typealias Context = APIContext
+
+    private let rate: UserRate?
+
+    package init(rate: UserRate?) {
+        self.rate = rate
+    }
+
+    package func handle(
+        _ request: Request,
+        context: APIContext,
+        next: @concurrent (Request, APIContext) async throws -> Response
+    ) async throws -> Response {
+        if let rate, let caller = context.caller, !caller.isService, let delay = rate.delay(caller.user) {
+            let seconds = max(1, Int(delay.components.seconds) + (delay.components.attoseconds > 0 ? 1 : 0))
+            throw Problem(.tooManyRequests, "too many calls; wait as long as Retry-After says", retryAfter: seconds)
+        }
+        return try await next(request, context)
+    }
+}
+
+/// Limits the memory for request bodies of users over all connections; services have no limit.
+///
+/// Answers 503 to a body that exceeds the budget.
+package struct BodyBudgetMiddleware: RouterMiddleware {
+    package typealias Context = APIContext
+
+    private let budget: Tally
+
+    package init(budget: Tally) {
+        self.budget = budget
+    }
+
+    package func handle(
+        _ request: Request,
+        context: APIContext,
+        next: @concurrent (Request, APIContext) async throws -> Response
+    ) async throws -> Response {
+        let length = request.headers[.contentLength].flatMap { Int($0) }
+        let isSmall = length.map { $0 <= TallyShare.uncounted } ?? (request.method == .get || request.method == .head)
+        guard !isSmall, context.caller?.isService != true else { return try await next(request, context) }
+        let share = BodyShare(of: self.budget)
+        defer { share.end() }
+        var request = request
+        request.body = RequestBody(asyncSequence: CountedBody(base: request.body, share: share))
+        return try await next(request, context)
+    }
+}
+
+/// One body's share of the budget.
+private final class BodyShare: Sendable {
+    private let state: Mutex<(length: Int, share: TallyShare)>
+
+    init(of budget: Tally) {
+        self.state = Mutex((length: 0, share: TallyShare(of: budget)))
+    }
+
+    /// Counts received bytes.
+    ///
+    /// - Throws: ``Problem`` 503 if they exceed the budget.
+    func add(_ bytes: Int) throws {
+        let fits = self.state.withLock { state in
+            state.length += bytes
+            return state.share.hold(state.length)
+        }
+        guard fits else {
+            throw Problem(.serviceUnavailable, "too many bodies are coming in; try again later", retryAfter: 1)
+        }
+    }
+
+    func end() {
+        self.state.withLock { state in _ = state.share.hold(0) }
+    }
+}
+
+/// A body that counts bytes as they are read.
+private struct CountedBody: AsyncSequence, Sendable {
+    struct AsyncIterator: AsyncIteratorProtocol {
+        var base: RequestBody.AsyncIterator
+        let share: BodyShare
+
+        @concurrent mutating func next() async throws -> ByteBuffer? {
+            guard let part = try await self.base.next() else { return nil }
+            try self.share.add(part.readableBytes)
+            return part
+        }
+    }
+
+    let base: RequestBody
+    let share: BodyShare
+
+    func makeAsyncIterator() -> AsyncIterator {
+        AsyncIterator(base: self.base.makeAsyncIterator(), share: self.share)
+    }
+}
+
+/// Answers 405 with `Allow` (RFC 9110 section 15.5.6) for unsupported methods of known paths.
+enum MethodRefusal {
+    /// HEAD follows GET, and OPTIONS belongs to preflight requests.
+    private static let methods: [HTTPRequest.Method] =
+        [.get, .post, .put, .patch, .delete, .trace] + [HTTPRequest.Method("QUERY")].compactMap(\.self)
+
+    /// Adds refusals for all routes that the router has so far; call it last.
+    static func add(to router: Router<APIContext>) {
+        var allowed: [String: (path: RouterPath, methods: Set<HTTPRequest.Method>)] = [:]
+        for route in router.routes {
+            allowed[route.path.description, default: (route.path, [])].methods.insert(route.method)
+        }
+        for (path, known) in allowed.values {
+            let names = known.union(known.contains(.get) ? [.head] : []).map(\.rawValue).sorted()
+            for method in Self.methods where !known.contains(method) {
+                router.on(path, method: method) { _, _ -> Response in
+                    var problem = Problem(.methodNotAllowed, "the method \(method.rawValue) is not for this path")
+                    problem.allowed = names
+                    throw problem
+                }
+            }
         }
     }
 }

@@ -6,19 +6,18 @@ import HTTPTypes
 import Hummingbird
 import NIOCore
 
-/// An answer that says what is wrong, as `application/problem+json` (RFC 9457).
+/// An error response as `application/problem+json` (RFC 9457).
 package struct Problem: HTTPResponseError {
     package let status: HTTPResponse.Status
     package let detail: String
     package let faults: [JobFault]
-    /// Seconds after which it may work.
+    /// Seconds after which a retry may succeed.
     package let retryAfter: Int?
-    /// The methods that the path has, with 405.
+    /// The allowed methods, for 405.
     package var allowed: [String] = []
-    /// The code by which clients of other systems tell errors apart; this API's clients use the
-    /// status.
+    /// An error code for clients of other systems; clients of this API use the status.
     package var code: String?
-    /// The details that such a client reads next to the message.
+    /// The details that such clients read beside the message.
     package var details: String?
 
     package init(
@@ -37,7 +36,7 @@ package struct Problem: HTTPResponseError {
         self.details = details
     }
 
-    /// Why a credential is not accepted.
+    /// Explains why a credential was rejected.
     init(_ fault: TokenFault) {
         let status: HTTPResponse.Status =
             switch fault.code {
@@ -48,7 +47,7 @@ package struct Problem: HTTPResponseError {
         self.init(status, fault.description, retryAfter: fault.code == .unavailable ? 5 : nil)
     }
 
-    /// Unknown ids and other people's ids look the same.
+    /// Unknown ids and those of other users look the same.
     static let notFound = Problem(.notFound, "there is no such thing")
 
     package func response(from request: Request, context: some RequestContext) throws -> Response {
@@ -66,7 +65,7 @@ package struct Problem: HTTPResponseError {
         return self.response(writer.bytes, status: self.status)
     }
 
-    /// The answer with a body in another form, and the same headers.
+    /// Returns a response with another body and the same headers.
     package func response(_ body: [UInt8], status: HTTPResponse.Status) -> Response {
         var headers: HTTPFields = [.contentType: "application/problem+json"]
         if status == .unauthorized { headers[.wwwAuthenticate] = "Bearer" }
@@ -75,7 +74,7 @@ package struct Problem: HTTPResponseError {
         return Response(status: status, headers: headers, body: ResponseBody(byteBuffer: ByteBuffer(bytes: body)))
     }
 
-    /// Writes the faults as an array of objects that name the field and the reason.
+    /// Writes the faults as an array of objects with `field` and `reason`.
     package func writeFaults(to writer: inout JSONWriter) {
         writer.beginArray()
         for fault in self.faults {
@@ -85,5 +84,64 @@ package struct Problem: HTTPResponseError {
             writer.endObject()
         }
         writer.endArray()
+    }
+}
+
+// MARK: Description
+
+extension Schema {
+    static let faults = list(of: .object(["field": .string, "reason": .string]), max: 100_000)
+
+    static let problem = Schema(
+        "Problem",
+        ["type": .string, "title": .string, "status": .integer, "detail": .string, "errors?": .faults])
+}
+
+extension ProblemStyle {
+    static let canonical = ProblemStyle(
+        schema: .problem, always: [429],
+        texts: [
+            400: "The path, the query or the form of the body is invalid.",
+            401: "The token is missing or invalid.",
+            403: "The token does not allow this.",
+            404: "It does not exist, or belongs to someone else.",
+            409: "The request conflicts with the current state.",
+            413: "The body is too long.",
+            422: "Fields of the body are invalid; each is named.",
+            426: "This path serves only WebSockets.",
+            429: "The user exceeds the rate limit.",
+            500: "An internal error; see the log.",
+            503: "Redis or PostgreSQL is unreachable, or a queue is full.",
+        ])
+}
+
+extension Response {
+    /// Returns a JSON response.
+    package static func json(_ writer: JSONWriter, status: HTTPResponse.Status = .ok) -> Response {
+        .json(writer.bytes, status: status)
+    }
+
+    /// Returns a response with rendered JSON.
+    static func json(_ bytes: [UInt8], status: HTTPResponse.Status = .ok) -> Response {
+        Response(
+            status: status,
+            headers: [.contentType: "application/json"],
+            body: ResponseBody(byteBuffer: ByteBuffer(bytes: bytes))
+        )
+    }
+
+    /// Returns a JSON object with the members that `write` adds.
+    ///
+    /// - Parameter capacity: the expected bytes.
+    package static func object(
+        status: HTTPResponse.Status = .ok,
+        capacity: Int = 512,
+        _ write: (inout JSONWriter) throws -> Void
+    ) rethrows -> Response {
+        var writer = JSONWriter(capacity: capacity)
+        writer.beginObject()
+        try write(&writer)
+        writer.endObject()
+        return .json(writer, status: status)
     }
 }

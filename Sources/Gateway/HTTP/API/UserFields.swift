@@ -4,11 +4,12 @@
 import Core
 import Storage
 
-/// Reads what bodies say about a user: settings, preferences, devices, topics.
+/// Reads settings, preferences, devices and topics from request bodies.
 ///
-/// Every faulty field is named with its path.
+/// Faults name each field with its path.
 package struct UserFields: Sendable {
-    /// FCM's tokens have some 160 characters, a Web Push subscription some 600; an index of PostgreSQL takes 2,700 bytes.
+    /// An FCM token has about 160 characters, a Web Push subscription about 600; a PostgreSQL index
+    /// holds 2,700 bytes.
     package static let longestToken = 2_048
     static let mostPreferences = 1_000
     static let mostTopics = 1_000
@@ -21,7 +22,7 @@ package struct UserFields: Sendable {
 
     /// - Parameters:
     ///   - webPushOrigins: the push services that subscriptions may name.
-    ///   - appOrigins: those of apps that have a list of their own.
+    ///   - appOrigins: the push services by app, for apps with a list of their own.
     package init(
         catalogs: CatalogRegister,
         now: @escaping @Sendable () -> Timestamp,
@@ -34,14 +35,14 @@ package struct UserFields: Sendable {
         self.appOrigins = appOrigins
     }
 
-    /// The catalog of this moment.
+    /// The current catalog.
     var catalog: Catalog { self.catalogs.current }
 
     // MARK: Settings
 
-    /// Reads settings, and which of them the body leaves out and so keeps.
-    static func settings(_ body: inout JSONBody) -> (UserSettings, keeping: KeptSettings) {
-        body.allow(["zone", "locale", "email", "opted_out", "email_opted_out", "quiet_hours"])
+    /// Reads settings, and returns which of them the body leaves unchanged.
+    static func settings(_ body: inout FieldReader) -> (UserSettings, keeping: KeptSettings) {
+        body.allow(.settingsChange)
         var settings = UserSettings()
         var kept: KeptSettings = []
         settings.zone = body.text("zone", limit: 64)
@@ -59,20 +60,21 @@ package struct UserFields: Sendable {
         case nil: kept.insert(.quietHours)
         case .null: break
         case let value?:
-            var part = JSONBody(value, at: "quiet_hours")
+            var part = FieldReader(value, at: "quiet_hours")
             let isOn = part.flag("enabled") ?? true
-            let hours = Self.quietHours(&part, others: ["enabled"])
+            let hours = Self.quietHours(&part, as: .quietHoursChange)
             if isOn { settings.quietHours = hours } else { settings.pausedQuietHours = hours }
-            for fault in part.faults { body.fault(fault.field, fault.reason) }
+            body.add(part)
         }
         return (settings, kept)
     }
 
-    /// `{"start":"22:00","end":"07:00","weekdays":[1,…,7]}` with 1 for Monday; start = end means none.
+    /// Reads `{"start":"22:00","end":"07:00","weekdays":[1,…,7]}`; 1 is Monday, start = end means
+    /// none.
     ///
-    /// - Parameter others: further fields that the body may have.
-    static func quietHours(_ body: inout JSONBody, others: Set<String> = []) -> QuietHours? {
-        body.allow(others.union(["start", "end", "weekdays"]))
+    /// - Parameter schema: has the fields that the body may have.
+    static func quietHours(_ body: inout FieldReader, as schema: Schema = .quietHours) -> QuietHours? {
+        body.allow(schema)
         let start = Self.minutes("start", &body)
         let end = Self.minutes("end", &body)
         var weekdays: UInt8 = 0x7F
@@ -90,21 +92,16 @@ package struct UserFields: Sendable {
         return QuietHours(start: start, end: end, weekdays: weekdays)
     }
 
-    private static func minutes(_ name: String, _ body: inout JSONBody) -> Int? {
+    private static func minutes(_ name: String, _ body: inout FieldReader) -> Int? {
         guard let text = body.text(name, limit: 64, isRequired: true) else { return nil }
-        let parts = text.split(separator: ":", omittingEmptySubsequences: false)
-        guard parts.count == 2, parts.allSatisfy({ $0.utf8.count == 2 && $0.utf8.allSatisfy(Self.isDigit) }),
-            let hours = Int(parts[0]), let minutes = Int(parts[1]), (0..<24).contains(hours), (0..<60).contains(minutes)
-        else {
-            body.fault(name, "must be a time of day as HH:MM")
-            return nil
-        }
-        return hours * 60 + minutes
+        if let time = LocalTime(text) { return time.minutes }
+        body.fault(name, "must be a time of day as HH:MM")
+        return nil
     }
 
     private static func isDigit(_ byte: UInt8) -> Bool { (0x30...0x39).contains(byte) }
 
-    /// One `@` with something on both sides, and nothing that could break out of a header.
+    /// Requires one `@` with text on both sides, and no character that could inject a header.
     private static func isAddress(_ text: String) -> Bool {
         let parts = text.split(separator: "@", omittingEmptySubsequences: false)
         return parts.count == 2 && parts.allSatisfy { !$0.isEmpty }
@@ -112,18 +109,18 @@ package struct UserFields: Sendable {
             && !text.contains { "<>,;:\"()[]\\".contains($0) || $0.isWhitespace }
     }
 
-    /// A language tag such as `de-CH`; an underscore passes for the hyphen, as phones write it.
-    private static func locale(_ body: inout JSONBody) -> String? {
+    /// Reads a language tag such as `de-CH`; phones write an underscore for the hyphen.
+    private static func locale(_ body: inout FieldReader) -> String? {
         guard let text = body.text("locale", limit: Self.longestLocale) else { return nil }
         if !Self.isLanguageTag(text) { body.fault("locale", Self.noLanguageTag) }
         return text
     }
 
     package static let longestLocale = 35
-    /// The fault of a text that is not ``isLanguageTag(_:)``.
+    /// The fault of an invalid language tag.
     package static let noLanguageTag = "must be a language tag such as de or de-CH"
 
-    /// Whether a text has the form of a language tag; an underscore passes for the hyphen.
+    /// Whether the text is a language tag; an underscore may replace the hyphen.
     package static func isLanguageTag(_ text: String) -> Bool {
         let parts = text.utf8.split(omittingEmptySubsequences: false) {
             $0 == UInt8(ascii: "-") || $0 == UInt8(ascii: "_")
@@ -138,14 +135,12 @@ package struct UserFields: Sendable {
 
     // MARK: Devices
 
-    /// Reads a device as an app registers it; nil with a fault if it cannot be one.
+    /// Reads a device registration; nil with a fault if it is invalid.
     ///
-    /// - Parameter allowsTopics: whether the token may stand for a topic of FCM's. Not where users speak for themselves:
-    ///   their notifications would go to all who have subscribed to it.
-    func device(_ body: inout JSONBody, user: String, allowsTopics: Bool) -> Device? {
-        body.allow([
-            "platform", "provider", "token", "app", "environment", "name", "device_id", "app_version", "locale",
-        ])
+    /// - Parameter allowsTopics: whether the token may be an FCM topic. Users may not register one,
+    ///   because all subscribers of the topic would get their notifications.
+    func device(_ body: inout FieldReader, user: String, allowsTopics: Bool) -> Device? {
+        body.allow(.deviceRegistration)
         let platform = body.choice("platform", of: Platform.self, isRequired: true)
         var provider = self.provider(&body)
         var token = body.text("token", limit: Self.longestToken, isRequired: true)
@@ -155,7 +150,7 @@ package struct UserFields: Sendable {
         let deviceID = body.text("device_id", limit: 128)
         let appVersion = body.text("app_version", limit: 64)
         let locale = Self.locale(&body)
-        // One that is at fault says nothing of what its token looks like.
+        // An invalid provider says nothing about the format of the token.
         if provider == nil, let platform, body.value["provider"]?.string == nil { provider = platform.provider }
         if let token, !Self.isPrintable(token) { body.fault("token", Self.unprintable) }
         if provider == .fcm, !allowsTopics, let token, Device.isTopic(token) {
@@ -181,14 +176,14 @@ package struct UserFields: Sendable {
         return device
     }
 
-    /// What is wrong with a token that is not ``isPrintable(_:)``.
+    /// The fault of a token with other characters.
     package static let unprintable = "must be printable ASCII"
 
-    /// Whether a text has the characters alone that a device's token may have.
+    /// Whether the token is printable ASCII.
     package static func isPrintable(_ token: String) -> Bool { token.utf8.allSatisfy { (0x20...0x7E).contains($0) } }
 
-    /// Reads `provider`, which must be one that devices are registered with; nil if it is absent or at fault.
-    func provider(_ body: inout JSONBody) -> Provider? {
+    /// Reads `provider`; nil if it is absent or invalid.
+    func provider(_ body: inout FieldReader) -> Provider? {
         guard let text = body.text("provider", limit: 64) else { return nil }
         let providers = Provider.wellKnown.filter(\.isOfDevices)
         if let provider = providers.first(where: { $0.rawValue == text }) { return provider }
@@ -196,8 +191,8 @@ package struct UserFields: Sendable {
         return nil
     }
 
-    /// A subscription of Web Push in its one form; nil with a fault if it cannot be sent to.
-    private func subscription(_ token: String, app: String, _ body: inout JSONBody) -> String? {
+    /// Returns a Web Push subscription in canonical form; nil with a fault if it is invalid.
+    private func subscription(_ token: String, app: String, _ body: inout FieldReader) -> String? {
         do throws(WebPushSubscription.Fault) {
             let subscription = try WebPushSubscription(token: token)
             if !subscription.isKeyOnCurve { body.fault("token", "has keys.p256dh that is no point of P-256") }
@@ -218,35 +213,34 @@ package struct UserFields: Sendable {
 
     // MARK: All at once
 
-    /// Reads a record: `settings`, `preferences`, `categories`, `devices` and `topics`, each as its own call takes it.
+    /// Reads a record: `settings`, `preferences`, `categories`, `devices` and `topics`, each as in
+    /// its own call.
     ///
-    /// Only services and operators bring records, so that devices may stand for topics of FCM's.
+    /// Records come only from services and operators, so devices may be FCM topics.
     ///
-    /// - Parameter user: the user; nil if the record says it as `user_id`.
+    /// - Parameter user: the user; nil if the record names it in `user_id`.
     /// - Throws: ``JobFaults`` with every fault.
     package func record(_ value: JSONValue, user: String?) throws(JobFaults) -> UserRecord {
         guard value.object != nil else { throw JobFaults([JobFault("record", "must be a JSON object")]) }
-        var body = JSONBody(value, at: "")
-        var names: Set<String> = ["settings", "preferences", "categories", "devices", "topics"]
-        if user == nil { names.insert("user_id") }
-        body.allow(names)
+        var body = FieldReader(value, at: "")
+        body.allow(Schema.userRecord.names.union(user == nil ? ["user_id"] : []))
         let user = user ?? body.text("user_id", limit: JobLimits.user, isRequired: true) ?? ""
         var record = UserRecord(user: user)
         if let settings = value["settings"], settings != .null {
-            var part = JSONBody(settings, at: "settings")
+            var part = FieldReader(settings, at: "settings")
             let (settings, kept) = Self.settings(&part)
             record.settings = settings
             record.keptSettings = kept
-            for fault in part.faults { body.fault(fault.field, fault.reason) }
+            body.add(part)
         }
         record.preferences = self.preferences("preferences", &body)
         record.preferences.merge(self.categoryPreferences("categories", &body)) { one, _ in one }
         for (index, element) in body.elements("devices", limit: DeviceLimits.allowed.upperBound).enumerated() {
-            var part = JSONBody(element, at: "devices[\(index)]")
+            var part = FieldReader(element, at: "devices[\(index)]")
             if element.object != nil, let device = self.device(&part, user: user, allowsTopics: true) {
                 record.devices.append(device)
             }
-            for fault in part.faults { body.fault(fault.field, fault.reason) }
+            body.add(part)
         }
         for (index, element) in body.elements("topics", limit: Self.mostTopics).enumerated() {
             if let topic = element.string, (1...JobLimits.name).contains(topic.unicodeScalars.count) {
@@ -260,7 +254,7 @@ package struct UserFields: Sendable {
     }
 
     /// Reads a list of 1 to `limit` user ids.
-    static func users(_ name: String, _ body: inout JSONBody, limit: Int) -> [String] {
+    static func users(_ name: String, _ body: inout FieldReader, limit: Int) -> [String] {
         var users: [String] = []
         for (index, element) in body.elements(name, limit: limit, isRequired: true).enumerated() {
             if let user = element.string, (1...JobLimits.user).contains(user.unicodeScalars.count) {
@@ -271,4 +265,148 @@ package struct UserFields: Sendable {
         }
         return users
     }
+}
+
+extension Schema {
+    /// A device token: printable ASCII.
+    static let deviceToken = text(UserFields.longestToken, pattern: "^[ -~]+$")
+
+    static let deviceRegistration = Schema(
+        "DeviceRegistration",
+        [
+            "platform": .platform,
+            "provider?": .string(pattern: "^[a-z][a-z0-9]{0,14}$").orNull.with(
+                "examples", .array([.string("fcm"), .string("apns"), .string("webpush"), .string("webhook")]))(
+                    "Defaults by platform. One of the examples, or another provider of a dispatcher."),
+            "token": .deviceToken("Hexadecimal for `apns`; the JSON of the browser's PushSubscription for `webpush`."),
+            "app?": .text(64).orNull.with("default", .string("default")),
+            "environment?": .environment.orNull.with("default", .string("production")),
+            "name?": .text(128).orNull("Replaces a device with the same user, app, platform and name."),
+            "device_id?": .text(128).orNull,
+            "app_version?": .text(64).orNull,
+            "locale?": .string(max: 35, pattern: "^[A-Za-z0-9]{1,8}([-_][A-Za-z0-9]{1,8})*$").orNull,
+        ], isClosed: true)
+
+    static let quietHoursChange = Schema(
+        "QuietHoursChange", "Wall-clock times in the user's zone; start = end means none.",
+        [
+            "start": .string(pattern: "^([01][0-9]|2[0-3]):[0-5][0-9]$"),
+            "end": .string(pattern: "^([01][0-9]|2[0-3]):[0-5][0-9]$"),
+            "weekdays?": .list(of: .integer(1...7), min: 1, max: 7).orNull("1 is Monday; all if absent."),
+            "enabled?": .bool.orNull("false keeps the times but disables them; defaults to true."),
+        ], isClosed: true)
+
+    static let settingsChange = Schema(
+        "SettingsChange",
+        [
+            "zone?": .text(64).orNull("An IANA zone."),
+            "locale?": .string(max: 35, pattern: "^[A-Za-z0-9]{1,8}([-_][A-Za-z0-9]{1,8})*$").orNull,
+            "email?": .text(254).orNull("An address."),
+            "opted_out?": .bool.orNull,
+            "email_opted_out?": .bool.orNull("Unchanged if absent."),
+            "quiet_hours?": .quietHoursChange.orNull("Unchanged if absent; null for none."),
+        ], isClosed: true)
+
+    static let userRecord = Schema(
+        "UserRecord",
+        [
+            "settings?": .settingsChange.orNull,
+            "preferences?": .list(of: .typePreference, max: 1000).orNull,
+            "devices?": .list(of: .deviceRegistration, max: 100).orNull,
+            "topics?": .list(of: .text(128), max: 1000).orNull,
+            "categories?": .list(of: .categoryPreference, max: 1000).orNull,
+        ], isClosed: true)
+}
+
+extension UserFields {
+    /// Reads a list of `{"type":…,"in_app":…,"push":…,"email":…,"quiet_hours":…}`.
+    func preferences(_ name: String, _ body: inout FieldReader) -> [String: TypePreference] {
+        self.read(name, &body, named: "type", as: .typePreference) { part, typeName in
+            if let type = self.catalog[typeName] {
+                if type.isRequired { part.fault("type", "is required and cannot be switched off") }
+            } else {
+                part.fault("type", "is not in the catalog")
+            }
+            return typeName
+        }
+    }
+
+    /// Reads a list of `{"category":…,"in_app":…,"push":…,"email":…}`, the defaults for the types
+    /// of a category.
+    func categoryPreferences(_ name: String, _ body: inout FieldReader) -> [String: TypePreference] {
+        self.read(name, &body, named: "category", as: .categoryPreference) { part, category in
+            if !self.catalog.categories.contains(where: { $0.category == category }) {
+                part.fault("category", "is not in the catalog")
+            }
+            return PreferenceKey.category(category)
+        }
+    }
+
+    private func read(
+        _ name: String,
+        _ body: inout FieldReader,
+        named: String,
+        as schema: Schema,
+        key: (inout FieldReader, String) -> String
+    ) -> [String: TypePreference] {
+        var preferences: [String: TypePreference] = [:]
+        let entries = body.elements(name, limit: Self.mostPreferences)
+        for (index, entry) in entries.enumerated() {
+            var part = FieldReader(entry, at: "\(name)[\(index)]")
+            part.allow(schema)
+            var preference = TypePreference(
+                inApp: part.flag("in_app"),
+                push: part.flag("push"),
+                email: part.flag("email")
+            )
+            preference.quietHours = Self.quietOverride(&part)
+            if entry.object != nil, let text = part.text(named, limit: JobLimits.name, isRequired: true) {
+                let key = key(&part, text)
+                if preferences.updateValue(preference, forKey: key) != nil { part.fault(named, "occurs twice") }
+            }
+            body.add(part)
+        }
+        return preferences
+    }
+
+    /// Reads a type's own quiet hours: an object, `"none"`, or null for the user's; nil if absent.
+    private static func quietOverride(_ body: inout FieldReader) -> QuietOverride? {
+        switch body.value["quiet_hours"] {
+        case nil: return nil
+        case .null: return .inherited
+        case .string("none"): return QuietOverride.none
+        case let value?:
+            guard value.object != nil else {
+                body.fault("quiet_hours", "must be an object with start and end, \"none\" or null")
+                return nil
+            }
+            var part = FieldReader(value, at: "quiet_hours")
+            let hours = self.quietHours(&part)
+            body.add(part)
+            return hours.map { .hours($0) } ?? QuietOverride.none
+        }
+    }
+}
+
+extension Schema {
+    static let typePreference = Schema(
+        "TypePreference", "null: the catalog's default.",
+        [
+            "type": .text(128),
+            "in_app?": .bool.orNull,
+            "push?": .bool.orNull,
+            "email?": .bool.orNull,
+            "quiet_hours?": .oneOf(.quietHours, .constant(.string("none"))).orNull(
+                "The type's own; \"none\" for none, null for the user's. Absent: unchanged."),
+        ], isClosed: true)
+
+    static let categoryPreference = Schema(
+        "CategoryPreference",
+        "Applies to the types of the category without an own preference; null: the catalog's default.",
+        [
+            "category": .text(128),
+            "in_app?": .bool.orNull,
+            "push?": .bool.orNull,
+            "email?": .bool.orNull,
+        ], isClosed: true)
 }

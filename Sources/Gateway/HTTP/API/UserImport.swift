@@ -5,24 +5,24 @@ import Clients
 import Core
 import Storage
 
-/// Brings users in from JSON lines, a batch a transaction.
+/// Imports users from JSON Lines, one transaction per batch.
 ///
-/// A line at fault is reported and left out; the others are stored. Importing a file again changes nothing more.
+/// Faulty lines are reported and skipped. The import is idempotent.
 package struct UserImport {
-    /// What was done so far.
+    /// The progress so far.
     package struct Tally: Sendable, Equatable {
-        /// Lines read, empty ones included.
+        /// Lines read, including empty ones.
         package var lines = 0
         /// Lines stored.
         package var users = 0
         package var devices = 0
         package var preferences = 0
         package var subscriptions = 0
-        /// Lines left out.
+        /// Lines skipped.
         package var faulty = 0
     }
 
-    /// A line of the file: its bytes, or why it could not be read.
+    /// A line's bytes, or the reason why it could not be read.
     package enum Line: Sendable {
         case text([UInt8])
         case tooLong
@@ -38,8 +38,8 @@ package struct UserImport {
     private var batch: [UserRecord] = []
 
     /// - Parameters:
-    ///   - report: told each fault, with the number of its line, from 1.
-    ///   - progress: told the tally after each batch.
+    ///   - report: receives each fault with its line number, from 1.
+    ///   - progress: receives the tally after each batch.
     package init(
         fields: UserFields,
         store: UserStore,
@@ -52,9 +52,9 @@ package struct UserImport {
         self.progress = progress
     }
 
-    /// Takes the next line.
+    /// Imports the next line.
     ///
-    /// - Throws: what PostgreSQL says if a batch cannot be stored; what was stored before stays.
+    /// - Throws: The PostgreSQL error if a batch cannot be stored; earlier batches stay.
     package mutating func take(_ line: Line) async throws {
         self.tally.lines += 1
         guard case .text(let bytes) = line else { return self.refuse([JobFault("line", "is longer than 1 MB")]) }
@@ -73,7 +73,7 @@ package struct UserImport {
         if self.batch.count >= Self.batchSize { try await self.store() }
     }
 
-    /// Stores what is left and tells what was done.
+    /// Stores the last batch and returns the tally.
     package mutating func finish() async throws -> Tally {
         try await self.store()
         return self.tally
@@ -97,7 +97,8 @@ package struct UserImport {
         self.progress(self.tally)
     }
 
-    /// Importing users while they register devices may deadlock on a token that moves; PostgreSQL ends one of the two.
+    /// Retries deadlocks: users may register devices during an import, and a token that moves locks
+    /// two users.
     private func put(triesLeft: Int) async throws {
         do {
             _ = try await self.store.put(self.batch)

@@ -6,6 +6,24 @@ import Hummingbird
 
 /// The REST paths for existing clients of other systems; no path belongs to two systems.
 package enum CompatibilityRouter {
+    private static let summary = "The paths of five other systems, for their existing clients."
+    private static let details = """
+        A new client uses the API at /openapi.json. A body may be JSON under any content type, or a form; whole \
+        numbers, true and false may come as text, names of an enumeration in any case, and fields that are not named \
+        here are left alone. Paths may end in a slash. Errors are problem documents (RFC 9457) with the same words in \
+        detail, error and message.
+        """
+    private static let tags: KeyValuePairs<String, String?> = [
+        "socketio-hybrid": "Accounting: Socket.IO and FCM.",
+        "allowance": "Family finance: SignalR and FCM.",
+        "breaking-news": "Breaking news: FCM.",
+        "task-reminders": "Household tasks: APNs and FCM.",
+        "edge-scheduler": "Edge scheduler: tokens and events.",
+        "operations": nil,
+    ]
+    private static let describe = Operation(
+        "getCompatibilityDescription", "This description.", answers: [.ok("OpenAPI 3.1.", .anyObject)])
+
     /// Values that the registrations of these clients leave out.
     package struct Defaults: Sendable {
         /// The app whose credentials serve the devices.
@@ -23,10 +41,26 @@ package enum CompatibilityRouter {
         ErrorMiddleware(ErrorStyle.paths)
     }
 
+    /// The document that `GET /openapi/compatibility.json` answers.
+    package static func document(_ services: APIServices, defaults: Defaults) -> JSONValue {
+        Self.addRoutes(to: Router(context: APIContext.self), services, defaults).document()
+    }
+
     /// Adds all paths and their description.
     package static func add(to router: Router<APIContext>, services: APIServices, defaults: Defaults) {
-        DescriptionRoute.add(try? CompatibilityDocument.make(), at: "openapi/compatibility.json", to: router)
-        let groups = CompatibilityGroups(router: router, services: services)
+        Self.addRoutes(to: router, services, defaults)
+    }
+
+    @discardableResult
+    private static func addRoutes(
+        to router: Router<APIContext>,
+        _ services: APIServices,
+        _ defaults: Defaults
+    ) -> APIDescription {
+        let description = APIDescription(
+            title: "Carillon: the paths of other systems", Self.summary, Self.details,
+            tags: Self.tags.map { (name: $0.key, description: $0.value) }, security: [.bearer, .token, .cookie])
+        let groups = CompatibilityGroups(router: router, services: services, description: description)
         let devices = DeviceKeeper(services: services, defaults: defaults)
         HybridInboxRoutes(services: services).add(to: groups)
         HybridDeviceRoutes(devices: devices).add(to: groups)
@@ -38,6 +72,9 @@ package enum CompatibilityRouter {
         TaskDeviceRoutes(devices: devices).add(to: groups)
         EdgeTokenRoutes(devices: devices).add(to: groups)
         EdgeEventRoutes(services: services).add(to: groups)
+        Routes(router.group(), tag: "operations", problems: .canonical, isOpen: true, in: description)
+            .describe("openapi/compatibility.json", Self.describe)
+        return description
     }
 }
 
@@ -45,28 +82,34 @@ package enum CompatibilityRouter {
 struct CompatibilityGroups {
     let router: Router<APIContext>
     let services: APIServices
+    let description: APIDescription
 
-    /// Returns a group for the paths of one system; ``ErrorStyle/paths`` must contain it.
-    func group(_ path: RouterPath) -> RouterGroup<APIContext> {
-        self.router.group(path)
-            .add(middleware: IdentityMiddleware(credentials: self.services.credentials, accepting: .compatible))
-            .add(middleware: CallRateMiddleware(rate: self.services.callRate))
-            .add(middleware: BodyBudgetMiddleware(budget: self.services.bodies))
+    /// Returns the routes of one system below a path, which ``ErrorStyle/paths`` must contain.
+    func group(_ path: String) -> Routes {
+        let group = self.router.group(RouterPath(path))
+            .add(
+                middleware: IdentityMiddleware(credentials: self.services.identity.credentials, accepting: .compatible)
+            )
+            .add(middleware: CallRateMiddleware(rate: self.services.identity.callRate))
+            .add(middleware: BodyBudgetMiddleware(budget: self.services.identity.bodies))
+        let style = ErrorStyle.of(path) ?? .hybrid
+        return Routes(group, at: "/" + path, tag: style.system, problems: style.problems, in: self.description)
     }
 }
 
-/// The OpenAPI 3.1 description of the compatibility paths, merged from one file per system in
-/// `OpenAPI/`.
-package enum CompatibilityDocument {
-    private static let parts: [[UInt8]] = [
-        PackageResources.socketio_hybrid_json, PackageResources.allowance_json, PackageResources.breaking_news_json,
-        PackageResources.task_reminders_json, PackageResources.edge_scheduler_json, PackageResources.description_json,
-    ]
-
-    /// Merges the files.
-    ///
-    /// - Throws: ``JSONFault`` if a file is not JSON.
-    package static func make() throws(JSONFault) -> JSONValue {
-        try OpenAPIDocument.make(base: PackageResources.compatibility_json, parts: self.parts)
-    }
+extension SecurityScheme {
+    fileprivate static let token = SecurityScheme(
+        name: "token",
+        members: [
+            "type": "apiKey", "in": "header", "name": "Authorization",
+            "description": "The same JWT after the word Token, as some clients send it.",
+        ])
+    fileprivate static let cookie = SecurityScheme(
+        name: "cookie",
+        members: [
+            "type": "apiKey", "in": "cookie", "name": "session",
+            "description":
+                "The same JWT in the cookie named by AUTH_COOKIE; without that setting cookies are ignored. "
+                + "Unsafe methods must come from an allowed origin.",
+        ])
 }

@@ -17,16 +17,26 @@ struct NewsDeviceRoutes {
 
     func add(to groups: CompatibilityGroups) {
         let group = groups.group("device-token")
-        group.post("register", use: self.register)
-        group.post("unregister", use: self.unregister)
-        group.get("status", use: self.status)
+        group.post("register", Self.register, self.register)
+        group.post("unregister", Self.unregister, self.unregister)
+        group.get("status", Self.status, self.status)
     }
+
+    private static let register = Operation(
+        "newsRegisterToken",
+        "Breaking news: registers an FCM token and enables notifications; replaces the platform's previous token.",
+        body: .object([
+            "fcm_token": .deviceToken("Printable ASCII, and no topic (/topics/…)."),
+            "platform?": .choice("ios", "android", "web").orNull("Defaults to iOS."),
+            "app_version?": .string(max: 64).orNull,
+        ]),
+        answers: [.ok("Done.", .newsOutcome)])
 
     /// Registers a token, and switches notifications on for the device and for a user who had opted
     /// out.
     private func register(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        var fields = try await RequestFields.read(request)
+        var fields = try await FieldReader(lenientBody: request)
         let token = fields.newToken("fcm_token")
         let platform = fields.choice("platform", of: Platform.self) ?? .ios
         if platform == .webhook { fields.fault("platform", "must be one of ios, android, web") }
@@ -43,35 +53,61 @@ struct NewsDeviceRoutes {
             ),
             user: user
         )
-        try await self.services.preferences.optIn(user: user)
+        try await self.services.users.preferences.optIn(user: user)
         return Response.object { NewsShape.writeOutcome("Device token registered successfully", to: &$0) }
     }
+
+    private static let unregister = Operation(
+        "newsUnregisterToken",
+        "Breaking news: removes one or all of the caller's tokens.",
+        body: .object([
+            "fcm_token?": .string(max: 2048, pattern: "^[ -~]*$").orNull("All tokens if absent.")
+        ]),
+        isBodyRequired: false,
+        answers: [.ok("Done, even for an unknown token.", .newsOutcome)])
 
     /// Removes the token in the body, or all tokens: old clients send none, because a user had only
     /// one.
     private func unregister(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        var fields = try await RequestFields.read(request)
+        var fields = try await FieldReader(lenientBody: request)
         let token = fields.token("fcm_token", isRequired: false)
         try fields.finish()
         if let token {
-            _ = try await self.services.devices.remove(user: user, token: token)
+            _ = try await self.services.users.devices.remove(user: user, token: token)
         } else {
-            _ = try await self.services.devices.removeAll(user: user, app: self.devices.defaults.app, provider: .fcm)
+            _ = try await self.services.users.devices.removeAll(
+                user: user, app: self.devices.defaults.app, provider: .fcm)
         }
         return Response.object { NewsShape.writeOutcome("Device token unregistered successfully", to: &$0) }
     }
 
+    private static let status = Operation(
+        "newsGetStatus",
+        "Breaking news: returns the caller's status.",
+        answers: [
+            .ok(
+                "The status.",
+                .object([
+                    "notifications_enabled": .bool(
+                        "Whether there is an active device and the user has not opted out."),
+                    "has_token": .bool,
+                    "token_count": .integer(0...100),
+                    "platform": .platform.orNull("The platform of the most recently used device."),
+                    "preferences": .map(of: .bool)("Whether each type of the category `news` is pushed."),
+                ]))
+        ])
+
     private func status(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
         let devices = try await self.devices.active(user: user)
-        let settings = try await self.services.preferences.settings(user: user)
-        let wishes = try await self.services.preferences.preferences(user: user)
+        let settings = try await self.services.users.preferences.settings(user: user)
+        let wishes = try await self.services.users.preferences.preferences(user: user)
         return Response.object { writer in
             NewsShape.writeStatus(
                 devices: devices,
                 isOptedOut: settings.isOptedOut,
-                types: self.services.catalog.all,
+                types: self.services.base.catalog.all,
                 wishes: wishes,
                 to: &writer
             )
@@ -113,4 +149,10 @@ enum NewsShape {
         }
         writer.endObject()
     }
+}
+
+extension Schema {
+    static let newsOutcome = Schema(
+        "NewsOutcome",
+        ["success": .constant(.bool(true)), "message": .string])
 }

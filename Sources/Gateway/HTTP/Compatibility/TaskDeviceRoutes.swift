@@ -19,20 +19,79 @@ struct TaskDeviceRoutes {
     private struct Endpoint {
         let provider: Provider
         let platform: Platform
+        /// The provider's name in operations.
+        let name: String
+        let token: Schema
+        let device: Schema
+
+        var register: Operation {
+            Operation(
+                "tasksRegister\(self.name)Device",
+                "Household tasks: registers a device by its \(self.name) token.",
+                body: .object([
+                    "registration_id": self.token,
+                    "name?": .string(max: DeviceKeeper.longestName).orNull,
+                    "device_id?": .string(max: DeviceKeeper.longestName)
+                        .with("type", .array([.string("string"), .string("number")]))
+                        .orNull("Replaces its previous registration."),
+                    "active?": .bool.orNull(
+                        "Whether pushes go to the device; unchanged if absent."),
+                ]),
+                answers: [.created("The device.", self.device)])
+        }
+
+        var list: Operation {
+            Operation(
+                "tasksList\(self.name)Devices",
+                "Household tasks: lists the caller's \(self.name) devices, most recently used first.",
+                answers: [.ok("The devices.", .list(of: self.device, max: 100))])
+        }
+
+        var remove: Operation {
+            Operation(
+                "tasksRemove\(self.name)Device", "Household tasks: removes an \(self.name) device.",
+                path: ["key": .string(min: 1)("Its `registration_id`, percent-encoded, or its id.")],
+                answers: [.done, 404])
+        }
+
+        var removeNamed: Operation {
+            Operation(
+                "tasksRemove\(self.name)DeviceByToken",
+                "Household tasks: removes an \(self.name) device by its token, at logout.",
+                query: ["registration_id?": .deviceToken("Replaces the body.")],
+                body: .object(["registration_id": .deviceToken]),
+                isBodyRequired: false,
+                answers: [.done, 404])
+        }
     }
 
+    private static let endpoints = [
+        "apns": Endpoint(
+            provider: .apns, platform: .ios, name: "APNs",
+            token: .text(UserFields.longestToken, pattern: "^([0-9A-Fa-f]{2})+$")("The APNs token."),
+            device: .taskAPNsDevice),
+        "gcm": Endpoint(
+            provider: .fcm, platform: .android, name: "FCM",
+            token: .deviceToken("Printable ASCII, and no topic (/topics/…)."), device: .taskFCMDevice),
+    ]
+
+    private static let sendTest = Operation(
+        "tasksSendTest", "Household tasks: sends a test push to the caller's devices.",
+        body: .object(["title": .text(JobLimits.title), "message": .text(JobLimits.body)]),
+        answers: [
+            .ok("The id of the job.", .object(["message": .string, "id": .uuid])),
+            Answer(404, "The catalog has no type `push_test`."),
+        ])
+
     func add(to groups: CompatibilityGroups) {
-        let endpoints = [
-            ("apns", Endpoint(provider: .apns, platform: .ios)), ("gcm", Endpoint(provider: .fcm, platform: .android)),
-        ]
-        for (path, endpoint) in endpoints {
+        for (path, endpoint) in Self.endpoints.sorted(by: { $0.key < $1.key }) {
             let group = groups.group("api/push/\(path)")
-            group.post { try await self.register($0, $1, endpoint) }
-            group.get { try await self.list($0, $1, endpoint) }
-            group.delete { try await self.removeNamed($0, $1, endpoint) }
-            group.delete(":key") { try await self.remove($0, $1, endpoint) }
+            group.post("", endpoint.register) { try await self.register($0, $1, endpoint) }
+            group.get("", endpoint.list) { try await self.list($0, $1, endpoint) }
+            group.delete("", endpoint.removeNamed) { try await self.removeNamed($0, $1, endpoint) }
+            group.delete(":key", endpoint.remove) { try await self.remove($0, $1, endpoint) }
         }
-        groups.group("api/push/test").post(use: self.sendTest)
+        groups.group("api/push/test").post("", Self.sendTest, self.sendTest)
     }
 
     private func register(
@@ -41,7 +100,7 @@ struct TaskDeviceRoutes {
         _ endpoint: Endpoint
     ) async throws -> Response {
         let user = try context.user()
-        var fields = try await RequestFields.read(request)
+        var fields = try await FieldReader(lenientBody: request)
         let registration = TaskShape.registration(
             &fields,
             platform: endpoint.platform,
@@ -55,7 +114,7 @@ struct TaskDeviceRoutes {
     }
 
     private func own(_ user: String, _ endpoint: Endpoint) async throws -> [Device] {
-        try await self.services.devices.list(user: user).filter { $0.provider == endpoint.provider }
+        try await self.services.users.devices.list(user: user).filter { $0.provider == endpoint.provider }
     }
 
     private func list(_ request: Request, _ context: APIContext, _ endpoint: Endpoint) async throws -> Response {
@@ -70,7 +129,7 @@ struct TaskDeviceRoutes {
     /// Removes the device with the token or id in the path.
     private func remove(_ request: Request, _ context: APIContext, _ endpoint: Endpoint) async throws -> Response {
         let user = try context.user()
-        guard let key = PercentCoding.decode(try context.parameters.require("key")) else { throw Answer.notFound }
+        guard let key = PercentCoding.decode(try context.parameters.require("key")) else { throw Problem.notFound }
         return try await self.remove(key, user, endpoint)
     }
 
@@ -81,9 +140,9 @@ struct TaskDeviceRoutes {
         _ endpoint: Endpoint
     ) async throws -> Response {
         let user = try context.user()
-        var fields = try await RequestFields.read(request)
+        var fields = try await FieldReader(lenientBody: request)
         if !fields.isPresent, let token = try RequestQuery(of: request)["registration_id"] {
-            fields = RequestFields(.object([JSONMember("registration_id", .string(token))]))
+            fields = FieldReader(lenient: .object([JSONMember("registration_id", .string(token))]))
         }
         let token = fields.token("registration_id")
         try fields.finish()
@@ -92,18 +151,18 @@ struct TaskDeviceRoutes {
 
     private func remove(_ key: String, _ user: String, _ endpoint: Endpoint) async throws -> Response {
         guard let device = TaskDeviceNumber.find(key, in: try await self.own(user, endpoint)),
-            try await self.services.devices.remove(user: user, id: device.id)
-        else { throw Answer.notFound }
-        return Answer.noContent
+            try await self.services.users.devices.remove(user: user, id: device.id)
+        else { throw Problem.notFound }
+        return Response(status: .noContent)
     }
 
     /// Sends a test push to the caller's devices.
     private func sendTest(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        guard let type = self.services.catalog[Self.testType] else {
+        guard let type = self.services.base.catalog[Self.testType] else {
             throw Problem(.notFound, "test sends are off: the catalog has no type \(Self.testType)")
         }
-        var fields = try await RequestFields.read(request)
+        var fields = try await FieldReader(lenientBody: request)
         let title = fields.text("title", limit: JobLimits.title, isRequired: true)
         let message = fields.text("message", limit: JobLimits.body, isRequired: true)
         try fields.finish()
@@ -153,7 +212,7 @@ enum TaskShape {
 
     /// Parses a registration.
     static func registration(
-        _ fields: inout RequestFields,
+        _ fields: inout FieldReader,
         platform: Platform,
         provider: Provider
     ) -> DeviceKeeper.Registration {
@@ -169,8 +228,33 @@ enum TaskShape {
     }
 
     /// Android clients may send it as a number.
-    private static func deviceID(_ fields: inout RequestFields) -> String? {
+    private static func deviceID(_ fields: inout FieldReader) -> String? {
         if case .number(let text) = fields.value["device_id"] { return String(text.prefix(DeviceKeeper.longestName)) }
         return fields.text("device_id", limit: DeviceKeeper.longestName)
     }
+}
+
+extension Schema {
+    static let taskAPNsDevice = Schema(
+        "TaskAPNsDevice",
+        [
+            "id": .integer(0...2_147_483_647),
+            "name": .string.orNull,
+            "registration_id": .string,
+            "device_id": .string.orNull,
+            "active": .bool,
+            "date_created": .time,
+        ])
+
+    static let taskFCMDevice = Schema(
+        "TaskFCMDevice",
+        [
+            "id": .integer(0...2_147_483_647),
+            "name": .string.orNull,
+            "registration_id": .string,
+            "device_id": .string.orNull,
+            "active": .bool,
+            "date_created": .time,
+            "cloud_message_type": .constant(.string("FCM")),
+        ])
 }

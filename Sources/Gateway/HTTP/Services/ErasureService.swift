@@ -21,20 +21,13 @@ package struct ErasureService: Sendable {
     private let traces: UserTraces
     private let unconfirmed: UnconfirmedSet
 
-    package init(
-        revocations: RevocationRegister,
-        users: UserStore,
-        deadLetters: DeadLetterStore,
-        schedules: ScheduleStore,
-        traces: UserTraces,
-        unconfirmed: UnconfirmedSet
-    ) {
+    init(_ base: GatewayBase, users: UserStore, revocations: RevocationRegister) {
         self.revocations = revocations
         self.users = users
-        self.deadLetters = deadLetters
-        self.schedules = schedules
-        self.traces = traces
-        self.unconfirmed = unconfirmed
+        self.deadLetters = base.database.deadLetters
+        self.schedules = base.database.schedules
+        self.traces = base.live.userTraces
+        self.unconfirmed = base.live.unconfirmed
     }
 
     /// Revokes the user's tokens and erases the user from PostgreSQL, then from Redis, where

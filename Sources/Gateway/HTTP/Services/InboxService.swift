@@ -17,26 +17,18 @@ package struct InboxService: Sendable {
     private let publisher: FramePublisher
     private let unconfirmed: UnconfirmedSet
     private let events: EventTeller
-    private let retractions: RetractionService?
+    private let retractions: RetractionService
     private let now: @Sendable () -> Timestamp
     private let logger: Logger
 
-    package init(
-        store: InboxStore,
-        publisher: FramePublisher,
-        unconfirmed: UnconfirmedSet,
-        events: EventTeller = EventTeller(),
-        retractions: RetractionService? = nil,
-        now: @escaping @Sendable () -> Timestamp,
-        logger: Logger
-    ) {
+    init(_ base: GatewayBase, _ store: InboxStore) {
         self.store = store
-        self.publisher = publisher
-        self.unconfirmed = unconfirmed
-        self.events = events
-        self.retractions = retractions
-        self.now = now
-        self.logger = logger
+        self.publisher = base.publisher
+        self.unconfirmed = base.live.unconfirmed
+        self.events = base.events
+        self.retractions = RetractionService(base)
+        self.now = base.now
+        self.logger = base.logger
     }
 
     /// Marks notifications as read; all if `ids` is nil.
@@ -51,7 +43,7 @@ package struct InboxService: Sendable {
         let change = try await self.store.markRead(user: user, ids: ids, at: now)
         await self.tell(user, .read, change, all: ids == nil ? "all" : nil, isBulk: isBulk)
         await self.events.tell(zip(change.labels, change.ways).map { LifecycleEvent(.read, $0, at: now, way: $1) })
-        await self.retractions?.retract(change.labels)
+        await self.retractions.retract(change.labels)
         return change
     }
 
@@ -143,20 +135,13 @@ package struct RetractionService: Sendable {
     private let keys: Keyspace
     private let logger: Logger
 
-    package init(
-        catalogs: CatalogRegister,
-        deliveries: DeliveryStore,
-        buckets: TokenBuckets,
-        connection: RedisConnection,
-        keys: Keyspace,
-        logger: Logger
-    ) {
-        self.catalogs = catalogs
-        self.deliveries = deliveries
-        self.buckets = buckets
-        self.connection = connection
-        self.keys = keys
-        self.logger = logger
+    init(_ base: GatewayBase) {
+        self.catalogs = base.catalogs
+        self.deliveries = base.database.deliveries
+        self.buckets = base.live.buckets
+        self.connection = base.live.connection
+        self.keys = base.live.keys
+        self.logger = base.logger
     }
 
     /// Queues the removal of notifications from devices that received them, newest first; those

@@ -60,24 +60,15 @@ package struct JobControl: Sendable {
     private let now: @Sendable () -> Timestamp
     private let logger: Logger
 
-    package init(
-        cancellations: CancellationStore,
-        broadcasts: BroadcastStore,
-        schedules: ScheduleStore,
-        publisher: FramePublisher,
-        events: EventTeller = EventTeller(),
-        keys: Keyspace,
-        now: @escaping @Sendable () -> Timestamp,
-        logger: Logger
-    ) {
-        self.cancellations = cancellations
-        self.broadcasts = broadcasts
-        self.schedules = schedules
-        self.publisher = publisher
-        self.events = events
-        self.keys = keys
-        self.now = now
-        self.logger = logger
+    init(_ base: GatewayBase) {
+        self.cancellations = base.database.cancellations
+        self.broadcasts = base.database.broadcasts
+        self.schedules = base.database.schedules
+        self.publisher = base.publisher
+        self.events = base.events
+        self.keys = base.live.keys
+        self.now = base.now
+        self.logger = base.logger
     }
 
     /// Returns the name of a job from its own id or its entry's id (`1700000000000-0`), the latter

@@ -37,35 +37,27 @@ package struct SocketService: SocketBackend {
     private let now: @Sendable () -> Timestamp
 
     package init(
+        _ base: GatewayBase,
         node: String,
         credentials: CredentialResolver,
-        inbox: InboxStore,
-        inboxService: InboxService,
-        notifications: NotificationStore,
-        presence: PresenceRegistry,
-        bookmarks: Bookmarks,
+        inbox: InboxServices,
         users: UserStore,
-        unconfirmed: UnconfirmedSet,
-        events: EventTeller = EventTeller(),
-        redis: RedisConnection,
-        catalogs: CatalogRegister,
-        messageRate: UserRate? = nil,
-        now: @escaping @Sendable () -> Timestamp
+        messageRate: UserRate?
     ) {
         self.node = node
         self.credentials = credentials
-        self.inbox = inbox
-        self.inboxService = inboxService
-        self.notifications = notifications
-        self.presence = presence
-        self.bookmarks = bookmarks
+        self.inbox = inbox.store
+        self.inboxService = inbox.service
+        self.notifications = base.database.notifications
+        self.presence = base.presence
+        self.bookmarks = base.live.bookmarks
         self.users = users
-        self.unconfirmed = unconfirmed
-        self.events = events
-        self.redis = redis
-        self.catalogs = catalogs
+        self.unconfirmed = base.live.unconfirmed
+        self.events = base.events
+        self.redis = base.live.connection
+        self.catalogs = base.catalogs
         self.messageRate = messageRate
-        self.now = now
+        self.now = base.now
     }
 
     package func authenticate(token: String) async throws -> SocketIdentity {

@@ -22,16 +22,11 @@ package struct SurveyService: Service {
     private let logger: Logger
     private let metrics = SurveyMetrics()
 
-    package init(
-        survey: StreamSurvey,
-        connection: RedisConnection,
-        now: @escaping @Sendable () -> Timestamp,
-        logger: Logger
-    ) {
-        self.survey = survey
-        self.connection = connection
-        self.now = now
-        self.logger = logger
+    package init(_ base: GatewayBase) {
+        self.survey = base.live.survey
+        self.connection = base.live.connection
+        self.now = base.now
+        self.logger = base.logger
     }
 
     package func run() async {

@@ -1,11 +1,15 @@
 // Carillon · WebRouter.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Crypto
+import HTTPTypes
 import Hummingbird
+import NIOCore
 
-/// What browsers load: the inbox, the element for other pages, the service worker, the operator's page.
+/// Serves the files for browsers: the inbox, the element to embed, the service worker and the admin
+/// page.
 ///
-/// None of it needs a token and none of it is secret; the calls that the pages make carry their user's token.
+/// The files are public. The calls of the pages carry the user's token.
 package enum WebRouter {
     private static let html = "text/html; charset=utf-8"
     private static let script = "text/javascript; charset=utf-8"
@@ -27,13 +31,13 @@ package enum WebRouter {
             ("", PackageResources.index_html, Self.html),
             ("admin", PackageResources.admin_html, Self.html),
             ("carillon.js", PackageResources.carillon_js, Self.script),
-            // At the root, as a service worker is in charge of what stands below it.
+            // A service worker controls only paths below its own, so it is served at the root.
             ("sw.js", PackageResources.sw_js, Self.script),
             ("manifest.webmanifest", PackageResources.manifest_webmanifest, "application/manifest+json"),
         ]
     }
 
-    /// What the pages are made of, below `/web/`.
+    /// The parts of the pages, below `/web/`.
     private static var parts: [(name: String, bytes: [UInt8], type: String)] {
         [
             ("icon.svg", PackageResources.icon_svg, Self.picture),
@@ -68,5 +72,60 @@ package enum WebRouter {
             ("admin-simulate.js", PackageResources.admin_simulate_js, Self.script),
             ("admin-trace.js", PackageResources.admin_trace_js, Self.script),
         ]
+    }
+}
+
+/// A static file, embedded in the program.
+struct WebFile: Sendable {
+    /// Pages run and load only what the gateway serves, and no inline code.
+    ///
+    /// Images of notifications may come from anywhere.
+    private static let pagePolicy = """
+        default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' https: data:; connect-src 'self'; \
+        worker-src 'self'; manifest-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'; \
+        require-trusted-types-for 'script'; trusted-types carillon
+        """
+    private static let permissions = "camera=(), geolocation=(), microphone=(), payment=(), usb=()"
+
+    private let body: ByteBuffer
+    private let tag: String
+    private let headers: HTTPFields
+
+    init(_ bytes: [UInt8], type: String) {
+        self.body = ByteBuffer(bytes: bytes)
+        let digits = Array("0123456789abcdef".utf8)
+        let digest = SHA256.hash(data: bytes).prefix(12).flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }
+        self.tag = "\"\(String(decoding: digest, as: UTF8.self))\""
+        var headers: HTTPFields = [
+            // Browsers revalidate each file, so that all parts of a page have one version.
+            .contentType: type, .eTag: self.tag, .cacheControl: "no-cache",
+        ]
+        var fields: [(name: String, value: String)] = [
+            ("X-Content-Type-Options", "nosniff"), ("Referrer-Policy", "no-referrer"),
+        ]
+        if type.hasPrefix("text/html") {
+            fields += [
+                ("Content-Security-Policy", Self.pagePolicy), ("X-Frame-Options", "DENY"),
+                ("Permissions-Policy", Self.permissions), ("Cross-Origin-Opener-Policy", "same-origin"),
+            ]
+        } else {
+            // Any site may embed the inbox; its data comes from authenticated calls.
+            fields += [("Access-Control-Allow-Origin", "*"), ("Cross-Origin-Resource-Policy", "cross-origin")]
+        }
+        for (name, value) in fields {
+            if let name = HTTPField.Name(name) { headers[name] = value }
+        }
+        self.headers = headers
+    }
+
+    /// Returns the file, or 304 if the client has it.
+    func response(to request: Request) -> Response {
+        let known = request.headers[.ifNoneMatch]?.split(separator: ",").map { $0.drop { $0 == " " } } ?? []
+        if known.contains(where: { $0 == self.tag || $0 == "W/" + self.tag || $0 == "*" }) {
+            var headers = self.headers
+            headers[.contentType] = nil
+            return Response(status: .notModified, headers: headers)
+        }
+        return Response(status: .ok, headers: self.headers, body: ResponseBody(byteBuffer: self.body))
     }
 }

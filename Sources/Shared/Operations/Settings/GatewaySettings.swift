@@ -131,6 +131,11 @@ package struct DeviceRules: Sendable {
     /// The push services of apps with their own list.
     package internal(set) var appOrigins: [String: WebPushOrigins] = [:]
     package internal(set) var limits: DeviceLimits
+
+    package init(origins: WebPushOrigins = .any, limits: DeviceLimits = DeviceLimits()) {
+        self.origins = origins
+        self.limits = limits
+    }
 }
 
 /// The origin of a page: scheme, host and port (RFC 6454 section 6.2).

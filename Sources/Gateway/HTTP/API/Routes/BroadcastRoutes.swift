@@ -5,48 +5,62 @@ import Core
 import Hummingbird
 import Storage
 
-/// Jobs for a topic's subscribers or for everyone, as services steer them and admins see them.
+/// Controls broadcasts: `/v1/jobs/{id}/pause` and the like for services, `/v1/admin/broadcasts` for
+/// admins.
 struct BroadcastRoutes {
-    private static let largestPage = 100
+    let jobs: JobServices
 
-    let services: APIServices
+    func add(to routes: Routes) {
+        let jobs = routes.group("jobs/:id", tag: "jobs")
+        jobs.post("pause", Self.pause) { try await self.steer(.pause, $0, $1) }
+        jobs.post("resume", Self.resume) { try await self.steer(.resume, $0, $1) }
+        jobs.post("confirm", Self.confirm) { try await self.steer(.confirm, $0, $1) }
+        routes.group(tag: "admin").get("admin/broadcasts", Self.list, self.list)
+    }
 
-    func add(to group: RouterGroup<APIContext>) {
-        group.post("jobs/:id/pause") { try await self.steer(.pause, $0, $1) }
-        group.post("jobs/:id/resume") { try await self.steer(.resume, $0, $1) }
-        group.post("jobs/:id/confirm") { try await self.steer(.confirm, $0, $1) }
-        group.get("admin/broadcasts", use: self.list)
+    private static let pause = steering("pauseJob", "Pauses the expansion of a broadcast.")
+    private static let resume = steering("resumeJob", "Resumes a paused broadcast.")
+    private static let confirm = steering("confirmJob", "Confirms a broadcast with a large audience.")
+
+    private static func steering(_ id: String, _ summary: String) -> Operation {
+        Operation(
+            id, summary, scope: .service, path: JobControlRoutes.id, query: JobControlRoutes.org,
+            answers: [.ok("The status; the call is idempotent.", .jobReport), 404, 409])
     }
 
     private func steer(_ order: JobControl.Order, _ request: Request, _ context: APIContext) async throws -> Response {
-        let name = try JobControlRoutes(services: self.services).name(request, context)
-        guard let (report, isObeyed) = try await self.services.jobControl.order(order, name) else {
+        let name = try JobControlRoutes(jobs: self.jobs).name(
+            context, FieldReader(query: request, of: Self.pause))
+        guard let (report, isObeyed) = try await self.jobs.control.order(order, name) else {
             throw Problem.notFound
         }
         guard isObeyed else {
             throw Problem(.conflict, "the broadcast is \(report.progress?.broadcast.state.rawValue ?? "gone")")
         }
-        return Response.object { JobControlRoutes.write(report, self.services.catalog, to: &$0) }
+        return Response.object { JobControlRoutes.write(report, self.jobs.base.catalog, to: &$0) }
     }
 
+    private static let list = Operation(
+        "listBroadcasts",
+        "Lists broadcasts, newest first.",
+        scope: .admin,
+        query: [
+            "limit?": .integer(1...100, default: 20),
+            "cursor?": .text(128)("`next_cursor` of the previous page."),
+            "state?": .cases(of: Broadcast.State.self),
+        ],
+        answers: [
+            .ok("A page.", .object(["broadcasts": .list(of: .broadcast, max: 100), "next_cursor": .string.orNull]))
+        ])
+
     private func list(_ request: Request, _ context: APIContext) async throws -> Response {
-        try context.requireAdmin()
-        var query = QueryFields(request, allowing: ["limit", "cursor", "state"])
-        let limit = Int(query.integer("limit", in: 1...Int64(Self.largestPage)) ?? 20)
-        var before: NotificationID?
-        if let cursor = query.text("cursor", limit: JobLimits.id) {
-            before = NotificationID(cursor)
-            if before == nil { query.fault("cursor", "is not one of ours") }
-        }
-        var state: Broadcast.State?
-        if let text = query.text("state", limit: JobLimits.name) {
-            state = Broadcast.State(rawValue: text)
-            let names = Broadcast.State.allCases.map(\.rawValue).joined(separator: ", ")
-            if state == nil { query.fault("state", "must be one of " + names) }
-        }
+        var query = FieldReader(query: request, of: Self.list)
+        let limit = query.limit()
+        let before = query.cursor()
+        let state = query.choice("state", of: Broadcast.State.self)
         try query.finish()
-        let found = try await self.services.broadcasts.list(before: before, state: state, limit: limit + 1)
-        let catalog = self.services.catalog
+        let found = try await self.jobs.broadcasts.list(before: before, state: state, limit: limit + 1)
+        let catalog = self.jobs.base.catalog
         return Response.object { writer in
             writer.key("broadcasts")
             writer.beginArray()
@@ -61,7 +75,7 @@ struct BroadcastRoutes {
         _ broadcast: Broadcast,
         _ catalog: Catalog
     ) -> (type: String?, title: String?, body: String?) {
-        // The type may have left the catalog since.
+        // The catalog may no longer contain the type.
         guard let job = try? JobDecoder.decode(broadcast.fields), case .notification(let content) = job.payload else {
             return (nil, nil, nil)
         }
@@ -73,7 +87,7 @@ struct BroadcastRoutes {
         return (content.type, message?.title, message?.body)
     }
 
-    /// Writes how far a broadcast has come.
+    /// Writes the progress of a broadcast.
     static func write(_ progress: Broadcast.Progress, _ catalog: Catalog, to writer: inout JSONWriter) {
         let broadcast = progress.broadcast
         let words = Self.words(broadcast, catalog)
@@ -104,4 +118,35 @@ struct BroadcastRoutes {
         writer.raw(progress.counted)
         writer.endObject()
     }
+}
+
+extension Schema {
+    static let broadcast = Schema(
+        "Broadcast",
+        [
+            "id": .uuid,
+            "org": .string,
+            "job_id": .string,
+            "entry": .string,
+            "topic": .string.orNull("Null for everyone."),
+            "type": .string.orNull("The type of its notifications."),
+            "title": .string.orNull(
+                "The title in the default locale; null if the current catalog cannot render it."),
+            "body": .string.orNull,
+            "lane": .lane,
+            "created_at": .time,
+            "state": .cases(of: Broadcast.State.self),
+            "reason": .string.orNull("Why it failed."),
+            "held": .bool("Whether the expansion waits for room in the delivery streams."),
+            "audience": .count.orNull("The audience counted at the start."),
+            "selected": .count("Users processed so far."),
+            "stored": .count("Users with a stored notification."),
+            "not_stored": .map(of: .count)(
+                "Users without one, by reason; `held` for a digest, `text_failed` if rendering failed and a "
+                    + "dead letter was written."
+            ),
+            "pages": .count,
+            "chains_done": .integer(0...16),
+            "withdrawn": .count("Notifications withdrawn by a cancellation."),
+        ])
 }

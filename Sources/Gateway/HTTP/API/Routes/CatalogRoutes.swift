@@ -7,26 +7,47 @@ import Hummingbird
 import Logging
 import Storage
 
-/// The catalog in force, for admins: `/v1/admin/catalog`.
+/// The current catalog, for admins: `/v1/admin/catalog`.
 struct CatalogRoutes {
-    let services: APIServices
+    let base: GatewayBase
 
-    func add(to group: RouterGroup<APIContext>) {
-        group.get("admin/catalog", use: self.show)
-        group.post("admin/catalog/reload", use: self.reload)
+    func add(to routes: Routes) {
+        routes.get("admin/catalog", Self.show, self.show)
+        routes.post("admin/catalog/reload", Self.reload, self.reload)
     }
+
+    private static let show = Operation(
+        "getCatalog",
+        "Returns the current catalog.",
+        scope: .admin,
+        answers: [.ok("The catalog.", .catalog)])
 
     private func show(_ request: Request, _ context: APIContext) async throws -> Response {
-        try context.requireAdmin()
-        return Response.object { CatalogJSON.write(self.services.catalogs, to: &$0) }
+        Response.object { CatalogJSON.write(self.base.catalogs, to: &$0) }
     }
 
-    /// Reads it here, and tells all others if it is good.
+    private static let reload = Operation(
+        "reloadCatalog",
+        "Reloads the catalog here and on all other gateways and dispatchers.",
+        scope: .admin,
+        answers: [
+            .ok(
+                "It is active.",
+                .object([
+                    "outcome": .choice("replaced", "unchanged"),
+                    "digest": .string("A hash of the files."),
+                    "loaded_at": .time,
+                    "types": .integer,
+                    "told": .integer("The number of processes that received the announcement."),
+                ])),
+            422,
+        ])
+
+    /// Reloads the catalog here, and announces it to all processes if it is valid.
     private func reload(_ request: Request, _ context: APIContext) async throws -> Response {
-        try context.requireAdmin()
         let outcome: CatalogRegister.Outcome
         do throws(CatalogFaults) {
-            outcome = try self.services.catalogs.reload()
+            outcome = try self.base.catalogs.reload()
         } catch {
             for fault in error.faults {
                 context.logger.error("catalog rejected; the previous one stays in use", metadata: ["fault": "\(fault)"])
@@ -34,11 +55,11 @@ struct CatalogRoutes {
             let faults = error.faults.map { JobFault("catalog", $0.description) }
             throw Problem(.unprocessableContent, "the catalog is faulty; the previous one stays in use", faults: faults)
         }
-        let entry = self.services.catalogs.entry
+        let entry = self.base.catalogs.entry
         if outcome == .replaced {
             context.logger.notice("catalog reloaded", metadata: ["catalog.digest": "\(entry.catalog.digest)"])
         }
-        let told = try await self.services.catalogAnnouncer.announce(digest: entry.catalog.digest)
+        let told = try await self.base.live.catalogAnnouncer.announce(digest: entry.catalog.digest)
         return Response.object { writer in
             writer.member("outcome", outcome.rawValue)
             writer.member("digest", entry.catalog.digest)
@@ -47,4 +68,163 @@ struct CatalogRoutes {
             writer.member("told", told)
         }
     }
+}
+
+/// The catalog as JSON.
+enum CatalogJSON {
+    /// Writes the members of the object.
+    static func write(_ register: CatalogRegister, to writer: inout JSONWriter) {
+        let entry = register.entry
+        writer.member("digest", entry.catalog.digest)
+        writer.member("loaded_at", entry.loadedAt.rfc3339)
+        writer.member("default_locale", entry.catalog.defaultLocale.key)
+        writer.key("user_cap")
+        Self.write(entry.catalog.userCap, to: &writer)
+        writer.key("types")
+        writer.beginArray()
+        for type in entry.catalog.all { Self.write(type, entry.catalog, to: &writer) }
+        writer.endArray()
+        writer.key("refused")
+        if let refusal = register.refusal {
+            writer.beginObject()
+            writer.member("at", refusal.at.rfc3339)
+            writer.key("faults")
+            writer.beginArray()
+            for fault in refusal.faults.faults { writer.string(fault.description) }
+            writer.endArray()
+            writer.endObject()
+        } else {
+            writer.null()
+        }
+    }
+
+    private static func write(_ type: NotificationType, _ catalog: Catalog, to writer: inout JSONWriter) {
+        writer.beginObject()
+        let texts: [(StaticString, String?)] = [
+            ("name", type.name), ("severity", type.severity.rawValue), ("delivery", type.delivery.rawValue),
+            ("lane", type.lane.rawValue), ("category", type.category), ("sound", type.sound),
+            ("quiet_hours", type.quietHours.rawValue), ("push_priority", type.pushPriority?.rawValue),
+            ("actions", catalog.actions(of: type.name)?.name),
+        ]
+        for (name, text) in texts {
+            writer.key(name)
+            writer.string(text)
+        }
+        let flags: [(StaticString, Bool)] = [
+            ("default", type.isOnByDefault), ("required", type.isRequired), ("enabled", type.isEnabled),
+            ("retract_on_read", type.isRetractedOnRead),
+        ]
+        for (name, flag) in flags {
+            writer.key(name)
+            writer.bool(flag)
+        }
+        writer.key("badge")
+        switch type.badge {
+        case .unseen: writer.bool(true)
+        case .absent: writer.bool(false)
+        case .number(let number): writer.integer(number)
+        }
+        writer.key("code")
+        if let code = type.code { writer.integer(code) } else { writer.null() }
+        let seconds: [(StaticString, Duration?)] = [
+            ("time_to_live", type.timeToLive), ("attention_delay", type.attentionDelay),
+            ("email_after", type.emailDelay),
+        ]
+        for (name, duration) in seconds {
+            writer.key(name)
+            Self.write(duration, to: &writer)
+        }
+        let channels = DeliveryChannel.allCases.filter { type.channels.contains(Channels($0)) }
+        Self.strings("channels", channels.map(\.rawValue), &writer)
+        Self.strings("locales", catalog.templates(of: type.name)?.locales.keys.sorted() ?? [], &writer)
+        writer.key("cap")
+        Self.write(type.cap, to: &writer)
+        writer.key("category_cap")
+        Self.write(type.category.flatMap { catalog.cap(category: $0) }, to: &writer)
+        writer.key("digest")
+        Self.write(type.digest, to: &writer)
+        writer.endObject()
+    }
+
+    private static func strings(_ name: StaticString, _ texts: [String], _ writer: inout JSONWriter) {
+        writer.key(name)
+        writer.beginArray()
+        for text in texts { writer.string(text) }
+        writer.endArray()
+    }
+
+    private static func write(_ duration: Duration?, to writer: inout JSONWriter) {
+        if let duration { writer.integer(duration.components.seconds) } else { writer.null() }
+    }
+
+    private static func write(_ cap: FrequencyCap?, to writer: inout JSONWriter) {
+        guard let cap else { return writer.null() }
+        writer.beginObject()
+        writer.member("count", cap.count)
+        writer.key("per")
+        Self.write(cap.window, to: &writer)
+        writer.endObject()
+    }
+
+    private static func write(_ digest: DigestRule?, to writer: inout JSONWriter) {
+        guard let digest else { return writer.null() }
+        writer.beginObject()
+        writer.key("window")
+        Self.write(digest.window, to: &writer)
+        writer.member("sliding", digest.isSliding)
+        writer.key("maximum")
+        Self.write(digest.maximum, to: &writer)
+        writer.member("singles", digest.singles)
+        writer.endObject()
+    }
+}
+
+extension Schema {
+    static let catalogType = Schema(
+        "CatalogType",
+        [
+            "name": .text(128),
+            "severity": .severity,
+            "delivery": .delivery,
+            "lane": .lane,
+            "category": .string.orNull,
+            "sound": .string.orNull,
+            "quiet_hours": .cases(of: QuietPolicy.self),
+            "push_priority": .pushPriority.orNull("null: derived from the lane."),
+            "actions": .string.orNull,
+            "default": .bool,
+            "required": .bool,
+            "enabled": .bool,
+            "badge": .string.with("type", .array([.string("boolean"), .string("integer")])).with(
+                "minimum", .number("0")
+            ).with("maximum", .number("99999"))(
+                "true: the unread count; false: none; a number: always this number."),
+            "retract_on_read": .bool,
+            "code": .integer.orNull,
+            "time_to_live": .integer("Seconds."),
+            "attention_delay": .integer("Seconds."),
+            "email_after": .integer.orNull("Seconds."),
+            "channels": .list(of: .channel, max: 3),
+            "locales": .list(of: .string, max: 100),
+            "cap": .object(["count": .integer, "per": .integer("Seconds.")]).orNull,
+            "category_cap": .object(["count": .integer, "per": .integer("Seconds.")]).orNull,
+            "digest": .object([
+                "window": .integer("Seconds."),
+                "sliding": .bool,
+                "maximum": .integer("Seconds."),
+                "singles": .integer,
+            ]).orNull,
+        ])
+
+    static let catalog = Schema(
+        "Catalog",
+        [
+            "digest": .string("A hash of the files."),
+            "loaded_at": .time,
+            "default_locale": .string,
+            "user_cap": .object(["count": .integer, "per": .integer("Seconds.")]).orNull,
+            "types": .list(of: .catalogType, max: 10_000),
+            "refused": .object(["at": .time, "faults": .list(of: .string, max: 1001)]).orNull(
+                "The faults of the last reload, if it was refused."),
+        ])
 }

@@ -5,37 +5,64 @@ import Core
 import Hummingbird
 import Storage
 
-/// Work that was set aside, for admins: `/v1/admin/dead-letters`.
+/// The dead-letter queue, for admins: `/v1/admin/dead-letters`.
 struct DeadLetterRoutes {
     private static let defaultRate: Int64 = 100
     private static let rates: ClosedRange<Int64> = 1...10_000
-    private static let filters: Set<String> = ["reason", "stream", "type", "since", "until"]
 
-    let services: APIServices
+    private static let filter: Fields = [
+        "reason?": .text(1024)("A prefix of the reason."),
+        "stream?": .text(256)("The original stream."),
+        "type?": .text(128)("The job's type."),
+        "since?": .time.with("minLength", .number("1")).with("maxLength", .number("64"))("The earliest time."),
+        "until?": .time.with("minLength", .number("1")).with("maxLength", .number("64"))(
+            "The end of the time range, exclusive."),
+    ]
 
-    func add(to group: RouterGroup<APIContext>) {
-        let letters = group.group("admin/dead-letters")
-        letters.get(use: self.list)
-        letters.delete(use: self.discardMany)
-        letters.post("replay", use: self.replayMany)
-        letters.get(":id", use: self.find)
-        letters.delete(":id", use: self.discard)
-        letters.post(":id/replay", use: self.replay)
+    let base: GatewayBase
+
+    func add(to routes: Routes) {
+        let letters = routes.group("admin/dead-letters")
+        letters.get("", Self.list, self.list)
+        letters.delete("", Self.discardMany, self.discardMany)
+        letters.post("replay", Self.replayMany, self.replayMany)
+        letters.get(":id", Self.find, self.find)
+        letters.delete(":id", Self.discard, self.discard)
+        letters.post(":id/replay", Self.replay, self.replay)
     }
 
     // MARK: Reading
 
+    private static let list = Operation(
+        "listDeadLetters",
+        "Lists the dead-letter queue, newest first.",
+        scope: .admin,
+        query: filter + [
+            "limit?": .integer(1...100, default: 20),
+            "cursor?": .integer(from: 1),
+            "count?": .bool("Whether to count all matching letters."),
+        ],
+        answers: [
+            .ok(
+                "A page.",
+                .object([
+                    "dead_letters": .list(of: .deadLetter, max: 100),
+                    "next_cursor": .string.orNull,
+                    "count?": .count("The number of matching letters; only with `count=true`."),
+                    "replayable?": .count("The number of them that can be replayed; only with `count=true`."),
+                ]))
+        ])
+
     private func list(_ request: Request, _ context: APIContext) async throws -> Response {
-        try context.requireAdmin()
-        var query = QueryFields(request, allowing: Self.filters.union(["limit", "cursor", "count"]))
+        var query = FieldReader(query: request, of: Self.list)
         let filter = Self.filter(&query)
-        let limit = Int(query.integer("limit", in: 1...100) ?? 20)
+        let limit = query.limit()
         let last = query.integer("cursor", in: 1...Int64.max)
-        let isCounted = query.flag("count")
+        let isCounted = query.flag("count") ?? false
         try query.finish()
-        let letters = try await self.services.deadLetters.list(filter, before: last, limit: limit + 1)
+        let letters = try await self.base.database.deadLetters.list(filter, before: last, limit: limit + 1)
         let counts =
-            isCounted ? try await self.services.deadLetters.count(filter, to: Keyspace().takesBack) : nil
+            isCounted ? try await self.base.database.deadLetters.count(filter, to: Keyspace().takesBack) : nil
         return Response.object { writer in
             writer.key("dead_letters")
             writer.beginArray()
@@ -49,10 +76,16 @@ struct DeadLetterRoutes {
         }
     }
 
+    private static let find = Operation(
+        "getDeadLetter",
+        "Returns a dead letter with all fields.",
+        scope: .admin,
+        path: ["id": .integer(from: 1)("The number of the letter.")],
+        answers: [.ok("The letter.", .deadLetter), 404])
+
     private func find(_ request: Request, _ context: APIContext) async throws -> Response {
-        try context.requireAdmin()
         let filter = try Self.one(context)
-        guard let letter = try await self.services.deadLetters.list(filter, limit: 1).first else {
+        guard let letter = try await self.base.database.deadLetters.list(filter, limit: 1).first else {
             throw Problem.notFound
         }
         var writer = JSONWriter()
@@ -62,15 +95,25 @@ struct DeadLetterRoutes {
 
     // MARK: Changing
 
+    private static let replay = Operation(
+        "replayDeadLetter",
+        "Replays a dead letter to its stream.",
+        scope: .admin,
+        path: ["id": .integer(from: 1)("The number of the letter.")],
+        answers: [
+            .accepted("1, or 0 if a replay is pending already.", .object(["count": .integer, "until?": .time.orNull])),
+            404,
+            422,
+        ])
+
     private func replay(_ request: Request, _ context: APIContext) async throws -> Response {
-        try context.requireAdmin()
         let filter = try Self.one(context)
         let replayed = try await self.replay(filter, rate: Self.defaultRate)
         if replayed.count == 0 {
-            guard let letter = try await self.services.deadLetters.list(filter, limit: 1).first else {
+            guard let letter = try await self.base.database.deadLetters.list(filter, limit: 1).first else {
                 throw Problem.notFound
             }
-            // Asked for before, it is on its way.
+            // A replay was requested before and is under way.
             guard letter.replayAt != nil else {
                 throw Problem(.unprocessableContent, "it came from no stream that takes it back")
             }
@@ -78,30 +121,42 @@ struct DeadLetterRoutes {
         return Self.answer(replayed)
     }
 
+    private static let replayMany = Operation(
+        "replayDeadLetters",
+        "Replays dead letters to their streams, at a rate.",
+        "Pending replays are not counted again. A letter leaves the queue when its stream has it.",
+        scope: .admin,
+        body: .object(
+            [
+                "reason?": .text(1024).orNull("A prefix of the reason."),
+                "stream?": .text(256).orNull("The original stream."),
+                "type?": .text(128).orNull("The job's type."),
+                "since?": .time.with("minLength", .number("1")).with("maxLength", .number("64")).orNull(
+                    "The earliest time."),
+                "until?": .time.with("minLength", .number("1")).with("maxLength", .number("64")).orNull(
+                    "The end of the time range, exclusive."),
+                "all?": .bool.orNull("Must be true without a filter."),
+                "rate?": .integer(1...10_000, default: 100).orNull("Letters per second."),
+            ], isClosed: true),
+        answers: [
+            .accepted(
+                "The number of replayed letters, and when the last one is due.",
+                .object(["count": .integer, "until?": .time.orNull]))
+        ])
+
     private func replayMany(_ request: Request, _ context: APIContext) async throws -> Response {
-        try context.requireAdmin()
-        var body = try JSONBody(try await JSONBody.read(request, isRequired: true))
-        body.allow(Self.filters.union(["all", "rate"]))
+        var body = try await FieldReader(body: request, of: Self.replayMany)
         let filter = Self.filter(&body)
         let isAll = body.flag("all") == true
         if filter.isEmpty, !isAll { body.fault("all", "must be true where no filter is given") }
-        var rate = Self.defaultRate
-        switch body.value["rate"] {
-        case nil, .null: break
-        case let value?:
-            if let number = value.integer, Self.rates.contains(number) {
-                rate = number
-            } else {
-                body.fault("rate", "must be a whole number from \(Self.rates.lowerBound) to \(Self.rates.upperBound)")
-            }
-        }
+        let rate = body.integer("rate", in: Self.rates) ?? Self.defaultRate
         try body.finish()
         return Self.answer(try await self.replay(filter, rate: rate))
     }
 
     private func replay(_ filter: DeadLetterStore.Filter, rate: Int64) async throws -> (count: Int, until: Timestamp?) {
-        try await self.services.deadLetters.replay(
-            filter, to: Keyspace().takesBack, rate: Int(rate), now: self.services.now())
+        try await self.base.database.deadLetters.replay(
+            filter, to: Keyspace().takesBack, rate: Int(rate), now: self.base.now())
     }
 
     private static func answer(_ replayed: (count: Int, until: Timestamp?)) -> Response {
@@ -111,32 +166,43 @@ struct DeadLetterRoutes {
         }
     }
 
+    private static let discard = Operation(
+        "discardDeadLetter",
+        "Deletes a dead letter.",
+        scope: .admin,
+        path: ["id": .integer(from: 1)("The number of the letter.")],
+        answers: [.noContent("Deleted."), 404])
+
     private func discard(_ request: Request, _ context: APIContext) async throws -> Response {
-        try context.requireAdmin()
-        guard try await self.services.deadLetters.discard(try Self.one(context)) > 0 else { throw Problem.notFound }
+        guard try await self.base.database.deadLetters.discard(try Self.one(context)) > 0 else {
+            throw Problem.notFound
+        }
         return Response(status: .noContent)
     }
 
+    private static let discardMany = Operation(
+        "discardDeadLetters",
+        "Deletes dead letters by filter, or all.",
+        scope: .admin,
+        query: filter + [
+            "all?": .bool("Must be true without a filter.")
+        ],
+        answers: [
+            .ok("The number of deleted letters.", .object(["count": .integer, "until?": .time.orNull]))
+        ])
+
     private func discardMany(_ request: Request, _ context: APIContext) async throws -> Response {
-        try context.requireAdmin()
-        var query = QueryFields(request, allowing: Self.filters.union(["all"]))
+        var query = FieldReader(query: request, of: Self.discardMany)
         let filter = Self.filter(&query)
-        if !query.flag("all"), filter.isEmpty { query.fault("all", "must be true where no filter is given") }
+        if query.flag("all") != true, filter.isEmpty { query.fault("all", "must be true where no filter is given") }
         try query.finish()
-        let count = try await self.services.deadLetters.discard(filter)
+        let count = try await self.base.database.deadLetters.discard(filter)
         return Response.object { writer in
             writer.member("count", count)
         }
     }
 
     // MARK: Filters
-
-    private static func moment(_ text: String?, _ fault: (String) -> Void) -> Timestamp? {
-        guard let text else { return nil }
-        if let moment = Timestamp(rfc3339: text) { return moment }
-        fault("must be an RFC 3339 time such as 2026-11-20T10:00:00Z")
-        return nil
-    }
 
     private static func one(_ context: APIContext) throws -> DeadLetterStore.Filter {
         guard let id = Int64(try context.parameters.require("id")), id > 0 else { throw Problem.notFound }
@@ -145,23 +211,28 @@ struct DeadLetterRoutes {
         return filter
     }
 
-    private static func filter(_ query: inout QueryFields) -> DeadLetterStore.Filter {
+    private static func filter(_ fields: inout FieldReader) -> DeadLetterStore.Filter {
         var filter = DeadLetterStore.Filter()
-        filter.reason = query.text("reason", limit: 1_024)
-        filter.stream = query.text("stream", limit: 256)
-        filter.type = query.text("type", limit: JobLimits.name)
-        filter.since = Self.moment(query.text("since", limit: 64)) { query.fault("since", $0) }
-        filter.until = Self.moment(query.text("until", limit: 64)) { query.fault("until", $0) }
+        filter.reason = fields.text("reason", limit: 1_024)
+        filter.stream = fields.text("stream", limit: 256)
+        filter.type = fields.text("type", limit: JobLimits.name)
+        filter.since = fields.moment("since")
+        filter.until = fields.moment("until")
         return filter
     }
+}
 
-    private static func filter(_ body: inout JSONBody) -> DeadLetterStore.Filter {
-        var filter = DeadLetterStore.Filter()
-        filter.reason = body.text("reason", limit: 1_024)
-        filter.stream = body.text("stream", limit: 256)
-        filter.type = body.text("type", limit: JobLimits.name)
-        filter.since = Self.moment(body.text("since", limit: 64)) { body.fault("since", $0) }
-        filter.until = Self.moment(body.text("until", limit: 64)) { body.fault("until", $0) }
-        return filter
-    }
+extension Schema {
+    static let deadLetter = Schema(
+        "DeadLetter",
+        [
+            "id": .integer,
+            "stream": .string,
+            "entry": .string,
+            "reason": .string,
+            "at": .time,
+            "replay_at": .time.orNull,
+            "fields": .list(of: .list(of: .anything, min: 2, max: 2), max: 100_000)(
+                "Names and values in order; binary values are objects with `base64`."),
+        ])
 }

@@ -7,32 +7,43 @@ import Storage
 
 /// Devices: `/v1/devices`.
 struct DeviceRoutes {
-    let services: APIServices
+    let users: UserServices
 
-    func add(to group: RouterGroup<APIContext>) {
-        let devices = group.group("devices")
-        devices.post(use: self.register)
-        devices.get(use: self.list)
-        devices.delete("current", use: self.removeCurrent)
-        devices.put(":id", use: self.change)
-        devices.delete(":id", use: self.remove)
-        group.get("web-push/key", use: self.webPushKey)
+    func add(to routes: Routes) {
+        let devices = routes.group("devices")
+        devices.post("", Self.register, self.register)
+        devices.get("", Self.list, self.list)
+        devices.delete("current", Self.removeCurrent, self.removeCurrent)
+        devices.put(":id", Self.change, self.change)
+        devices.delete(":id", Self.remove, self.remove)
+        routes.get("web-push/key", Self.webPushKey, self.webPushKey)
     }
+
+    private static let register = Operation(
+        "registerDevice",
+        "Registers or renews a device; another user's token moves to the caller.",
+        body: .deviceRegistration,
+        answers: [.created("The device.", .device)])
 
     private func register(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        var body = try JSONBody(try await JSONBody.read(request, isRequired: true))
-        let device = self.services.userFields.device(&body, user: user, allowsTopics: context.isService)
+        var body = try FieldReader(try await FieldReader.body(request))
+        let device = self.users.fields.device(&body, user: user, allowsTopics: context.isService)
         try body.finish()
         guard let device else { throw Problem(.badRequest, "fields are missing") }
-        let stored = try await self.services.register(device)
+        let stored = try await self.users.register(device)
         var writer = JSONWriter()
         Self.write(stored, to: &writer)
         return .json(writer, status: .created)
     }
 
+    private static let list = Operation(
+        "listDevices",
+        "Lists the caller's devices, most recently used first.",
+        answers: [.ok("The devices.", .object(["devices": .list(of: .device, max: 100)]))])
+
     private func list(_ request: Request, _ context: APIContext) async throws -> Response {
-        let devices = try await self.services.devices.list(user: try context.user())
+        let devices = try await self.users.devices.list(user: try context.user())
         return Response.object { writer in
             writer.key("devices")
             writer.beginArray()
@@ -41,40 +52,60 @@ struct DeviceRoutes {
         }
     }
 
-    /// Switches a device off or on; what it is registered with stays.
+    private static let change = Operation(
+        "changeDevice",
+        "Switches pushes to a device off or on.",
+        path: ["id": .uuid("One of the caller's devices.")],
+        body: .object(["enabled": .bool], isClosed: true),
+        answers: [.ok("The updated device.", .device), 404])
+
+    /// Switches the pushes of a device off or on; its registration stays.
     private func change(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        var body = try JSONBody(try await JSONBody.read(request, isRequired: true))
-        body.allow(["enabled"])
+        var body = try await FieldReader(body: request, of: Self.change)
         let isEnabled = body.flag("enabled")
         if isEnabled == nil, body.faults.isEmpty { body.fault("enabled", "is missing") }
         try body.finish()
         guard let id = NotificationID(try context.parameters.require("id")), let isEnabled,
-            let device = try await self.services.devices.setSilenced(!isEnabled, user: user, id: id)
+            let device = try await self.users.devices.setSilenced(!isEnabled, user: user, id: id)
         else { throw Problem.notFound }
         var writer = JSONWriter()
         Self.write(device, to: &writer)
         return .json(writer)
     }
 
+    private static let remove = Operation(
+        "removeDevice",
+        "Removes a device.",
+        path: ["id": .uuid("One of the caller's devices.")],
+        answers: [.done, 404])
+
     private func remove(_ request: Request, _ context: APIContext) async throws -> Response {
         guard let id = NotificationID(try context.parameters.require("id")),
-            try await self.services.devices.remove(user: try context.user(), id: id)
+            try await self.users.devices.remove(user: try context.user(), id: id)
         else { throw Problem.notFound }
         return Response(status: .noContent)
     }
 
-    /// Removes the device that the call names, as an app does when its user logs out.
+    private static let removeCurrent = Operation(
+        "removeCurrentDevice",
+        "Removes the device with this `token` or `device_id`, at logout.",
+        query: ["device_id?": .text(128)("Replaces the body.")],
+        body: .object(["token?": .text(2048).orNull, "device_id?": .text(128).orNull], isClosed: true)(
+            "Exactly one of them, unless the query names the device."),
+        isBodyRequired: false,
+        answers: [.done, 404])
+
+    /// Removes the device of an app whose user logs out, by its token or `device_id`.
     ///
-    /// It goes by its token, or by the `device_id` that it was registered with. Some clients cannot send a body with
-    /// DELETE; `device_id` may stand in the query, but not the token, which would end in logs.
+    /// Some clients cannot send a body with DELETE, so `device_id` may be in the query. The token
+    /// may not, because queries are logged.
     private func removeCurrent(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        var query = QueryFields(request, allowing: ["device_id"])
+        var query = FieldReader(query: request, of: Self.removeCurrent)
         let named = query.text("device_id", limit: 128)
         try query.finish()
-        var body = try JSONBody(try await JSONBody.read(request))
-        body.allow(["token", "device_id"])
+        var body = try await FieldReader(body: request, of: Self.removeCurrent)
         let token = body.text("token", limit: UserFields.longestToken)
         let deviceID = body.text("device_id", limit: 128)
         if [token, deviceID, named].count(where: { $0 != nil }) != 1 {
@@ -83,23 +114,28 @@ struct DeviceRoutes {
         try body.finish()
         let isRemoved =
             if let token {
-                try await self.services.devices.remove(user: user, token: Self.stored(token))
+                try await self.users.devices.remove(user: user, token: Self.stored(token))
             } else {
-                try await self.services.devices.remove(user: user, deviceID: deviceID ?? named ?? "")
+                try await self.users.devices.remove(user: user, deviceID: deviceID ?? named ?? "")
             }
         guard isRemoved else { throw Problem.notFound }
         return Response(status: .noContent)
     }
 
-    /// A token as it is stored: subscriptions of Web Push have one form.
+    /// Returns the stored form of a token: Web Push subscriptions have a canonical form.
     private static func stored(_ token: String) -> String {
         guard token.hasPrefix("{"), let subscription = try? WebPushSubscription(token: token) else { return token }
         return subscription.token
     }
 
-    /// The public key that a browser subscribes with (RFC 8292 section 4.1).
+    private static let webPushKey = Operation(
+        "getWebPushKey",
+        "Returns the public key for browser subscriptions of the app `default`.",
+        answers: [.ok("The key in base64url.", .object(["key": .string])), 404])
+
+    /// Returns the public key for subscriptions of browsers (RFC 8292 section 4.1).
     private func webPushKey(_ request: Request, _ context: APIContext) async throws -> Response {
-        guard let key = self.services.webPushKey?.publicKey else {
+        guard let key = self.users.webPushKey?.publicKey else {
             throw Problem(.notFound, "Web Push is not configured here: VAPID_KEY is not set")
         }
         return Response.object { writer in
@@ -107,7 +143,7 @@ struct DeviceRoutes {
         }
     }
 
-    /// A device as its owner sees it; the token stays out.
+    /// Writes a device for its owner, without the token.
     static func write(_ device: Device, to writer: inout JSONWriter) {
         writer.beginObject()
         Self.writeMembers(device, to: &writer)
@@ -130,4 +166,25 @@ struct DeviceRoutes {
         writer.member("registered_at", device.registeredAt.rfc3339)
         writer.member("last_used_at", device.lastUsedAt.rfc3339)
     }
+}
+
+extension Schema {
+    static let device = Schema(
+        "Device",
+        [
+            "id": .uuid,
+            "platform": .platform,
+            "provider": .string(pattern: "^[a-z][a-z0-9]{0,14}$"),
+            "app": .string,
+            "environment": .environment,
+            "name": .string.orNull,
+            "device_id": .string.orNull,
+            "app_version": .string.orNull,
+            "locale": .string.orNull,
+            "active": .bool,
+            "deactivated_reason": .string.orNull,
+            "registered_at": .time,
+            "last_used_at": .time,
+            "enabled": .bool("Whether the user allows pushes to it."),
+        ])
 }

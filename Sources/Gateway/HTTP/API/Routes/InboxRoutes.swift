@@ -3,28 +3,30 @@
 
 import Core
 import CoreMetrics
+import HTTPTypes
 import Hummingbird
 import Storage
 
 /// The inbox: `/v1/notifications`.
 struct InboxRoutes {
-    private static let largestPage = 100
     private static let changesLimit = 500
     private static let largestChange = 1_000
 
-    let services: APIServices
+    private static let one: Fields = ["id": .uuid("A notification of the caller's.")]
 
-    func add(to group: RouterGroup<APIContext>) {
-        let inbox = group.group("notifications")
-        inbox.get(use: self.list)
-        inbox.get("unread-count", use: self.unreadCount)
-        inbox.post("read", use: self.readMany)
-        inbox.delete(use: self.deleteRead)
-        inbox.get(":id", use: self.find)
-        inbox.post(":id/read", use: self.read)
-        inbox.post(":id/opened", use: self.opened)
-        inbox.post(":id/delivered", use: self.delivered)
-        inbox.delete(":id", use: self.delete)
+    let inbox: InboxServices
+
+    func add(to routes: Routes) {
+        let inbox = routes.group("notifications")
+        inbox.get("", Self.list, self.list)
+        inbox.get("unread-count", Self.unreadCount, self.unreadCount)
+        inbox.post("read", Self.readMany, self.readMany)
+        inbox.delete("", Self.deleteRead, self.deleteRead)
+        inbox.get(":id", Self.find, self.find)
+        inbox.post(":id/read", Self.read, self.read)
+        inbox.post(":id/opened", Self.opened, self.opened)
+        inbox.post(":id/delivered", Self.delivered, self.delivered)
+        inbox.delete(":id", Self.delete, self.delete)
     }
 
     private func id(_ context: APIContext) throws -> NotificationID {
@@ -32,39 +34,57 @@ struct InboxRoutes {
         return id
     }
 
+    private static let list = Operation(
+        "listNotifications",
+        "Lists the inbox, newest first, or the changes since a version.",
+        query: [
+            "limit?": .integer(1...100, default: 20)("The most items."),
+            "cursor?": .uuid("`next_cursor` of the previous page."),
+            "unread_only?": .bool(default: false)("Only unread notifications."),
+            "type?": .text(128)("Only of this type."),
+            "since_version?": .integer(0...9_223_372_036_854_775_807)(
+                "Returns at most 500 changes after this version; the other parameters are ignored."),
+        ],
+        headers: ["If-None-Match?": .string("The ETag of the client's copy.")],
+        answers: [
+            .ok(
+                "The page, or the changes.", .oneOf(.inboxPage, .inboxChanges),
+                headers: ["ETag": .string("Identifies the state of the inbox.")]),
+            Answer(
+                304, "The inbox has not changed.",
+                headers: ["ETag": .string("Identifies the state of the inbox.")]),
+        ])
+
     private func list(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        var query = QueryFields(request, allowing: ["limit", "cursor", "unread_only", "type", "since_version"])
-        let limit = Int(query.integer("limit", in: 1...Int64(Self.largestPage)) ?? 20)
+        var query = FieldReader(query: request, of: Self.list)
+        let limit = query.limit()
         let since = query.integer("since_version", in: 0...Int64.max)
-        // One more than asked for tells whether there is a next page.
+        // One extra row shows whether there is a next page.
         var filter = InboxStore.Filter(limit: limit + 1)
-        if let cursor = query.text("cursor", limit: JobLimits.id) {
-            filter.before = NotificationID(cursor)
-            if filter.before == nil { query.fault("cursor", "is not one of ours") }
-        }
-        filter.unreadOnly = query.flag("unread_only")
+        filter.before = query.cursor()
+        filter.unreadOnly = query.flag("unread_only") ?? false
         filter.type = query.text("type", limit: JobLimits.name)
         try query.finish()
         let known = InboxTag.known(request)
         if let since { return try await self.changes(user, since: since, known: known) }
-        // Who has a tag gets no page, or one that has changed.
+        // A client with a tag gets 304, or a page that has changed.
         let isKept = known == nil && filter.before == nil && filter.type == nil
         let selection = InboxPageCache.Selection(limit: limit, unreadOnly: filter.unreadOnly)
-        let kept = isKept ? self.services.inboxPages.page(of: user, selection) : nil
+        let kept = isKept ? self.inbox.pages.page(of: user, selection) : nil
         if let kept {
-            let state = try await self.services.inbox.state(of: user)
+            let state = try await self.inbox.store.state(of: user)
             if kept.state == state {
                 InboxPageMetrics.kept.increment()
                 return InboxTag.answer(state, unless: nil) { .json(kept.json) }
             }
         }
         if isKept { (kept == nil ? InboxPageMetrics.read : InboxPageMetrics.changed).increment() }
-        let page = try await self.services.inbox.page(user: user, filter: filter, unless: known)
+        let page = try await self.inbox.store.page(user: user, filter: filter, unless: known)
         return try InboxTag.answer(page.state, unless: known) {
             let json = try self.json(page, limit: limit)
             if isKept {
-                self.services.inboxPages.keep(.init(state: page.state, json: json), of: user, selection)
+                self.inbox.pages.keep(.init(state: page.state, json: json), of: user, selection)
             }
             return .json(json)
         }
@@ -85,13 +105,13 @@ struct InboxRoutes {
         return writer.bytes
     }
 
-    /// Bytes that most pages of that many rows take.
+    /// The bytes of a typical page with that many rows.
     private static func capacity(_ page: InboxStore.Page) -> Int { 256 + 512 * page.notifications.count }
 
-    /// What changed since a version; a client that is too far behind for one answer begins afresh.
+    /// Answers the changes since a version; `reset` if the client is too far behind.
     private func changes(_ user: String, since: Int64, known: InboxStore.State?) async throws -> Response {
         let limit = Self.changesLimit
-        let page = try await self.services.inbox.changes(user: user, since: since, limit: limit + 1, unless: known)
+        let page = try await self.inbox.store.changes(user: user, since: since, limit: limit + 1, unless: known)
         let state = page.state
         let isReset = since < state.floor || since > state.version || page.notifications.count > limit
         let found = isReset ? [] : page.notifications
@@ -122,16 +142,33 @@ struct InboxRoutes {
         writer.member("version", state.version)
     }
 
+    private static let unreadCount = Operation(
+        "countUnread",
+        "The counts of the inbox.",
+        headers: ["If-None-Match?": .string("The ETag of the client's copy.")],
+        answers: [
+            .ok("The counts.", .inboxState, headers: ["ETag": .string("Identifies the state of the inbox.")]),
+            Answer(
+                304, "The inbox has not changed.",
+                headers: ["ETag": .string("Identifies the state of the inbox.")]),
+        ])
+
     private func unreadCount(_ request: Request, _ context: APIContext) async throws -> Response {
-        let state = try await self.services.inbox.state(of: try context.user())
+        let state = try await self.inbox.store.state(of: try context.user())
         return InboxTag.answer(state, unless: InboxTag.known(request)) {
             Response.object { self.write(state, to: &$0) }
         }
     }
 
+    private static let find = Operation(
+        "getNotification",
+        "Returns a notification.",
+        path: one,
+        answers: [.ok("The notification.", .notification), 404])
+
     private func find(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        guard let notification = try await self.services.inbox.find(user: user, id: try self.id(context)) else {
+        guard let notification = try await self.inbox.store.find(user: user, id: try self.id(context)) else {
             throw Problem.notFound
         }
         var writer = JSONWriter()
@@ -147,18 +184,35 @@ struct InboxRoutes {
         }
     }
 
+    private static let read = Operation(
+        "readNotification",
+        "Marks a notification as read.",
+        path: one,
+        answers: [.ok("The change.", .inboxChange), 404])
+
     private func read(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
         let id = try self.id(context)
-        let change = try await self.services.inboxService.markRead(user: user, ids: [id])
-        // Nothing changed: it was read before, or there is no such notification.
-        if change.isEmpty, try await self.services.inbox.find(user: user, id: id) == nil { throw Problem.notFound }
+        let change = try await self.inbox.service.markRead(user: user, ids: [id])
+        // Either it was read before, or it does not exist.
+        if change.isEmpty, try await self.inbox.store.find(user: user, id: id) == nil { throw Problem.notFound }
         return self.answer(change)
     }
 
+    private static let readMany = Operation(
+        "readNotifications",
+        "Marks several or all notifications as read.",
+        body: .oneOf(
+            .object(
+                [
+                    "ids": .list(of: .uuid, min: 1, max: 1000),
+                    "all?": .constant(.bool(false)).orNull,
+                ], isClosed: true), .object(["all": .constant(.bool(true)), "ids?": .null], isClosed: true)),
+        answers: [.ok("The change.", .inboxChange)])
+
     private func readMany(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        var body = try JSONBody(try await JSONBody.read(request, isRequired: true))
+        var body = try FieldReader(try await FieldReader.body(request))
         body.allow(["ids", "all"])
         let isAll = body.flag("all") == true
         var ids: [NotificationID]?
@@ -173,33 +227,157 @@ struct InboxRoutes {
             body.fault("ids", "is missing; give ids, or all: true")
         }
         try body.finish()
-        return self.answer(try await self.services.inboxService.markRead(user: user, ids: ids))
+        return self.answer(try await self.inbox.service.markRead(user: user, ids: ids))
     }
+
+    private static let opened = Operation(
+        "openNotification",
+        "Records that the user opened a notification; only the first time counts.",
+        path: one,
+        answers: [.done, 404])
 
     private func opened(_ request: Request, _ context: APIContext) async throws -> Response {
         let id = try self.id(context)
-        guard try await self.services.inboxService.markOpened(user: try context.user(), id: id) else {
+        guard try await self.inbox.service.markOpened(user: try context.user(), id: id) else {
             throw Problem.notFound
         }
         return Response(status: .noContent)
     }
+
+    private static let delivered = Operation(
+        "confirmNotification",
+        "Confirms delivery, which cancels the fallback push.",
+        path: one,
+        answers: [.done, 404])
 
     private func delivered(_ request: Request, _ context: APIContext) async throws -> Response {
         let id = try self.id(context)
-        guard try await self.services.inboxService.markDelivered(user: try context.user(), id: id) else {
+        guard try await self.inbox.service.markDelivered(user: try context.user(), id: id) else {
             throw Problem.notFound
         }
         return Response(status: .noContent)
     }
 
+    private static let delete = Operation(
+        "deleteNotification",
+        "Deletes a notification.",
+        path: one,
+        answers: [.ok("The change.", .inboxChange), 404])
+
     private func delete(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        let change = try await self.services.inboxService.delete(user: user, id: try self.id(context))
+        let change = try await self.inbox.service.delete(user: user, id: try self.id(context))
         guard !change.isEmpty else { throw Problem.notFound }
         return self.answer(change)
     }
 
+    private static let deleteRead = Operation(
+        "deleteReadNotifications",
+        "Deletes all read notifications.",
+        answers: [.ok("The change.", .inboxChange)])
+
     private func deleteRead(_ request: Request, _ context: APIContext) async throws -> Response {
-        self.answer(try await self.services.inboxService.delete(user: try context.user(), id: nil))
+        self.answer(try await self.inbox.service.delete(user: try context.user(), id: nil))
+    }
+}
+
+extension Schema {
+    static let notification = Schema(
+        "Notification",
+        [
+            "id": .uuid,
+            "type": .text(128),
+            "severity": .severity,
+            "delivery": .delivery,
+            "title": .string(max: 255),
+            "body": .string(max: 4096),
+            "data": .anyObject,
+            "category": .string.orNull,
+            "entity_type": .string.orNull,
+            "entity_id": .string.orNull,
+            "url": .string.orNull,
+            "image": .string.orNull,
+            "collapse_key": .string.orNull,
+            "version": .count,
+            "created_at": .time,
+            "read_at": .time.orNull,
+            "expires_at": .time.orNull,
+            "held_back": .string.orNull("Why the delivery was reduced, such as `capped_by_type`."),
+            "silent?": .bool("On sockets: true in the user's quiet hours; absent otherwise."),
+        ])
+
+    static let inboxState = Schema(
+        "InboxState",
+        ["unread": .count, "total": .count, "version": .count])
+
+    static let inboxChange = Schema(
+        "InboxChange",
+        ["changed": .count, "unread": .count, "version": .count])
+
+    static let inboxPage = Schema(
+        "InboxPage",
+        [
+            "notifications": .list(of: .notification, max: 100),
+            "next_cursor": .uuid.orNull,
+            "unread": .count,
+            "total": .count,
+            "version": .count,
+        ], isClosed: true)
+
+    static let inboxChanges = Schema(
+        "InboxChanges",
+        [
+            "reset": .bool,
+            "notifications": .list(of: .notification, max: 500),
+            "deleted": .list(of: .uuid, max: 500),
+            "next_version": .count,
+            "unread": .count,
+            "total": .count,
+            "version": .count,
+        ], isClosed: true)
+}
+
+/// The entity tag of an inbox (RFC 9110 section 8.8.3): its version, unread, total and
+/// notes.
+///
+/// The counts distinguish an inbox from its predecessor that was erased.
+enum InboxTag {
+    static func text(_ state: InboxStore.State) -> String {
+        "\"\(state.version)-\(state.unread)-\(state.total)-\(state.notes)\""
+    }
+
+    /// Returns the state that `If-None-Match` names; nil without a valid tag.
+    static func known(_ request: Request) -> InboxStore.State? {
+        guard let header = request.headers[.ifNoneMatch] else { return nil }
+        for candidate in header.split(separator: ",") {
+            var tag = candidate.drop { $0 == " " }
+            // The comparison is weak (RFC 9110 section 13.1.2); proxies weaken tags when they
+            // compress.
+            if tag.hasPrefix("W/") { tag = tag.dropFirst(2) }
+            let parts = tag.filter { $0 != "\"" && $0 != " " }.split(separator: "-")
+            guard parts.count == 4, let version = Int64(parts[0]), let unread = Int32(parts[1]),
+                let total = Int32(parts[2]), let notes = Int64(parts[3])
+            else { continue }
+            var state = InboxStore.State()
+            state.version = version
+            state.unread = unread
+            state.total = total
+            state.notes = notes
+            return state
+        }
+        return nil
+    }
+
+    /// Returns 304 if the client has this state, else the result of `make` with the tag.
+    static func answer(
+        _ state: InboxStore.State,
+        unless known: InboxStore.State?,
+        _ make: () throws -> Response
+    ) rethrows -> Response {
+        let isKnown = known.map { state.showsSame(as: $0) } ?? false
+        var response = isKnown ? Response(status: .notModified) : try make()
+        response.headers[.eTag] = Self.text(state)
+        response.headers[.cacheControl] = "private, no-cache"
+        return response
     }
 }

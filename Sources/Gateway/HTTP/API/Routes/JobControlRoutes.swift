@@ -5,42 +5,60 @@ import Core
 import Hummingbird
 import Storage
 
-/// Jobs after they were sent, for services: `/v1/jobs/{id}`.
+/// Status and cancellation of jobs, for services: `/v1/jobs/{id}`.
 struct JobControlRoutes {
-    let services: APIServices
+    let jobs: JobServices
 
-    func add(to group: RouterGroup<APIContext>) {
-        group.get("jobs/:id", use: self.find)
-        group.delete("jobs/:id", use: self.cancel)
+    func add(to routes: Routes) {
+        routes.get("jobs/:id", Self.find, self.find)
+        routes.delete("jobs/:id", Self.cancel, self.cancel)
     }
 
-    /// The job that a path and its `org` name.
-    func name(_ request: Request, _ context: APIContext) throws -> CancellationStore.Name {
-        var query = QueryFields(request, allowing: ["org"])
-        return try self.name(context, &query)
-    }
+    static let id: Fields = [
+        "id": .text(JobLimits.id)("The id of the job or of its entry, as `entry` or `stream/entry`.")
+    ]
+    static let org: Fields = ["org?": .text(JobLimits.org)("The organisation of the job; none if absent.")]
 
-    private func name(_ context: APIContext, _ query: inout QueryFields) throws -> CancellationStore.Name {
-        try context.requireService()
+    /// Returns the name of the job in the path and `org`.
+    func name(_ context: APIContext, _ query: consuming FieldReader) throws -> CancellationStore.Name {
         let id = try context.pathText("id", limit: JobLimits.id)
         let org = query.text("org", limit: JobLimits.org)
         try query.finish()
-        return self.services.jobControl.name(org: org ?? "", id: id)
+        return self.jobs.control.name(org: org ?? "", id: id)
     }
+
+    private static let find = Operation(
+        "getJob",
+        "Returns the status of a job.",
+        scope: .service,
+        path: id,
+        query: org + [
+            "recipients?": .bool(default: true)(
+                "false skips the counts, which are slow for a million recipients; `final` is then false.")
+        ],
+        answers: [.ok("The status.", .jobReport), 404])
 
     private func find(_ request: Request, _ context: APIContext) async throws -> Response {
-        var query = QueryFields(request, allowing: ["org", "recipients"])
-        let isCounted = query.flag("recipients", default: true)
-        let name = try self.name(context, &query)
-        guard let report = try await self.services.jobControl.find(name, isCounted: isCounted) else {
+        var query = FieldReader(query: request, of: Self.find)
+        let isCounted = query.flag("recipients") ?? true
+        let name = try self.name(context, query)
+        guard let report = try await self.jobs.control.find(name, isCounted: isCounted) else {
             throw Problem.notFound
         }
-        return Response.object { Self.write(report, self.services.catalog, to: &$0) }
+        return Response.object { Self.write(report, self.jobs.base.catalog, to: &$0) }
     }
 
+    private static let cancel = Operation(
+        "cancelJob",
+        "Cancels a job.",
+        scope: .service,
+        path: id,
+        query: org,
+        answers: [.ok("The result; the call is idempotent.", .jobCancellation), 404])
+
     private func cancel(_ request: Request, _ context: APIContext) async throws -> Response {
-        let name = try self.name(request, context)
-        guard let report = try await self.services.jobControl.cancel(name), let tally = report.tally else {
+        let name = try self.name(context, FieldReader(query: request, of: Self.cancel))
+        guard let report = try await self.jobs.control.cancel(name), let tally = report.tally else {
             throw Problem.notFound
         }
         return Response.object { writer in
@@ -58,7 +76,7 @@ struct JobControlRoutes {
         }
     }
 
-    /// What a cancellation has come to in a word.
+    /// Summarises a cancellation.
     private static func outcome(
         _ report: JobControl.Report,
         _ tally: CancellationStore.Tally,
@@ -68,7 +86,7 @@ struct JobControlRoutes {
         if report.progress?.broadcast.state == .cancelling { return "cancelling" }
         if cancelled > 0 { return "cancelled" }
         if tooLate > 0 { return "too_late" }
-        // What is not stored yet of a broadcast, or waits for its moment, comes no more.
+        // The rest of a broadcast, and scheduled rows, are cancelled before they are stored.
         if report.progress != nil { return "cancelled" }
         if tally.total == 0 { return "pending" }
         return report.scheduled > 0 ? "cancelled" : "not_sent"
@@ -80,7 +98,7 @@ struct JobControlRoutes {
         writer.member("final", report.isFinal)
     }
 
-    /// Writes how a job stands.
+    /// Writes the status of a job.
     static func write(_ report: JobControl.Report, _ catalog: Catalog, to writer: inout JSONWriter) {
         Self.writeHead(report, to: &writer)
         writer.member("cancelled_at", report.cancelledAt?.rfc3339)
@@ -112,4 +130,57 @@ struct JobControlRoutes {
             writer.null()
         }
     }
+}
+
+extension Schema {
+    static let jobReport = Schema(
+        "JobReport",
+        [
+            "id": .string,
+            "org": .string,
+            "final": .bool("Whether the job is complete."),
+            "cancelled_at": .time.orNull,
+            "recipients": .object([
+                "pending": .count,
+                "sent": .count,
+                "delivered": .count,
+                "failed": .count,
+                "expired": .count,
+                "suppressed": .count,
+                "deferred": .count,
+                "cancelled": .count,
+            ]).orNull("The number of notifications by status."),
+            "reach": .object([
+                "stored": .count("Stored notifications."),
+                "no_device": .count(
+                    "The recipient has no reachable device: it stays in the inbox, or has failed."),
+                "accepted": .count("A push provider or the mail relay accepted it."),
+                "failed": .count("It could not be sent."),
+                "delivered": .count("A client confirmed it."),
+                "opened": .count("The user opened it."),
+                "read": .count("The user read it."),
+            ]).orNull(
+                "The reach of the notifications; one may count in several places. Those held for a digest are "
+                    + "not included."
+            ),
+            "scheduled": .count("Scheduled rows, one per zone with `deliver_local`."),
+            "broadcast": .broadcast.orNull("Null unless the job is for a topic or everyone."),
+        ])
+
+    static let jobCancellation = Schema(
+        "JobCancellation",
+        [
+            "id": .string,
+            "org": .string,
+            "final": .bool("Whether the job is complete."),
+            "status": .choice("cancelled", "cancelling", "too_late", "not_sent", "pending")(
+                "cancelling: a broadcast is being withdrawn. not_sent: no recipient would have received it. "
+                    + "pending: the job is not stored yet; within 7 days it is stored as cancelled."
+            ),
+            "cancelled": .count("Recipients who do not receive it."),
+            "withdrawing": .count(
+                "Recipients of a broadcast from whose inboxes it is being withdrawn."),
+            "too_late": .count("Recipients who have it already."),
+            "not_sent": .count("Recipients who would not have received it: suppressed, expired, failed."),
+        ])
 }

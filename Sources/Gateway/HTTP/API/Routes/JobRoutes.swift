@@ -9,26 +9,41 @@ import Operations
 import Storage
 import Tracing
 
-/// Jobs from apps without a Redis client: `/v1/jobs`.
+/// Enqueues jobs for apps without a Redis client: `/v1/jobs`.
 struct JobRoutes {
     private static let largestBatch = 1_000
-    /// Room for a full batch of jobs with more than the usual data.
+    /// Fits a full batch of jobs with above-average data.
     private static let largestBody = 16 * 1024 * 1024
 
     private static let traceHeader = HTTPField.Name(SpanTracer.field)
 
-    /// A job that was checked, as it goes into the stream.
+    /// A valid job, ready to append to the stream.
     private struct Checked {
         let id: String
         let lane: Lane
         let fields: [(name: String, value: [UInt8])]
     }
 
-    let services: APIServices
+    let jobs: JobServices
 
-    func add(to group: RouterGroup<APIContext>) {
-        group.post("jobs", use: self.enqueue)
+    func add(to routes: Routes) {
+        routes.post("jobs", Self.enqueue, self.enqueue)
     }
+
+    private static let enqueue = Operation(
+        "enqueueJobs",
+        "Enqueues one or several jobs.",
+        scope: .sender,
+        headers: [
+            "Idempotency-Key?": .string(max: 128)("The id of a single job."),
+            "traceparent?": .string(
+                "The W3C trace context for jobs that have none; ignored if malformed."),
+        ],
+        body: .oneOf(.job, .list(of: .job, min: 1, max: 1000)),
+        answers: [
+            .accepted(
+                "Redis has stored them.", .oneOf(.jobAccepted, .object(["jobs": .list(of: .jobAccepted, max: 1000)])))
+        ])
 
     private func enqueue(_ request: Request, _ context: APIContext) async throws -> Response {
         guard let name = Self.traceHeader, let header = request.headers[name] else {
@@ -42,10 +57,10 @@ struct JobRoutes {
         }
     }
 
-    /// - Parameter trace: the request's place in a trace, which is that of jobs that name none themselves.
+    /// - Parameter trace: the trace context for jobs that have none.
     private func enqueue(_ request: Request, _ context: APIContext, trace: TraceContext?) async throws -> Response {
         let allowance = try context.requireService(allowsLimited: true).allowance
-        let value = try await JSONBody.read(request, isRequired: true, limit: Self.largestBody)
+        let value = try await FieldReader.body(request, limit: Self.largestBody)
         let key = HTTPField.Name("Idempotency-Key").flatMap { request.headers[$0] }
         let isBatch = value.array != nil
         let bodies = value.array ?? [value]
@@ -60,7 +75,7 @@ struct JobRoutes {
             func placed(_ fault: JobFault) -> JobFault {
                 JobFault(isBatch ? "[\(index)].\(fault.field)" : fault.field, fault.reason)
             }
-            // First of all, so that what may not be sent is not told about either.
+            // Check permission first, so that a refused job reveals nothing else.
             forbidden += Self.forbidden(body, allowance).map { placed($0) }
             do throws(JobFaults) {
                 jobs.append(try self.check(body, key: key, trace: trace))
@@ -74,10 +89,10 @@ struct JobRoutes {
         guard faults.isEmpty else {
             throw Problem(.unprocessableContent, "some fields are at fault", faults: faults)
         }
-        try await self.services.requireRoom(in: Set(jobs.map(\.lane)))
-        let entries = try await self.services.jobs.append(jobs.map { ($0.lane, $0.fields) })
+        try await self.jobs.requireRoom(in: Set(jobs.map(\.lane)))
+        let entries = try await self.jobs.stream.append(jobs.map { ($0.lane, $0.fields) })
         for (job, entry) in zip(jobs, entries) {
-            // Dispatchers name the same id and entry.
+            // Dispatchers log the same id and entry.
             context.logger.debug(
                 "job accepted",
                 metadata: ["job.id": "\(job.id)", "job.entry": "\(entry)", "job.lane": "\(job.lane.rawValue)"])
@@ -102,7 +117,7 @@ struct JobRoutes {
         Problem(.badRequest, "\(field) \(reason)", faults: [JobFault(field, reason)])
     }
 
-    /// What a job asks for that the token does not allow, by the fields as they came.
+    /// Returns the fields of a job that the token does not allow.
     static func forbidden(_ body: JSONValue, _ allowance: JobAllowance) -> [JobFault] {
         guard allowance.isLimited, let members = body.object?.filter({ $0.value != .null }) else { return [] }
         let type = members.first { $0.key == "type" }.map { member in
@@ -117,7 +132,7 @@ struct JobRoutes {
         writer.member("entry", entry)
     }
 
-    /// Checks a job with the decoder that the dispatcher uses.
+    /// Validates a job with the dispatcher's decoder.
     private func check(_ body: JSONValue, key: String?, trace: TraceContext?) throws(JobFaults) -> Checked {
         guard let members = body.object else { throw JobFaults([JobFault("job", "must be a JSON object")]) }
         var fields = JobFields.flat(members)
@@ -133,17 +148,67 @@ struct JobRoutes {
         if let trace, body[SpanTracer.field] == nil {
             fields.append((SpanTracer.field, Array(trace.traceParent.utf8)))
         }
-        let job = try self.services.catalog.job(
+        let job = try self.jobs.base.catalog.job(
             fields.map { ($0.name, $0.value[...]) })
         var lane = Lane.normal
         if case .notification(let content) = job.payload {
-            guard let type = self.services.catalog[content.type] else {
+            guard let type = self.jobs.base.catalog[content.type] else {
                 throw JobFaults([JobFault("type", "is not in the catalog")])
             }
             lane = content.lane ?? type.lane
-            let faults = self.services.catalog.variableFaults(content)
+            let faults = self.jobs.base.catalog.variableFaults(content)
             guard faults.isEmpty else { throw JobFaults(faults) }
         }
         return Checked(id: job.id ?? "", lane: lane, fields: fields)
     }
+}
+
+extension Schema {
+    static let job = Schema(
+        "Job", "docs/jobs.md explains every field.",
+        [
+            "type?": .text(128).orNull("A type of the catalog; required without `event`."),
+            "user?": .text(128).orNull,
+            "users?": .list(of: .text(128), min: 1, max: 1000).orNull,
+            "topic?": .text(128).orNull("Sends to the subscribers of a topic."),
+            "all?": .bool.orNull("Sends to everyone."),
+            "except?": .list(of: .text(128), min: 1, max: 1000).orNull,
+            "id?": .text(128).orNull,
+            "org?": .text(128).orNull,
+            "title?": .string(max: 255).orNull,
+            "body?": .string(max: 4096).orNull,
+            "template?": .text(128).orNull,
+            "vars?": .anyObject.orNull,
+            "data?": .anyObject.orNull,
+            "entity_type?": .text(128).orNull,
+            "entity_id?": .text(128).orNull,
+            "state?": .text(128).orNull,
+            "url?": .text(2048).orNull(
+                "A path of the app, or a URL of any scheme but javascript, vbscript, data, blob and file."),
+            "image?": .text(2048, pattern: "^[Hh][Tt][Tt][Pp][Ss]?://[^/?#:]").orNull("An https or http URL."),
+            "category?": .text(128).orNull,
+            "sound?": .text(128).orNull,
+            "badge?": .integer(0...99_999).orNull,
+            "platform?": .anyObject.orNull(
+                "Options by provider; unknown members are refused (docs/providers.md)."),
+            "severity?": .severity.orNull,
+            "delivery?": .delivery.orNull,
+            "lane?": .lane.orNull,
+            "push_priority?": .pushPriority.orNull("Defaults to the type's."),
+            "channels?": .list(of: .channel, min: 1, max: 3).orNull,
+            "collapse_key?": .text(64).orNull,
+            "digest?": .text(128).orNull("Jobs of a type with the same key become one notification per window."),
+            "deliver_at?": .time.orNull("The earliest delivery."),
+            "deliver_local?": .string.orNull(
+                "The earliest delivery in each recipient's zone: HH:MM or YYYY-MM-DDTHH:MM."),
+            "expires_at?": .time.orNull,
+            "keep_until?": .time.orNull,
+            "event?": .text(128).orNull,
+            "args?": .list(of: .anything, max: 16_384).orNull,
+            "traceparent?": .text(128).orNull,
+        ])
+
+    static let jobAccepted = Schema(
+        "JobAccepted",
+        ["id": .text(128), "lane": .lane, "entry": .string])
 }

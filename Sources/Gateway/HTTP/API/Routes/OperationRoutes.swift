@@ -7,43 +7,68 @@ import CoreMetrics
 import HTTPTypes
 import Hummingbird
 import Logging
+import Metrics
 import NIOCore
 import Operations
+import Storage
 import Synchronization
 
-/// What operators and their tools ask: `/healthz`, `/readyz`, `/metrics`, `/openapi.json`.
+/// Endpoints for operators: `/healthz`, `/readyz`, `/metrics` and `/openapi.json`.
 struct OperationRoutes {
-    let services: APIServices
+    let base: GatewayBase
+    let metrics: PrometheusRegistry
     private let log = DependencyLog()
 
-    init(services: APIServices) {
-        self.services = services
+    init(base: GatewayBase, metrics: PrometheusRegistry) {
+        self.base = base
+        self.metrics = metrics
     }
 
-    func add(to router: Router<APIContext>) {
-        router.get("healthz") { _, _ in
-            Response.object { writer in
-                writer.member("status", "alive")
-            }
-        }
-        router.get("readyz", use: self.ready)
-        router.get("metrics") { _, context -> Response in
-            // Measured by asking, so that whoever watches the metrics sees what `/readyz` says.
-            DependencyMetrics.redis.record(await self.isRedisUp(context) ? 1 : 0)
-            DependencyMetrics.postgres.record(await self.isDatabaseUp(context) ? 1 : 0)
-            return Response(
-                status: .ok,
-                headers: [.contentType: "text/plain; version=0.0.4"],
-                body: ResponseBody(byteBuffer: ByteBuffer(string: self.services.metrics.render()))
-            )
-        }
-        DescriptionRoute.add(try? OpenAPIDocument.make(), at: "openapi.json", to: router)
-        router.get("v1/socket") { _, _ -> Response in
+    func add(to routes: Routes) {
+        routes.get("healthz", Self.health) { _, _ in Response.object { $0.member("status", "alive") } }
+        routes.get("readyz", Self.ready, self.ready)
+        routes.get("metrics", Self.metrics, self.metrics)
+        routes.get("v1/socket", Self.socket) { _, _ in
             throw Problem(.upgradeRequired, "this is a WebSocket; open it on a connection of its own")
         }
     }
 
-    /// Says which store is out of reach; the reason may name hosts and roles, so it is only logged.
+    private static let health = Operation(
+        "getHealth", "Whether the process is alive.",
+        answers: [.ok("It is.", .object(["status": .constant(.string("alive"))]))])
+
+    private static let socket = Operation(
+        "openSocket", "Opens the native WebSocket; docs/sockets.md explains its messages.",
+        answers: [Answer(101, "The socket is open."), 426])
+
+    /// `GET /openapi.json`; ``APIRouter`` adds it after all other routes.
+    static let describe = Operation("getDescription", "This description.", answers: [.ok("OpenAPI 3.1.", .anyObject)])
+
+    private static let metrics = Operation(
+        "getMetrics", "Metrics in Prometheus' text format.",
+        answers: [Answer(200, "The metrics.", .string, type: "text/plain")])
+
+    private func metrics(_ request: Request, _ context: APIContext) async throws -> Response {
+        // Measured on demand, so that the metrics agree with `/readyz`.
+        DependencyMetrics.redis.record(await self.isRedisUp(context) ? 1 : 0)
+        DependencyMetrics.postgres.record(await self.isDatabaseUp(context) ? 1 : 0)
+        return Response(
+            status: .ok,
+            headers: [.contentType: "text/plain; version=0.0.4"],
+            body: ResponseBody(byteBuffer: ByteBuffer(string: self.metrics.render()))
+        )
+    }
+
+    private static let readiness = Schema.object([
+        "ready": .bool, "redis": .choice("ok", "out of reach"), "postgres": .choice("ok", "out of reach"),
+    ])
+    private static let ready = Operation(
+        "getReadiness", "Whether Redis and PostgreSQL are reachable.",
+        answers: [.ok("Both are.", readiness), Answer(503, "At least one is not.", readiness)])
+
+    /// Reports which store is unreachable.
+    ///
+    /// The reason may contain hosts and roles, so it is only logged.
     private func ready(_ request: Request, _ context: APIContext) async throws -> Response {
         let isRedisUp = await self.isRedisUp(context)
         let isDatabaseUp = await self.isDatabaseUp(context)
@@ -56,11 +81,13 @@ struct OperationRoutes {
     }
 
     private func isRedisUp(_ context: APIContext) async -> Bool {
-        await self.isUp("redis", context) { try await self.services.redis.send("PING", timeout: .seconds(1)) }
+        await self.isUp("redis", context) { try await self.base.live.connection.send("PING", timeout: .seconds(1)) }
     }
 
     private func isDatabaseUp(_ context: APIContext) async -> Bool {
-        await self.isUp("postgres", context) { try await self.services.checkDatabase() }
+        await self.isUp("postgres", context) {
+            _ = try await self.base.database.pool.query("SELECT 1", timeout: .seconds(1))
+        }
     }
 
     private func isUp(_ name: String, _ context: APIContext, _ check: () async throws -> Void) async -> Bool {
@@ -75,7 +102,7 @@ struct OperationRoutes {
     }
 }
 
-/// Logs when a store stops answering and when it answers again, and not each time that it is asked.
+/// Logs only when a store becomes unreachable or reachable.
 private final class DependencyLog: Sendable {
     private let faults = Mutex<[String: String]>([:])
 
@@ -88,4 +115,10 @@ private final class DependencyLog: Sendable {
         guard let fault else { return logger.info("\(name) answers again") }
         logger.warning("\(name) is out of reach", metadata: ["error": "\(fault)"])
     }
+}
+
+/// Gauges of the stores' reachability.
+enum DependencyMetrics {
+    static let redis = Gauge(label: "carillon.dependency.up", dimensions: [("dependency", "redis")])
+    static let postgres = Gauge(label: "carillon.dependency.up", dimensions: [("dependency", "postgres")])
 }

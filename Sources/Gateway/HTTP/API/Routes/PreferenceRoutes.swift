@@ -5,33 +5,38 @@ import Core
 import Hummingbird
 import Storage
 
-/// What a user wants: `/v1/preferences` and `/v1/settings`.
+/// A user's preferences and settings: `/v1/preferences` and `/v1/settings`.
 struct PreferenceRoutes {
-    let services: APIServices
+    let users: UserServices
 
-    func add(to group: RouterGroup<APIContext>) {
-        group.get("preferences", use: self.preferences)
-        group.put("preferences", use: self.setPreferences)
-        group.put("preferences/quiet-hours", use: self.setQuietHours)
-        group.get("settings", use: self.settings)
-        group.put("settings", use: self.setSettings)
+    func add(to routes: Routes) {
+        routes.get("preferences", Self.preferences, self.preferences)
+        routes.put("preferences", Self.setPreferences, self.setPreferences)
+        routes.put("preferences/quiet-hours", Self.setQuietHours, self.setQuietHours)
+        routes.get("settings", Self.settings, self.settings)
+        routes.put("settings", Self.setSettings, self.setSettings)
     }
 
     // MARK: Per type
+
+    private static let preferences = Operation(
+        "getPreferences",
+        "Lists the caller's effective preferences by type.",
+        answers: [.ok("The types.", .preferences)])
 
     private func preferences(_ request: Request, _ context: APIContext) async throws -> Response {
         try await self.answerPreferences(try context.user())
     }
 
-    /// Every type of the catalog with what holds for the user, and whether the user may change it.
+    /// Answers each type of the catalog with its effective preferences.
     private func answerPreferences(_ user: String) async throws -> Response {
-        let wishes = try await self.services.preferences.preferences(user: user)
+        let wishes = try await self.users.preferences.preferences(user: user)
         let isEmailMissing = try await self.isEmailMissing(user, wishes)
-        let categories = Set(self.services.catalog.categories.map(\.category)).sorted()
+        let categories = Set(self.users.base.catalog.categories.map(\.category)).sorted()
         return Response.object { writer in
             writer.key("types")
             writer.beginArray()
-            for type in self.services.catalog.all { Self.write(type, wishes: wishes, to: &writer) }
+            for type in self.users.base.catalog.all { Self.write(type, wishes: wishes, to: &writer) }
             writer.endArray()
             writer.key("categories")
             writer.beginArray()
@@ -50,11 +55,11 @@ struct PreferenceRoutes {
         }
     }
 
-    /// Whether the user would get e-mail of some type, and there is no address that takes it.
+    /// Whether e-mail is on for some type although the user has no valid address.
     private func isEmailMissing(_ user: String, _ wishes: [String: TypePreference]) async throws -> Bool {
-        let reach = try await self.services.preferences.emailReach(user: user)
+        let reach = try await self.users.preferences.emailReach(user: user)
         guard !reach.hasAddress else { return false }
-        return self.services.catalog.all.contains { type in
+        return self.users.base.catalog.all.contains { type in
             type.isEnabled && (type.isRequired || !reach.isOptedOut) && Self.isEmailOn(type, wishes.wish(for: type))
         }
     }
@@ -63,7 +68,8 @@ struct PreferenceRoutes {
         type.channels.contains(.email) && (type.isRequired || (wish.email ?? type.isEmailOnByDefault))
     }
 
-    /// A type with what holds for the user: their wish, that for its category, or the type's default.
+    /// Writes a type with its effective preferences: the user's for the type, else for its
+    /// category, else the default.
     private static func write(
         _ type: NotificationType,
         wishes: [String: TypePreference],
@@ -95,53 +101,160 @@ struct PreferenceRoutes {
         writer.endObject()
     }
 
+    private static let setPreferences = Operation(
+        "setPreferences",
+        "Sets preferences of the given types and categories; the others stay.",
+        body: .object(
+            [
+                "types?": .list(of: .typePreference, max: 1000),
+                "categories?": .list(of: .categoryPreference, max: 1000),
+            ], isClosed: true
+        ).with("minProperties", .number("1")),
+        answers: [.ok("The types.", .preferences)])
+
     private func setPreferences(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        var body = try JSONBody(try await JSONBody.read(request, isRequired: true))
-        body.allow(["types", "categories"])
+        var body = try await FieldReader(body: request, of: Self.setPreferences)
         for name in ["types", "categories"] where body.value[name] == .null {
             body.fault(name, "must be an array; leave it out to change nothing")
         }
         if body.value["types"] == nil, body.value["categories"] == nil { body.fault("types", "is missing") }
-        var preferences = self.services.userFields.preferences("types", &body)
-        preferences.merge(self.services.userFields.categoryPreferences("categories", &body)) { one, _ in one }
+        var preferences = self.users.fields.preferences("types", &body)
+        preferences.merge(self.users.fields.categoryPreferences("categories", &body)) { one, _ in one }
         try body.finish()
-        try await self.services.preferences.set(user: user, preferences: preferences)
+        try await self.users.preferences.set(user: user, preferences: preferences)
         return try await self.answerPreferences(user)
     }
 
     // MARK: In general
 
+    private static let settings = Operation(
+        "getSettings",
+        "Returns the caller's settings.",
+        answers: [.ok("The settings.", .settings)])
+
     private func settings(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        return try await self.answer(try await self.services.preferences.settings(user: user), user)
+        return try await self.answer(try await self.users.preferences.settings(user: user), user)
     }
+
+    private static let setSettings = Operation(
+        "setSettings",
+        "Replaces the caller's settings.",
+        body: .settingsChange,
+        answers: [.ok("The settings.", .settings)])
 
     private func setSettings(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        var body = try JSONBody(try await JSONBody.read(request, isRequired: true))
+        var body = try FieldReader(try await FieldReader.body(request))
         let (settings, kept) = UserFields.settings(&body)
         try body.finish()
         return try await self.answer(
-            try await self.services.preferences.set(user: user, settings: settings, keeping: kept), user)
+            try await self.users.preferences.set(user: user, settings: settings, keeping: kept), user)
     }
+
+    private static let setQuietHours = Operation(
+        "setQuietHours",
+        "Sets the quiet hours.",
+        body: .quietHours,
+        answers: [.ok("The settings.", .settings)])
 
     private func setQuietHours(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        var body = try JSONBody(try await JSONBody.read(request, isRequired: true))
+        var body = try FieldReader(try await FieldReader.body(request))
         var settings = UserSettings()
         settings.quietHours = UserFields.quietHours(&body)
         try body.finish()
         return try await self.answer(
-            try await self.services.preferences.set(user: user, settings: settings, keeping: [.general, .emailOptOut]),
+            try await self.users.preferences.set(user: user, settings: settings, keeping: [.general, .emailOptOut]),
             user)
     }
 
     private func answer(_ settings: UserSettings, _ user: String) async throws -> Response {
-        let wishes = try await self.services.preferences.preferences(user: user)
+        let wishes = try await self.users.preferences.preferences(user: user)
         let isEmailMissing = try await self.isEmailMissing(user, wishes)
         var writer = JSONWriter()
         SettingsJSON.write(settings, isEmailMissing: isEmailMissing, to: &writer)
         return .json(writer)
     }
+}
+
+extension Schema {
+    static let preferences = Schema(
+        "Preferences",
+        [
+            "types": .list(
+                of: .object([
+                    "type": .text(128),
+                    "category": .string.orNull,
+                    "required": .bool,
+                    "channels": .list(of: .channel, max: 3)(
+                        "The channels of the type; the others are always off."),
+                    "in_app": .bool,
+                    "push": .bool,
+                    "email": .bool,
+                    "quiet_hours": .oneOf(.quietHours, .constant(.string("none"))).orNull(
+                        "The type's own; \"none\" for none, null for the user's."),
+                ]), max: 100_000),
+            "categories": .list(of: .categoryPreference, max: 100_000),
+            "email_missing": .bool("Whether e-mail is on for a type although the user has no valid address."),
+        ])
+}
+
+/// A user's settings as JSON.
+enum SettingsJSON {
+    /// - Parameter isEmailMissing: whether e-mail is on for some type although the user has no
+    ///   valid address.
+    static func write(_ settings: UserSettings, isEmailMissing: Bool, to writer: inout JSONWriter) {
+        writer.beginObject()
+        writer.member("zone", settings.zone)
+        writer.member("locale", settings.locale)
+        writer.member("email", settings.email)
+        writer.member("opted_out", settings.isOptedOut)
+        writer.member("email_opted_out", settings.isEmailOptedOut)
+        writer.key("quiet_hours")
+        self.write(settings.quietHours, to: &writer)
+        writer.member("email_missing", isEmailMissing)
+        writer.endObject()
+    }
+
+    /// Writes quiet hours as an object, or null for none.
+    static func write(_ quietHours: QuietHours?, to writer: inout JSONWriter) {
+        guard let quietHours else {
+            writer.null()
+            return
+        }
+        writer.beginObject()
+        writer.member("start", Self.clock(quietHours.start))
+        writer.member("end", Self.clock(quietHours.end))
+        writer.key("weekdays")
+        writer.beginArray()
+        for day in 1...7 where quietHours.weekdays & 1 << UInt8(day - 1) != 0 { writer.integer(day) }
+        writer.endArray()
+        writer.endObject()
+    }
+
+    private static func clock(_ minutes: Int) -> String { (LocalTime(minutes: minutes) ?? .midnight).description }
+}
+
+extension Schema {
+    static let quietHours = Schema(
+        "QuietHours", "Wall-clock times in the user's zone; start = end means none.",
+        [
+            "start": .string(pattern: "^([01][0-9]|2[0-3]):[0-5][0-9]$"),
+            "end": .string(pattern: "^([01][0-9]|2[0-3]):[0-5][0-9]$"),
+            "weekdays?": .list(of: .integer(1...7), min: 1, max: 7).orNull("1 is Monday; all if absent."),
+        ], isClosed: true)
+
+    static let settings = Schema(
+        "Settings",
+        [
+            "zone": .string.orNull,
+            "locale": .string.orNull,
+            "email": .string.orNull,
+            "opted_out": .bool,
+            "email_opted_out": .bool,
+            "quiet_hours": .quietHours.orNull,
+            "email_missing": .bool("Whether e-mail is on for a type although the user has no valid address."),
+        ])
 }

@@ -5,29 +5,44 @@ import Core
 import Hummingbird
 import Storage
 
-/// Who is here, for admins: `/v1/admin/presence`.
+/// The presence of users, for admins: `/v1/admin/presence`.
 struct PresenceRoutes {
     private static let mostUsers = 1_000
 
-    let services: APIServices
+    let base: GatewayBase
 
-    func add(to group: RouterGroup<APIContext>) {
-        group.get("admin/presence/:user", use: self.one)
-        group.post("admin/presence", use: self.many)
+    func add(to routes: Routes) {
+        routes.get("admin/presence/:user", Self.one, self.one)
+        routes.post("admin/presence", Self.many, self.many)
     }
 
+    private static let one = Operation(
+        "getPresence",
+        "Returns the presence of a user.",
+        scope: .admin,
+        path: ["user": .text(128)("A user, percent-encoded.")],
+        answers: [.ok("The user's presence.", .presence)])
+
     private func one(_ request: Request, _ context: APIContext) async throws -> Response {
-        try context.requireAdmin()
         let user = try context.pathText("user", limit: JobLimits.user)
         var writer = JSONWriter()
         try await self.write([user], to: &writer)
         return .json(writer)
     }
 
+    private static let many = Operation(
+        "lookUpPresence",
+        "Returns the presence of several users.",
+        scope: .admin,
+        body: .object(["users": .list(of: .text(128), min: 1, max: 1000)], isClosed: true),
+        answers: [
+            .ok(
+                "The presence of each user, in the order of the request.",
+                .object(["users": .list(of: .presence, max: 1000)]))
+        ])
+
     private func many(_ request: Request, _ context: APIContext) async throws -> Response {
-        try context.requireAdmin()
-        var body = try JSONBody(try await JSONBody.read(request, isRequired: true))
-        body.allow(["users"])
+        var body = try await FieldReader(body: request, of: Self.many)
         let users = UserFields.users("users", &body, limit: Self.mostUsers)
         try body.finish()
         var writer = JSONWriter()
@@ -41,8 +56,8 @@ struct PresenceRoutes {
     }
 
     private func write(_ users: [String], to writer: inout JSONWriter) async throws {
-        let presences = try await self.services.presence.lookUp(users)
-        let lastSeen = try await self.services.users.lastSeen(users)
+        let presences = try await self.base.presence.lookUp(users)
+        let lastSeen = try await self.base.database.users.lastSeen(users)
         for ((user, presence), seen) in zip(zip(users, presences), lastSeen) {
             var connections: [ConnectionPresence] = []
             if case .online(let found) = presence { connections = found }
@@ -65,4 +80,22 @@ struct PresenceRoutes {
             writer.endObject()
         }
     }
+}
+
+extension Schema {
+    static let presence = Schema(
+        "Presence",
+        [
+            "user_id": .text(128),
+            "online": .bool,
+            "last_seen": .time.orNull,
+            "connections": .list(
+                of: .object([
+                    "connection": .string,
+                    "dialect": .cases(of: Dialect.self),
+                    "node": .string,
+                    "state": .choice("active", "idle"),
+                    "since": .time,
+                ]), max: 100_000),
+        ])
 }

@@ -5,25 +5,74 @@ import Core
 import Hummingbird
 import Storage
 
-/// The ways to providers, for admins: `/v1/admin/providers`; and a send to one device or address, for services: `/v1/jobs/test`.
+/// The state of providers, for admins: `/v1/admin/providers`; test sends, for services:
+/// `/v1/jobs/test`.
 struct ProviderRoutes {
     private enum TestChannel: String, CaseIterable {
         case push, email
     }
 
-    let services: APIServices
+    let base: GatewayBase
 
-    func add(to group: RouterGroup<APIContext>) {
-        group.get("admin/providers", use: self.providers)
-        group.post("jobs/test", use: self.test)
+    func add(to routes: Routes) {
+        routes.group(tag: "admin").get("admin/providers", Self.providers, self.providers)
+        routes.group(tag: "jobs").post("jobs/test", Self.test, self.test)
     }
 
+    private static let providers = Operation(
+        "listProviders",
+        "Returns the state and counts of each provider by app and dispatcher.",
+        "As reported by dispatchers in the last 20 seconds.",
+        scope: .admin,
+        answers: [
+            .ok(
+                "All providers, including disabled ones.",
+                .object([
+                    "providers": .list(
+                        of: .object([
+                            "provider": .string,
+                            "waiting": .integer,
+                            "retries": .integer,
+                            "oldest_waiting_seconds": .integer.orNull(
+                                "The age of the oldest delivery since it was first appended, whether queued, "
+                                    + "waiting for a retry or held back. Null without deliveries."
+                            ),
+                            "ways": .list(
+                                of: .object([
+                                    "app": .string,
+                                    "dispatcher": .string,
+                                    "breaker": .cases(of: ProviderState.Breaker.self),
+                                    "open_until": .time.orNull,
+                                    "in_flight": .integer,
+                                ]), max: 100_000),
+                            "counts": .list(
+                                of: .object([
+                                    "app": .string,
+                                    "sent": .integer("All attempts, including retries."),
+                                    "accepted": .integer,
+                                    "failed": .integer("Attempts that were not accepted, temporarily or permanently."),
+                                    "reasons": .map(of: .integer).with("maxProperties", .number("32"))(
+                                        "Failures by reason, most frequent first; beyond 32 reasons, the rest "
+                                            + "is `other`."
+                                    ),
+                                    "latencies": .list(
+                                        of: .object([
+                                            "up_to_milliseconds": .integer.orNull(
+                                                "Null for the last bucket."),
+                                            "count": .integer,
+                                        ]), max: 100)("A histogram of the attempts' durations."),
+                                ]), max: 100_000)(
+                                    "The outcomes by app, summed over running dispatchers since their starts."
+                                ),
+                        ]), max: 100)
+                ]))
+        ])
+
     private func providers(_ request: Request, _ context: APIContext) async throws -> Response {
-        try context.requireAdmin()
-        let now = self.services.now()
-        let (states, counts) = try await self.services.providerBoard.report(now: now)
+        let now = self.base.now()
+        let (states, counts) = try await self.base.live.providerBoard.report(now: now)
         let providers = Provider.wellKnown
-        let streams = try await self.services.survey.streams()
+        let streams = try await self.base.live.survey.streams()
         return Response.object { writer in
             writer.key("providers")
             writer.beginArray()
@@ -93,10 +142,50 @@ struct ProviderRoutes {
         writer.endObject()
     }
 
+    private static let test = Operation(
+        "testDevice",
+        "Sends a test message to one device or address and returns the provider's answer.",
+        "Bypasses preferences, quiet hours, records, retries and circuit breakers. Without `device`, the user's "
+            + "most recently used one; with `channel` `email`, the user's address. Waits for the provider, up to 40 "
+            + "seconds.",
+        scope: .service,
+        body: .object(
+            [
+                "user": .text(128),
+                "channel?": .choice("push", "email").with("default", .string("push"))(
+                    "`email` sends to the user's e-mail address and excludes `device`."),
+                "device?": .uuid,
+                "type?": .string(max: 128),
+                "title?": .string(max: 255),
+                "body?": .string(max: 4096),
+                "data?": .anyObject,
+            ], isClosed: true),
+        answers: [
+            .ok(
+                "The outcome, accepted or not.",
+                .object([
+                    "device": .string.orNull("Null for e-mail."),
+                    "provider": .string,
+                    "app": .string.orNull("Null for e-mail."),
+                    "outcome": .choice(
+                        "accepted", "dead_token", "retry_later", "refused", "configuration", "no_answer", "not_sent"),
+                    "reason": .string.orNull,
+                    "provider_id?": .string.orNull,
+                    "answer?": .string.orNull(
+                        "The status, relevant headers (`content-type`, `retry-after`, `apns-id`, "
+                            + "`apns-unique-id`, `location`) and the start of the body; for mail the relay's last "
+                            + "reply; `not sent` if nothing was sent."
+                    ),
+                    "advice?": .string.orNull,
+                    "milliseconds?": .integer,
+                ])),
+            404,
+            Answer(
+                504, "No dispatcher took it within 40 s, or the dispatcher did not answer; `detail` says which."),
+        ])
+
     private func test(_ request: Request, _ context: APIContext) async throws -> Response {
-        try context.requireService()
-        var body = try JSONBody(try await JSONBody.read(request, isRequired: true))
-        body.allow(["user", "channel", "device", "type", "title", "body", "data"])
+        var body = try await FieldReader(body: request, of: Self.test)
         let user = body.text("user", limit: JobLimits.user, isRequired: true)
         let isMail = body.choice("channel", of: TestChannel.self) == .email
         let device = body.text("device", limit: JobLimits.id)
@@ -117,7 +206,7 @@ struct ProviderRoutes {
     }
 
     private func testDevice(_ device: String?, user: String, _ content: [JSONMember]) async throws -> Response {
-        let devices = try await self.services.devices.list(user: user).filter(\.isActive)
+        let devices = try await self.base.database.devices.list(user: user).filter(\.isActive)
         let chosen =
             device.map { id in devices.first { $0.id == NotificationID(id) } }
             ?? devices.max { $0.lastUsedAt < $1.lastUsedAt }
@@ -132,7 +221,7 @@ struct ProviderRoutes {
     }
 
     private func testMail(user: String, _ content: [JSONMember]) async throws -> Response {
-        guard try await self.services.preferences.settings(user: user).email != nil else {
+        guard try await self.base.database.preferences.settings(user: user).email != nil else {
             throw Problem(.notFound, "the user has no e-mail address; GET /v1/users/{id} shows it")
         }
         let target = [JSONMember("user", .string(user)), JSONMember("channel", .string(TestChannel.email.rawValue))]
@@ -159,10 +248,10 @@ struct ProviderRoutes {
     private func ask(_ content: [JSONMember]) async throws -> [JSONMember] {
         let id = RandomName.make()
         let members = [JSONMember("id", .string(id))] + content
-        guard try await self.services.testSends.ask(JSONWriter.bytes(of: .object(members))) else {
+        guard try await self.base.live.testSends.ask(JSONWriter.bytes(of: .object(members))) else {
             throw Problem(.serviceUnavailable, "too many test sends wait; is a dispatcher running?")
         }
-        switch try await self.services.testSends.waitForAnswer(id) {
+        switch try await self.base.live.testSends.waitForAnswer(id) {
         case .answered(let text): return (try? JSONParser.parse(text))?.object ?? []
         case .unanswered:
             throw Problem(.gatewayTimeout, "a dispatcher took it and has not answered; it may have been sent")

@@ -6,43 +6,49 @@ import HTTPTypes
 import Hummingbird
 import Storage
 
-/// Jobs that are due later, once or again and again: `/v1/schedules`.
+/// Scheduled jobs, once or recurring: `/v1/schedules`.
 struct ScheduleRoutes {
-    /// How many an organisation may have made by calls.
+    /// The most schedules of an organisation.
     private static let mostOfOrganisation = 10_000
     private static let largestPage: Int64 = 100
 
-    let services: APIServices
-    private let zones = ZoneDatabase()
+    let jobs: JobServices
 
-    init(services: APIServices) {
-        self.services = services
+    func add(to routes: Routes) {
+        routes.post("schedules", Self.create, self.create)
+        routes.get("schedules", Self.list, self.list)
+        routes.get("schedules/:id", Self.find, self.find)
+        routes.delete("schedules/:id", Self.cancel, self.cancel)
     }
 
-    func add(to group: RouterGroup<APIContext>) {
-        group.post("schedules", use: self.create)
-        group.get("schedules", use: self.list)
-        group.get("schedules/:id", use: self.find)
-        group.delete("schedules/:id", use: self.cancel)
-    }
+    private static let create = Operation(
+        "createSchedule",
+        "Schedules a job, once or recurring.",
+        scope: .sender,
+        body: .scheduleRequest,
+        answers: [
+            .ok("It existed already.", .scheduleWithJob),
+            .created("It is stored.", .scheduleWithJob),
+            Answer(409, "The id belongs to another schedule, or the job is scheduled already."),
+        ])
 
     private func create(_ request: Request, _ context: APIContext) async throws -> Response {
         let allowance = try context.requireService(allowsLimited: true).allowance
-        let value = try await JSONBody.read(request, isRequired: true)
+        let value = try await FieldReader.body(request)
         let forbidden = JobRoutes.forbidden(value["job"] ?? .null, allowance)
         guard forbidden.isEmpty else {
             let faults = forbidden.map { JobFault("job.\($0.field)", $0.reason) }
             throw Problem(.forbidden, "the token does not allow such jobs", faults: faults)
         }
         let body = ScheduleBody(
-            catalog: self.services.catalog, providers: Provider.wellKnown, zones: self.zones,
-            now: self.services.now())
+            catalog: self.jobs.base.catalog, providers: Provider.wellKnown, zones: self.jobs.base.zones,
+            now: self.jobs.base.now())
         let schedule = try body.read(value)
-        switch try await self.services.schedules.put(schedule, limit: Self.mostOfOrganisation) {
+        switch try await self.jobs.schedules.put(schedule, limit: Self.mostOfOrganisation) {
         case .stored:
             return Self.answer(schedule, status: .created)
         case .known:
-            guard let known = try await self.services.schedules.find(schedule.id) else { throw Problem.notFound }
+            guard let known = try await self.jobs.schedules.find(schedule.id) else { throw Problem.notFound }
             return Self.answer(known, status: .ok)
         case .conflict:
             throw Problem(.conflict, "the id stands for another schedule, or the job's id is scheduled already")
@@ -52,18 +58,24 @@ struct ScheduleRoutes {
         }
     }
 
+    private static let list = Operation(
+        "listSchedules",
+        "Lists scheduled jobs, including those with `deliver_at` or `deliver_local`.",
+        scope: .service,
+        query: [
+            "limit?": .integer(1...100, default: 20)("The most items."),
+            "cursor?": .uuid("`next_cursor` of the previous page."),
+            "org?": .text(128)("Only of this organisation."),
+        ],
+        answers: [.ok("The page, ordered by id.", .schedulePage)])
+
     private func list(_ request: Request, _ context: APIContext) async throws -> Response {
-        try context.requireService()
-        var query = QueryFields(request, allowing: ["limit", "cursor", "org"])
-        let limit = Int(query.integer("limit", in: 1...Self.largestPage) ?? 20)
+        var query = FieldReader(query: request, of: Self.list)
+        let limit = query.limit()
         let org = query.text("org", limit: JobLimits.org)
-        var cursor: NotificationID?
-        if let text = query.text("cursor", limit: 36) {
-            cursor = NotificationID(text)
-            if cursor == nil { query.fault("cursor", "must be next_cursor of a page") }
-        }
+        let cursor = query.cursor()
         try query.finish()
-        let page = try await self.services.schedules.page(after: cursor, org: org, limit: limit + 1)
+        let page = try await self.jobs.schedules.page(after: cursor, org: org, limit: limit + 1)
         return Response.object { writer in
             writer.key("schedules")
             writer.beginArray()
@@ -77,17 +89,29 @@ struct ScheduleRoutes {
         }
     }
 
+    private static let find = Operation(
+        "findSchedule",
+        "Returns a schedule with its job.",
+        scope: .service,
+        path: ["id": .uuid("A schedule.")],
+        answers: [.ok("The schedule.", .scheduleWithJob), 400, 404])
+
     private func find(_ request: Request, _ context: APIContext) async throws -> Response {
-        try context.requireService()
-        guard let schedule = try await self.services.schedules.find(try Self.id(context)) else {
+        guard let schedule = try await self.jobs.schedules.find(try Self.id(context)) else {
             throw Problem.notFound
         }
         return Self.answer(schedule, status: .ok)
     }
 
+    private static let cancel = Operation(
+        "cancelSchedule",
+        "Removes a schedule; jobs that it has fired stay.",
+        scope: .service,
+        path: ["id": .uuid("A schedule.")],
+        answers: [.done, 400, 404])
+
     private func cancel(_ request: Request, _ context: APIContext) async throws -> Response {
-        try context.requireService()
-        guard try await self.services.schedules.cancel(try Self.id(context)) else { throw Problem.notFound }
+        guard try await self.jobs.schedules.cancel(try Self.id(context)) else { throw Problem.notFound }
         return Response(status: .noContent)
     }
 
@@ -102,4 +126,185 @@ struct ScheduleRoutes {
             ScheduleShape.writeJob(schedule, to: &writer)
         }
     }
+}
+
+extension Schema {
+    static let schedule = Schema(
+        "Schedule",
+        [
+            "id": .uuid,
+            "org": .string,
+            "job_id": .string.orNull("The job's own id; null for one that recurs."),
+            "type": .string.orNull,
+            "lane": .lane,
+            "source": .string("The entry of the job, or `api`."),
+            "state": .choice("waiting", "failed"),
+            "state_reason": .string.orNull,
+            "cron": .string.orNull,
+            "zone": .string.orNull("The zone of the rule; `recipient` for each recipient's own."),
+            "next_at": .time.orNull("The next time; null with the zone `recipient`."),
+            "next_local": .string.orNull("The next local time, YYYY-MM-DDTHH:MM, with the zone `recipient`."),
+            "last_fired_at": .time.orNull,
+            "starts_at": .time.orNull,
+            "ends_at": .time.orNull,
+            "created_at": .time,
+        ])
+
+    static let scheduleWithJob = Schema(
+        "ScheduleWithJob", .allOf(.schedule, .object(["job": .anyObject("The job's fields.")])))
+
+    static let schedulePage = Schema(
+        "SchedulePage",
+        ["schedules": .list(of: .schedule, max: 100), "next_cursor": .uuid.orNull])
+}
+
+/// Reads the body of `POST /v1/schedules`: a time or a rule, and a job.
+struct ScheduleBody {
+    private static let longestZone = 64
+
+    let catalog: Catalog
+    /// The providers that a job's `platform` may name.
+    let providers: [Provider]
+    let zones: ZoneDatabase
+    let now: Timestamp
+
+    /// - Throws: ``Problem`` 400 or 422 with every fault.
+    func read(_ value: JSONValue) throws -> Schedule {
+        var body = try FieldReader(value)
+        body.allow(.scheduleRequest)
+        let id = self.id(&body)
+        let (fields, job) = self.job(&body)
+        let at = body.moment("at")
+        let cron = body.text("cron", limit: 256)
+        if (at == nil) == (cron == nil), body.faults.isEmpty { body.fault("cron", "or at is needed, and not both") }
+        var first: (at: Timestamp, wall: WallTime?)?
+        let (startsAt, endsAt) = (body.moment("starts_at"), body.moment("ends_at"))
+        if let cron {
+            let zone = body.text("zone", limit: Self.longestZone, isRequired: true)
+            first = self.first(cron, zone: zone, startsAt: startsAt, endsAt: endsAt, job: job, &body)
+        } else {
+            for name in ["zone", "starts_at", "ends_at"] where body.value[name] ?? .null != .null {
+                body.fault(name, "goes with cron")
+            }
+            if let at, at <= self.now { body.fault("at", "is in the past") }
+        }
+        if cron != nil, job?.id != nil {
+            body.fault("job.id", "does not go with cron: each occurrence has one of its own")
+        }
+        try body.finish()
+        guard let job, let due = at ?? first?.at else {
+            throw Problem(.unprocessableContent, "some fields are at fault")
+        }
+
+        var schedule = Schedule(id: id, fields: fields, dueAt: due, createdAt: self.now)
+        schedule.org = job.org
+        if case .users(let users) = job.audience, users.count == 1 { schedule.user = users.first }
+        schedule.lane = self.lane(job)
+        schedule.content = Self.content(value)
+        schedule.cron = cron
+        schedule.zone = cron == nil ? nil : body.value["zone"]?.string
+        schedule.wall = first?.wall
+        schedule.startsAt = startsAt
+        schedule.endsAt = endsAt
+        if cron == nil {
+            let jobID = job.id ?? Self.randomID().description
+            schedule.jobID = jobID
+            if job.id == nil { schedule.fields.append(("id", Array(jobID.utf8))) }
+        }
+        return schedule
+    }
+
+    // MARK: Parts
+
+    private func id(_ body: inout FieldReader) -> NotificationID {
+        guard let text = body.text("id", limit: 36) else { return Self.randomID() }
+        if let id = NotificationID(text), id.halves != (0, 0) { return id }
+        body.fault("id", "must be a UUID such as 0190b5a2-0000-7000-8000-000000000001")
+        return Self.randomID()
+    }
+
+    private static func randomID() -> NotificationID {
+        NotificationID(high: .random(in: .min ... .max), low: .random(in: .min ... .max)).asRandomUUID
+    }
+
+    /// Reads the job with the dispatcher's decoder.
+    private func job(_ body: inout FieldReader) -> (fields: [(name: String, value: [UInt8])], job: Job?) {
+        guard let members = body.value["job"]?.object else {
+            body.fault("job", "must be an object with the fields of a job")
+            return ([], nil)
+        }
+        for name in ["deliver_at", "deliver_local"] where members.contains(where: { $0.key == name }) {
+            body.fault("job.\(name)", "does not go here: say when in at or cron")
+        }
+        let fields = JobFields.flat(members.filter { !$0.key.hasPrefix("deliver_") })
+        do throws(JobFaults) {
+            return (fields, try self.catalog.job(fields.map { ($0.name, $0.value[...]) }, providers: self.providers))
+        } catch {
+            for fault in error.faults { body.fault("job.\(fault.field)", fault.reason) }
+            return (fields, nil)
+        }
+    }
+
+    private func first(
+        _ cron: String,
+        zone: String?,
+        startsAt: Timestamp?,
+        endsAt: Timestamp?,
+        job: Job?,
+        _ body: inout FieldReader
+    ) -> (at: Timestamp, wall: WallTime?)? {
+        var rules: ZoneRules?
+        if let zone, zone != Schedule.recipientZone {
+            rules = self.zones.current(zone)
+            if rules == nil {
+                body.fault("zone", "is no IANA time zone; give one such as Europe/Berlin, or \(Schedule.recipientZone)")
+            }
+        } else if zone != nil, case .event? = job?.payload {
+            body.fault("zone", "\(Schedule.recipientZone) does not go with an event")
+        }
+        if let startsAt, let endsAt, endsAt < startsAt { body.fault("ends_at", "is before starts_at") }
+        do throws(CronFault) {
+            let expression = try CronExpression(cron)
+            guard zone == Schedule.recipientZone || rules != nil else { return nil }
+            let recurrence = try Recurrence(expression, in: rules, startsAt: startsAt, endsAt: endsAt)
+            if let next = recurrence.next(after: self.now) { return (next.at, recurrence.wall(of: next)) }
+            body.fault("ends_at", "leaves no occurrence")
+        } catch {
+            body.fault("cron", error.field == "cron" ? error.reason : error.description)
+        }
+        return nil
+    }
+
+    private func lane(_ job: Job) -> Lane {
+        guard case .notification(let content) = job.payload else { return .normal }
+        return content.lane ?? self.catalog[content.type]?.lane ?? .normal
+    }
+
+    /// Hashes the request independently of the order of its members.
+    private static func content(_ value: JSONValue) -> Int64 {
+        func sorted(_ value: JSONValue) -> JSONValue {
+            guard let members = value.object else { return value }
+            return .object(
+                members.filter { $0.value != .null }.sorted { $0.key < $1.key }
+                    .map { JSONMember($0.key, sorted($0.value)) }
+            )
+        }
+        let bytes = JSONWriter.bytes(of: sorted(value))
+        let digest = EntryDigest(stream: "", entry: "", fields: [("", bytes[...])])
+        return Int64(bitPattern: NotificationID(origin: digest, user: "").low)
+    }
+}
+
+extension Schema {
+    static let scheduleRequest = Schema(
+        "ScheduleRequest",
+        [
+            "id?": .uuid.orNull("Makes the call idempotent; random if absent."),
+            "cron?": .string(max: 256).orNull("Five fields, or @daily and the like; instead of `at`."),
+            "zone?": .string(max: 64).orNull("With `cron`: an IANA zone, or `recipient` for each recipient's own."),
+            "at?": .time.orNull("Fires once at this time."),
+            "starts_at?": .time.orNull("With `cron`: the earliest time."),
+            "ends_at?": .time.orNull("With `cron`: the latest time."),
+            "job": .job("Without `deliver_at` and `deliver_local`; with `cron` also without `id`."),
+        ])
 }

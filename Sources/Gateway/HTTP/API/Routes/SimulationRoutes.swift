@@ -6,27 +6,38 @@ import Hummingbird
 import Operations
 import Storage
 
-/// What a user would get for a job, for admins: `/v1/admin/simulate`.
+/// Simulates a job for a user, for admins: `/v1/admin/simulate`.
 ///
 /// Nothing is stored, counted or sent.
 struct SimulationRoutes {
-    let services: APIServices
+    let base: GatewayBase
 
-    func add(to group: RouterGroup<APIContext>) {
-        group.post("admin/simulate", use: self.simulate)
+    func add(to routes: Routes) {
+        routes.post("admin/simulate", Self.simulate, self.simulate)
     }
 
+    private static let simulate = Operation(
+        "simulate",
+        "Simulates a job for a user. Nothing is stored, counted or sent.",
+        "Caps count what the user has received so far; the notification counts as never read.",
+        scope: .admin,
+        body: .object(
+            [
+                "user": .text(128),
+                "job": .anyObject("The fields of a job; the audience defaults to the user."),
+                "at?": .time("Defaults to now."),
+                "presence?": .cases(of: JobSimulation.SupposedPresence.self)("Defaults to `actual`."),
+                "proven?": .bool("Whether sockets confirm delivery; defaults to true."),
+            ], isClosed: true),
+        answers: [.ok("The steps.", .simulatedSteps)])
+
     private func simulate(_ request: Request, _ context: APIContext) async throws -> Response {
-        try context.requireAdmin()
-        var body = try JSONBody(try await JSONBody.read(request, isRequired: true))
-        body.allow(["user", "job", "at", "presence", "proven"])
+        var body = try await FieldReader(body: request, of: Self.simulate)
         let user = body.text("user", limit: JobLimits.user, isRequired: true) ?? ""
         let presence = body.choice("presence", of: JobSimulation.SupposedPresence.self)
         let isProven = body.flag("proven")
-        let moment = body.text("at", limit: 64)
-        let at = moment.flatMap { Timestamp(rfc3339: $0) }
-        if moment != nil, at == nil { body.fault("at", "must be an RFC 3339 time such as 2026-11-20T10:00:00Z") }
-        let catalog = self.services.catalog
+        let at = body.moment("at")
+        let catalog = self.base.catalog
         let asked = self.question(&body, user: user, catalog)
         try body.finish()
         guard var question = asked else { throw Problem(.badRequest, "the job is missing") }
@@ -35,20 +46,20 @@ struct SimulationRoutes {
         question.isProven = isProven ?? true
         let simulation = JobSimulation(
             catalog: catalog,
-            recipients: self.services.recipients,
-            topics: self.services.topics,
-            digests: self.services.digests,
-            presence: self.services.presence,
-            providers: self.services.providerBoard,
-            usage: self.services.usage,
-            zones: self.services.zones,
-            defaultZone: self.services.defaultZone
+            recipients: self.base.database.recipients,
+            topics: self.base.database.topics,
+            digests: self.base.database.digests,
+            presence: self.base.presence,
+            providers: self.base.live.providerBoard,
+            usage: self.base.live.usageCaps,
+            zones: self.base.zones,
+            defaultZone: self.base.defaultZone
         )
-        let answer = try await simulation.answer(question, now: self.services.now())
+        let answer = try await simulation.answer(question, now: self.base.now())
         return Response.object { answer.write(to: &$0) }
     }
 
-    private func question(_ body: inout JSONBody, user: String, _ catalog: Catalog) -> JobSimulation.Question? {
+    private func question(_ body: inout FieldReader, user: String, _ catalog: Catalog) -> JobSimulation.Question? {
         guard let members = body.value["job"]?.object else {
             body.fault("job", "must be a JSON object with the fields of a job")
             return nil
@@ -61,4 +72,49 @@ struct SimulationRoutes {
             return nil
         }
     }
+}
+
+extension Schema {
+    static let simulatedSteps = Schema(
+        "SimulatedSteps",
+        [
+            "user_id": .string,
+            "at": .time,
+            "zone": .string.orNull,
+            "locale": .string.orNull,
+            "title": .string("In the user's locale."),
+            "body": .string,
+            "devices": .count("Active devices."),
+            "reachable": .count(
+                "Active devices with a provider on a running dispatcher; all if no dispatcher reports."),
+            "push_devices": .list(
+                of: .object([
+                    "id": .uuid,
+                    "platform": .string,
+                    "provider": .string,
+                    "app": .string,
+                    "name": .string.orNull,
+                    "reachable": .bool,
+                ]), max: 100),
+            "cap": .cases(of: CapScope.self).orNull("The cap that the user has reached."),
+            "quiet_until": .string.orNull,
+            "channels": .list(
+                of: .object(["channel": .channel, "used": .bool, "reason": .string, "at": .time.orNull]), max: 3)(
+                    "Whether each channel is used, and why."),
+            "steps": .list(
+                of: .object([
+                    "at": .time,
+                    "step": .choice(
+                        "schedule", "gather", "replace", "store", "publish", "publish_silently", "await_proof", "push",
+                        "email", "postpone", "hold_back", "settle", "wait"),
+                    "status?": .string.orNull,
+                    "reason?": .string.orNull,
+                    "channels?": .string.orNull,
+                    "within?": .string.orNull,
+                    "what?": .string.orNull,
+                    "until?": .string.orNull,
+                    "via?": .string.orNull,
+                    "devices?": .string,
+                ]), max: 100),
+        ])
 }

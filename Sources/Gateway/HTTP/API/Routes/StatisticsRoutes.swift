@@ -5,28 +5,44 @@ import Core
 import Hummingbird
 import Storage
 
-/// What went out, what failed and what clients report: `/v1/admin/statistics`, `/v1/admin/failures`, client reports.
+/// Statistics, failures and client reports: `/v1/admin/statistics`, `/v1/admin/failures`,
+/// `/v1/client-reports`.
 struct StatisticsRoutes {
     private static let span: Duration = .seconds(86_400)
     private static let longestReason = 256
 
-    let services: APIServices
+    let base: GatewayBase
+    let fields: UserFields
+    private let statistics: StatisticsService
 
-    func add(to group: RouterGroup<APIContext>) {
-        group.get("admin/statistics", use: self.statistics)
-        group.get("admin/failures", use: self.failures)
-        group.get("admin/client-reports", use: self.reports)
-        group.post("client-reports", use: self.report)
+    init(base: GatewayBase, fields: UserFields) {
+        self.base = base
+        self.fields = fields
+        self.statistics = StatisticsService(store: base.database.statistics, now: base.now)
     }
 
+    func add(to routes: Routes) {
+        let admin = routes.group("admin", tag: "admin")
+        admin.get("statistics", Self.statistics, self.statistics)
+        admin.get("failures", Self.failures, self.failures)
+        admin.get("client-reports", Self.reports, self.reports)
+        routes.group(tag: "devices").post("client-reports", Self.report, self.report)
+    }
+
+    private static let statistics = Operation(
+        "getStatistics",
+        "Returns the sends of the last hour by minute, and of the last day by type.",
+        "Counted from the newest 200,000 rows each, and cached for five seconds.",
+        scope: .admin,
+        answers: [.ok("The counts.", .statistics)])
+
     private func statistics(_ request: Request, _ context: APIContext) async throws -> Response {
-        try context.requireAdmin()
-        let summary = try await self.services.statistics.summary()
-        let broadcasts = try await self.services.statistics.broadcasts()
+        let summary = try await self.statistics.summary()
+        let broadcasts = try await self.statistics.broadcasts()
         return Response.object(capacity: 16_384) { writer in
             writer.member("since", summary.since.rfc3339)
             writer.member("complete", summary.isComplete)
-            Self.writeChannels(summary, now: self.services.now(), to: &writer)
+            Self.writeChannels(summary, now: self.base.now(), to: &writer)
             writer.key("types")
             writer.beginArray()
             for (type, reach) in summary.types {
@@ -53,7 +69,7 @@ struct StatisticsRoutes {
         }
     }
 
-    /// Each channel with its outcomes, and each outcome with a count for every minute since the first.
+    /// Writes a count per minute for each channel and outcome.
     private static func writeChannels(
         _ summary: StatisticsStore.Summary,
         now: Timestamp,
@@ -89,7 +105,7 @@ struct StatisticsRoutes {
         writer.endArray()
     }
 
-    /// Writes what became of those that were stored; nulls where it could not be counted.
+    /// Writes the outcomes of notifications; null where they could not be counted.
     static func write(_ reach: Reach?, to writer: inout JSONWriter) {
         let counts: [(StaticString, Int64?)] = [
             ("no_device", reach?.noDevice), ("accepted", reach?.accepted), ("failed", reach?.failed),
@@ -101,13 +117,21 @@ struct StatisticsRoutes {
         }
     }
 
+    private static let failures = Operation(
+        "listFailures",
+        "Lists the newest failed sends of the last 24 hours.",
+        scope: .admin,
+        query: ["limit?": .integer(1...100, default: 20)],
+        answers: [
+            .ok("The failures, newest first.", .object(["failures": .list(of: .failure, max: 100)]))
+        ])
+
     private func failures(_ request: Request, _ context: APIContext) async throws -> Response {
-        try context.requireAdmin()
-        var query = QueryFields(request, allowing: ["limit"])
-        let limit = Int(query.integer("limit", in: 1...100) ?? 20)
+        var query = FieldReader(query: request, of: Self.failures)
+        let limit = query.limit()
         try query.finish()
-        let since = self.services.now() + (.zero - Self.span)
-        let failures = try await self.services.statisticsStore.failures(since: since, limit: limit)
+        let since = self.base.now() + (.zero - Self.span)
+        let failures = try await self.base.database.statistics.failures(since: since, limit: limit)
         return Response.object { writer in
             writer.key("failures")
             writer.beginArray()
@@ -125,13 +149,19 @@ struct StatisticsRoutes {
         }
     }
 
+    private static let reports = Operation(
+        "listClientReports",
+        "Returns the client reports of the last 24 hours.",
+        scope: .admin,
+        query: ["limit?": .integer(1...100, default: 20)],
+        answers: [.ok("The counts, and the newest failed registrations.", .clientReports)])
+
     private func reports(_ request: Request, _ context: APIContext) async throws -> Response {
-        try context.requireAdmin()
-        var query = QueryFields(request, allowing: ["limit"])
-        let limit = Int(query.integer("limit", in: 1...100) ?? 20)
+        var query = FieldReader(query: request, of: Self.reports)
+        let limit = query.limit()
         try query.finish()
-        let since = self.services.now() + (.zero - Self.span)
-        let (counts, failed) = try await self.services.clientReports.summary(since: since, limit: limit)
+        let since = self.base.now() + (.zero - Self.span)
+        let (counts, failed) = try await self.base.database.clientReports.summary(since: since, limit: limit)
         return Response.object { writer in
             writer.key("counts")
             writer.beginArray()
@@ -158,34 +188,130 @@ struct StatisticsRoutes {
         }
     }
 
-    /// A client tells how a prompt or a registration went, which no server sees by itself.
+    private static let report = Operation(
+        "reportClient",
+        "Reports the outcome of a permission prompt or a device registration.",
+        "For operators' information only. Repeated reports within a minute count once.",
+        body: .clientReport,
+        answers: [
+            .noContent("It is stored."),
+            Answer(429, "The user has sent 20 reports within the hour."),
+        ])
+
+    /// Records how a prompt or a registration went on a client, which the server cannot observe.
     private func report(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        var body = try JSONBody(try await JSONBody.read(request, isRequired: true))
-        body.allow(["kind", "outcome", "provider", "reason"])
+        var body = try await FieldReader(body: request, of: Self.report)
         let kind = body.choice("kind", of: ClientReportStore.Kind.self, isRequired: true)
         let outcome = body.choice("outcome", of: ClientReportStore.Outcome.self, isRequired: true)
-        let provider = self.services.userFields.provider(&body) ?? .webpush
+        let provider = self.fields.provider(&body) ?? .webpush
         let reason = body.text("reason", limit: Self.longestReason)
         if let kind, let outcome, (kind == .registration) != (outcome == .failed) {
             let outcomes = kind == .registration ? "failed" : "one of granted, denied, dismissed"
             body.fault("outcome", "must be \(outcomes) for a \(kind.rawValue)")
         }
-        if let reason, reason.utf8.contains(0) { body.fault("reason", "may not hold U+0000") }
         try body.finish()
         guard let kind, let outcome else { throw Problem(.badRequest, "fields are missing") }
         let report = ClientReportStore.Report(
-            at: self.services.now(),
+            at: self.base.now(),
             user: user,
             kind: kind,
             outcome: outcome,
             provider: provider,
             reason: reason
         )
-        guard try await self.services.clientReports.add(report) else {
+        guard try await self.base.database.clientReports.add(report) else {
             let limit = ClientReportStore.mostPerHour
             throw Problem(.tooManyRequests, "a user may report \(limit) times an hour", retryAfter: 3_600)
         }
         return Response(status: .noContent)
     }
+}
+
+extension Schema {
+    static let statistics = Schema(
+        "Statistics",
+        [
+            "since": .time("The first counted minute."),
+            "complete": .bool("False if rows exceeded the limit; `since` is then less than an hour ago."),
+            "channels": .list(
+                of: .object([
+                    "channel": .string("`in_app` or a provider."),
+                    "outcomes": .list(
+                        of: .object([
+                            "outcome": .string(
+                                "Of a provider: accepted, retry, failed, skipped. In app: delivered, waiting, "
+                                    + "suppressed, skipped."
+                            ),
+                            "counts": .list(of: .count, max: 60)("One per minute."),
+                        ]), max: 16),
+                ]), max: 64),
+            "types": .list(
+                of: .object([
+                    "type": .string,
+                    "stored": .count,
+                    "no_device": .count(
+                        "The recipient has no reachable device: it stays in the inbox, or has failed."),
+                    "accepted": .count("A push provider or the mail relay accepted it."),
+                    "failed": .count("It could not be sent."),
+                    "delivered": .count("A client confirmed it."),
+                    "opened": .count("The user opened it."),
+                    "read": .count("The user read it."),
+                ]), max: 100),
+            "broadcasts": .list(
+                of: .object([
+                    "id": .uuid,
+                    "org": .string,
+                    "job_id": .string,
+                    "type": .string,
+                    "stored": .count("All notifications that it stored."),
+                    "no_device": .count.orNull(
+                        "The recipient has no reachable device: it stays in the inbox, or has failed."),
+                    "accepted": .count.orNull("A push provider or the mail relay accepted it."),
+                    "failed": .count.orNull("It could not be sent."),
+                    "delivered": .count.orNull("A client confirmed it."),
+                    "opened": .count.orNull("The user opened it."),
+                    "read": .count.orNull("The user read it."),
+                ]), max: 10)(
+                    "The newest broadcasts. Null if counting takes longer than five seconds; use GET "
+                        + "/v1/jobs/{id} then."
+                ),
+        ])
+
+    static let failure = Schema(
+        "Failure",
+        [
+            "at": .time,
+            "user_id": .string,
+            "notification_id": .string.orNull,
+            "provider": .string,
+            "attempt": .count,
+            "reason": .string.orNull,
+        ])
+
+    static let clientReport = Schema(
+        "ClientReport",
+        [
+            "kind": .cases(of: ClientReportStore.Kind.self),
+            "outcome": .cases(of: ClientReportStore.Outcome.self)(
+                "`failed` for a registration, else for a permission."),
+            "provider?": .string(pattern: "^[a-z][a-z0-9]{0,14}$").orNull.with("default", .string("webpush")).with(
+                "examples", .array([.string("fcm"), .string("apns"), .string("webpush"), .string("webhook")]))(
+                    "One of the examples, or another provider of a dispatcher."),
+            "reason?": .text(256).orNull,
+        ], isClosed: true)
+
+    static let clientReports = Schema(
+        "ClientReports",
+        [
+            "counts": .list(
+                of: .object(["kind": .string, "outcome": .string, "provider": .string, "count": .count]), max: 128),
+            "failed": .list(
+                of: .object([
+                    "at": .time,
+                    "user_id": .string,
+                    "provider": .string,
+                    "reason": .string.orNull,
+                ]), max: 100),
+        ])
 }

@@ -5,19 +5,42 @@ import Core
 import Hummingbird
 import Storage
 
-/// How much waits where, and who works, for admins: `/v1/admin/streams` and `/v1/admin/nodes`.
+/// Backlogs and live processes, for admins: `/v1/admin/streams` and `/v1/admin/nodes`.
 struct SurveyRoutes {
-    let services: APIServices
+    let base: GatewayBase
 
-    func add(to group: RouterGroup<APIContext>) {
-        group.get("admin/streams", use: self.streams)
-        group.get("admin/nodes", use: self.nodes)
+    func add(to routes: Routes) {
+        routes.get("admin/streams", Self.streams, self.streams)
+        routes.get("admin/nodes", Self.nodes, self.nodes)
     }
 
+    private static let streams = Operation(
+        "listStreams",
+        "Returns the backlogs of the streams.",
+        scope: .admin,
+        answers: [
+            .ok(
+                "The current state in Redis.",
+                .object([
+                    "streams": .list(
+                        of: .object([
+                            "name": .string,
+                            "length": .count,
+                            "lag": .count.orNull,
+                            "pending": .count,
+                            "oldest_pending_seconds": .count.orNull,
+                            "retries": .count,
+                            "oldest_waiting_seconds": .count.orNull(
+                                "The age of the oldest entry since it was first appended, whether queued, in "
+                                    + "flight, waiting for a retry or held back. Null without entries."
+                            ),
+                        ]), max: 100)
+                ]))
+        ])
+
     private func streams(_ request: Request, _ context: APIContext) async throws -> Response {
-        try context.requireAdmin()
-        let streams = try await self.services.survey.streams()
-        let now = self.services.now()
+        let streams = try await self.base.live.survey.streams()
+        let now = self.base.now()
         return Response.object { writer in
             writer.key("streams")
             writer.beginArray()
@@ -47,10 +70,31 @@ struct SurveyRoutes {
         }
     }
 
+    private static let nodes = Operation(
+        "listNodes",
+        "Lists gateways and dispatchers.",
+        scope: .admin,
+        answers: [
+            .ok(
+                "The current state in Redis.",
+                .object([
+                    "gateways": .list(
+                        of: .object([
+                            "id": .string,
+                            "alive": .bool,
+                            "connections": .count.orNull(
+                                "Sockets and event streams at the last lease renewal, every five seconds; null "
+                                    + "if unknown."
+                            ),
+                        ]), max: 100_000),
+                    "dispatchers": .list(
+                        of: .object(["name": .string, "alive": .bool, "pending": .count]), max: 100_000),
+                ]))
+        ])
+
     private func nodes(_ request: Request, _ context: APIContext) async throws -> Response {
-        try context.requireAdmin()
-        let nodes = try await self.services.survey.nodes()
-        let dispatchers = try await self.services.survey.dispatchers()
+        let nodes = try await self.base.live.survey.nodes()
+        let dispatchers = try await self.base.live.survey.dispatchers()
         return Response.object { writer in
             writer.key("gateways")
             writer.beginArray()

@@ -5,19 +5,26 @@ import Core
 import HTTPTypes
 import Hummingbird
 
-/// Tickets for sockets, and the end of tokens: `/v1/socket-tickets`, `/v1/users/{id}/revoke-tokens`.
+/// Socket tickets and token revocation: `/v1/socket-tickets`, `/v1/users/{id}/revoke-tokens`.
 struct TokenRoutes {
-    let services: APIServices
+    let identity: IdentityServices
 
-    func add(to group: RouterGroup<APIContext>) {
-        group.post("socket-tickets", use: self.makeTicket)
-        group.post("users/:id/revoke-tokens", use: self.revoke)
+    func add(to routes: Routes) {
+        routes.post("socket-tickets", Self.makeTicket, self.makeTicket)
+        routes.post("users/:id/revoke-tokens", Self.revoke, self.revoke)
     }
+
+    private static let makeTicket = Operation(
+        "makeSocketTicket",
+        "Issues a ticket that opens one socket as the caller within 30 seconds.",
+        body: .object([:], isClosed: true),
+        isBodyRequired: false,
+        answers: [.ok("The ticket.", .object(["ticket": .string, "expires_at": .time]))])
 
     private func makeTicket(_ request: Request, _ context: APIContext) async throws -> Response {
         guard let caller = context.caller else { throw Problem(.unauthorized, "a bearer token is required") }
-        try await Self.expectNothing(request)
-        let (ticket, expiresAt) = try await self.services.tickets.issue(for: caller)
+        try await FieldReader(body: request, of: Self.makeTicket).finish()
+        let (ticket, expiresAt) = try await self.identity.tickets.issue(for: caller)
         var response = Response.object { writer in
             writer.member("ticket", ticket)
             writer.member("expires_at", expiresAt.rfc3339)
@@ -26,21 +33,26 @@ struct TokenRoutes {
         return response
     }
 
+    private static let revoke = Operation(
+        "revokeTokens",
+        "Revokes the user's existing tokens and closes their sockets.",
+        scope: .service,
+        path: UserRoutes.user,
+        body: .object([:], isClosed: true),
+        isBodyRequired: false,
+        answers: [
+            .ok(
+                "Tokens issued before `revoked_before` are invalid.",
+                .object(["user": .text(128), "revoked_before": .time]))
+        ])
+
     private func revoke(_ request: Request, _ context: APIContext) async throws -> Response {
-        try context.requireService()
         let user = try context.pathText("id", limit: JobLimits.user)
-        try await Self.expectNothing(request)
-        let before = try await self.services.revocations.revoke(user: user)
+        try await FieldReader(body: request, of: Self.revoke).finish()
+        let before = try await self.identity.revocations.revoke(user: user)
         return Response.object { writer in
             writer.member("user", user)
             writer.member("revoked_before", before.rfc3339)
         }
-    }
-
-    /// Neither call takes anything; what it does not understand changes nothing.
-    private static func expectNothing(_ request: Request) async throws {
-        var body = try JSONBody(try await JSONBody.read(request))
-        body.allow([])
-        try body.finish()
     }
 }

@@ -6,23 +6,51 @@ import Hummingbird
 import Operations
 import Storage
 
-/// Why a notification did, or did not, reach its user, for admins: `/v1/admin/notifications/{id}/trace`.
+/// Explains the delivery of a notification, for admins: `/v1/admin/notifications/{id}/trace`.
 struct TraceRoutes {
-    let services: APIServices
+    let base: GatewayBase
 
-    func add(to group: RouterGroup<APIContext>) {
-        group.get("admin/notifications/:id/trace", use: self.trace)
+    func add(to routes: Routes) {
+        routes.get("admin/notifications/:id/trace", Self.trace, self.trace)
     }
 
+    private static let trace = Operation(
+        "traceNotification",
+        "Traces every step and attempt of a notification.",
+        "Without `user`, it is found by a send attempt, or among the first 100,000 notifications stored within "
+            + "ten minutes of the time in its id.",
+        scope: .admin,
+        path: ["id": .uuid],
+        query: ["user?": .text(128)("The owner.")],
+        answers: [.ok("The trace.", .trace), 404, 422])
+
     private func trace(_ request: Request, _ context: APIContext) async throws -> Response {
-        try context.requireAdmin()
-        var query = QueryFields(request, allowing: ["user"])
+        var query = FieldReader(query: request, of: Self.trace)
         let user = query.text("user", limit: JobLimits.user)
         try query.finish()
         guard let id = NotificationID(try context.parameters.require("id")),
-            let record = try await self.services.traces.record(id, user: user)
+            let record = try await self.base.database.traces.record(id, user: user)
         else { throw Problem.notFound }
         let trace = NotificationTrace(record)
         return Response.object { trace.write(to: &$0) }
     }
+}
+
+extension Schema {
+    static let trace = Schema(
+        "Trace",
+        [
+            "user_id": .string,
+            "status": .string,
+            "reason": .string.orNull,
+            "held_back": .string.orNull,
+            "sent_via": .string.orNull,
+            "channels": .list(of: .channel, max: 3),
+            "job_entry": .string,
+            "job_id": .string.orNull,
+            "notification": .notification,
+            "steps": .list(
+                of: .object(["at": .time, "event": .string]).with("additionalProperties", Schema.string.json), max: 1100
+            ),
+        ])
 }

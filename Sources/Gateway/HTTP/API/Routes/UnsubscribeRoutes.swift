@@ -8,22 +8,28 @@ import NIOCore
 import Protocols
 import Storage
 
-/// One-click unsubscribe for mail programs (RFC 8058) and for people: `/v1/unsubscribe`, without a login.
+/// One-click unsubscribe for mail programs (RFC 8058) and people, without a login:
+/// `/v1/unsubscribe`.
 struct UnsubscribeRoutes {
     private static let largestBody = 4_096
 
-    let services: APIServices
+    let users: UserServices
 
-    func add(to router: Router<APIContext>) {
-        router.get("v1/unsubscribe", use: self.page)
-        router.post("v1/unsubscribe", use: self.unsubscribe)
+    func add(to routes: Routes) {
+        routes.get("v1/unsubscribe", Self.page, self.page)
+        routes.post("v1/unsubscribe", Self.unsubscribe, self.unsubscribe)
     }
 
+    private static let token: Fields = [
+        "token": .text(UnsubscribeLinks.longestToken, pattern: "^[A-Za-z0-9_-]+$")(
+            "The token of the link in an e-mail.")
+    ]
+
     private func target(_ request: Request) throws -> UnsubscribeLinks.Target {
-        var query = QueryFields(request, allowing: ["token"])
+        var query = FieldReader(query: request, of: Self.page)
         let token = query.text("token", limit: UnsubscribeLinks.longestToken, isRequired: true)
         try query.finish()
-        guard let links = self.services.unsubscribeLinks else {
+        guard let links = self.users.unsubscribeLinks else {
             throw Problem(.notFound, "there are no such links here: AUTH_JWT_SECRET is not set")
         }
         guard let token, let target = links.target(of: token) else {
@@ -34,7 +40,13 @@ struct UnsubscribeRoutes {
         return target
     }
 
-    /// Asks first: mail programs that only look at links must not unsubscribe anyone.
+    private static let page = Operation(
+        "askUnsubscribe",
+        "A page that asks whether to stop e-mail.",
+        query: token,
+        answers: [Answer(200, "The page.", .string, type: "text/html"), 404])
+
+    /// Asks for confirmation, because mail programs prefetch links.
     private func page(_ request: Request, _ context: APIContext) async throws -> Response {
         let target = try self.target(request)
         let texts = Texts(request)
@@ -61,11 +73,22 @@ struct UnsubscribeRoutes {
         )
     }
 
+    private static let unsubscribe = Operation(
+        "unsubscribe",
+        "Stops e-mail (RFC 8058).",
+        query: token,
+        body: .object([
+            "List-Unsubscribe": .constant(.string("One-Click")),
+            "scope?": .choice("type", "all"),
+        ]),
+        bodyTypes: ["application/x-www-form-urlencoded", "multipart/form-data"],
+        answers: [Answer(200, "A confirmation page.", .string, type: "text/html"), 404, 503])
+
     private func unsubscribe(_ request: Request, _ context: APIContext) async throws -> Response {
         let target = try self.target(request)
         let isAll = try await self.isForAll(request)
         let texts = Texts(request)
-        try await self.services.preferences.stopEmail(user: target.user, type: isAll ? nil : target.type)
+        try await self.users.preferences.stopEmail(user: target.user, type: isAll ? nil : target.type)
         let name = isAll ? nil : target.type.map { HTMLPage.escaped(Self.readable($0)) }
         let done = name.map { texts.stoppedType($0) } ?? texts.stoppedAll
         return HTMLPage.response(
@@ -75,7 +98,8 @@ struct UnsubscribeRoutes {
         )
     }
 
-    /// A type's name as people read it: `invoice_created` and `InvoiceCreated` are `Invoice created`.
+    /// Returns a type's name for people: `invoice_created` and `InvoiceCreated` become `Invoice
+    /// created`.
     private static func readable(_ type: String) -> String {
         var text = ""
         var wasLowercase = false
@@ -90,7 +114,7 @@ struct UnsubscribeRoutes {
         return text.isEmpty ? type : text
     }
 
-    /// Reads the form: whether it asks to stop all e-mail.
+    /// Reads the form; true if the user stops all e-mail.
     ///
     /// - Throws: ``Problem`` if it is not the form of a mail program or of the page.
     private func isForAll(_ request: Request) async throws -> Bool {
@@ -102,7 +126,7 @@ struct UnsubscribeRoutes {
         }
         let text = String(buffer: buffer)
         if request.headers[.contentType]?.lowercased().hasPrefix("multipart/form-data") == true {
-            // RFC 8058 lets programs choose either form; of this one only the one field is looked for.
+            // RFC 8058 allows either form type; only one field matters here.
             if text.contains("name=\"List-Unsubscribe\""), text.contains("One-Click") { return false }
         } else if let form = try? RequestQuery(text), form["List-Unsubscribe"] == "One-Click" {
             return form["scope"] == "all"
@@ -114,7 +138,7 @@ struct UnsubscribeRoutes {
 }
 
 extension UnsubscribeRoutes {
-    /// The page's own words, in the language that the browser asks for; English if there is none of it.
+    /// The texts of the page, in the browser's language if available, else in English.
     private struct Texts {
         let language: String
         let question: String
@@ -136,7 +160,7 @@ extension UnsubscribeRoutes {
         }
 
         init(_ request: Request) {
-            // The order of the header counts and its weights do not: browsers send the best language first.
+            // Browsers send the best language first, so weights do not matter.
             let wanted = (request.headers[.acceptLanguage] ?? "").lowercased().split(separator: ",").map { part in
                 part.drop { $0 == " " }.prefix { $0.isLetter }
             }
@@ -179,5 +203,55 @@ extension UnsubscribeRoutes {
                 self.stopped = ("You get no more e-mail about ", ".")
             }
         }
+    }
+}
+
+/// An HTML page without scripts that loads only the gateway's style and icon, and cannot be framed.
+enum HTMLPage {
+    private static let policy = """
+        default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'
+        """
+    /// The address contains the link's token, so it must not reach caches or other sites.
+    private static let fields: [(name: String, value: String)] = [
+        ("Content-Security-Policy", Self.policy), ("X-Content-Type-Options", "nosniff"), ("X-Frame-Options", "DENY"),
+        ("Referrer-Policy", "no-referrer"), ("Cache-Control", "no-store"), ("X-Robots-Tag", "noindex"),
+    ]
+
+    /// - Parameters:
+    ///   - language: a BCP 47 tag.
+    ///   - body: HTML; escape untrusted text with ``escaped(_:)``.
+    static func response(title: String, language: String, body: String) -> Response {
+        let page = """
+            <!DOCTYPE html>
+            <html lang="\(language)">
+            <head>
+            <meta charset="utf-8">
+            <meta name="viewport" content="width=device-width, initial-scale=1">
+            <meta name="color-scheme" content="light dark">
+            <title>\(title)</title>
+            <link rel="icon" href="../web/icon.svg" type="image/svg+xml">
+            <link rel="stylesheet" href="../web/page.css">
+            </head>
+            <body>
+            <main class="card">
+            <img src="../web/icon.svg" alt="" width="44" height="44">
+            <h1>\(title)</h1>
+            \(body)
+            </main>
+            </body>
+            </html>
+
+            """
+        var headers: HTTPFields = [.contentType: "text/html; charset=utf-8"]
+        for (name, value) in Self.fields {
+            if let name = HTTPField.Name(name) { headers[name] = value }
+        }
+        return Response(status: .ok, headers: headers, body: ResponseBody(byteBuffer: ByteBuffer(string: page)))
+    }
+
+    /// Escapes text for an element or an attribute.
+    static func escaped(_ text: String) -> String {
+        text.replacing("&", with: "&amp;").replacing("<", with: "&lt;").replacing(">", with: "&gt;")
+            .replacing("\"", with: "&quot;").replacing("'", with: "&#39;")
     }
 }

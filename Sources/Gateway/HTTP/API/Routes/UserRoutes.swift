@@ -6,32 +6,47 @@ import Hummingbird
 import NIOCore
 import Storage
 
-/// Users as a whole, for services: `/v1/users`.
+/// Import, export and erasure of users, for services: `/v1/users`.
 struct UserRoutes {
-    let services: APIServices
+    let users: UserServices
+    let pages: InboxPageCache
 
-    func add(to group: RouterGroup<APIContext>) {
-        group.put("users/:id", use: self.put)
-        group.get("users/:id", use: self.export)
-        group.delete("users/:id", use: self.erase)
+    func add(to routes: Routes) {
+        routes.put("users/:id", Self.put, self.put)
+        routes.get("users/:id", Self.export, self.export)
+        routes.delete("users/:id", Self.erase, self.erase)
     }
+
+    /// The user in the path.
+    static let user: Fields = ["id": .text(JobLimits.user)("A user, percent-encoded.")]
 
     private func user(_ context: APIContext) throws -> String {
-        try context.requireService()
-        return try context.pathText("id", limit: JobLimits.user)
+        try context.pathText("id", limit: JobLimits.user)
     }
+
+    private static let put = Operation(
+        "putUser",
+        "Sets settings, preferences, devices and topics at once; omitted parts stay.",
+        scope: .service,
+        path: user,
+        body: .userRecord,
+        answers: [
+            .ok(
+                "The devices of the request.",
+                .object(["user_id": .text(128), "devices": .list(of: .device, max: 100)]))
+        ])
 
     private func put(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try self.user(context)
-        let value = try await JSONBody.read(request, isRequired: true)
+        let value = try await FieldReader.body(request)
         let record: UserRecord
         do throws(JobFaults) {
-            record = try self.services.userFields.record(value, user: user)
+            record = try self.users.fields.record(value, user: user)
         } catch {
             throw Problem(.unprocessableContent, "some fields are at fault", faults: error.faults)
         }
-        let registrations = try await self.services.users.put([record]).first ?? []
-        await self.services.tell(registrations)
+        let registrations = try await self.users.store.put([record]).first ?? []
+        await self.users.tell(registrations)
         return Response.object { writer in
             writer.member("user_id", user)
             writer.key("devices")
@@ -41,10 +56,17 @@ struct UserRoutes {
         }
     }
 
-    /// Everything that is stored about a user, written page by page, so that its size costs no memory.
+    private static let export = Operation(
+        "exportUser",
+        "Exports everything stored about a user, by table, as a stream.",
+        scope: .service,
+        path: user,
+        answers: [.ok("The rows.", .userExport), 404])
+
+    /// Exports everything that is stored about a user, page by page to limit memory.
     private func export(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try self.user(context)
-        let exports = self.services.exports
+        let exports = self.users.base.database.exports
         let singles = try await exports.singles(user: user)
         guard !singles.isEmpty else { throw Problem.notFound }
         let body = ResponseBody { output in
@@ -78,10 +100,17 @@ struct UserRoutes {
         )
     }
 
+    private static let erase = Operation(
+        "eraseUser",
+        "Erases a user: revokes tokens, closes sockets and deletes all data.",
+        scope: .service,
+        path: user,
+        answers: [.ok("The number of erased items.", .erasure)])
+
     private func erase(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try self.user(context)
-        let report = try await self.services.erasure.erase(user: user, caps: self.services.catalog.capNames)
-        self.services.inboxPages.forget(user)
+        let report = try await self.users.erasure.erase(user: user, caps: self.users.base.catalog.capNames)
+        self.pages.forget(user)
         return Response.object { writer in
             writer.member("user_id", user)
             for (name, counts) in [("postgres", report.postgres), ("redis", report.redis)] {
@@ -95,4 +124,36 @@ struct UserRoutes {
             }
         }
     }
+}
+
+extension Schema {
+    static let userExport = Schema(
+        "UserExport",
+        [
+            "user_id": .text(128),
+            "users": .anyObject.orNull,
+            "user_settings": .anyObject.orNull,
+            "inboxes": .anyObject.orNull,
+            "token_revocations": .anyObject.orNull,
+            "devices": .stream(of: .anyObject),
+            "preferences": .stream(of: .anyObject),
+            "subscriptions": .stream(of: .anyObject),
+            "notifications": .stream(of: .anyObject),
+            "schedules": .stream(of: .anyObject),
+            "delivery_attempts": .stream(of: .anyObject),
+            "dead_letters": .stream(of: .anyObject),
+            "follow_ups?": .stream(of: .anyObject),
+            "digests?": .stream(of: .anyObject),
+            "digest_items?": .stream(of: .anyObject),
+            "digest_details?": .stream(of: .anyObject),
+        ])
+
+    static let erasure = Schema(
+        "Erasure",
+        [
+            "user_id": .text(128),
+            "postgres": .map(of: .count)("Rows by table."),
+            "redis": .map(of: .count)(
+                "Redis items by kind: presence, usage (of caps and rates), unconfirmed, retries, dead_letters."),
+        ])
 }

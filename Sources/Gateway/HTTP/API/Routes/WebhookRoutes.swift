@@ -5,27 +5,44 @@ import Core
 import Hummingbird
 import Storage
 
-/// Where services want to be told what became of notifications: `/v1/webhooks`.
+/// Webhooks for events of notifications: `/v1/webhooks`.
 struct WebhookRoutes {
-    let services: APIServices
+    let base: GatewayBase
+    let options: WebhookOptions
 
-    func add(to group: RouterGroup<APIContext>) {
-        group.post("webhooks", use: self.register)
-        group.get("webhooks", use: self.list)
-        group.get("webhooks/:id", use: self.find)
-        group.delete("webhooks/:id", use: self.remove)
+    func add(to routes: Routes) {
+        routes.post("webhooks", Self.register, self.register)
+        routes.get("webhooks", Self.list, self.list)
+        routes.get("webhooks/:id", Self.find, self.find)
+        routes.delete("webhooks/:id", Self.remove, self.remove)
     }
 
+    private static let register = Operation(
+        "registerWebhook",
+        "Registers a webhook for events of notifications.",
+        "Only the first response contains the secret. Another call with the same `org` and `url` replaces the "
+            + "events and reactivates the webhook. docs/events.md explains requests and signatures.",
+        scope: .service,
+        body: .object(
+            [
+                "url": .text(2048)("https, without credentials and fragment."),
+                "org?": .text(128).orNull("Only events of this organisation; of all if absent."),
+                "events?": .list(of: .cases(of: LifecycleEvent.Kind.self), min: 1, max: 100).orNull(
+                    "The kinds of events; all if absent."),
+            ], isClosed: true),
+        answers: [
+            .ok("It existed already and was renewed.", .webhook),
+            .created("It was created.", .allOf(.webhook, .object(["secret": .string]))),
+            Answer(409, "Events are disabled on this server."),
+        ])
+
     private func register(_ request: Request, _ context: APIContext) async throws -> Response {
-        try context.requireService()
-        let options = self.services.webhookOptions
-        guard options.areEventsWritten else {
+        guard self.options.areEventsWritten else {
             throw Problem(.conflict, "events are switched off on this server, so there is nothing to be told")
         }
-        var body = try JSONBody(try await JSONBody.read(request, isRequired: true))
-        body.allow(["url", "org", "events"])
+        var body = try await FieldReader(body: request, of: Self.register)
         let url = body.text("url", limit: JobLimits.url, isRequired: true) ?? ""
-        if !url.isEmpty, let fault = Webhook.fault(inURL: url, allowsPlain: options.allowsPrivate) {
+        if !url.isEmpty, let fault = Webhook.fault(inURL: url, allowsPlain: self.options.allowsPrivate) {
             body.fault("url", fault)
         }
         let org = body.text("org", limit: JobLimits.org)
@@ -37,9 +54,9 @@ struct WebhookRoutes {
             url: url,
             kinds: kinds,
             secret: WebhookSecret.make(),
-            createdAt: self.services.now()
+            createdAt: self.base.now()
         )
-        switch try await self.services.webhooks.register(webhook) {
+        switch try await self.base.database.webhooks.register(webhook) {
         case .made: return Self.answer(webhook, secret: webhook.secret, status: .created)
         case .renewed(let known): return Self.answer(known)
         case .tooMany:
@@ -48,7 +65,7 @@ struct WebhookRoutes {
         }
     }
 
-    private static func kinds(_ body: inout JSONBody) -> Set<LifecycleEvent.Kind>? {
+    private static func kinds(_ body: inout FieldReader) -> Set<LifecycleEvent.Kind>? {
         guard let value = body.value["events"], value != .null else { return nil }
         let named = value.strings?.map { LifecycleEvent.Kind(rawValue: $0) } ?? []
         guard !named.isEmpty, named.count <= 100, named.allSatisfy({ $0 != nil }) else {
@@ -59,18 +76,26 @@ struct WebhookRoutes {
         return Set(named.compactMap { $0 })
     }
 
+    private static let list = Operation(
+        "listWebhooks",
+        "Lists webhooks by id.",
+        scope: .service,
+        query: [
+            "org?": .text(128),
+            "limit?": .integer(1...100, default: 20),
+            "cursor?": .string(max: 64),
+        ],
+        answers: [
+            .ok("A page.", .object(["webhooks": .list(of: .webhook, max: 100), "next_cursor": .string.orNull]))
+        ])
+
     private func list(_ request: Request, _ context: APIContext) async throws -> Response {
-        try context.requireService()
-        var query = QueryFields(request, allowing: ["org", "limit", "cursor"])
+        var query = FieldReader(query: request, of: Self.list)
         let org = query.text("org", limit: JobLimits.org)
-        let limit = Int(query.integer("limit", in: 1...100) ?? 20)
-        var last: NotificationID?
-        if let cursor = query.text("cursor", limit: 64) {
-            last = NotificationID(cursor)
-            if last == nil { query.fault("cursor", "is not one of ours") }
-        }
+        let limit = query.limit()
+        let last = query.cursor()
         try query.finish()
-        let webhooks = try await self.services.webhooks.list(org: org, after: last, limit: limit + 1)
+        let webhooks = try await self.base.database.webhooks.list(org: org, after: last, limit: limit + 1)
         return Response.object { writer in
             writer.key("webhooks")
             writer.beginArray()
@@ -85,15 +110,29 @@ struct WebhookRoutes {
         return id
     }
 
+    private static let find = Operation(
+        "getWebhook",
+        "Returns a webhook with its status.",
+        scope: .service,
+        path: ["id": .uuid("A webhook.")],
+        answers: [.ok("The webhook.", .webhook), 404])
+
     private func find(_ request: Request, _ context: APIContext) async throws -> Response {
-        try context.requireService()
-        guard let webhook = try await self.services.webhooks.find(try self.id(context)) else { throw Problem.notFound }
+        guard let webhook = try await self.base.database.webhooks.find(try self.id(context)) else {
+            throw Problem.notFound
+        }
         return Self.answer(webhook)
     }
 
+    private static let remove = Operation(
+        "deleteWebhook",
+        "Removes a webhook and drops its queue.",
+        scope: .service,
+        path: ["id": .uuid("A webhook.")],
+        answers: [.noContent("Deleted."), 404])
+
     private func remove(_ request: Request, _ context: APIContext) async throws -> Response {
-        try context.requireService()
-        guard try await self.services.webhooks.remove(try self.id(context)) else { throw Problem.notFound }
+        guard try await self.base.database.webhooks.remove(try self.id(context)) else { throw Problem.notFound }
         return Response(status: .noContent)
     }
 
@@ -128,5 +167,33 @@ struct WebhookRoutes {
             writer.member("secret", secret)
         }
         writer.endObject()
+    }
+}
+
+extension Schema {
+    static let webhook = Schema(
+        "Webhook",
+        [
+            "id": .uuid,
+            "org": .string.orNull,
+            "url": .string,
+            "events": .list(of: .cases(of: LifecycleEvent.Kind.self), max: 100).orNull,
+            "status": .cases(of: Webhook.Status.self),
+            "status_reason": .string.orNull,
+            "failing_since": .time.orNull,
+            "created_at": .time,
+        ])
+}
+
+/// The operator's settings for webhooks.
+package struct WebhookOptions: Sendable {
+    /// Whether events are written at all.
+    package var areEventsWritten = true
+    /// Whether receivers may use private networks and plain HTTP.
+    package var allowsPrivate = false
+
+    package init(areEventsWritten: Bool = true, allowsPrivate: Bool = false) {
+        self.areEventsWritten = areEventsWritten
+        self.allowsPrivate = allowsPrivate
     }
 }

@@ -12,16 +12,27 @@ struct AllowanceDeviceRoutes {
 
     let devices: DeviceKeeper
 
-    func add(to group: RouterGroup<APIContext>) {
-        group.post(use: self.register)
-        group.get(use: self.list)
-        group.delete("current", use: self.removeCurrent)
-        group.delete(":id", use: self.remove)
+    func add(to routes: Routes) {
+        routes.post("", Self.register, self.register)
+        routes.get("", Self.list, self.list)
+        routes.delete("current", Self.removeCurrent, self.removeCurrent)
+        routes.delete(":id", Self.remove, self.remove)
     }
+
+    private static let register = Operation(
+        "allowanceRegisterDevice",
+        "Family finance: registers a device by its FCM token.",
+        body: .object([
+            "token": .deviceToken("Printable ASCII, and no topic (/topics/…)."),
+            "platform": .oneOf(.integer(1...3), .choice("ios", "android", "web"))("1 is iOS, 2 Android, 3 the web."),
+            "deviceName?": .string(max: 128).orNull("Replaces a device with the same name and platform."),
+            "appVersion?": .string(max: 64).orNull,
+        ]),
+        answers: [.ok("The device.", .allowanceDevice)])
 
     private func register(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        var fields = try await RequestFields.read(request)
+        var fields = try await FieldReader(lenientBody: request)
         let token = fields.newToken("token")
         let platform = AllowanceShape.platform(fields.value["platform"])
         if platform == nil { fields.fault("platform", "must be 1 (iOS), 2 (Android) or 3 (Web)") }
@@ -44,8 +55,13 @@ struct AllowanceDeviceRoutes {
         return Response.json(writer)
     }
 
+    private static let list = Operation(
+        "allowanceListDevices",
+        "Family finance: lists the caller's devices, most recently used first.",
+        answers: [.ok("The devices.", .list(of: .allowanceDevice, max: 100))])
+
     private func list(_ request: Request, _ context: APIContext) async throws -> Response {
-        let devices = try await self.devices.services.devices.list(user: try context.user())
+        let devices = try await self.devices.services.users.devices.list(user: try context.user())
         var writer = JSONWriter()
         writer.beginArray()
         for device in devices { AllowanceShape.write(device, to: &writer) }
@@ -53,13 +69,25 @@ struct AllowanceDeviceRoutes {
         return Response.json(writer)
     }
 
+    private static let remove = Operation(
+        "allowanceRemoveDevice",
+        "Family finance: removes a device.",
+        path: ["id": .uuid("One of the caller's devices.")],
+        answers: [.done, 404])
+
     private func remove(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        guard try await self.devices.services.devices.remove(user: user, id: try InboxKeeper.id(context)) else {
-            throw Answer.notFound
+        guard try await self.devices.services.users.devices.remove(user: user, id: try InboxKeeper.id(context)) else {
+            throw Problem.notFound
         }
-        return Answer.noContent
+        return Response(status: .noContent)
     }
+
+    private static let removeCurrent = Operation(
+        "allowanceRemoveCurrentDevice",
+        "Family finance: removes a device by its token, at logout.",
+        headers: ["X-Device-Token": .string(min: 1)("The device's token.")],
+        answers: [.noContent("Done, even for an unknown token."), 400])
 
     /// Logs a device out; an unknown token is not an error.
     private func removeCurrent(_ request: Request, _ context: APIContext) async throws -> Response {
@@ -72,7 +100,7 @@ struct AllowanceDeviceRoutes {
                 faults: [JobFault(Self.tokenHeader, "is missing; it must contain the device's token")]
             )
         }
-        _ = try await self.devices.services.devices.remove(user: user, token: token)
-        return Answer.noContent
+        _ = try await self.devices.services.users.devices.remove(user: user, token: token)
+        return Response(status: .noContent)
     }
 }

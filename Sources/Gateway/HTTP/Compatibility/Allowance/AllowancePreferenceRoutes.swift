@@ -8,39 +8,73 @@ import Storage
 /// The family-finance app's `/api/v1/notifications/preferences`.
 struct AllowancePreferenceRoutes {
     let services: APIServices
-    private var types: CodedTypes { CodedTypes(self.services.catalog.all) }
+    private var types: CodedTypes { CodedTypes(self.services.base.catalog.all) }
 
-    func add(to group: RouterGroup<APIContext>) {
-        group.get("preferences", use: self.preferences)
-        group.put("preferences", use: self.setPreferences)
-        group.put("preferences/quiet-hours", use: self.setQuietHours)
+    func add(to routes: Routes) {
+        routes.get("preferences", Self.preferences, self.preferences)
+        routes.put("preferences", Self.setPreferences, self.setPreferences)
+        routes.put("preferences/quiet-hours", Self.setQuietHours, self.setQuietHours)
     }
+
+    private static let preferences = Operation(
+        "allowanceGetPreferences",
+        "Family finance: lists the preferences of types with a code.",
+        answers: [.ok("The preferences.", .allowancePreferences)])
 
     private func preferences(_ request: Request, _ context: APIContext) async throws -> Response {
         try await self.answer(try context.user())
     }
 
     private func answer(_ user: String) async throws -> Response {
-        let wishes = try await self.services.preferences.preferences(user: user)
-        let settings = try await self.services.preferences.settings(user: user)
+        let wishes = try await self.services.users.preferences.preferences(user: user)
+        let settings = try await self.services.users.preferences.settings(user: user)
         return Response.object { AllowanceShape.write(self.types, wishes: wishes, settings: settings, to: &$0) }
     }
 
+    private static let setPreferences = Operation(
+        "allowanceSetPreferences",
+        "Family finance: sets preferences by type.",
+        body: .object([
+            "preferences": .list(
+                of: .object([
+                    "notificationType": .integer("The code of a type."),
+                    "inAppEnabled?": .bool.orNull,
+                    "pushEnabled?": .bool.orNull,
+                    "emailEnabled?": .bool.orNull,
+                ])(
+                    "Absent or null fields stay. Required types may be included unchanged, but not switched off."
+                ), max: 1000)
+        ]),
+        answers: [.ok("The effective preference.", .allowancePreferences)])
+
     private func setPreferences(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        var fields = try await RequestFields.read(request)
+        var fields = try await FieldReader(lenientBody: request)
         let changed = AllowanceRequests.preferences(&fields, types: self.types)
         try fields.finish()
-        try await self.services.changePreferences(user: user, changed)
+        try await self.services.users.changePreferences(user: user, changed)
         return try await self.answer(user)
     }
 
+    private static let setQuietHours = Operation(
+        "allowanceSetQuietHours",
+        "Family finance: sets quiet hours or switches them on or off.",
+        body: .object([
+            "enabled": .bool,
+            "startTime?": .string(max: 16, pattern: "^(([01][0-9]|2[0-3]):[0-5][0-9](:00[0.]*)?)?$").orNull,
+            "endTime?": .string(max: 16, pattern: "^(([01][0-9]|2[0-3]):[0-5][0-9](:00[0.]*)?)?$").orNull,
+        ])(
+            "Without times, the previous ones stay; `enabled` true requires them. One time alone is invalid. "
+                + "The same time twice means none. Times are in the user's zone."
+        ),
+        answers: [.ok("The effective preference.", .allowancePreferences)])
+
     private func setQuietHours(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        var fields = try await RequestFields.read(request)
+        var fields = try await FieldReader(lenientBody: request)
         let change = AllowanceRequests.quietHours(&fields)
         if case .switched(on: true) = change {
-            let stored = try await self.services.preferences.settings(user: user)
+            let stored = try await self.services.users.preferences.settings(user: user)
             if stored.quietHours == nil, stored.pausedQuietHours == nil {
                 for name in ["startTime", "endTime"] { fields.fault(name, "is missing") }
             }
@@ -51,9 +85,9 @@ struct AllowancePreferenceRoutes {
             var settings = UserSettings()
             if isOn { settings.quietHours = hours } else { settings.pausedQuietHours = hours }
             // The app's clients know no weekdays, so keep them.
-            try await self.services.preferences.set(
+            try await self.services.users.preferences.set(
                 user: user, settings: settings, keeping: [.general, .emailOptOut, .weekdays])
-        case .switched(let isOn): try await self.services.preferences.switchQuietHours(user: user, isOn: isOn)
+        case .switched(let isOn): try await self.services.users.preferences.switchQuietHours(user: user, isOn: isOn)
         case nil: break
         }
         return try await self.answer(user)
@@ -68,19 +102,19 @@ enum AllowanceRequests {
     /// Parses `UpdateNotificationPreferencesDto`: the listed types; other preferences stay.
     ///
     /// Clients send all types back, so required types may be listed unchanged.
-    static func preferences(_ fields: inout RequestFields, types: CodedTypes) -> [String: TypePreference] {
+    static func preferences(_ fields: inout FieldReader, types: CodedTypes) -> [String: TypePreference] {
         guard let items = fields.value["preferences"]?.array, items.count <= Self.mostPreferences else {
             fields.fault("preferences", "must be an array of at most \(Self.mostPreferences) objects")
             return [:]
         }
         var changed: [String: TypePreference] = [:]
         for (index, item) in items.enumerated() {
-            var entry = RequestFields(item, at: "preferences[\(index)].")
+            var entry = FieldReader(lenient: item, prefix: "preferences[\(index)].")
             let code = entry.integer("notificationType", isRequired: true)
             let inApp = entry.flag("inAppEnabled")
             let push = entry.flag("pushEnabled")
             let email = entry.flag("emailEnabled")
-            let type = code.flatMap { types[$0] }
+            let type = code.flatMap { types[Int($0)] }
             if code != nil, type == nil { entry.fault("notificationType", "is not in the catalog") }
             if let type, type.isRequired, inApp == false || push == false {
                 entry.fault("notificationType", "is required and cannot be switched off")
@@ -108,7 +142,7 @@ enum AllowanceRequests {
     }
 
     /// Parses `UpdateQuietHoursDto`, which applies to all days; nil after a fault.
-    static func quietHours(_ fields: inout RequestFields) -> QuietChange? {
+    static func quietHours(_ fields: inout FieldReader) -> QuietChange? {
         let isOn = fields.flag("enabled")
         if isOn == nil, fields.faults.isEmpty { fields.fault("enabled", "is missing") }
         let start: Int? = fields.time("startTime") ?? nil

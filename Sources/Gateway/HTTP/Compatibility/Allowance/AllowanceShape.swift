@@ -90,3 +90,51 @@ enum AllowanceShape {
         writer.member("quietHoursEnd", hours.map { WallClock.text($0.end) })
     }
 }
+
+extension Schema {
+    static let allowanceNotification = Schema(
+        "AllowanceNotification",
+        [
+            "id": .uuid,
+            "type": .integer("The type's code in the catalog; 0 if it has none."),
+            "typeName": .string("The readable name of the type."),
+            "title": .string,
+            "body": .string,
+            "data": .string.orNull("JSON as text."),
+            "isRead": .bool,
+            "readAt": .time.orNull,
+            "createdAt": .time,
+            "relatedEntityType": .string.orNull,
+            "relatedEntityId": .uuid.orNull,
+            "timeAgo": .string,
+        ])
+
+    static let allowancePreferences = Schema(
+        "AllowancePreferences",
+        [
+            "preferences": .list(
+                of: .object([
+                    "notificationType": .integer("The type's code."),
+                    "typeName": .string,
+                    "category": .string,
+                    "inAppEnabled": .bool,
+                    "pushEnabled": .bool,
+                    "emailEnabled": .bool,
+                ]), max: 100_000),
+            "quietHoursEnabled": .bool,
+            "quietHoursStart": .string(pattern: "^[0-2][0-9]:[0-5][0-9]:00$").orNull(
+                "Also set if quiet hours are switched off."),
+            "quietHoursEnd": .string(pattern: "^[0-2][0-9]:[0-5][0-9]:00$").orNull,
+        ])
+
+    static let allowanceDevice = Schema(
+        "AllowanceDevice",
+        [
+            "id": .uuid,
+            "platform": .integer(1...3)("1 is iOS, 2 Android, 3 the web."),
+            "deviceName": .string.orNull,
+            "isActive": .bool,
+            "createdAt": .time,
+            "lastUsedAt": .time,
+        ])
+}

@@ -198,3 +198,54 @@ struct EdgeRow {
         writer.endObject()
     }
 }
+
+extension Schema {
+    static let edgeRow = Schema(
+        "EdgeRow", "A device, with the columns in `select`, or all.",
+        [
+            "id?": .uuid,
+            "user_id?": .string,
+            "platform?": .choice("ios", "android"),
+            "token?": .string,
+            "device_id?": .string.orNull,
+            "app_version?": .string.orNull,
+            "locale?": .string.orNull,
+            "last_seen_at?": .time,
+            "created_at?": .time,
+            "updated_at?": .time,
+        ])
+
+    static let edgeRows = Schema(
+        "EdgeRows",
+        .anyOf(.list(of: .edgeRow, max: 100), .edgeRow)(
+            "The rows; a single object with Accept: application/vnd.pgrst.object+json."))
+}
+
+extension EdgeQuery {
+    private static let column = "(" + EdgeRow.Column.allCases.map(\.rawValue).joined(separator: "|") + ")"
+    private static let order = column + #"(\.(asc|desc|nullsfirst|nullslast))*"#
+
+    static let filters = Fields(
+        EdgeRow.Column.allCases.map { column in
+            let filter = Schema.string(pattern: #"^(eq\..*|in\.\(.*\)|is\.null|not\.is\.null)$"#)
+            return (column.rawValue + "?", filter("A filter: eq.…, in.(…), is.null or not.is.null."))
+        })
+
+    static let select: Fields = [
+        "select?": .string(pattern: #"^(\*|\#(column)(,\#(column))*)$"#)("The columns to return, or *.")
+    ]
+
+    static let page =
+        select + [
+            "order?": .string(pattern: "^\(order)(,\(order))*$")("Columns with .asc or .desc. Nulls are last."),
+            "limit?": .count,
+            "offset?": .count,
+        ]
+}
+
+extension EdgePreferences {
+    static let header: Fields = [
+        "Prefer?": .string(
+            "`return=representation` returns the rows, `count=…` their number. Other values are ignored.")
+    ]
+}

@@ -80,7 +80,7 @@ enum EdgeRequests {
         }
     }
 
-    private static func locale(_ fields: inout RequestFields) -> String? {
+    private static func locale(_ fields: inout FieldReader) -> String? {
         let text = fields.text("locale", limit: UserFields.longestLocale)
         if let text, !UserFields.isLanguageTag(text) { fields.fault("locale", UserFields.noLanguageTag) }
         return text
@@ -98,13 +98,13 @@ enum EdgeRequests {
         throw Problem(.badRequest, "some fields are at fault", faults: faults, code: self.code(of: faults))
     }
 
-    private static func requireOwner(_ fields: inout RequestFields, user: String) throws {
+    private static func requireOwner(_ fields: inout FieldReader, user: String) throws {
         guard let named = fields.text("user_id", limit: JobLimits.user), named != user else { return }
         throw Problem(.forbidden, "a row of user_push_tokens belongs to its user")
     }
 
     /// Parses an object or an array of objects.
-    private static func rows<Row>(_ body: JSONValue?, _ read: (inout RequestFields) throws -> Row?) throws -> [Row] {
+    private static func rows<Row>(_ body: JSONValue?, _ read: (inout FieldReader) throws -> Row?) throws -> [Row] {
         let values = body?.array ?? body.map { [$0] } ?? []
         guard (1...Self.mostRows).contains(values.count), values.allSatisfy({ $0.object != nil }) else {
             throw Problem(.badRequest, "the body must be a JSON object, or an array of 1 to \(Self.mostRows) of them")
@@ -112,7 +112,7 @@ enum EdgeRequests {
         var rows: [Row] = []
         var faults: [JobFault] = []
         for (index, value) in values.enumerated() {
-            var fields = RequestFields(value, at: body?.array == nil ? "" : "[\(index)].")
+            var fields = FieldReader(lenient: value, prefix: body?.array == nil ? "" : "[\(index)].")
             if let row = try read(&fields) { rows.append(row) }
             faults += fields.faults
         }
@@ -121,4 +121,22 @@ enum EdgeRequests {
         }
         return rows
     }
+}
+
+extension Schema {
+    static let edgeToken = Schema(
+        "EdgeToken",
+        [
+            "user_id?": .string(max: 128).orNull("The caller's own id."),
+            "platform": .choice("ios", "android"),
+            "token": .deviceToken("The hexadecimal APNs token for `ios`, the FCM token for `android`."),
+            "device_id?": .string(max: 128).orNull("Replaces its previous registration."),
+            "app_version?": .string(max: 64).orNull,
+            "locale?": .string(max: 35, pattern: "^([A-Za-z0-9]{1,8}([-_][A-Za-z0-9]{1,8})*)?$").orNull(
+                "A language tag such as de-CH."),
+        ])
+
+    static let edgeEvent = Schema(
+        "EdgeEvent",
+        ["notification_id": .uuid, "event": .cases(of: EdgeRequests.Event.Kind.self)])
 }

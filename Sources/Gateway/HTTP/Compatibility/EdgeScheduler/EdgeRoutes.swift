@@ -15,10 +15,10 @@ struct EdgeTokenRoutes {
 
     func add(to groups: CompatibilityGroups) {
         let group = groups.group("rest/v1/user_push_tokens")
-        group.get(use: self.list)
-        group.post(use: self.upsert)
-        group.patch(use: self.change)
-        group.delete(use: self.remove)
+        group.get("", Self.list, self.list)
+        group.post("", Self.upsert, self.upsert)
+        group.patch("", Self.change, self.change)
+        group.delete("", Self.remove, self.remove)
     }
 
     // MARK: Reading a request
@@ -50,6 +50,20 @@ struct EdgeTokenRoutes {
 
     // MARK: Calls
 
+    private static let list = Operation(
+        "edgeListTokens",
+        "Edge scheduler: lists the caller's active devices as rows.",
+        query: EdgeQuery.filters + EdgeQuery.page, headers: EdgePreferences.header,
+        answers: [
+            .ok(
+                "The rows.", .edgeRows,
+                headers: [
+                    "Content-Range": .string(
+                        "The range of rows or *, then the total if `Prefer` requests it, or *.")
+                ]),
+            406,
+        ])
+
     private func list(_ request: Request, _ context: APIContext) async throws -> Response {
         let query = try Self.query(request)
         let preferences = Self.preferences(request)
@@ -62,12 +76,25 @@ struct EdgeTokenRoutes {
         return response
     }
 
+    private static let upsert = Operation(
+        "edgeUpsertTokens",
+        "Edge scheduler: registers or renews devices.",
+        query: EdgeQuery.select + [
+            "on_conflict?": .string("Ignored: the token identifies a row."),
+            "columns?": .string("Ignored."),
+        ], headers: EdgePreferences.header,
+        body: .anyOf(.edgeToken, .list(of: .edgeToken, min: 1, max: 100)),
+        answers: [
+            Answer(201, "Done; without a body unless `Prefer` requests the rows (`EdgeRows`)."),
+            406,
+        ])
+
     /// Inserts or updates rows: a known token keeps its id and the fields that the row leaves out.
     private func upsert(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
         let query = try Self.query(request)
         let preferences = Self.preferences(request)
-        let tokens = try EdgeRequests.tokens(try await RequestFields.readValue(request), user: user)
+        let tokens = try EdgeRequests.tokens(try await FieldReader.lenientBody(request), user: user)
         try Self.requireSingle(tokens.count, preferences)
         let known = try await self.rows(user)
         var rows: [EdgeRow] = []
@@ -87,11 +114,34 @@ struct EdgeTokenRoutes {
         return Self.answer(rows, query, preferences, status: .created)
     }
 
+    private static let change = Operation(
+        "edgeChangeTokens",
+        "Edge scheduler: changes the matching rows and updates when they were last seen. A filter is required.",
+        query: EdgeQuery.filters + EdgeQuery.select, headers: EdgePreferences.header,
+        body: .object([
+            "user_id?": .string(max: 128).orNull("The caller's own id."),
+            "token?": .string(min: 0, max: 2048, pattern: "^[ -~]*$").orNull(
+                "Printable ASCII, and no topic (/topics/…)."),
+            "device_id?": .string(max: 128).orNull,
+            "app_version?": .string(max: 64).orNull,
+            "locale?": .string(max: 35, pattern: "^([A-Za-z0-9]{1,8}([-_][A-Za-z0-9]{1,8})*)?$").orNull(
+                "A language tag such as de-CH."),
+            "last_seen_at?": .anything("Ignored: always now."),
+        ])(
+            "Absent fields stay, as does a null or empty token; null or empty text clears the others."
+        ),
+        answers: [
+            .ok("The updated rows, if `Prefer` requests them.", .edgeRows),
+            .done,
+            406,
+            409,
+        ])
+
     private func change(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
         let query = try Self.filtered(request)
         let preferences = Self.preferences(request)
-        let change = try EdgeRequests.change(try await RequestFields.readValue(request), user: user)
+        let change = try EdgeRequests.change(try await FieldReader.lenientBody(request), user: user)
         let matching = query.matching(try await self.rows(user))
         try Self.requireSingle(matching.count, preferences)
         if let token = change.token {
@@ -102,17 +152,23 @@ struct EdgeTokenRoutes {
         }
         var rows: [EdgeRow] = []
         for row in matching {
-            let device = try await self.services.devices.touch(
+            let device = try await self.services.users.devices.touch(
                 user: user,
                 id: row.device.id,
                 change: change,
-                at: self.services.now()
+                at: self.services.base.now()
             )
             if let device { rows.append(EdgeRow(device: device)) }
         }
-        guard preferences.returnsRows else { return Answer.noContent }
+        guard preferences.returnsRows else { return Response(status: .noContent) }
         return Self.answer(rows, query, preferences, status: .ok)
     }
+
+    private static let remove = Operation(
+        "edgeRemoveTokens",
+        "Edge scheduler: removes the matching rows. A filter is required.",
+        query: EdgeQuery.filters + EdgeQuery.select, headers: EdgePreferences.header,
+        answers: [.ok("The removed rows, if `Prefer` requests them.", .edgeRows), .done, 406])
 
     private func remove(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
@@ -122,10 +178,10 @@ struct EdgeTokenRoutes {
         try Self.requireSingle(matching.count, preferences)
         var rows: [EdgeRow] = []
         for row in matching
-        where try await self.services.devices.remove(user: user, id: row.device.id) {
+        where try await self.services.users.devices.remove(user: user, id: row.device.id) {
             rows.append(row)
         }
-        guard preferences.returnsRows else { return Answer.noContent }
+        guard preferences.returnsRows else { return Response(status: .noContent) }
         return Self.answer(rows, query, preferences, status: .ok)
     }
 
@@ -172,8 +228,14 @@ struct EdgeTokenRoutes {
 struct EdgeEventRoutes {
     let services: APIServices
 
+    private static let record = Operation(
+        "edgeRecordEvents",
+        "Edge scheduler: records delivered or opened notifications, all or none.",
+        body: .anyOf(.edgeEvent, .list(of: .edgeEvent, min: 1, max: 100)),
+        answers: [Answer(201, "They are recorded; the first event of a kind counts."), 404])
+
     func add(to groups: CompatibilityGroups) {
-        groups.group("rest/v1/notification_events").post(use: self.record)
+        groups.group("rest/v1/notification_events").post("", Self.record, self.record)
     }
 
     /// Records all events or none.
@@ -181,12 +243,12 @@ struct EdgeEventRoutes {
     /// The first event of a kind counts; an opened notification counts as delivered.
     private func record(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        let events = try EdgeRequests.events(try await RequestFields.readValue(request))
-        let known = try await self.services.inbox.known(user: user, ids: events.map(\.id))
-        guard events.allSatisfy({ known.contains($0.id) }) else { throw Answer.notFound }
-        for id in known.sorted() { _ = try await self.services.inboxService.markDelivered(user: user, id: id) }
+        let events = try EdgeRequests.events(try await FieldReader.lenientBody(request))
+        let known = try await self.services.inbox.store.known(user: user, ids: events.map(\.id))
+        guard events.allSatisfy({ known.contains($0.id) }) else { throw Problem.notFound }
+        for id in known.sorted() { _ = try await self.services.inbox.service.markDelivered(user: user, id: id) }
         for event in events where event.kind == .opened {
-            _ = try await self.services.inboxService.markOpened(user: user, id: event.id)
+            _ = try await self.services.inbox.service.markOpened(user: user, id: event.id)
         }
         return Response(status: .created)
     }

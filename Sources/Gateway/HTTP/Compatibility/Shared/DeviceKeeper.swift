@@ -34,22 +34,22 @@ struct DeviceKeeper {
             app: self.defaults.app,
             environment: registration.provider == .apns ? self.defaults.environment : .production,
             token: registration.token,
-            registeredAt: self.services.now()
+            registeredAt: self.services.base.now()
         )
         device.name = registration.name
         device.deviceID = registration.deviceID
         device.appVersion = registration.appVersion
         device.locale = registration.locale
-        return try await self.services.register(device, replacing: true, silenced: registration.isSilenced)
+        return try await self.services.users.register(device, replacing: true, silenced: registration.isSilenced)
     }
 
     /// Returns the user's active devices, the last used first.
     func active(user: String) async throws -> [Device] {
-        try await self.services.devices.list(user: user).filter(\.isActive)
+        try await self.services.users.devices.list(user: user).filter(\.isActive)
     }
 }
 
-extension RequestFields {
+extension FieldReader {
     /// Returns a token to register, with the same limits as the canonical paths.
     ///
     /// A topic of FCM is refused, because it would send the user's notifications to all

@@ -33,6 +33,13 @@ struct ErrorStyle: Sendable {
         ("device-token", .news), ("rest/v1", .edge),
     ]
 
+    /// Returns the style of a path, by the longest of ``paths`` above it.
+    static func of(_ path: String) -> ErrorStyle? {
+        let segments = path.split(separator: "/")
+        return Self.paths.filter { segments.starts(with: $0.path.split(separator: "/")) }
+            .max { $0.path.count < $1.path.count }?.style
+    }
+
     func status(of problem: Problem) -> HTTPResponse.Status {
         problem.faults.isEmpty ? problem.status : self.invalid
     }
@@ -95,6 +102,64 @@ struct ErrorStyle: Sendable {
             writer.endArray()
         }
         writer.endObject()
+    }
+}
+
+// MARK: Description
+
+extension ErrorStyle {
+    private static let texts = [
+        400: "The path, the query or the form of the body is invalid.",
+        401: "The token is missing or invalid.",
+        403: "The token does not allow this, or the cookie comes from an untrusted origin.",
+        404: "It does not exist, or belongs to someone else.",
+        413: "The body is longer than 256 KiB.",
+        422: "Fields are invalid; each is named.",
+        429: "The user exceeds the rate limit.",
+        500: "An internal error; see the log.",
+        503: "Redis or PostgreSQL is unreachable, a token cannot be checked, or a queue is full.",
+    ]
+    private static let edgeTexts = [
+        403:
+            "The row belongs to another user, the token does not allow this, or the cookie comes from an "
+            + "untrusted origin.",
+        406: "One row was expected, but there are none or several.",
+        409: "A new token applies to one row, but the filter matches several.",
+    ]
+
+    /// How the description shows these errors.
+    var problems: ProblemStyle {
+        var texts = Self.texts
+        if self.invalid == .badRequest {
+            texts[400] = "The query, a header, the body or its fields are invalid; each field is named."
+        }
+        if self.hasCode { texts.merge(Self.edgeTexts) { _, own in own } }
+        let prefix =
+            self.hasCode ? "Edge" : self.groupsFaults ? "Allowance" : self.invalid == .badRequest ? "Tasks" : ""
+        return ProblemStyle(
+            prefix: prefix, schema: self.schema, query: self.invalid.code, body: self.invalid.code,
+            always: [403, 429], texts: texts)
+    }
+
+    private var schema: Schema {
+        let reasons = Schema.map(of: .list(of: .string, max: 100_000))("Reasons by field.")
+        let fields: Fields = [
+            "type": .string,
+            "title": .string,
+            "status": .integer,
+            "detail": .string("The reason; names every invalid field."),
+            "error": .string("Same as `detail`."),
+            "message": .string("Same as `detail`."),
+            "errors?": self.groupsFaults ? reasons : .faults,
+        ]
+        if self.groupsFaults { return Schema("AllowanceProblem", fields) }
+        guard self.hasCode else { return Schema("Problem", fields) }
+        let code: Fields = [
+            "code": .string("The code of PostgREST or PostgreSQL, such as PGRST116 if one row was expected."),
+            "details": .string.orNull("The number of rows if one was expected."),
+            "hint": .null,
+        ]
+        return Schema("EdgeProblem", "Includes the members of PostgREST errors.", fields + code)
     }
 }
 

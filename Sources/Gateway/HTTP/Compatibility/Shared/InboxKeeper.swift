@@ -14,13 +14,15 @@ struct InboxKeeper {
     ///
     /// - Throws: `Problem` 404 if it is invalid.
     static func id(_ context: APIContext) throws -> NotificationID {
-        guard let id = NotificationID(try context.parameters.require("id")) else { throw Answer.notFound }
+        guard let id = NotificationID(try context.parameters.require("id")) else { throw Problem.notFound }
         return id
     }
 
     /// - Throws: `Problem` 404 if the user has no such notification.
     func find(user: String, id: NotificationID) async throws -> Notification {
-        guard let notification = try await self.services.inbox.find(user: user, id: id) else { throw Answer.notFound }
+        guard let notification = try await self.services.inbox.store.find(user: user, id: id) else {
+            throw Problem.notFound
+        }
         return notification
     }
 
@@ -30,27 +32,20 @@ struct InboxKeeper {
     func markRead(user: String, id: NotificationID) async throws -> Notification {
         let before = try await self.find(user: user, id: id)
         guard before.readAt == nil else { return before }
-        _ = try await self.services.inboxService.markRead(user: user, ids: [id])
+        _ = try await self.services.inbox.service.markRead(user: user, ids: [id])
         return try await self.find(user: user, id: id)
     }
 
     /// - Throws: `Problem` 404 if the user has no such notification.
     func delete(user: String, id: NotificationID) async throws -> InboxStore.Change {
-        let change = try await self.services.inboxService.delete(user: user, id: id)
-        guard !change.isEmpty else { throw Answer.notFound }
+        let change = try await self.services.inbox.service.delete(user: user, id: id)
+        guard !change.isEmpty else { throw Problem.notFound }
         return change
     }
 
     func unread(user: String) async throws -> Int32 {
-        try await self.services.inbox.state(of: user).unread
+        try await self.services.inbox.store.state(of: user).unread
     }
-}
-
-/// Responses that several systems share.
-enum Answer {
-    static let noContent = Response(status: .noContent)
-    /// Unknown ids and those of other users look the same.
-    static let notFound = Problem(.notFound, "there is no such thing")
 }
 
 /// Appends single jobs, for the test sends of several systems.
@@ -67,12 +62,12 @@ struct JobSender {
         let named = [("type", type.name), ("id", id.description)] + fields
         let bytes = named.map { (name: $0.0, value: Array($0.1.utf8)) }
         do throws(JobFaults) {
-            _ = try self.services.catalog.job(bytes.map { ($0.name, $0.value[...]) })
+            _ = try self.services.base.catalog.job(bytes.map { ($0.name, $0.value[...]) })
         } catch {
             throw Problem(.unprocessableContent, "some fields are at fault", faults: error.faults)
         }
-        try await self.services.requireRoom(in: [type.lane])
-        _ = try await self.services.jobs.append([(type.lane, bytes)])
+        try await self.services.jobs.requireRoom(in: [type.lane])
+        _ = try await self.services.jobs.stream.append([(type.lane, bytes)])
         return id.description
     }
 }

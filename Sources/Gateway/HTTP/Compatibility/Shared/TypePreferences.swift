@@ -20,7 +20,7 @@ enum EffectiveWish {
     }
 }
 
-extension APIServices {
+extension UserServices {
     /// Stores the type preferences that a client sent; others stay.
     ///
     /// These clients know no categories and send everything back. A value that only repeats the
@@ -31,7 +31,7 @@ extension APIServices {
             user: user,
             preferences: preferences,
             keepsUnsaid: true,
-            categories: self.catalog.all.reduce(into: [:]) { categories, type in
+            categories: self.base.catalog.all.reduce(into: [:]) { categories, type in
                 if let category = type.category, preferences[type.name] != nil { categories[type.name] = category }
             }
         )

@@ -14,28 +14,54 @@ struct HybridInboxRoutes {
 
     func add(to groups: CompatibilityGroups) {
         let group = groups.group("api/notifications")
-        group.get(use: self.list)
-        group.get("unread-count", use: self.unreadCount)
-        group.get("preferences", use: self.preferences)
-        group.put("preferences", use: self.setPreference)
-        group.post("bulk-read", use: self.bulkRead)
-        group.get(":id", use: self.find)
-        group.post(":id/read", use: self.read)
-        group.delete(":id", use: self.delete)
+        group.get("", Self.list, self.list)
+        group.get("unread-count", Self.unreadCount, self.unreadCount)
+        group.get("preferences", Self.preferences, self.preferences)
+        group.put("preferences", Self.setPreference, self.setPreference)
+        group.post("bulk-read", Self.bulkRead, self.bulkRead)
+        group.get(":id", Self.find, self.find)
+        group.post(":id/read", Self.read, self.read)
+        group.delete(":id", Self.delete, self.delete)
     }
 
     // MARK: Inbox
 
+    private static let list = Operation(
+        "accountingListNotifications",
+        "Accounting: lists the inbox, newest first.",
+        query: [
+            "offset?": .integer(0...10_000, default: 0),
+            "limit?": .integer(from: 1, default: 20)("At most 100."),
+            "unread_only?": .bool(default: false),
+        ],
+        answers: [
+            .ok(
+                "A page.",
+                .object([
+                    "notifications": .list(of: .accountingNotification, max: 100),
+                    "total": .count("The number of matching notifications."),
+                    "unread_count": .count,
+                    "offset": .count,
+                    "limit": .integer(1...100),
+                    "has_more": .bool,
+                ]))
+        ])
+
     private func list(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
         let query = try PageQuery.byOffset(RequestQuery(of: request))
-        let page = try await self.services.inbox.page(
+        let page = try await self.services.inbox.store.page(
             user: user,
             filter: InboxStore.Filter(limit: query.limit, unreadOnly: query.unreadOnly),
             offset: query.offset
         )
         return Response.object { HybridShape.write(page, of: query, to: &$0) }
     }
+
+    private static let unreadCount = Operation(
+        "accountingCountUnread",
+        "Accounting: counts unread notifications.",
+        answers: [.ok("The count.", .object(["count": .count]))])
 
     private func unreadCount(_ request: Request, _ context: APIContext) async throws -> Response {
         let unread = try await self.inbox.unread(user: try context.user())
@@ -44,20 +70,42 @@ struct HybridInboxRoutes {
         }
     }
 
+    private static let find = Operation(
+        "accountingGetNotification",
+        "Accounting: returns a notification.",
+        path: ["id": .uuid("A notification of the caller's.")],
+        answers: [.ok("The notification.", .accountingNotification), 404])
+
     private func find(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
         let id = try InboxKeeper.id(context)
         // Only a page, here of one item, includes `sent_via`.
-        let page = try await self.services.inbox.page(
+        let page = try await self.services.inbox.store.page(
             user: user,
             filter: InboxStore.Filter(limit: 1, before: id.successor),
             offset: 0
         )
-        guard let item = page.items.first, item.notification.id == id else { throw Answer.notFound }
+        guard let item = page.items.first, item.notification.id == id else { throw Problem.notFound }
         var writer = JSONWriter()
         HybridShape.write(item.notification, sentVia: item.sentVia, to: &writer)
         return Response.json(writer)
     }
+
+    private static let read = Operation(
+        "accountingMarkRead",
+        "Accounting: marks a notification as read.",
+        path: ["id": .uuid("A notification of the caller's.")],
+        answers: [
+            .ok(
+                "Done.",
+                .object([
+                    "status": .constant(.string("ok")),
+                    "notification_id": .uuid,
+                    "read_at": .time.orNull,
+                    "unread_count": .count,
+                ])),
+            404,
+        ])
 
     private func read(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
@@ -71,19 +119,38 @@ struct HybridInboxRoutes {
         }
     }
 
+    private static let bulkRead = Operation(
+        "accountingMarkManyRead",
+        "Accounting: marks notifications as read.",
+        body: .object(["notification_ids": .list(of: .uuid, max: 1000)]),
+        answers: [
+            .ok(
+                "Those of other users are ignored.",
+                .object(["status": .constant(.string("ok")), "updated": .count, "unread_count": .count]))
+        ])
+
     private func bulkRead(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        var fields = try await RequestFields.read(request)
+        var fields = try await FieldReader(lenientBody: request)
         let ids = fields.notifications("notification_ids")
         if ids == nil, fields.faults.isEmpty { fields.fault("notification_ids", "is missing") }
         try fields.finish()
-        let change = try await self.services.inboxService.markRead(user: user, ids: ids ?? [], isBulk: true)
+        let change = try await self.services.inbox.service.markRead(user: user, ids: ids ?? [], isBulk: true)
         return Response.object { writer in
             writer.member("status", "ok")
             writer.member("updated", change.ids.count)
             writer.member("unread_count", change.unread)
         }
     }
+
+    private static let delete = Operation(
+        "accountingDeleteNotification",
+        "Accounting: deletes a notification.",
+        path: ["id": .uuid("A notification of the caller's.")],
+        answers: [
+            .ok("Done.", .object(["status": .constant(.string("ok")), "unread_count": .count])),
+            404,
+        ])
 
     private func delete(_ request: Request, _ context: APIContext) async throws -> Response {
         let change = try await self.inbox.delete(user: try context.user(), id: try InboxKeeper.id(context))
@@ -95,27 +162,49 @@ struct HybridInboxRoutes {
 
     // MARK: Preferences
 
+    private static let preferences = Operation(
+        "accountingGetPreferences",
+        "Accounting: lists the preferences by type.",
+        answers: [
+            .ok("One entry per type.", .object(["preferences": .list(of: .accountingPreference, max: 100_000)]))
+        ])
+
     private func preferences(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        let wishes = try await self.services.preferences.preferences(user: user)
-        let settings = try await self.services.preferences.settings(user: user)
+        let wishes = try await self.services.users.preferences.preferences(user: user)
+        let settings = try await self.services.users.preferences.settings(user: user)
         return Response.object { writer in
             writer.key("preferences")
             writer.beginArray()
-            for type in self.services.catalog.all {
+            for type in self.services.base.catalog.all {
                 HybridShape.write(type, wishes: wishes, settings: settings, to: &writer)
             }
             writer.endArray()
         }
     }
 
+    private static let setPreference = Operation(
+        "accountingSetPreference",
+        "Accounting: sets the preference for a type.",
+        body: .object([
+            "type": .text(128),
+            "in_app_enabled?": .bool.orNull,
+            "push_enabled?": .bool.orNull,
+            "quiet_hours_start?": .string(max: 16, pattern: "^(([01][0-9]|2[0-3]):[0-5][0-9](:00[0.]*)?)?$").orNull,
+            "quiet_hours_end?": .string(max: 16, pattern: "^(([01][0-9]|2[0-3]):[0-5][0-9](:00[0.]*)?)?$").orNull,
+        ])(
+            "Absent fields and null channels stay. Quiet hours apply to this type only; null for both, or the "
+                + "same time twice, means none. A required type cannot be switched off."
+        ),
+        answers: [.ok("The effective preference.", .accountingPreference)])
+
     private func setPreference(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        var fields = try await RequestFields.read(request)
+        var fields = try await FieldReader(lenientBody: request)
         let name = fields.text("type", limit: JobLimits.name, isRequired: true)
         let inApp = fields.flag("in_app_enabled")
         let push = fields.flag("push_enabled")
-        let type = name.flatMap { self.services.catalog[$0] }
+        let type = name.flatMap { self.services.base.catalog[$0] }
         if name != nil, type == nil { fields.fault("type", "is not in the catalog") }
         if let type, type.isRequired, inApp == false || push == false {
             fields.fault("type", "is required and cannot be switched off")
@@ -124,9 +213,9 @@ struct HybridInboxRoutes {
         try fields.finish()
         guard let type else { throw Problem(.badRequest, "type is missing") }
         let said = TypePreference(inApp: inApp, push: push, quietHours: quietHours)
-        try await self.services.changePreferences(user: user, [type.name: said])
-        let wishes = try await self.services.preferences.preferences(user: user)
-        let settings = try await self.services.preferences.settings(user: user)
+        try await self.services.users.changePreferences(user: user, [type.name: said])
+        let wishes = try await self.services.users.preferences.preferences(user: user)
+        let settings = try await self.services.users.preferences.settings(user: user)
         var writer = JSONWriter()
         HybridShape.write(type, wishes: wishes, settings: settings, to: &writer)
         return Response.json(writer)
@@ -134,15 +223,15 @@ struct HybridInboxRoutes {
 
     /// Reads a type's quiet hours and records a fault if they are malformed.
     private func quietHours(
-        _ fields: inout RequestFields,
+        _ fields: inout FieldReader,
         of type: NotificationType?,
         user: String
     ) async throws -> QuietOverride? {
         guard let type, fields.value["quiet_hours_start"] != nil || fields.value["quiet_hours_end"] != nil else {
             return nil
         }
-        let wishes = try await self.services.preferences.preferences(user: user)
-        let settings = try await self.services.preferences.settings(user: user)
+        let wishes = try await self.services.users.preferences.preferences(user: user)
+        let settings = try await self.services.users.preferences.settings(user: user)
         let shown = HybridShape.quietHours(of: type, wishes: wishes, settings: settings)
         let said = HybridShape.quietChange(&fields, shown: shown)
         if said != nil, type.isRequired { fields.fault("type", "is required and cannot have its own quiet hours") }

@@ -76,7 +76,7 @@ enum HybridShape {
     ///
     /// A client that sends everything back thus keeps the user's quiet hours for the type. A
     /// missing start or end is as shown. Weekdays stay, because these clients know none.
-    static func quietChange(_ fields: inout RequestFields, shown: QuietHours?) -> QuietOverride? {
+    static func quietChange(_ fields: inout FieldReader, shown: QuietHours?) -> QuietOverride? {
         let start: Int? = fields.time("quiet_hours_start") ?? shown?.start
         let end: Int? = fields.time("quiet_hours_end") ?? shown?.end
         guard fields.faults.isEmpty, start != shown?.start || end != shown?.end else { return nil }
@@ -110,4 +110,51 @@ enum HybridShape {
         writer.member("required", type.isRequired)
         writer.endObject()
     }
+}
+
+extension Schema {
+    static let accountingNotification = Schema(
+        "AccountingNotification",
+        [
+            "id": .uuid,
+            "user_id": .string,
+            "org_id": .string.orNull,
+            "type": .string,
+            "severity": .severity,
+            "delivery": .delivery,
+            "title": .string,
+            "body": .string,
+            "data": .anyObject,
+            "created_at": .time,
+            "read_at": .time.orNull,
+            "sent_via": .choice("socket", "push").orNull("Null while it waits in the inbox."),
+        ])
+
+    static let accountingPreference = Schema(
+        "AccountingPreference",
+        [
+            "type": .string,
+            "notification_type": .string("Same as `type`."),
+            "in_app_enabled": .bool,
+            "push_enabled": .bool,
+            "quiet_hours_start": .string(pattern: "^[0-2][0-9]:[0-5][0-9]:00$").orNull,
+            "quiet_hours_end": .string(pattern: "^[0-2][0-9]:[0-5][0-9]:00$").orNull,
+            "required": .bool("Whether the user cannot switch it off."),
+        ])
+
+    static let accountingDevice = Schema(
+        "AccountingDevice",
+        [
+            "id": .uuid,
+            "user_id": .string,
+            "fcm_token": .string,
+            "platform": .platform,
+            "device_id": .string.orNull,
+            "created_at": .time,
+            "last_used_at": .time,
+        ])
+
+    static let accountingUnregistration = Schema(
+        "AccountingUnregistration",
+        ["status": .constant(.string("unregistered")), "removed": .integer(0...1)])
 }

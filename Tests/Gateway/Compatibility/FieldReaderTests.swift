@@ -1,4 +1,4 @@
-// Carillon · RequestFieldsTests.swift
+// Carillon · FieldReaderTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
@@ -9,11 +9,11 @@ import Testing
 @testable import HTTP
 
 @Suite("Request bodies of compatibility routes", .timeLimit(.minutes(10)))
-struct RequestFieldsTests {
+struct FieldReaderTests {
     private static let form = "application/x-www-form-urlencoded"
 
-    private static func fields(_ json: String) throws -> RequestFields {
-        RequestFields(try JSONParser.parse(Array(json.utf8)))
+    private static func fields(_ json: String) throws -> FieldReader {
+        FieldReader(lenient: try JSONParser.parse(Array(json.utf8)))
     }
 
     @Test(
@@ -24,7 +24,7 @@ struct RequestFieldsTests {
         ]
     )
     func bodies(body: String, type: String?) throws {
-        #expect(try RequestFields.parse(Array(body.utf8), contentType: type)["a"]?.string == "b c")
+        #expect(try FieldReader.parse(Array(body.utf8), contentType: type)["a"]?.string == "b c")
     }
 
     @Test(
@@ -32,7 +32,7 @@ struct RequestFieldsTests {
         arguments: [("a=b", "application/json"), ("{", form), ("a=%zz", form), ("a=1&a=2", form), ("a=%00", form)]
     )
     func refused(body: String, type: String) {
-        #expect(throws: Problem.self) { try RequestFields.parse(Array(body.utf8), contentType: type) }
+        #expect(throws: Problem.self) { try FieldReader.parse(Array(body.utf8), contentType: type) }
     }
 
     @Test("treats absent, null and empty fields alike and collects faults")

@@ -1,0 +1,228 @@
+// Carillon · Schema.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+
+/// A JSON Schema (2020-12) for the description of the API.
+///
+/// A schema with a name appears once, under `components`, and by reference wherever it is used.
+struct Schema: Sendable {
+    private var keywords: [JSONMember]
+    /// The named schemas that it refers to, directly or not.
+    private(set) var components: [String: JSONValue] = [:]
+    /// The names of an object's members.
+    private(set) var names: Set<String> = []
+
+    var json: JSONValue { .object(self.keywords) }
+
+    /// The description; parameters carry it beside their schema.
+    var description: JSONValue? { self.json["description"] }
+    var withoutDescription: JSONValue { .object(self.keywords.filter { $0.key != "description" }) }
+    /// Whether it is text of limited length.
+    var isText: Bool { self.json["maxLength"] != nil }
+
+    private init(_ keywords: JSONMember?..., containing parts: [Schema] = []) {
+        self.keywords = keywords.compactMap(\.self)
+        for part in parts { self.components.merge(part.components) { known, _ in known } }
+    }
+
+    /// A named schema.
+    init(_ name: String, _ definition: Schema) {
+        self.init(JSONMember("$ref", .string("#/components/schemas/" + name)), containing: [definition])
+        self.components[name] = definition.json
+        self.names = definition.names
+    }
+
+    /// A named object.
+    init(_ name: String, _ fields: Fields, isClosed: Bool = false) {
+        self.init(name, .object(fields, isClosed: isClosed))
+    }
+
+    init(_ name: String, _ description: String, _ fields: Fields, isClosed: Bool = false) {
+        self.init(name, .object(fields, isClosed: isClosed)(description))
+    }
+}
+
+// MARK: Kinds
+
+extension Schema {
+    private static func kind(_ name: String, _ keywords: [(String, JSONValue?)] = []) -> Schema {
+        var schema = Schema(JSONMember("type", .string(name)))
+        schema.keywords += keywords.compactMap { key, value in value.map { JSONMember(key, $0) } }
+        return schema
+    }
+
+    static let string = kind("string")
+    static let bool = kind("boolean")
+    static let integer = kind("integer")
+    static let null = kind("null")
+    static let anything = Schema()
+    /// An object with any members.
+    static let anyObject = kind("object")
+    /// A whole number from 0.
+    static let count = kind("integer", [("minimum", .number("0"))])
+    static let uuid = kind("string", [("format", .string("uuid"))])
+    /// An RFC 3339 time.
+    static let time = kind("string", [("format", .string("date-time"))])
+
+    /// Text of 1 to `limit` characters.
+    static func text(_ limit: Int, pattern: String? = nil) -> Schema {
+        .string(min: 1, max: limit, pattern: pattern)
+    }
+
+    static func string(min: Int? = nil, max: Int? = nil, pattern: String? = nil) -> Schema {
+        .kind(
+            "string",
+            [
+                ("minLength", min.map { .number("\($0)") }), ("maxLength", max.map { .number("\($0)") }),
+                ("pattern", pattern.map { .string($0) }),
+            ])
+    }
+
+    static func integer(_ range: ClosedRange<Int>, default value: Int? = nil) -> Schema {
+        .kind(
+            "integer",
+            [
+                ("minimum", .number("\(range.lowerBound)")), ("maximum", .number("\(range.upperBound)")),
+                ("default", value.map { .number("\($0)") }),
+            ])
+    }
+
+    static func integer(from minimum: Int, default value: Int? = nil) -> Schema {
+        .kind("integer", [("minimum", .number("\(minimum)")), ("default", value.map { .number("\($0)") })])
+    }
+
+    static func bool(default value: Bool) -> Schema { .kind("boolean", [("default", .bool(value))]) }
+
+    /// One of some words.
+    static func choice(_ words: String...) -> Schema {
+        .kind("string", [("enum", .array(words.map { .string($0) }))])
+    }
+
+    /// One of an enum's raw values, but for `excluded`.
+    static func cases<Value: RawRepresentable<String> & CaseIterable>(
+        of type: Value.Type,
+        except excluded: Set<String> = []
+    ) -> Schema {
+        let names = type.allCases.map(\.rawValue).filter { !excluded.contains($0) }
+        return .kind("string", [("enum", .array(names.map { .string($0) }))])
+    }
+
+    static func constant(_ value: JSONValue) -> Schema { Schema(JSONMember("const", value)) }
+
+    /// An array of at most `limit` elements.
+    static func list(of element: Schema, min: Int? = nil, max limit: Int) -> Schema {
+        Schema(
+            JSONMember("type", .string("array")), JSONMember("items", element.json),
+            min.map { JSONMember("minItems", .number("\($0)")) }, JSONMember("maxItems", .number("\(limit)")),
+            containing: [element])
+    }
+
+    /// An array as long as what is stored; the gateway writes it while it reads.
+    static func stream(of element: Schema) -> Schema {
+        Schema(
+            JSONMember("type", .string("array")), JSONMember("items", element.json),
+            JSONMember("x-streamed", .bool(true)), containing: [element])
+    }
+
+    /// An object.
+    ///
+    /// - Parameter isClosed: whether it has no members but `fields`.
+    static func object(_ fields: Fields, isClosed: Bool = false) -> Schema {
+        let properties = fields.all.map { JSONMember($0.name, $0.schema.json) }
+        let required = fields.all.filter(\.isRequired).map { JSONValue.string($0.name) }
+        var schema = Schema(
+            JSONMember("type", .string("object")), JSONMember("properties", .object(properties)),
+            required.isEmpty ? nil : JSONMember("required", .array(required)),
+            isClosed ? JSONMember("additionalProperties", .bool(false)) : nil, containing: fields.all.map(\.schema))
+        schema.names = fields.names
+        return schema
+    }
+
+    /// An object whose members all have one schema, whatever their names.
+    static func map(of value: Schema) -> Schema {
+        Schema(
+            JSONMember("type", .string("object")), JSONMember("additionalProperties", value.json), containing: [value])
+    }
+
+    static func oneOf(_ parts: Schema...) -> Schema {
+        Schema(JSONMember("oneOf", .array(parts.map(\.json))), containing: parts)
+    }
+
+    static func anyOf(_ parts: Schema...) -> Schema {
+        Schema(JSONMember("anyOf", .array(parts.map(\.json))), containing: parts)
+    }
+
+    static func allOf(_ parts: Schema...) -> Schema {
+        Schema(JSONMember("allOf", .array(parts.map(\.json))), containing: parts)
+    }
+}
+
+// MARK: Words of the model
+
+extension Schema {
+    static let severity = cases(of: Severity.self)
+    static let delivery = cases(of: DeliveryClass.self)
+    static let lane = cases(of: Lane.self)
+    static let pushPriority = cases(of: PushPriority.self)
+    static let channel = cases(of: DeliveryChannel.self)
+    static let platform = cases(of: Platform.self)
+    static let environment = cases(of: ProviderEnvironment.self)
+}
+
+// MARK: Additions
+
+extension Schema {
+    /// Adds a description: `.uuid("The first one.")`.
+    func callAsFunction(_ description: String) -> Schema { self.with("description", .string(description)) }
+
+    /// Adds a keyword.
+    func with(_ key: String, _ value: JSONValue) -> Schema {
+        var schema = self
+        schema.keywords.removeAll { $0.key == key }
+        schema.keywords.append(JSONMember(key, value))
+        return schema
+    }
+
+    /// Allows null as well.
+    var orNull: Schema {
+        guard let type = self.json["type"] else {
+            guard let parts = self.json["oneOf"]?.array else { return .oneOf(self, .null) }
+            return self.with("oneOf", .array(parts + [Schema.null.json]))
+        }
+        let schema = self.with("type", .array((type.array ?? [type]) + [.string("null")]))
+        guard let words = self.json["enum"]?.array else { return schema }
+        return schema.with("enum", .array(words + [.null]))
+    }
+}
+
+/// The members of an object, or parameters, by name; `"name?"` may be left out.
+struct Fields: Sendable, ExpressibleByDictionaryLiteral {
+    struct Field: Sendable {
+        let name: String
+        let isRequired: Bool
+        let schema: Schema
+    }
+
+    private(set) var all: [Field]
+
+    var names: Set<String> { Set(self.all.map(\.name)) }
+
+    init(dictionaryLiteral elements: (String, Schema)...) {
+        self.init(elements)
+    }
+
+    init(_ elements: [(String, Schema)]) {
+        self.all = elements.map { name, schema in
+            let isOptional = name.last == "?"
+            return Field(
+                name: isOptional ? String(name.dropLast()) : name, isRequired: !isOptional, schema: schema)
+        }
+    }
+
+    static func + (left: Fields, right: Fields) -> Fields {
+        var fields = left
+        fields.all += right.all
+        return fields
+    }
+}
