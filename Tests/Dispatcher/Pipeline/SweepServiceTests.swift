@@ -213,7 +213,7 @@ struct SweepServiceTests {
                     let session = scene.redis.session
                     let identifier = try await scene.redis.send("CLIENT", "ID").integer()
                     _ = try? await scene.redis.send("CLIENT", "KILL", "ID", .integer(identifier), "SKIPME", "no")
-                    try await eventually("the connection is made anew") { scene.redis.session != session }
+                    try await eventually("the connection reopens") { scene.redis.session != session }
                 }
                 try await group.waitForAll()
             }

@@ -173,7 +173,7 @@ struct InboxStoreTests {
         }
     }
 
-    @Test("a note of what was held back shows on the page, and changes the state but not the version")
+    @Test("shows noted decisions on the page; a note changes the state but not the version")
     func notes() async throws {
         try await Samples.withStores { pool in
             let inbox = InboxStore(Database(pool))

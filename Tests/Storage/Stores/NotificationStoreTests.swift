@@ -187,7 +187,7 @@ struct NotificationStoreTests {
         }
     }
 
-    @Test("the columns of digests stand in the order of their tables")
+    @Test("lists the columns of digests in the order of their tables")
     func columns() async throws {
         try await Samples.withStores { pool in
             func columns(_ table: String) async throws -> [String] {
