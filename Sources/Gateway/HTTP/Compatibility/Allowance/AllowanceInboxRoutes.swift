@@ -121,7 +121,7 @@ struct AllowanceInboxRoutes {
         body: .object([
             "notificationIds?": .list(of: .uuid, max: 1000).orNull("Absent or null means all, an empty array none.")
         ]),
-        answers: [.ok("The most items.", .object(["markedCount": .count]))])
+        answers: [.ok("The number of marked notifications.", .object(["markedCount": .count]))])
 
     /// Missing or null `notificationIds` mean all; an empty array means none.
     private func readMany(_ request: Request, _ context: APIContext) async throws -> Response {
@@ -150,7 +150,7 @@ struct AllowanceInboxRoutes {
     private static let deleteRead = Operation(
         "allowanceDeleteRead",
         "Family finance: deletes all read notifications.",
-        answers: [.ok("The most items.", .object(["deletedCount": .count]))])
+        answers: [.ok("The number of deleted notifications.", .object(["deletedCount": .count]))])
 
     private func deleteRead(_ request: Request, _ context: APIContext) async throws -> Response {
         let change = try await self.services.inbox.service.delete(user: try context.user(), id: nil)
