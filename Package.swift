@@ -238,8 +238,8 @@ let package = Package(
         tests(
             "Dispatcher",
             [
-                "Clients", "Core", "Pipeline", "Providers", "Sandbox", "Storage", "Support", crypto, cryptoExtras,
-                logging, nioCore, nioPosix, nioSSL, product("NIOHPACK", "swift-nio-http2"),
+                "Clients", "Core", "Operations", "Pipeline", "Providers", "Sandbox", "Storage", "Support", crypto,
+                cryptoExtras, logging, nioCore, nioPosix, nioSSL, product("NIOHPACK", "swift-nio-http2"),
                 product("NIOHTTP2", "swift-nio-http2"),
             ]
         ),

@@ -161,20 +161,29 @@ final class AppChannels: Sendable {
             throw CredentialFault(
                 "is unknown; one of \((kind.settings + ["rate"]).joined(separator: ", "))", setting: unknown)
         }
-        let shape: PushShape
-        switch app.shape {
-        case .named(let name):
-            guard let known = PushShape.named[name] else {
-                throw CredentialFault(
-                    "no shape is called that; one of \(PushShape.named.keys.sorted().joined(separator: ", "))",
-                    setting: "shape")
-            }
-            shape = known
-        case .members(let members):
-            shape = try PushShape(members: members.map { ($0.key, $0.source) })
-        }
+        let shape = try self.shape(of: app)
         let channel = try await kind.channel(app: app.name, settings: settings, shape: shape, context: self.context)
         return ChannelDirectory.Way(channel, messagesPerSecond: rate)
+    }
+
+    private func shape(of app: AppSettings) throws(CredentialFault) -> PushShape {
+        let members: [AppSettings.Member]
+        switch app.shape {
+        case .standard: return .standard
+        case .members(let own): members = own
+        case .file(let path):
+            guard let bytes = try? self.context.read(path), let text = String(validating: bytes, as: UTF8.self) else {
+                throw CredentialFault(
+                    "the file cannot be read as UTF-8 text; give `standard`, or the path of a YAML file of keys",
+                    setting: "shape")
+            }
+            do {
+                members = try ShapeFile.parse(text)
+            } catch {
+                throw CredentialFault("\(error)", setting: "shape")
+            }
+        }
+        return try PushShape(members: members.map { ($0.key, $0.sources) })
     }
 
     /// Small files are compared as a whole: a time of change says nothing of one that was replaced within its second.
@@ -184,7 +193,9 @@ final class AppChannels: Sendable {
         _ settings: [String: String]
     ) -> Source {
         var files: [String: [UInt8]] = [:]
-        for path in kind.files.compactMap({ settings[$0] }) { files[path] = try? self.context.read(path) }
+        var paths = kind.files.compactMap { settings[$0] }
+        if case .file(let path) = app.shape { paths.append(path) }
+        for path in paths { files[path] = try? self.context.read(path) }
         return Source(settings: settings, shape: app.shape, files: files)
     }
 }

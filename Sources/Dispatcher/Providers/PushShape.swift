@@ -18,14 +18,12 @@ package struct PushShape: Sendable, Equatable {
 
     package struct Member: Sendable, Equatable {
         package let key: String
-        package let source: Source
-        /// Whether a member of the notification's data with this key takes precedence.
-        package let yieldsToData: Bool
+        /// The first source with a value supplies it.
+        package let sources: [Source]
 
-        package init(_ key: String, _ source: Source, yieldsToData: Bool = false) {
+        package init(_ key: String, _ sources: [Source]) {
             self.key = key
-            self.source = source
-            self.yieldsToData = yieldsToData
+            self.sources = sources
         }
     }
 
@@ -40,49 +38,7 @@ package struct PushShape: Sendable, Equatable {
 
     /// The shape of apps that set none.
     package static let standard = PushShape(
-        [Member("notification_id", .id), Member("type", .type), Member("url", .url)], hasData: true)
-
-    /// The named shapes, one for the clients of each known system.
-    ///
-    /// Keys that the system's back-end put into its data yield to the job's data.
-    package static let named: [String: PushShape] = [
-        "standard": .standard,
-        // A page and apps on Socket.IO open a notification by its id.
-        "socketio-hybrid": .standard,
-        // A news app opens a story.
-        "breaking-news": PushShape(
-            [
-                Member("storyId", .entityID, yieldsToData: true), Member("category", .category, yieldsToData: true),
-                Member("notification_id", .id), Member("type", .type),
-            ],
-            hasData: true
-        ),
-        // A family app opens the related entity.
-        "allowance": PushShape(
-            [
-                Member("notificationId", .id), Member("type", .code),
-                Member("relatedEntityType", .entityType, yieldsToData: true),
-                Member("relatedEntityId", .entityID, yieldsToData: true),
-            ],
-            hasData: true
-        ),
-        // A household app shows buttons by category on iOS and by `actions` on Android.
-        "task-reminders": PushShape(
-            [
-                Member("notification_id", .id), Member("type", .type),
-                Member("task_id", .entityID, yieldsToData: true), Member("url", .url),
-            ],
-            hasData: true
-        ),
-        // A baby log follows a route.
-        "edge-scheduler": PushShape(
-            [
-                Member("notification_id", .id), Member("type", .type),
-                Member("category", .category, yieldsToData: true), Member("deeplink", .url, yieldsToData: true),
-            ],
-            hasData: true
-        ),
-    ]
+        [Member("notification_id", [.id]), Member("type", [.type]), Member("url", [.url])], hasData: true)
 
     /// Returns the data of a message: the shape's keys with a value, then the rest of the
     /// notification's data.
@@ -90,9 +46,11 @@ package struct PushShape: Sendable, Equatable {
         let own = message.dataMembers
         var members: [JSONMember] = []
         for member in self.members {
-            let said = member.yieldsToData ? own.first { ExactText($0.key) == ExactText(member.key) }?.value : nil
-            guard let value = said ?? self.value(of: member.source, message, own) else { continue }
-            members.append(JSONMember(member.key, value))
+            for source in member.sources {
+                guard let value = self.value(of: source, message, own) else { continue }
+                members.append(JSONMember(member.key, value))
+                break
+            }
         }
         guard self.hasData else { return members }
         let taken = Set(members.map { ExactText($0.key) })
@@ -143,32 +101,37 @@ package struct PushShape: Sendable, Equatable {
 extension PushShape.Member {
     /// Whether the client can find the notification by this key.
     var isEssential: Bool {
-        switch self.source {
-        case .id, .type, .code, .entityID, .entityType: true
-        default: false
+        self.sources.contains { source in
+            switch source {
+            case .id, .type, .code, .entityID, .entityType: true
+            default: false
+            }
         }
     }
 }
 
 extension PushShape {
-    /// Parses the shape of an app's settings: keys and sources.
+    /// Parses the shape of an app's settings: keys, each with its sources.
     ///
     /// - Throws: ``CredentialFault`` that names the key.
-    package init(members: [(key: String, source: String)]) throws(CredentialFault) {
+    package init(members: [(key: String, sources: [String])]) throws(CredentialFault) {
         var list: [Member] = []
         var hasData = false
-        for (key, text) in members {
-            if key == "*", text == "data" {
+        for (key, texts) in members {
+            if key == "*", texts == ["data"] {
                 hasData = true
                 continue
             }
-            guard let source = Source(text) else {
-                throw CredentialFault(
-                    "\(key): unknown source \(text); use one of \(Source.names.joined(separator: ", ")), data.NAME or =TEXT",
-                    setting: "shape"
-                )
+            var sources: [Source] = []
+            for text in texts {
+                guard let source = Source(text) else {
+                    let names = Source.names.joined(separator: ", ")
+                    throw CredentialFault(
+                        "\(key): unknown source \(text); use one of \(names), data.NAME or =TEXT", setting: "shape")
+                }
+                sources.append(source)
             }
-            list.append(Member(key, source))
+            list.append(Member(key, sources))
         }
         self.init(list, hasData: hasData)
     }

@@ -272,7 +272,8 @@ struct FCMRequestTests {
     func retractionOfShape() throws {
         var message = Messages.make { $0.collapseKey = "k" }
         message.purpose = .retract
-        for shape in [try PushShape(members: [("story", "entity_id")]), try PushShape(members: [("retract", "type")])] {
+        for (key, source) in [("story", "entity_id"), ("retract", "type")] {
+            let shape = try PushShape(members: [(key, [source])])
             let request = FCMRequest.make(
                 message, device: Messages.device(.fcm, token: "t"), endpoint: "e", project: "p", accessToken: "a",
                 shape: shape)

@@ -2,12 +2,23 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
+import Foundation
+import Operations
 import Providers
 import Testing
 
-/// The push data that unmodified apps of the known systems read.
+/// The push data of shapes; those of `examples/` serve unmodified clients.
 @Suite("Push shapes")
 struct PushShapeTests {
+    /// Reads the shape of an example.
+    private static func shape(_ example: String) throws -> PushShape {
+        let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+            .deletingLastPathComponent().deletingLastPathComponent()
+        let file = root.appending(path: "examples/\(example)/shape.yaml")
+        let members = try ShapeFile.parse(String(contentsOf: file, encoding: .utf8))
+        return try PushShape(members: members.map { ($0.key, $0.sources) })
+    }
+
     private static func message() -> PushMessage {
         var message = Messages.make {
             $0.category = "politics"
@@ -34,9 +45,9 @@ struct PushShapeTests {
     @Test(
         "each system's clients find their keys as strings",
         arguments: [
-            ("socketio-hybrid", ["notification_id": id, "type": "greeting", "url": "/notifications/log"]),
+            ("accounting", ["notification_id": id, "type": "greeting", "url": "/notifications/log"]),
             (
-                "breaking-news",
+                "news",
                 ["storyId": "e7", "category": "politics", "notification_id": id, "type": "greeting"]
             ),
             (
@@ -44,11 +55,11 @@ struct PushShapeTests {
                 ["notificationId": id, "type": "14", "relatedEntityType": "Transaction", "relatedEntityId": "e7"]
             ),
             (
-                "task-reminders",
+                "household",
                 ["notification_id": id, "type": "greeting", "task_id": "e7", "url": "/notifications/log"]
             ),
             (
-                "edge-scheduler",
+                "scheduler",
                 [
                     "notification_id": id, "type": "greeting", "category": "politics",
                     "deeplink": "/notifications/log",
@@ -57,24 +68,24 @@ struct PushShapeTests {
         ] as [(String, [String: String])]
     )
     func systems(name: String, expected: [String: String]) throws {
-        let shape = try #require(PushShape.named[name])
+        let shape = try Self.shape(name)
         #expect(try Self.data(shape) == expected.merging(Self.rest) { old, _ in old })
     }
 
     @Test(
         "the job's data takes precedence over keys of each system's back-end",
         arguments: [
-            ("breaking-news", ["storyId": "s1", "category": "sport"]),
+            ("news", ["storyId": "s1", "category": "sport"]),
             ("allowance", ["relatedEntityType": "Goal", "relatedEntityId": "g1"]),
-            ("task-reminders", ["task_id": "t1"]),
-            ("edge-scheduler", ["category": "sleep", "deeplink": "/notifications/sleep"]),
+            ("household", ["task_id": "t1"]),
+            ("scheduler", ["category": "sleep", "deeplink": "/notifications/sleep"]),
         ] as [(String, [String: String])]
     )
     func ownData(name: String, said: [String: String]) throws {
         var message = Self.message()
         message.notification.data = JSONWriter.bytes(
             of: .object(said.sorted { $0.key < $1.key }.map { JSONMember($0.key, .string($0.value)) }))
-        let shape = try #require(PushShape.named[name])
+        let shape = try Self.shape(name)
         let request = FCMRequest.make(
             message, device: Messages.device(.fcm, token: "t"), endpoint: "e", project: "p", accessToken: "a",
             shape: shape)
@@ -85,12 +96,12 @@ struct PushShapeTests {
 
     @Test(
         "a tap opens each system's app without an intent action",
-        arguments: PushShape.named.keys.sorted()
+        arguments: ["accounting", "allowance", "household", "news", "scheduler"]
     )
     func taps(name: String) throws {
         let request = FCMRequest.make(
             Self.message(), device: Messages.device(.fcm, token: "t"), endpoint: "e", project: "p", accessToken: "a",
-            shape: try #require(PushShape.named[name]))
+            shape: try Self.shape(name))
         let message = try #require(try Messages.json(request)["message"])
         let shown = try #require(message["android"]?["notification"])
         #expect(shown["tag"] != nil && shown["click_action"] == nil)
@@ -102,7 +113,7 @@ struct PushShapeTests {
     func apns() throws {
         let request = try APNSRequest.make(
             Self.message(), device: Messages.device(.apns, token: "t"), endpoint: "e", topic: "t", providerToken: "p",
-            shape: try #require(PushShape.named["allowance"]))
+            shape: try Self.shape("allowance"))
         let json = try Messages.json(request)
         #expect(json["relatedEntityId"]?.string == "e7")
         #expect(json["type"]?.integer == 14)
@@ -112,14 +123,28 @@ struct PushShapeTests {
     @Test("an app's shape has sources, constants and members of the data")
     func own() throws {
         let shape = try PushShape(members: [
-            ("a", "entity_id"), ("b", "=fixed"), ("c", "data.sourceCount"), ("d", "org"),
+            ("a", ["entity_id"]), ("b", ["=fixed"]), ("c", ["data.sourceCount"]), ("d", ["org"]),
         ])
         #expect(try Self.data(shape) == ["a": "e7", "b": "fixed", "c": "5"])
     }
 
+    @Test("the first source that has a value supplies it, and a key without one is left out")
+    func alternatives() throws {
+        let shape = try PushShape(members: [
+            ("a", ["org", "data.missing", "category", "entity_id"]), ("b", ["data.priority", "category"]),
+            ("c", ["org", "image"]), ("d", ["org", "=none"]),
+        ])
+        #expect(try Self.data(shape) == ["a": "politics", "b": "breaking", "d": "none"])
+    }
+
+    @Test("the shape of the accounting example is the standard one")
+    func standard() throws {
+        #expect(try Self.shape("accounting") == .standard)
+    }
+
     @Test("the badge's inbox version is included if the badge is the inbox's count")
     func badgeVersion() throws {
-        let shape = try PushShape(members: [("seen", "badge_version")])
+        let shape = try PushShape(members: [("seen", ["badge_version"])])
         #expect(try Self.data(shape).isEmpty)
         var message = Self.message()
         message.badgeVersion = 41
@@ -131,7 +156,7 @@ struct PushShapeTests {
 
     @Test("an unknown source is named")
     func fault() {
-        let fault = #expect(throws: CredentialFault.self) { try PushShape(members: [("a", "entity")]) }
+        let fault = #expect(throws: CredentialFault.self) { try PushShape(members: [("a", ["type", "entity"])]) }
         #expect(fault?.setting == "shape")
         #expect(fault?.description.hasPrefix("a: unknown source entity; use one of notification_id, type") == true)
     }

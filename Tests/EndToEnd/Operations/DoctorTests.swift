@@ -216,4 +216,25 @@ struct ConfigurationTests {
         for name in shared + own { #expect(errors.contains(name), "\(name) is not named") }
         #expect(!errors.contains("hunter2"))
     }
+
+    @Test(
+        "a shape that cannot be used is refused with the key and the fix",
+        arguments: [
+            ("story: entity", "PUSH_SHAPE cannot be used: story: unknown source entity; use one of notification_id"),
+            ("story: {}", "PUSH_SHAPE cannot be used: line 1: story: expected a source or a list of them"),
+            (nil, "PUSH_SHAPE cannot be used: the file cannot be read as UTF-8 text; give `standard`, or the path"),
+        ] as [(String?, String)]
+    )
+    func shape(text: String?, fault: String) async throws {
+        let directory = try TemporaryDirectory("shape")
+        let file = directory.file("shape.yaml")
+        if let text { try Data(text.utf8).write(to: URL(filePath: file)) }
+        var environment = Self.cleared
+        environment["FCM_CREDENTIALS"] = directory.file("account.json")
+        environment["PUSH_SHAPE"] = file
+        let process = try await ChildProcess.spawn(
+            TestProducts.path("dispatcher"), ["run"], environment: environment, directory: directory.path)
+        #expect(try await process.waitForExit() == .code(78))
+        #expect(process.errors().contains(fault))
+    }
 }

@@ -33,6 +33,11 @@ struct ProviderTests {
         ])
     }
 
+    /// The path of an example's shape.
+    private static func shape(_ example: String) -> String {
+        Stack.checkout.appending(path: "examples/\(example)/shape.yaml").path
+    }
+
     /// The state of the FCM breakers by app.
     private static func breakers(_ gateway: Gateway) async throws -> [String: String] {
         let token = try await Stack.token(user: "boss", scope: .admin)
@@ -57,7 +62,7 @@ struct ProviderTests {
                     \(more)
                 """.write(toFile: file, atomically: true, encoding: .utf8)
             }
-            try write("breaking-news")
+            try write(Self.shape("news"))
             let gateway = try await stack.startGateway()
             try await Self.register(gateway, "reader", app: "news", token: "reader")
             try await Self.register(gateway, "other", app: "default", token: "other")
@@ -79,7 +84,7 @@ struct ProviderTests {
             try await Self.push(stack, "reader", "second")
             try await eventually("the old shape goes on") { stack.pushed()["reader"]?.count == 2 }
 
-            try write("allowance")
+            try write(Self.shape("allowance"))
             try await eventually("it is reloaded") { dispatcher.errors().contains("credentials were read again") }
             try await Self.push(stack, "reader", "third")
             try await eventually("it is pushed") { stack.pushed()["reader"]?.count == 3 }
@@ -88,10 +93,46 @@ struct ProviderTests {
             #expect(data?["relatedEntityId"]?.string == "s9")
 
             let secret = "0123456789abcdef0123456789abcdef"
-            try write("allowance", more: #"webhook: {url: "https://hooks.example", secret: "\#(secret)"}"#)
+            try write(Self.shape("allowance"), more: #"webhook: {url: "https://hooks.example", secret: "\#(secret)"}"#)
             try await eventually("a new provider asks for a restart") {
                 dispatcher.errors().contains("a provider that no app had at the start needs a restart")
             }
+        }
+    }
+
+    @Test("the default app reads its shape from a file; a changed file is reread, a faulty one ignored")
+    func defaultShape() async throws {
+        try await Stack.with { stack in
+            let file = stack.directory.path + "/shape.yaml"
+            func write(_ text: String) throws {
+                try text.write(toFile: file, atomically: true, encoding: .utf8)
+            }
+            func data(_ title: String) async throws -> JSONValue? {
+                try await Self.push(stack, "reader", title)
+                try await eventually("\(title) is pushed") { stack.pushed()["reader"]?.contains(title) == true }
+                let last = stack.sandbox.received().last { $0.token == "reader" }
+                return try JSONParser.parse(try #require(last).payload)["message"]?["data"]
+            }
+            try write(String(contentsOfFile: Self.shape("news"), encoding: .utf8))
+            let gateway = try await stack.startGateway()
+            try await Self.register(gateway, "reader", app: "default", token: "reader")
+            let dispatcher = try await stack.startDispatcher(environment: ["PUSH_SHAPE": file])
+            #expect(try await data("first")?["storyId"]?.string == "s9")
+
+            try write("story: entity\n")
+            try await eventually("the fault is logged") {
+                dispatcher.errors().contains("story: unknown source entity; use one of notification_id")
+            }
+            #expect(dispatcher.errors().contains("setting=PUSH_SHAPE"))
+            #expect(try await data("second")?["storyId"]?.string == "s9")
+
+            try write(String(contentsOfFile: Self.shape("allowance"), encoding: .utf8))
+            try await eventually("it is reread") {
+                dispatcher.errors().split(separator: "\n").contains {
+                    $0.contains("credentials were read again") && $0.contains("provider=fcm")
+                }
+            }
+            #expect(try await data("third")?["relatedEntityId"]?.string == "s9")
         }
     }
 

@@ -126,7 +126,7 @@ struct SettingsTests {
             "FCM_ENDPOINT": "https://f", "FCM_CLICK_ACTION": "category",
             "APNS_KEY": "key.p8", "APNS_KEY_ID": "K", "APNS_TEAM_ID": "T", "APNS_TOPIC": "org.example",
             "APNS_ENVIRONMENT": "sandbox", "APNS_ENDPOINT": "https://a", "PROVIDER_CA": "ca.pem",
-            "PUSH_SHAPE": "breaking-news", "APPS": "apps.yaml",
+            "PUSH_SHAPE": "shape.yaml", "APPS": "apps.yaml",
         ])
         #expect(readings.dispatcherFaults.isEmpty)
         let settings = readings.dispatcher
@@ -140,7 +140,7 @@ struct SettingsTests {
             settings.defaultApp.providers["apns"] == [
                 "key": "key.p8", "key_id": "K", "team_id": "T", "topic": "org.example", "endpoint": "https://a",
             ])
-        #expect(settings.defaultApp.shape == .named("breaking-news"))
+        #expect(settings.defaultApp.shape == .file("shape.yaml"))
         #expect(settings.appsFile == "apps.yaml")
         #expect(settings.providerCertificateAuthority == "ca.pem")
     }

@@ -11,20 +11,26 @@ package struct AppSettings: Sendable, Equatable {
     package static let defaultName = "default"
 
     package enum Shape: Sendable, Equatable {
-        case named(String)
-        /// Keys and the sources of their values.
+        case standard
+        /// The path of a ``ShapeFile``.
+        case file(String)
         case members([Member])
+
+        fileprivate init(_ text: String) {
+            self = text == "standard" ? .standard : .file(text)
+        }
     }
 
+    /// A key of the push data, and the sources of its value in order of precedence.
     package struct Member: Sendable, Equatable {
         package let key: String
-        package let source: String
+        package let sources: [String]
     }
 
     package let name: String
     /// Settings by provider, then by name.
     package var providers: [String: [String: String]] = [:]
-    package var shape = Shape.named("standard")
+    package var shape = Shape.standard
     /// The most active devices of a user with this app; nil for the general limit.
     package var devices: Int?
 
@@ -74,7 +80,7 @@ package struct AppSettings: Sendable, Equatable {
                 reader.fault(names.joined(separator: " or "), "is required with \(variable)")
             }
         }
-        if let shape = reader.text("PUSH_SHAPE") { app.shape = .named(shape) }
+        if let shape = reader.text("PUSH_SHAPE") { app.shape = Shape(shape) }
         return app
     }
 
@@ -131,12 +137,7 @@ package enum AppsFile {
     ///
     /// - Throws: ``AppsFaults``, which never shows values, because they may be secrets.
     package static func parse(_ text: String) throws(AppsFaults) -> [AppSettings] {
-        let root: Node?
-        do {
-            root = try Yams.compose(yaml: text)
-        } catch {
-            throw AppsFaults(faults: ["not valid YAML"])
-        }
+        let root = try self.root(text)
         var faults: [String] = []
         var apps: [AppSettings] = []
         for (key, value) in root?.mapping.map({ Array($0) }) ?? [] {
@@ -151,6 +152,14 @@ package enum AppsFile {
         if root?.mapping == nil { faults.append("expected `apps:` with an entry for each app") }
         guard faults.isEmpty else { throw AppsFaults(faults: faults) }
         return apps
+    }
+
+    fileprivate static func root(_ text: String) throws(AppsFaults) -> Node? {
+        do {
+            return try Yams.compose(yaml: text)
+        } catch {
+            throw AppsFaults(faults: ["not valid YAML"])
+        }
     }
 
     private static func app(_ key: Node, _ node: Node, _ faults: inout [String]) -> AppSettings? {
@@ -194,23 +203,51 @@ package enum AppsFile {
     }
 
     private static func shape(_ node: Node, _ place: String, _ faults: inout [String]) -> AppSettings.Shape? {
-        if let name = node.string { return .named(name) }
+        if let text = node.string, !text.isEmpty { return AppSettings.Shape(text) }
         guard let entries = node.mapping else {
-            faults.append(self.fault(node, "\(place) must be a name, or keys and their sources"))
+            faults.append(self.fault(node, "\(place) must be `standard`, a path, or keys and their sources"))
             return nil
         }
-        var members: [AppSettings.Member] = []
-        for (key, value) in entries {
-            guard let key = key.string, !key.isEmpty, let source = value.string else {
-                faults.append(self.fault(value, "\(place): a key's source must be text"))
-                continue
-            }
-            members.append(AppSettings.Member(key: key, source: source))
-        }
-        return .members(members)
+        return .members(self.members(entries, "\(place): ", &faults))
     }
 
-    private static func fault(_ node: Node, _ reason: String) -> String {
+    fileprivate static func members(
+        _ entries: Node.Mapping,
+        _ place: String,
+        _ faults: inout [String]
+    ) -> [AppSettings.Member] {
+        var members: [AppSettings.Member] = []
+        for (key, value) in entries {
+            let nodes = value.sequence.map { Array($0) } ?? [value]
+            let sources = nodes.compactMap(\.string).filter { !$0.isEmpty }
+            guard let name = key.string, !name.isEmpty, !sources.isEmpty, sources.count == nodes.count else {
+                let reason =
+                    "\(place)\(key.string ?? "?"): expected a source or a list of them, such as [data.id, entity_id]"
+                faults.append(self.fault(key, reason))
+                continue
+            }
+            members.append(AppSettings.Member(key: name, sources: sources))
+        }
+        return members
+    }
+
+    fileprivate static func fault(_ node: Node, _ reason: String) -> String {
         node.mark.map { "line \($0.line): \(reason)" } ?? reason
+    }
+}
+
+/// The YAML file of a shape: keys, each with a source or a list of sources.
+package enum ShapeFile {
+    /// Parses a file's text.
+    ///
+    /// - Throws: ``AppsFaults``.
+    package static func parse(_ text: String) throws(AppsFaults) -> [AppSettings.Member] {
+        guard let entries = try AppsFile.root(text)?.mapping else {
+            throw AppsFaults(faults: ["expected keys and their sources, such as `id: notification_id`"])
+        }
+        var faults: [String] = []
+        let members = AppsFile.members(entries, "", &faults)
+        guard faults.isEmpty else { throw AppsFaults(faults: faults) }
+        return members
     }
 }
