@@ -59,7 +59,7 @@ enum DescribedDocument: CaseIterable {
         }
     }
 
-    /// What a `$ref` names, or the value itself.
+    /// The target of a `$ref`, or the value itself.
     static func resolved(_ value: JSONValue, in document: JSONValue) -> JSONValue? {
         guard let reference = value["$ref"]?.string else { return value }
         guard reference.hasPrefix("#/") else { return nil }

@@ -15,7 +15,7 @@ struct OpenAPITests {
         let routes = try await described.routes()
         #expect(routes.count > 20)
         #expect(Set(routes).subtracting(names).isEmpty, "describe these")
-        #expect(Set(names).subtracting(routes).isEmpty, "nobody serves these")
+        #expect(Set(names).subtracting(routes).isEmpty, "no route serves these")
     }
 
     @Test(
@@ -41,11 +41,12 @@ struct OpenAPITests {
                 #expect(statuses.contains(422) || described == .compatibility, "\(operation.name)")
             }
             if described == .compatibility, !isOpen {
-                // A cookie may come from a page that is not ours, a user may call too often, a token may have to wait.
+                // A foreign page may send a cookie, a user may call too often, and a token may not
+                // be verifiable.
                 #expect(Set([403, 429, 503]).isSubset(of: statuses), "\(operation.name)")
             }
             for response in operation.responses where (Int(response.key) ?? 0) >= 400 {
-                // Readiness is told in its own words.
+                // Readiness has its own format.
                 if operation.path == "/readyz", response.key == "503" { continue }
                 let resolved = try #require(DescribedDocument.resolved(response.value, in: document))
                 let content = resolved["content"]?.object?.map(\.key)

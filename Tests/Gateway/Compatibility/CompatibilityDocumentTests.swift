@@ -7,10 +7,10 @@ import Testing
 
 @testable import HTTP
 
-/// What only these paths have: errors in the form of each system.
-@Suite("The description of other systems' paths")
+/// Errors in the form of each system.
+@Suite("Descriptions of compatibility paths")
 struct CompatibilityDocumentTests {
-    /// What a `$ref` to a component names, or the value itself.
+    /// The target of a `$ref` to a component, or the value itself.
     private static func resolved(_ value: JSONValue?, in document: JSONValue) -> JSONValue? {
         guard let reference = value?["$ref"]?.string else { return value }
         var found: JSONValue? = document
@@ -19,7 +19,7 @@ struct CompatibilityDocumentTests {
     }
 
     @Test(
-        "Fields at fault are described with the status and the members that the system's clients get",
+        "describes faulty fields with the status and members of the system",
         arguments: [ErrorStyle.hybrid, .allowance, .news, .tasks, .edge]
     )
     func errors(style: ErrorStyle) async throws {
