@@ -82,3 +82,141 @@ struct UserStoreTests {
         }
     }
 }
+
+/// Exports of rows that may name several users.
+@Suite(.timeLimit(.minutes(10)))
+struct UserExportTests {
+    /// The `fields` of all rows of a section, by name.
+    private static func fields(
+        _ section: UserExportStore.Section,
+        _ user: String,
+        _ pool: PostgresPool
+    ) async throws -> [[String: JSONValue]] {
+        let store = Database(pool).exports
+        var shown: [[String: JSONValue]] = []
+        var cursor: String?
+        repeat {
+            let page = try await store.page(section, user: user, after: cursor)
+            for row in page.rows {
+                var fields: [String: JSONValue] = [:]
+                for field in try JSONParser.parse(row)["fields"]?.array ?? [] {
+                    fields[field.array?.first?.string ?? ""] = field.array?.last
+                }
+                shown.append(fields)
+            }
+            cursor = page.cursor
+        } while cursor != nil
+        return shown
+    }
+
+    @Test("exports dead letters that name the user, without other names")
+    func deadLetters() async throws {
+        try await Samples.withStores { pool in
+            let store = Database(pool).deadLetters
+            let letters: [[(name: String, value: String)]] = [
+                [("user", "ada"), ("title", "own")],
+                [("users", #"["bob","ada"]"#), ("title", "shared"), ("except", #"["eve"]"#)],
+                [("topic", "news"), ("title", "for others"), ("except", #"["bob","ada"]"#)],
+                [("d", "1 n d 0 - ada")], [("d", "1 n d 0 - bob ada")],
+                [("users", "[ada, bob"), ("title", "unreadable")],
+                // Dead letters of other users, some with names that begin alike.
+                [("user", "adalbert")], [("users", #"["adalbert"]"#)], [("user", "bob"), ("title", "ada")],
+            ]
+            try await store.add(
+                letters.enumerated().map { number, fields in
+                    (
+                        stream: "jobs", entry: "\(number)", reason: "r", at: Samples.start,
+                        fields: fields.map { (name: $0.name, value: ArraySlice($0.value.utf8)) }
+                    )
+                })
+            #expect(
+                try await Self.fields(.deadLetters, "ada", pool) == [
+                    ["user": .string("ada"), "title": .string("own")],
+                    ["users": .string(#"["ada"]"#), "title": .string("shared")],
+                    ["except": .string(#"["ada"]"#)],
+                    ["d": .string("1 n d 0 - ada")],
+                    ["users": .null, "title": .string("unreadable")],
+                ])
+            // Erasure finds the same number.
+            #expect(try await store.erase(user: "ada") == 5)
+            #expect(try await Self.fields(.deadLetters, "ada", pool).isEmpty)
+        }
+    }
+
+    @Test(
+        "finds a name that is escaped in a list",
+        arguments: [
+            (#"a"da"#, #"["bob","a\"da"]"#), (#"a\da"#, #"["bob","a\\da"]"#), ("a/da", #"["bob","a\/da"]"#),
+            ("zoé", #"["bob","zo\u00e9"]"#), ("😀", #"["bob","\ud83d\ude00"]"#), ("ada", #"["bob","\u0061da"]"#),
+            ("zoé", #"["bob","zoé"]"#),
+        ]
+    )
+    func escaped(user: String, list: String) async throws {
+        try await Samples.withStores { pool in
+            let letters = Database(pool).deadLetters
+            let schedules = Database(pool).schedules
+            // A user in no list keeps all, escapes or not.
+            let jobs: [[(name: String, value: String)]] = [
+                [("users", list)], [("topic", "news"), ("except", list)], [("users", #"["bob","\u00e9ve"]"#)],
+            ]
+            try await letters.add(
+                jobs.enumerated().map { number, fields in
+                    (
+                        stream: "jobs", entry: "\(number)", reason: "r", at: Samples.start,
+                        fields: fields.map { (name: $0.name, value: ArraySlice($0.value.utf8)) }
+                    )
+                })
+            _ = try await schedules.add(
+                jobs.enumerated().map { number, fields in
+                    var schedule = Schedule(
+                        id: NotificationID(high: 1, low: UInt64(number)),
+                        fields: fields.map { (name: $0.name, value: Array($0.value.utf8)) },
+                        dueAt: Samples.start,
+                        createdAt: Samples.start
+                    )
+                    schedule.source = "jobs/\(number)"
+                    schedule.content = Int64(number)
+                    return schedule
+                })
+            let own = String(decoding: JSONWriter.bytes(of: .array([.string(user)])), as: UTF8.self)
+            let shown: [[String: JSONValue]] = [["users": .string(own)], ["except": .string(own)]]
+            #expect(try await Self.fields(.deadLetters, user, pool) == shown)
+            #expect(try await Self.fields(.schedules, user, pool) == shown)
+            #expect(try await letters.erase(user: user) == 2)
+            #expect(try await schedules.erase(user: user) == 2)
+            for section in [UserExportStore.Section.deadLetters, .schedules] {
+                #expect(try await Self.fields(section, user, pool).isEmpty)
+                #expect(try await Self.fields(section, "bob", pool).count == 3)
+            }
+        }
+    }
+
+    @Test("exports schedules for several users, without other names, page by page")
+    func schedules() async throws {
+        try await Samples.withStores { pool in
+            try await pool.query(
+                """
+                INSERT INTO carillon.schedules
+                    (id, org_id, part, user_id, source, lane, fields, content, due_at, wake_at, created_at)
+                SELECT ('00000000-0000-0000-0000-' || lpad(n::text, 12, '0'))::uuid, '', '',
+                    CASE WHEN n = 1 THEN 'ada' WHEN n = 2 THEN 'bob' END, 'x', 0,
+                    jsonb_build_array(
+                        CASE WHEN n = 1 THEN '["user", "ada"]'::jsonb
+                            WHEN n = 2 THEN '["user", "bob"]'
+                            WHEN n % 2 = 1 THEN '["users", "[\\"ada\\",\\"bob\\"]"]'
+                            ELSE '["users", "[\\"adalbert\\"]"]' END,
+                        jsonb_build_array('title', n::text)
+                    ), n, now(), now(), now()
+                FROM generate_series(1, 451) n
+                """
+            )
+            let shown = try await Self.fields(.schedules, "ada", pool)
+            #expect(shown.first == ["user": .string("ada"), "title": .string("1")])
+            #expect(shown.dropFirst().first == ["users": .string(#"["ada"]"#), "title": .string("3")])
+            #expect(shown.count == 226)
+            let bobs = try await Self.fields(.schedules, "bob", pool)
+            #expect(bobs.count == 226)
+            #expect(bobs.allSatisfy { $0["users"] == nil || $0["users"] == .string(#"["bob"]"#) })
+        }
+    }
+}
