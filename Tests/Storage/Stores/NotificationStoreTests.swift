@@ -338,8 +338,8 @@ struct LookupPlanTests {
             let ids = PostgresValue.array(PostgresArray(uuids: notifications.map(\.id.halves)))
             let texts = PostgresValue.array(PostgresArray(texts: notifications.map(\.title)))
             let statements = [
-                PostgresStatement("EXPLAIN " + StoreSQL.mark, [users, ids, texts, texts, texts]),
-                PostgresStatement("EXPLAIN " + StoreSQL.load, [users, ids]),
+                PostgresStatement("EXPLAIN " + NotificationSQL.mark, [users, ids, texts, texts, texts]),
+                PostgresStatement("EXPLAIN " + NotificationSQL.load, [users, ids]),
                 PostgresStatement("EXPLAIN " + DeliverySQL.failed, [users, ids, texts]),
                 PostgresStatement("EXPLAIN " + DeliverySQL.accepted, [users, ids, texts, ids]),
             ]

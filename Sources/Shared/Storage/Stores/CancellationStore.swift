@@ -149,7 +149,7 @@ package struct CancellationStore: Sendable {
         let users = PostgresArray(texts: keys.map(\.user))
         let ids = PostgresArray(uuids: keys.map(\.id.halves))
         let results = try await self.pool.run([
-            PostgresStatement(StoreSQL.lockInboxes, [.array(users)]),
+            PostgresStatement(NotificationSQL.lockInboxes, [.array(users)]),
             PostgresStatement(CancellationSQL.cancel, [.array(users), .array(ids), .timestamptz(at.microseconds)]),
         ])
         var withdrawals: [Withdrawal] = []
@@ -310,7 +310,7 @@ enum CancellationSQL {
         SET status = 'sent', status_reason = CASE WHEN n.read_at IS NOT NULL THEN 'read' ELSE 'opened' END,
             sent_via = CASE WHEN (n.channels & \(Channels.inApp.rawValue)) <> 0 THEN 'inbox' ELSE n.sent_via END
         FROM unnest($1, $2) AS k (user_id, id)
-        WHERE \(StoreSQL.isNamed(by: "k")) AND n.status IN ('pending', 'deferred')
+        WHERE \(NotificationSQL.isNamed(by: "k")) AND n.status IN ('pending', 'deferred')
             AND (n.read_at IS NOT NULL OR n.opened_at IS NOT NULL)
         RETURNING \(LabelColumns.list), n.status, n.status_reason
         """

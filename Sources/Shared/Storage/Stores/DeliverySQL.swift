@@ -46,7 +46,7 @@ enum DeliverySQL {
             EXISTS (SELECT FROM carillon.cancellations) AND \(CancellationSQL.isCancelled("n")),
             \(WishColumns.list), \(NotificationColumns.messageList), \(DeviceColumns.messageList)
         FROM unnest($1, $2, $3, $4) WITH ORDINALITY AS k (user_id, notification, device, is_repeat, n)
-        JOIN carillon.notifications n ON \(StoreSQL.isNamed(by: "k", id: "notification"))
+        JOIN carillon.notifications n ON \(NotificationSQL.isNamed(by: "k", id: "notification"))
         \(device)
         LEFT JOIN carillon.inboxes b ON b.user_id = k.user_id
         \(WishColumns.joins(user: "k.user_id", type: "n.type", category: Self.category))
@@ -106,7 +106,7 @@ enum DeliverySQL {
         SET status = 'sent', status_reason = CASE WHEN n.status = 'cancelled' THEN 'cancelled_too_late' END,
             sent_via = a.via, sent_device = a.device
         FROM unnest($1, $2, $3, $4) AS a (user_id, id, via, device)
-        WHERE \(StoreSQL.isNamed(by: "a"))
+        WHERE \(NotificationSQL.isNamed(by: "a"))
             AND (n.status IN ('pending', 'failed', 'cancelled') OR n.status = 'deferred' AND a.via <> 'email')
         """
 
@@ -116,7 +116,7 @@ enum DeliverySQL {
         UPDATE carillon.notifications n
         SET status_reason = NULL
         FROM unnest($1, $2) AS s (user_id, id)
-        WHERE \(StoreSQL.isNamed(by: "s")) AND n.status = 'cancelled' AND n.status_reason = 'in_flight'
+        WHERE \(NotificationSQL.isNamed(by: "s")) AND n.status = 'cancelled' AND n.status_reason = 'in_flight'
             AND NOT ((n.channels & \(Channels.push.rawValue)) <> 0 AND EXISTS (
                 SELECT FROM carillon.devices d
                 WHERE d.user_id = n.user_id AND d.active AND NOT d.silenced AND NOT EXISTS (
@@ -148,7 +148,7 @@ enum DeliverySQL {
             ) t
             WHERE d.user_id = n.user_id AND d.active AND NOT d.silenced AND NOT t.has_ended
                 AND (t.was_tried
-                    OR d.registered_at <= coalesce(n.handed_at, n.stored_at + \(StoreSQL.handOver)))))
+                    OR d.registered_at <= coalesce(n.handed_at, n.stored_at + \(NotificationSQL.handOver)))))
         """
 
     /// Ends obsolete notifications that wait for a provider, unless one of their deliveries may be
@@ -173,7 +173,7 @@ enum DeliverySQL {
             END,
             sent_via = CASE WHEN (n.channels & \(Channels.inApp.rawValue)) <> 0 THEN 'inbox' ELSE n.sent_via END
         FROM unnest($1, $2, $3) AS d (user_id, id, reason)
-        WHERE \(StoreSQL.isNamed(by: "d")) AND n.status = 'pending' AND n.status_reason = 'queued'
+        WHERE \(NotificationSQL.isNamed(by: "d")) AND n.status = 'pending' AND n.status_reason = 'queued'
             AND (d.reason <> 'cancelled' OR n.read_at IS NOT NULL OR n.opened_at IS NOT NULL)
             AND NOT \(Self.mayBePushed) AND NOT \(CancellationSQL.mayBeMailed(at: "now()"))
         RETURNING \(LabelColumns.list), n.status, n.status_reason
@@ -186,7 +186,7 @@ enum DeliverySQL {
         UPDATE carillon.notifications n
         SET status = 'failed', status_reason = f.reason
         FROM unnest($1, $2, $3) AS f (user_id, id, reason)
-        WHERE \(StoreSQL.isNamed(by: "f")) AND n.status = 'pending'
+        WHERE \(NotificationSQL.isNamed(by: "f")) AND n.status = 'pending'
         """
 
     /// $1 to $4: users, addresses that the relay rejected, reasons, times of sending.

@@ -440,7 +440,7 @@ extension DeliveryStore {
                     AND n.replaced_by IS NULL AND (n.expires_at IS NULL OR n.expires_at > $5::timestamptz)
                     AND (n.status = 'failed'
                         OR n.status = 'sent' AND n.sent_via NOT IN ('inbox', 'socket', 'summary')) AS is_open
-            FROM (\(StoreSQL.handedOn(since: "$1::timestamptz", until: "$2::timestamptz"))) n
+            FROM (\(NotificationSQL.handedOn(since: "$1::timestamptz", until: "$2::timestamptz"))) n
             WHERE n.moment >= $3::timestamptz AND (n.moment, n.id) > ($3::timestamptz, $4::uuid)
             ORDER BY n.moment, n.id LIMIT $6
         )

@@ -123,8 +123,8 @@ package struct DigestStore: Sendable {
         let named = items.map(\.notification).filter { $0.jobID != nil }
         if !named.isEmpty {
             let users = PostgresArray(texts: ExactText.distinct(named.map(\.user)))
-            statements.append(PostgresStatement(StoreSQL.makeInboxes, [.array(users)]))
-            statements.append(PostgresStatement(StoreSQL.lockInboxes, [.array(users)]))
+            statements.append(PostgresStatement(NotificationSQL.makeInboxes, [.array(users)]))
+            statements.append(PostgresStatement(NotificationSQL.lockInboxes, [.array(users)]))
         }
         statements.append(PostgresStatement(DigestSQL.gatherItems, parameters))
         guard let result = try await self.pool.run(statements).last else {

@@ -274,7 +274,7 @@ package struct FollowUpStore: Sendable {
     private static let markDeferred = """
         UPDATE carillon.notifications n SET status = 'deferred', status_reason = d.reason
         FROM unnest($1, $2, $3) AS d (user_id, id, reason)
-        WHERE \(StoreSQL.isNamed(by: "d")) AND n.status IN ('pending', 'deferred')
+        WHERE \(NotificationSQL.isNamed(by: "d")) AND n.status IN ('pending', 'deferred')
         """
 
     /// $1 to $4: users, ids, moments, reasons; $5: now.

@@ -204,7 +204,7 @@ package struct NotificationStore: Sendable {
         let collapsing = notifications.filter { $0.collapseKey != nil }
         guard areRepeats || !collapsing.isEmpty else {
             let places = InboxPlaces(notifications)
-            let insert = PostgresStatement(StoreSQL.insertFresh, columns + places.parameters)
+            let insert = PostgresStatement(NotificationSQL.insertFresh, columns + places.parameters)
             return Plan(statements: [CancellationSQL.beforeStoring, insert], places: places)
         }
         let users = PostgresArray(texts: ExactText.distinct(notifications.map(\.user)))
@@ -212,9 +212,9 @@ package struct NotificationStore: Sendable {
         for notification in notifications { listed.append(bool: notification.isListed) }
         var plan = Plan(statements: [
             CancellationSQL.beforeStoring,
-            PostgresStatement(StoreSQL.makeInboxes, [.array(users)]),
-            PostgresStatement(StoreSQL.lockInboxes, [.array(users)]),
-            PostgresStatement(StoreSQL.insertChecked, columns + [.array(listed)]),
+            PostgresStatement(NotificationSQL.makeInboxes, [.array(users)]),
+            PostgresStatement(NotificationSQL.lockInboxes, [.array(users)]),
+            PostgresStatement(NotificationSQL.insertChecked, columns + [.array(listed)]),
         ])
         if !collapsing.isEmpty {
             plan.collapses = true
@@ -263,7 +263,7 @@ package struct NotificationStore: Sendable {
             moments.append(timestamptz: proof.at.microseconds)
         }
         let result = try await self.pool.query(
-            StoreSQL.markDelivered, .array(users), .array(ids), .array(moments), .text(via)
+            NotificationSQL.markDelivered, .array(users), .array(ids), .array(moments), .text(via)
         )
         var changed: [(label: NotificationLabel, at: Timestamp)] = []
         changed.reserveCapacity(result.count)
@@ -286,13 +286,13 @@ package struct NotificationStore: Sendable {
         if !notes.isEmpty {
             // Inboxes are locked before notifications, as everywhere.
             let users = ExactText.distinct(notes.map(\.user))
-            statements.append(PostgresStatement(StoreSQL.lockInboxes, [.array(PostgresArray(texts: users))]))
+            statements.append(PostgresStatement(NotificationSQL.lockInboxes, [.array(PostgresArray(texts: users))]))
         }
         if !changes.isEmpty { statements.append(StatusChanges(changes).statement) }
         if !notes.isEmpty {
             statements.append(
                 PostgresStatement(
-                    StoreSQL.note,
+                    NotificationSQL.note,
                     [
                         .array(PostgresArray(texts: notes.map(\.user))),
                         .array(PostgresArray(uuids: notes.map(\.id.halves))),
@@ -332,7 +332,7 @@ package struct NotificationStore: Sendable {
         limit: Int
     ) async throws(PostgresError) -> [Unowned] {
         let result = try await self.pool.query(
-            StoreSQL.unowned, .timestamptz(before.microseconds), .int4(Int32(clamping: limit)),
+            NotificationSQL.unowned, .timestamptz(before.microseconds), .int4(Int32(clamping: limit)),
             .timestamptz(last?.storedAt), last.map { .uuid($0.notification.id.halves) } ?? .null(.uuid)
         )
         var unowned: [Unowned] = []
@@ -351,7 +351,7 @@ package struct NotificationStore: Sendable {
     /// Advances the sweep's watermark: owned notifications stored before `before` are not inspected
     /// again.
     package func advanceSweep(before: Timestamp) async throws(PostgresError) {
-        try await self.pool.query(StoreSQL.advanceSweep, .timestamptz(before.microseconds))
+        try await self.pool.query(NotificationSQL.advanceSweep, .timestamptz(before.microseconds))
     }
 
     /// A page of notifications that wait for a push provider and were handed to its stream between
@@ -367,7 +367,7 @@ package struct NotificationStore: Sendable {
         limit: Int
     ) async throws(PostgresError) -> (page: [Notification], last: RepairPlace?) {
         let result = try await self.pool.query(
-            StoreSQL.queued, .timestamptz(since.microseconds), .timestamptz(until.microseconds),
+            NotificationSQL.queued, .timestamptz(since.microseconds), .timestamptz(until.microseconds),
             .timestamptz(place.moment.microseconds), .uuid(place.id.halves), .int4(Int32(clamping: limit))
         )
         var page: [Notification] = []
@@ -386,7 +386,8 @@ package struct NotificationStore: Sendable {
         guard !keys.isEmpty else { return [] }
         let users = PostgresArray(texts: keys.map(\.user))
         let ids = PostgresArray(uuids: keys.map(\.id.halves))
-        return try NotificationColumns.all.read(try await self.pool.query(StoreSQL.load, .array(users), .array(ids)))
+        return try NotificationColumns.all.read(
+            try await self.pool.query(NotificationSQL.load, .array(users), .array(ids)))
     }
 }
 
@@ -447,7 +448,7 @@ struct InboxPlaces {
         self.listed = listed
     }
 
-    /// The parameters of ``StoreSQL/insertFresh`` after those of the columns.
+    /// The parameters of ``NotificationSQL/insertFresh`` after those of the columns.
     var parameters: [PostgresValue] {
         var behind = PostgresArray(.int4, capacity: self.places.count)
         var indexes = PostgresArray(.int4, capacity: self.places.count)
@@ -501,7 +502,7 @@ struct StatusChanges {
             ways.append(change.via)
         }
         self.statement = PostgresStatement(
-            StoreSQL.mark,
+            NotificationSQL.mark,
             [.array(users), .array(ids), .array(statuses), .array(reasons), .array(ways)]
         )
     }

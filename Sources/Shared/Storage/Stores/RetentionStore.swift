@@ -163,7 +163,8 @@ package struct RetentionStore: Sendable {
 
     /// Every writer locks the inboxes first, in this order.
     private static func lock(_ keys: [(user: String, id: NotificationID)]) -> PostgresStatement {
-        PostgresStatement(StoreSQL.lockInboxes, [.array(PostgresArray(texts: ExactText.distinct(keys.map(\.user))))])
+        PostgresStatement(
+            NotificationSQL.lockInboxes, [.array(PostgresArray(texts: ExactText.distinct(keys.map(\.user))))])
     }
 
     private static func removal(_ keys: [(user: String, id: NotificationID)]) -> PostgresStatement {

@@ -1,10 +1,10 @@
-// Carillon · StoreSQL.swift
+// Carillon · NotificationSQL.swift
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
 
 /// The statements of ``NotificationStore``.
-enum StoreSQL {
+enum NotificationSQL {
     /// Creates missing inboxes.
     ///
     /// $1: users in byte order, so that two batches never deadlock.
