@@ -238,7 +238,7 @@ struct NotificationColumns: Sendable {
     func arrays(_ notifications: some Collection<Notification>) -> [PostgresValue] {
         var arrays = self.columns.map { PostgresArray($0.type, capacity: notifications.count) }
         for notification in notifications {
-            for (index, column) in self.columns.enumerated() { column.append(notification, &arrays[index]) }
+            for index in arrays.indices { self.columns[index].append(notification, &arrays[index]) }
         }
         return arrays.map { .array($0) }
     }
@@ -257,17 +257,13 @@ struct NotificationColumns: Sendable {
         var notification = Notification(
             id: NotificationID(try row.uuid(first + 1)), user: try row.text(first), type: "",
             createdAt: Timestamp(microseconds: 0))
-        for (index, column) in self.columns.enumerated() { try column.read(row, first + index, &notification) }
+        try self.read(row, at: first, into: &notification)
         return notification
     }
 
-    /// Reads columns that have no key among them into a notification.
-    func read(
-        _ row: PostgresRow,
-        at first: Int,
-        into notification: inout Notification
-    ) throws(PostgresError) {
-        for (index, column) in self.columns.enumerated() { try column.read(row, first + index, &notification) }
+    /// Reads the columns into a notification; the key stays.
+    func read(_ row: PostgresRow, at first: Int, into notification: inout Notification) throws(PostgresError) {
+        for index in self.columns.indices { try self.columns[index].read(row, first + index, &notification) }
     }
 }
 
