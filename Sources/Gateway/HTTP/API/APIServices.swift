@@ -36,7 +36,7 @@ package struct APIServices: Sendable {
     }
 }
 
-/// Who may call, and how much.
+/// Authentication and limits of callers.
 package struct IdentityServices: Sendable {
     package let credentials: CredentialResolver
     let tickets: SocketTickets

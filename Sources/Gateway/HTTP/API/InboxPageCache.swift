@@ -9,14 +9,14 @@ import Synchronization
 
 /// Caches the last inbox page of each user as JSON, with the inbox state that it shows.
 ///
-/// A cached page is valid while the inbox has the same state: every change that a page shows changes
-/// the state. The route reads the state from PostgreSQL first, which costs a fraction of the rows, so
-/// no node needs to hear of a change.
+/// A cached page is valid while the inbox has the same state: every change that a page shows
+/// changes the state. The route reads the state from PostgreSQL first, which costs a fraction of
+/// the rows, so no node needs to hear of a change.
 ///
 /// When the cache is full, the least recently used page is evicted. Pages idle for ten minutes are
 /// evicted too, which also removes those of erased users.
 package final class InboxPageCache: Service {
-    /// What the newest page of an inbox shows.
+    /// The query of a page: only newest pages are cached.
     package struct Selection: Sendable, Hashable {
         let limit: Int
         let unreadOnly: Bool
@@ -27,7 +27,7 @@ package final class InboxPageCache: Service {
         }
     }
 
-    /// A page, and the state that it shows.
+    /// A page and the inbox state that it shows.
     package struct Page: Sendable {
         package let state: InboxStore.State
         package let json: [UInt8]
@@ -38,7 +38,7 @@ package final class InboxPageCache: Service {
         }
     }
 
-    /// For how long a page is kept that nobody asks for.
+    /// How long an unused page stays.
     private static let idleLimit: Duration = .seconds(600)
     private static let sweepInterval: Duration = .seconds(60)
 
@@ -46,13 +46,13 @@ package final class InboxPageCache: Service {
     private let now: @Sendable () -> Timestamp
     private let contents = Mutex(RecentPages())
 
-    /// - Parameter bytes: how many are kept at most; 0 keeps nothing.
+    /// - Parameter bytes: the most bytes to cache; 0 disables the cache.
     package init(bytes: Int, now: @escaping @Sendable () -> Timestamp) {
         self.bound = bytes
         self.now = now
     }
 
-    /// Drops, once a minute, what nobody asks for.
+    /// Evicts idle pages every minute.
     package func run() async throws {
         await cancelWhenGracefulShutdown {
             while !Task.isCancelled {
@@ -63,10 +63,10 @@ package final class InboxPageCache: Service {
         }
     }
 
-    /// How many bytes are kept.
+    /// The cached bytes.
     package var bytes: Int { self.contents.withLock { $0.bytes } }
 
-    /// The page that was kept for a user, if it is of this selection.
+    /// Returns the user's cached page if it matches the selection.
     package func page(of user: String, _ selection: Selection) -> Page? {
         guard self.bound > 0 else { return nil }
         return self.contents.withLock { contents -> Page? in
@@ -77,7 +77,7 @@ package final class InboxPageCache: Service {
         }
     }
 
-    /// Forgets the page of a user.
+    /// Evicts the user's page.
     package func forget(_ user: String) {
         self.contents.withLock { contents in
             contents.remove(ExactText(user))
@@ -85,7 +85,7 @@ package final class InboxPageCache: Service {
         }
     }
 
-    /// Drops what nobody has asked for in the last ten minutes.
+    /// Evicts pages that were not used in the last ten minutes.
     package func dropIdle() {
         let end = self.now() + (.zero - Self.idleLimit)
         self.contents.withLock { contents in
@@ -97,7 +97,7 @@ package final class InboxPageCache: Service {
     /// Caches a page in place of the user's previous one.
     package func keep(_ page: Page, of user: String, _ selection: Selection) {
         guard self.bound > 0 else { return }
-        // Without the room that a writer has to spare.
+        // Copy to drop the writer's spare capacity.
         var json: [UInt8] = []
         json.reserveCapacity(page.json.count)
         json += page.json

@@ -17,7 +17,7 @@ package struct Problem: HTTPResponseError {
     package var allowed: [String] = []
     /// An error code for clients of other systems; clients of this API use the status.
     package var code: String?
-    /// The details that such clients read beside the message.
+    /// The details that such clients read in addition to the message.
     package var details: String?
 
     package init(

@@ -15,7 +15,7 @@ struct Schema: Sendable {
 
     var json: JSONValue { .object(self.keywords) }
 
-    /// The description; parameters carry it beside their schema.
+    /// The description; parameters carry it outside of their schema.
     var description: JSONValue? { self.json["description"] }
     var withoutDescription: JSONValue { .object(self.keywords.filter { $0.key != "description" }) }
     /// Whether it is text of limited length.
