@@ -92,9 +92,11 @@ package struct Problem: HTTPResponseError {
 extension Schema {
     static let faults = list(of: .object(["field": .string, "reason": .string]), max: 100_000)
 
-    static let problem = Schema(
-        "Problem",
-        ["type": .string, "title": .string, "status": .integer, "detail": .string, "errors?": .faults])
+    /// A problem document without a name in the components.
+    static let plainProblem = object([
+        "type": .string, "title": .string, "status": .integer, "detail": .string, "errors?": .faults,
+    ])
+    static let problem = Schema("Problem", plainProblem)
 }
 
 extension ProblemStyle {

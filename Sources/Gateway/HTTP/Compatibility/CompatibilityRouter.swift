@@ -22,7 +22,11 @@ package enum CompatibilityRouter {
         "operations": nil,
     ]
     private static let describe = Operation(
-        "getCompatibilityDescription", "This description.", answers: [.ok("OpenAPI 3.1.", .anyObject)])
+        "getCompatibilityDescription", "This description.",
+        answers: [
+            .ok("OpenAPI 3.1.", .anyObject),
+            Answer(500, "An internal error; see the log.", .plainProblem, type: "application/problem+json"),
+        ])
 
     /// Values that the registrations of these clients leave out.
     package struct Defaults: Sendable {

@@ -183,7 +183,7 @@ extension Schema {
     static let catalogType = Schema(
         "CatalogType",
         [
-            "name": .text(128),
+            "name": .text(JobLimits.name),
             "severity": .severity,
             "delivery": .delivery,
             "lane": .lane,

@@ -13,7 +13,7 @@ struct DeadLetterRoutes {
     private static let filter: Fields = [
         "reason?": .text(1024)("A prefix of the reason."),
         "stream?": .text(256)("The original stream."),
-        "type?": .text(128)("The job's type."),
+        "type?": .text(JobLimits.name)("The job's type."),
         "since?": .time.with("minLength", .number("1")).with("maxLength", .number("64"))("The earliest time."),
         "until?": .time.with("minLength", .number("1")).with("maxLength", .number("64"))(
             "The end of the time range, exclusive."),
@@ -130,7 +130,7 @@ struct DeadLetterRoutes {
             [
                 "reason?": .text(1024).orNull("A prefix of the reason."),
                 "stream?": .text(256).orNull("The original stream."),
-                "type?": .text(128).orNull("The job's type."),
+                "type?": .text(JobLimits.name).orNull("The job's type."),
                 "since?": .time.with("minLength", .number("1")).with("maxLength", .number("64")).orNull(
                     "The earliest time."),
                 "until?": .time.with("minLength", .number("1")).with("maxLength", .number("64")).orNull(

@@ -41,7 +41,7 @@ struct InboxRoutes {
             "limit?": .integer(1...100, default: 20)("The most items."),
             "cursor?": .uuid("`next_cursor` of the previous page."),
             "unread_only?": .bool(default: false)("Only unread notifications."),
-            "type?": .text(128)("Only of this type."),
+            "type?": .text(JobLimits.name)("Only of this type."),
             "since_version?": .integer(0...9_223_372_036_854_775_807)(
                 "Returns at most 500 changes after this version; the other parameters are ignored."),
         ],
@@ -286,7 +286,7 @@ extension Schema {
         "Notification",
         [
             "id": .uuid,
-            "type": .text(128),
+            "type": .text(JobLimits.name),
             "severity": .severity,
             "delivery": .delivery,
             "title": .string(max: 255),

@@ -185,7 +185,7 @@ extension Schema {
         [
             "types": .list(
                 of: .object([
-                    "type": .text(128),
+                    "type": .text(JobLimits.name),
                     "category": .string.orNull,
                     "required": .bool,
                     "channels": .list(of: .channel, max: 3)(

@@ -20,7 +20,7 @@ struct PresenceRoutes {
         "getPresence",
         "Returns the presence of a user.",
         scope: .admin,
-        path: ["user": .text(128)("A user, percent-encoded.")],
+        path: ["user": .text(JobLimits.user)("A user, percent-encoded.")],
         answers: [.ok("The user's presence.", .presence)])
 
     private func one(_ request: Request, _ context: APIContext) async throws -> Response {
@@ -86,7 +86,7 @@ extension Schema {
     static let presence = Schema(
         "Presence",
         [
-            "user_id": .text(128),
+            "user_id": .text(JobLimits.user),
             "online": .bool,
             "last_seen": .time.orNull,
             "connections": .list(

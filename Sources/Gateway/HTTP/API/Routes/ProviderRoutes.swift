@@ -151,7 +151,7 @@ struct ProviderRoutes {
         scope: .service,
         body: .object(
             [
-                "user": .text(128),
+                "user": .text(JobLimits.user),
                 "channel?": .choice("push", "email").with("default", .string("push"))(
                     "`email` sends to the user's e-mail address and excludes `device`."),
                 "device?": .uuid,

@@ -65,7 +65,7 @@ struct ScheduleRoutes {
         query: [
             "limit?": .integer(1...100, default: 20)("The most items."),
             "cursor?": .uuid("`next_cursor` of the previous page."),
-            "org?": .text(128)("Only of this organisation."),
+            "org?": .text(JobLimits.org)("Only of this organisation."),
         ],
         answers: [.ok("The page, ordered by id.", .schedulePage)])
 

@@ -23,7 +23,7 @@ struct SimulationRoutes {
         scope: .admin,
         body: .object(
             [
-                "user": .text(128),
+                "user": .text(JobLimits.user),
                 "job": .anyObject("The fields of a job; the audience defaults to the user."),
                 "at?": .time("Defaults to now."),
                 "presence?": .cases(of: JobSimulation.SupposedPresence.self)("Defaults to `actual`."),

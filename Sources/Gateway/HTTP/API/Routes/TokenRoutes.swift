@@ -43,7 +43,7 @@ struct TokenRoutes {
         answers: [
             .ok(
                 "Tokens issued before `revoked_before` are invalid.",
-                .object(["user": .text(128), "revoked_before": .time]))
+                .object(["user": .text(JobLimits.user), "revoked_before": .time]))
         ])
 
     private func revoke(_ request: Request, _ context: APIContext) async throws -> Response {

@@ -23,7 +23,7 @@ struct TopicRoutes {
     private static let subscribe = Operation(
         "subscribe",
         "Subscribes the caller to a topic that the catalog opens to users.",
-        path: ["topic": .text(128)("A topic, percent-encoded.")],
+        path: ["topic": .text(JobLimits.name)("A topic, percent-encoded.")],
         answers: [.done, 403, 422])
 
     private func subscribe(_ request: Request, _ context: APIContext) async throws -> Response {
@@ -43,7 +43,7 @@ struct TopicRoutes {
     private static let unsubscribe = Operation(
         "unsubscribeFromTopic",
         "Unsubscribes the caller.",
-        path: ["topic": .text(128)("A topic, percent-encoded.")],
+        path: ["topic": .text(JobLimits.name)("A topic, percent-encoded.")],
         answers: [.done])
 
     /// A user may leave any topic, even one that is closed now.
@@ -57,8 +57,8 @@ struct TopicRoutes {
         "Subscribes a user to a topic.",
         scope: .service,
         path: [
-            "topic": .text(128)("A topic, percent-encoded."),
-            "user": .text(128)("A user, percent-encoded."),
+            "topic": .text(JobLimits.name)("A topic, percent-encoded."),
+            "user": .text(JobLimits.user)("A user, percent-encoded."),
         ],
         answers: [.done])
 
@@ -73,8 +73,8 @@ struct TopicRoutes {
         "Unsubscribes a user from a topic.",
         scope: .service,
         path: [
-            "topic": .text(128)("A topic, percent-encoded."),
-            "user": .text(128)("A user, percent-encoded."),
+            "topic": .text(JobLimits.name)("A topic, percent-encoded."),
+            "user": .text(JobLimits.user)("A user, percent-encoded."),
         ],
         answers: [.done])
 

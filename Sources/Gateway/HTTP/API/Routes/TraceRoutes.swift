@@ -21,7 +21,7 @@ struct TraceRoutes {
             + "ten minutes of the time in its id.",
         scope: .admin,
         path: ["id": .uuid],
-        query: ["user?": .text(128)("The owner.")],
+        query: ["user?": .text(JobLimits.user)("The owner.")],
         answers: [.ok("The trace.", .trace), 404, 422])
 
     private func trace(_ request: Request, _ context: APIContext) async throws -> Response {

@@ -33,7 +33,7 @@ struct UserRoutes {
         answers: [
             .ok(
                 "The devices of the request.",
-                .object(["user_id": .text(128), "devices": .list(of: .device, max: 100)]))
+                .object(["user_id": .text(JobLimits.user), "devices": .list(of: .device, max: 100)]))
         ])
 
     private func put(_ request: Request, _ context: APIContext) async throws -> Response {
@@ -130,7 +130,7 @@ extension Schema {
     static let userExport = Schema(
         "UserExport",
         [
-            "user_id": .text(128),
+            "user_id": .text(JobLimits.user),
             "users": .anyObject.orNull,
             "user_settings": .anyObject.orNull,
             "inboxes": .anyObject.orNull,
@@ -151,7 +151,7 @@ extension Schema {
     static let erasure = Schema(
         "Erasure",
         [
-            "user_id": .text(128),
+            "user_id": .text(JobLimits.user),
             "postgres": .map(of: .count)("Rows by table."),
             "redis": .map(of: .count)(
                 "Redis items by kind: presence, usage (of caps and rates), unconfirmed, retries, dead_letters."),

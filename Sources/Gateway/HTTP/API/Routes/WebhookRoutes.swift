@@ -26,7 +26,7 @@ struct WebhookRoutes {
         body: .object(
             [
                 "url": .text(2048)("https, without credentials and fragment."),
-                "org?": .text(128).orNull("Only events of this organisation; of all if absent."),
+                "org?": .text(JobLimits.org).orNull("Only events of this organisation; of all if absent."),
                 "events?": .list(of: .cases(of: LifecycleEvent.Kind.self), min: 1, max: 100).orNull(
                     "The kinds of events; all if absent."),
             ], isClosed: true),
@@ -81,7 +81,7 @@ struct WebhookRoutes {
         "Lists webhooks by id.",
         scope: .service,
         query: [
-            "org?": .text(128),
+            "org?": .text(JobLimits.org),
             "limit?": .integer(1...100, default: 20),
             "cursor?": .string(max: 64),
         ],
