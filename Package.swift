@@ -108,7 +108,7 @@ let package = Package(
         room(
             "Core",
             in: "Sources/Shared/Core",
-            [coreMetrics, crypto, deque, metrics, product("Mustache", "swift-mustache"), yams]
+            [crypto, deque, product("Mustache", "swift-mustache"), yams]
         ),
         room(
             "Clients",
@@ -247,7 +247,8 @@ let package = Package(
         tests(
             "EndToEnd",
             [
-                "Clients", "Core", "HTTP", "Pipeline", "Providers", "Sandbox", "Storage", "Support", crypto,
+                "Clients", "Core", "HTTP", "Operations", "Pipeline", "Providers", "Sandbox", "Storage", "Support",
+                crypto,
                 cryptoExtras, logging, nioCore, nioHTTP1, nioPosix, nioSSL, serviceLifecycle,
             ]
         ),

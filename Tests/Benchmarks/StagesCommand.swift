@@ -7,6 +7,7 @@ import Core
 import Crypto
 import Foundation
 import NIOPosix
+import Support
 import Synchronization
 
 /// Measures a dispatcher's CPU time per job by stage, and that of the rules alone.
@@ -211,7 +212,7 @@ struct DecisionLoad {
             ])
         }
         if kind == .quiet {
-            let zones = ZoneDatabase()
+            let zones = SystemZones()
             guard let zone = zones.rules("Europe/Berlin") else {
                 throw ValidationError("no time zone data; install tzdata")
             }

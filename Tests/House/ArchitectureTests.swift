@@ -57,6 +57,18 @@ struct ArchitectureTests {
         }
     }
 
+    @Test("Core does no I/O")
+    func pureCore() throws {
+        let pure: Set = ["Crypto", "DequeModule", "FoundationEssentials", "Mustache", "Synchronization", "Yams"]
+        for file in try House.swiftFiles(in: "Sources/Shared/Core") {
+            #expect(try House.imports(of: file).subtracting(pure) == [], "\(file)")
+            let text = try House.text(file)
+            for name in ["FileManager", "ProcessInfo", "ContinuousClock", "Date.now"] {
+                #expect(!text.contains(name), "\(file) uses \(name)")
+            }
+        }
+    }
+
     @Test("each C library is imported by exactly one module")
     func cLibraries() throws {
         let modules = try PackageTargets.modules()

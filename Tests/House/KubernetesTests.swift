@@ -3,6 +3,7 @@
 
 import Core
 import Foundation
+import Operations
 import Storage
 import Testing
 

@@ -8,7 +8,7 @@ import Testing
 @Suite("Catalog faults", .timeLimit(.minutes(10)))
 struct CatalogFaultTests {
     private static func parse(_ text: String) throws(CatalogFaults) -> Catalog {
-        try CatalogLoader.parse([("c.yaml", text)])
+        try CatalogParser.parse([("c.yaml", text)])
     }
 
     private static func fault(_ text: String) -> String {
@@ -194,7 +194,7 @@ struct CatalogFaultTests {
             "1.yaml:7 and 2.yaml:9: default_locale is set twice",
         ]
         do throws(CatalogFaults) {
-            _ = try CatalogLoader.parse([("1.yaml", one), ("2.yaml", other)])
+            _ = try CatalogParser.parse([("1.yaml", one), ("2.yaml", other)])
             Issue.record("no fault")
         } catch {
             #expect(error.faults.map(\.description) == expected)

@@ -7,7 +7,7 @@ import Testing
 @Suite("Catalog", .timeLimit(.minutes(10)))
 struct CatalogTests {
     private static func parse(_ text: String) throws(CatalogFaults) -> Catalog {
-        try CatalogLoader.parse([("c.yaml", text)])
+        try CatalogParser.parse([("c.yaml", text)])
     }
 
     @Test("reads every setting, with types in any order")
@@ -105,7 +105,7 @@ struct CatalogTests {
               a: {}
               b: {lane: critical}
             """
-        let catalog = try CatalogLoader.parse([("1.yaml", one), ("2.yaml", "types: {c: {}}")])
+        let catalog = try CatalogParser.parse([("1.yaml", one), ("2.yaml", "types: {c: {}}")])
         #expect(catalog.all.map(\.lane) == [.bulk, .critical, .normal])
         #expect(catalog["b"]?.timeToLive == .seconds(30 * 86_400))
         #expect(catalog.templates(of: "a") != nil && catalog.templates(of: "c") == nil)
@@ -174,7 +174,7 @@ struct ActionTests {
 
     @Test("the state selects category and buttons; other states get the default")
     func picks() throws {
-        let catalog = try CatalogLoader.parse([("c.yaml", Self.text)])
+        let catalog = try CatalogParser.parse([("c.yaml", Self.text)])
         let actions = try #require(catalog.actions(of: "task"))
         #expect(actions.rule(for: "overdue")?.category == "TASK_ACTIONABLE")
         #expect(actions.rule(for: "due_soon")?.buttons.map(\.id) == ["edit", "cancel"])
@@ -205,7 +205,7 @@ struct ActionTests {
                 rules: [{states: [overdue], category: TASK_ACTIONABLE, buttons: [edit]}]
               news: {buttons: {save: {}}, default: {buttons: [save]}}
             """
-        let catalog = try CatalogLoader.parse([("c.yaml", text)])
+        let catalog = try CatalogParser.parse([("c.yaml", text)])
         func category(_ type: String, state: String? = nil, own: String? = nil) -> String? {
             let moment = Timestamp(seconds: 1_795_168_800)
             var notification = Notification(
@@ -242,7 +242,7 @@ struct ActionTests {
     )
     func faults(setting: String, reason: String) {
         let fault = CatalogFaults([CatalogFault("c.yaml:3: actions t: \(reason)")])
-        #expect(throws: fault) { try CatalogLoader.parse([("c.yaml", "actions:\n  t:\n    \(setting)\n")]) }
+        #expect(throws: fault) { try CatalogParser.parse([("c.yaml", "actions:\n  t:\n    \(setting)\n")]) }
     }
 }
 
@@ -266,7 +266,7 @@ struct TopicTests {
         ]
     )
     func open(topic: String, isOpen: Bool) throws {
-        let catalog = try CatalogLoader.parse([("c.yaml", Self.text)])
+        let catalog = try CatalogParser.parse([("c.yaml", Self.text)])
         #expect(catalog.isOpen(topic: topic) == isOpen)
     }
 
@@ -280,7 +280,7 @@ struct TopicTests {
         ]
     )
     func faults(text: String, fault: String) {
-        #expect(throws: CatalogFaults([CatalogFault(fault)])) { try CatalogLoader.parse([("c.yaml", text)]) }
+        #expect(throws: CatalogFaults([CatalogFault(fault)])) { try CatalogParser.parse([("c.yaml", text)]) }
     }
 
     @Test("a topic in two files is a fault; a file may hold only topics")
@@ -288,6 +288,6 @@ struct TopicTests {
         #expect(throws: CatalogFaults([CatalogFault("topic a is defined twice")])) {
             try Catalog([], topics: [TopicRule(pattern: "a"), TopicRule(pattern: "a")])
         }
-        #expect(try CatalogLoader.parse([("c.yaml", "topics: {}")]).all.isEmpty)
+        #expect(try CatalogParser.parse([("c.yaml", "topics: {}")]).all.isEmpty)
     }
 }

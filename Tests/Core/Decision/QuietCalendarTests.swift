@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Decision: quiet hours", .timeLimit(.minutes(10)))
 struct QuietCalendarTests {
-    private static let zones = ZoneDatabase()
+    private static let zones = SystemZones()
 
     private static func moment(_ text: String) throws -> Timestamp { try #require(Timestamp(rfc3339: text)) }
 

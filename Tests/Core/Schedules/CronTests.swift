@@ -2,11 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
+import Support
 import Testing
 
 @Suite(.timeLimit(.minutes(10)))
 struct CronTests {
-    private static let zones = ZoneDatabase()
+    private static let zones = SystemZones()
 
     private static func moment(_ text: String) throws -> Timestamp { try #require(Timestamp(rfc3339: text)) }
 

@@ -2,10 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
+import Support
 import Testing
 
 @Suite struct LocalDeliveryTests {
-    private static let zones = ZoneDatabase()
+    private static let zones = SystemZones()
 
     private static func parts(
         _ users: [(String, String?)],

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
+import Support
 import Testing
 
 @Suite struct RecurrenceTests {
@@ -43,7 +44,7 @@ import Testing
         func recurrence(_ hours: Int) throws -> Recurrence {
             // The sign in these names counts westwards.
             try Recurrence(
-                try CronExpression(cron), in: ZoneDatabase().rules("Etc/GMT-\(hours)"))
+                try CronExpression(cron), in: SystemZones().rules("Etc/GMT-\(hours)"))
         }
         let was = try recurrence(before)
         let due = Recurrence.Occurrence(at: try Self.moment(due))

@@ -31,7 +31,7 @@ import Testing
 }
 
 @Suite struct ZoneRulesTests {
-    static let database = ZoneDatabase()
+    static let database = SystemZones()
 
     /// Moments and local times according to the IANA database.
     @Test(arguments: [

@@ -10,7 +10,7 @@ import Testing
 @Suite("Summary texts", .timeLimit(.minutes(10)))
 struct SummaryTextTests {
     private static func catalog(_ body: String) throws -> Catalog {
-        try CatalogLoader.parse([
+        try CatalogParser.parse([
             (
                 "c.yaml",
                 """

@@ -5,6 +5,7 @@ import Clients
 import Core
 import Foundation
 import Logging
+import Operations
 import Pipeline
 import Providers
 import ServiceLifecycle

@@ -5,6 +5,7 @@ import Clients
 import Core
 import HTTP
 import NIOPosix
+import Operations
 import Storage
 import Support
 import Synchronization

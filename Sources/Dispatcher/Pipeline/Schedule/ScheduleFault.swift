@@ -4,6 +4,7 @@
 import Core
 import CoreMetrics
 import Logging
+import Operations
 import Storage
 
 /// Why a schedule fires no more.

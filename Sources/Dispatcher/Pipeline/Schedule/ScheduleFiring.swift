@@ -3,6 +3,7 @@
 
 import Core
 import CoreMetrics
+import Operations
 import Storage
 
 /// Fires what has come due: each job goes the way of one that was taken from a stream now.

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
+import Operations
 import Storage
 
 /// Reads settings, preferences, devices and topics from request bodies.

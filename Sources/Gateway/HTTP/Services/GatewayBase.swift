@@ -3,6 +3,7 @@
 
 import Core
 import Logging
+import Operations
 import Storage
 
 /// The servers, the catalog and the clock: the base of all services of a gateway.

@@ -6,6 +6,7 @@ import Core
 import CoreMetrics
 import Logging
 import Metrics
+import Operations
 import Storage
 
 /// Applies users' changes to inboxes: stores them, then publishes them to all sockets of the user.

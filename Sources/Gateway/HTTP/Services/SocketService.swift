@@ -5,6 +5,7 @@ import Clients
 import Core
 import CoreMetrics
 import Metrics
+import Operations
 import Sockets
 import Storage
 

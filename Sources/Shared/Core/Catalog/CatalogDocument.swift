@@ -1,7 +1,30 @@
 // Carillon · CatalogDocument.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Crypto
 import Yams
+
+/// Parses the texts of a catalog's YAML files.
+package enum CatalogParser {
+    /// - Throws: ``CatalogFaults`` with every fault: file, line, key and the rule.
+    package static func parse(_ texts: [(file: String, text: String)]) throws(CatalogFaults) -> Catalog {
+        let log = CatalogFaultLog()
+        var hash = SHA256()
+        var documents: [CatalogDocument] = []
+        for (file, text) in texts {
+            hash.update(data: Array("\(text.utf8.count):".utf8))
+            hash.update(data: Array(text.utf8))
+            documents.append(CatalogDocument(text, file: file, log: log))
+        }
+        let digest = hash.finalize().prefix(8).map { byte in
+            let digits = String(byte, radix: 16)
+            return byte < 16 ? "0" + digits : digits
+        }
+        let content = CatalogContent(documents, digest: digest.joined(), log: log)
+        try log.finish()
+        return Catalog(content)
+    }
+}
 
 /// The contents of one catalog file.
 struct CatalogDocument: Sendable {

@@ -5,6 +5,7 @@ import Core
 import HTTPTypes
 import Hummingbird
 import Logging
+import Operations
 import Storage
 
 /// The current catalog, for admins: `/v1/admin/catalog`.

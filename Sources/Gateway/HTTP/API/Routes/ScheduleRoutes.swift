@@ -4,6 +4,7 @@
 import Core
 import HTTPTypes
 import Hummingbird
+import Operations
 import Storage
 
 /// Scheduled jobs, once or recurring: `/v1/schedules`.

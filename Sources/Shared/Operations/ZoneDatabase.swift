@@ -1,6 +1,7 @@
 // Carillon · ZoneDatabase.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import FoundationEssentials
 import Synchronization
 

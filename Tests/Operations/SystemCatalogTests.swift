@@ -3,6 +3,7 @@
 
 import Core
 import Foundation
+import Operations
 import Testing
 
 /// The example catalogs (`examples/catalog.d`) and the demo's (`deploy/catalog.d`).
@@ -10,7 +11,7 @@ import Testing
 struct SystemCatalogTests {
     private static func catalog(_ folder: String = "examples/catalog.d") throws -> Catalog {
         let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-            .deletingLastPathComponent().deletingLastPathComponent()
+            .deletingLastPathComponent()
         return try CatalogLoader.load(path: root.appending(path: folder).path)
     }
 

@@ -3,6 +3,7 @@
 
 import Core
 import Foundation
+import Operations
 import Testing
 
 @Suite("Catalog files", .timeLimit(.minutes(10)))

@@ -1,0 +1,226 @@
+// Carillon · CatalogReload.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import CoreMetrics
+import FoundationEssentials
+import Logging
+import Metrics
+import NIOCore
+import ServiceLifecycle
+import Storage
+import Synchronization
+import UnixSignals
+
+/// Loads the catalog from YAML: a file, or a folder of files.
+package enum CatalogLoader {
+    /// - Throws: ``CatalogFaults`` with every fault: file, line, key and the rule.
+    package static func load(path: String) throws(CatalogFaults) -> Catalog {
+        var unreadable: [CatalogFault] = []
+        var texts: [(file: String, text: String)] = []
+        for file in try Self.files(path) {
+            guard let bytes = FileManager.default.contents(atPath: file),
+                let text = String(validating: bytes, as: UTF8.self)
+            else {
+                unreadable.append(CatalogFault("\(file): cannot be read as UTF-8 text"))
+                continue
+            }
+            texts.append((file, text))
+        }
+        let catalog: Catalog
+        do throws(CatalogFaults) {
+            catalog = try CatalogParser.parse(texts)
+        } catch {
+            throw CatalogFaults(unreadable + error.faults)
+        }
+        guard unreadable.isEmpty else { throw CatalogFaults(unreadable) }
+        return catalog
+    }
+
+    private static func files(_ path: String) throws(CatalogFaults) -> [String] {
+        var isFolder = false
+        guard FileManager.default.fileExists(atPath: path, isDirectory: &isFolder) else {
+            throw CatalogFaults([CatalogFault("\(path): no such file or folder")])
+        }
+        guard isFolder else { return [path] }
+        let names: [String]
+        do {
+            names = try FileManager.default.contentsOfDirectory(atPath: path)
+        } catch {
+            throw CatalogFaults([CatalogFault("\(path): cannot be listed")])
+        }
+        let files = names.filter { $0.hasSuffix(".yaml") || $0.hasSuffix(".yml") }.sorted()
+        guard !files.isEmpty else { throw CatalogFaults([CatalogFault("\(path): holds no .yaml file")]) }
+        return files.map { "\(path)/\($0)" }
+    }
+}
+
+/// The current catalog, which a reload replaces.
+///
+/// Read ``current`` once per batch and use that value for the whole batch.
+package final class CatalogRegister: Sendable {
+    /// A catalog and the time it was loaded.
+    package struct Entry: Sendable {
+        package let catalog: Catalog
+        package let loadedAt: Timestamp
+    }
+
+    /// The result of a reload.
+    package enum Outcome: String, Sendable, CaseIterable {
+        case replaced, unchanged, refused
+    }
+
+    /// A rejected catalog.
+    package struct Refusal: Sendable {
+        package let faults: CatalogFaults
+        package let at: Timestamp
+    }
+
+    private struct State {
+        var entry: Entry
+        var refusal: Refusal?
+    }
+
+    private let path: String?
+    private let now: @Sendable () -> Timestamp
+    private let state: Mutex<State>
+    /// Held while files are read, so that of two reloads the later one wins.
+    private let reading = Mutex(())
+
+    /// - Parameters:
+    ///   - path: the file or folder it was loaded from; nil for a catalog that cannot be reloaded.
+    ///   - now: the clock.
+    package init(_ catalog: Catalog, path: String? = nil, now: @escaping @Sendable () -> Timestamp) {
+        self.path = path
+        self.now = now
+        self.state = Mutex(State(entry: Entry(catalog: catalog, loadedAt: now())))
+        CatalogMetrics.types.set(catalog.all.count)
+    }
+
+    /// The current catalog.
+    package var current: Catalog { self.state.withLock { $0.entry.catalog } }
+
+    /// The current catalog and when it was loaded.
+    package var entry: Entry { self.state.withLock { $0.entry } }
+
+    /// The faults of the last reload; nil if it succeeded.
+    package var refusal: Refusal? { self.state.withLock { $0.refusal } }
+
+    /// Reloads the files; a faulty catalog changes nothing.
+    ///
+    /// - Throws: ``CatalogFaults``.
+    package func reload() throws(CatalogFaults) -> Outcome {
+        guard let path else { return .unchanged }
+        let result = self.reading.withLock { _ in
+            let result = Result { () throws(CatalogFaults) in try CatalogLoader.load(path: path) }
+            return self.take(result)
+        }
+        CatalogMetrics.count(result)
+        return try result.get()
+    }
+
+    private func take(_ result: Result<Catalog, CatalogFaults>) -> Result<Outcome, CatalogFaults> {
+        self.state.withLock { state in
+            switch result {
+            case .success(let catalog):
+                state.refusal = nil
+                guard catalog.digest != state.entry.catalog.digest else { return .success(.unchanged) }
+                state.entry = Entry(catalog: catalog, loadedAt: self.now())
+                CatalogMetrics.types.set(catalog.all.count)
+                return .success(.replaced)
+            case .failure(let faults):
+                state.refusal = Refusal(faults: faults, at: self.now())
+                return .failure(faults)
+            }
+        }
+    }
+}
+
+/// Metrics of the catalog.
+enum CatalogMetrics {
+    /// Types in the current catalog.
+    static let types = Meter(label: "carillon.catalog.types")
+    private static let replaced = Self.reloads(.replaced)
+    private static let unchanged = Self.reloads(.unchanged)
+    private static let refused = Self.reloads(.refused)
+
+    static func count(_ result: Result<CatalogRegister.Outcome, CatalogFaults>) {
+        switch result {
+        case .success(.replaced): Self.replaced.increment()
+        case .success: Self.unchanged.increment()
+        case .failure: Self.refused.increment()
+        }
+    }
+
+    private static func reloads(_ outcome: CatalogRegister.Outcome) -> Counter {
+        Counter(label: "carillon.catalog.reloads", dimensions: [("outcome", outcome.rawValue)])
+    }
+}
+
+/// Reloads the catalog on SIGHUP, and when a gateway announces a reload.
+package struct CatalogReloadService: Service {
+    private let register: CatalogRegister
+    private let configuration: RedisConfiguration
+    private let channel: String
+    private let eventLoop: any EventLoop
+    private let logger: Logger
+    private let hangups: UnixSignalsSequence
+
+    /// Traps SIGHUP, which no longer ends the process.
+    package init(
+        register: CatalogRegister,
+        configuration: RedisConfiguration,
+        keys: Keyspace,
+        eventLoop: any EventLoop,
+        logger: Logger
+    ) async {
+        self.register = register
+        self.configuration = configuration
+        self.channel = keys.catalogChannel
+        self.eventLoop = eventLoop
+        self.logger = logger
+        self.hangups = await UnixSignalsSequence(trapping: .sighup)
+    }
+
+    package func run() async throws {
+        // One reload answers all earlier requests.
+        let (calls, continuation) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
+        let subscription = try RedisSubscription(
+            self.configuration,
+            channels: [self.channel],
+            on: self.eventLoop,
+            logger: self.logger
+        ) { event in
+            switch event {
+            // Announcements are lost while the subscription is down, so reload on every new one.
+            case .subscribed, .message: continuation.yield()
+            case .lost: break
+            }
+        }
+        await withTaskGroup(of: Void.self) { group in
+            group.addTask {
+                for await _ in self.hangups.cancelOnGracefulShutdown() { continuation.yield() }
+                continuation.finish()
+            }
+            for await _ in calls { self.reload() }
+            group.cancelAll()
+        }
+        await subscription.close()
+    }
+
+    private func reload() {
+        do throws(CatalogFaults) {
+            guard try self.register.reload() == .replaced else { return }
+            let catalog = self.register.current
+            self.logger.notice(
+                "catalog reloaded",
+                metadata: ["catalog.digest": "\(catalog.digest)", "types": "\(catalog.all.count)"]
+            )
+        } catch {
+            for fault in error.faults {
+                self.logger.error("catalog rejected; the previous one stays in use", metadata: ["fault": "\(fault)"])
+            }
+        }
+    }
+}
