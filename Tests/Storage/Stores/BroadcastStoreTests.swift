@@ -44,10 +44,9 @@ struct BroadcastStoreTests {
     @Test("splits an audience into parts that hold each user once, in byte order, by index")
     func parts() async throws {
         try await TestDatabase.with(isMigrated: true, { $0.sessionSettings = StoreSession.pageSettings }) { database in
-            let pool = database.pool
             let names = (0..<200).map { "user \($0)" } + ["Ä", "ä", "z", "Z", "caf\u{E9}", "cafe\u{301}"]
             for (table, columns) in [("users", "user_id"), ("subscriptions", "user_id, topic")] {
-                try await pool.run([
+                try await database.pool.run([
                     PostgresStatement(
                         "INSERT INTO carillon.\(table) (\(columns)) SELECT u\(table == "users" ? "" : ", 'news'") "
                             + "FROM unnest($1) u",
@@ -55,7 +54,7 @@ struct BroadcastStoreTests {
                     )
                 ])
             }
-            let store = Database(pool).broadcasts
+            let store = Database(database.pool).broadcasts
             for (number, topic) in [(1, nil), (2, "news")] as [(UInt64, String?)] {
                 try await Self.expanding(Self.broadcast(number, topic: topic), store)
                 var found: [String] = []
@@ -73,7 +72,7 @@ struct BroadcastStoreTests {
             for (table, condition, index) in [
                 ("users", "true", "users_part"), ("subscriptions", "topic = 'news'", "subscriptions_part"),
             ] {
-                let plan = try await pool.run([
+                let plan = try await database.pool.run([
                     PostgresStatement(
                         """
                         EXPLAIN SELECT user_id FROM carillon.\(table)
@@ -91,9 +90,9 @@ struct BroadcastStoreTests {
 
     @Test("stores a page once, and not while its broadcast is paused")
     func pages() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).broadcasts
-            let notifications = Database(pool).notifications
+        try await Samples.withStores { database in
+            let store = database.broadcasts
+            let notifications = database.notifications
             let broadcast = Self.broadcast(1, job: "j")
             try await Self.expanding(broadcast, store)
             var chain = try #require(try await store.claimChain(by: "a"))
@@ -128,8 +127,8 @@ struct BroadcastStoreTests {
 
     @Test("claims the most urgent chains first, for one dispatcher, and again after the claim lapsed")
     func claims() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).broadcasts
+        try await Samples.withStores { database in
+            let store = database.broadcasts
             try await Self.expanding(Self.broadcast(1), store)
             try await Self.expanding(Self.broadcast(2, lane: .critical), store)
             let first = try #require(try await store.claimChain(by: "a"))
@@ -140,15 +139,16 @@ struct BroadcastStoreTests {
             #expect(try await store.claimChain(by: "b")?.part == 2)
             try await store.release(first, by: "a")
             #expect(try await store.claimChain(by: "b")?.part == 0)
-            try await pool.query("UPDATE carillon.broadcast_chains SET claimed_until = now() - interval '1 second'")
+            try await database.pool.query(
+                "UPDATE carillon.broadcast_chains SET claimed_until = now() - interval '1 second'")
             #expect(try await store.claimChain(by: "c")?.part == 0)
         }
     }
 
     @Test("resumes a broadcast that was given up when its job comes again")
     func revived() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).broadcasts
+        try await Samples.withStores { database in
+            let store = database.broadcasts
             let again = Self.broadcast(1, createdAt: Samples.start + .seconds(9_000))
             try await Self.expanding(Self.broadcast(1), store)
             #expect(try await store.add(again) == .taken)
@@ -165,13 +165,13 @@ struct BroadcastStoreTests {
 
     @Test("accepts a job id for one broadcast, whatever its trace")
     func identity() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).broadcasts
+        try await Samples.withStores { database in
+            let store = database.broadcasts
             #expect(try await store.add(Self.broadcast(1, job: "j")) == .taken)
             #expect(try await store.add(Self.broadcast(1, job: "j")) == .taken)
             #expect(try await store.add(Self.broadcast(2, job: "j")) == .duplicate)
             #expect(try await store.add(Self.broadcast(3, job: "j", title: "Other")) == .conflict)
-            try await Database(pool).cancellations.record(.init(org: "", id: "4-0"), at: Samples.start)
+            try await database.cancellations.record(.init(org: "", id: "4-0"), at: Samples.start)
             #expect(try await store.add(Self.broadcast(4)) == .taken)
             let states = try await store.list(before: nil, state: nil, limit: 10).map(\.broadcast.state)
             #expect(states == [.cancelled, .counting])

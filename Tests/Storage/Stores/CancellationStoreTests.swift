@@ -12,9 +12,9 @@ struct CancellationStoreTests {
 
     @Test("cancels notifications that reached no device and keeps the others")
     func cancel() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).notifications
-            let cancellations = Database(pool).cancellations
+        try await Samples.withStores { database in
+            let store = database.notifications
+            let cancellations = database.cancellations
             let users = [
                 "open", "queued", "sent", "delivered", "away", "tried", "failed", "unlisted", "mailed", "bounced",
                 "written",
@@ -25,7 +25,7 @@ struct CancellationStoreTests {
                     if ["mailed", "bounced", "written"].contains(user) { $0.channels = [.inApp, .email] }
                 }
             }
-            try await pool.query(
+            try await database.pool.query(
                 "INSERT INTO carillon.user_settings (user_id, email) VALUES ('mailed', 'm@host'), ('bounced', 'b@host')"
             )
             _ = try await store.store(batch, areRepeats: false)
@@ -61,7 +61,7 @@ struct CancellationStoreTests {
                     )
                 )
             }
-            try await Database(pool).deliveries.settle(settlement)
+            try await database.deliveries.settle(settlement)
 
             let page = try await cancellations.page(org: "", job: "j", after: "", limit: 100)
             #expect(Set(page.map(\.user)) == Set(users))
@@ -77,7 +77,7 @@ struct CancellationStoreTests {
                 #expect(withdrawal.place?.version == (isListed ? 2 : nil), "\(withdrawal.user)")
                 #expect(withdrawal.place?.unread == (isListed ? 0 : nil), "\(withdrawal.user)")
             }
-            let states = try await InboxStore(Database(pool)).states(["open", "sent", "unlisted"])
+            let states = try await InboxStore(database).states(["open", "sent", "unlisted"])
             #expect(states.map(\.version) == [2, 1, 0])
             #expect(states.map(\.total) == [0, 1, 0])
             var tally = CancellationStore.Tally()
@@ -95,16 +95,17 @@ struct CancellationStoreTests {
 
     @Test("ends a read or opened notification and keeps it in the inbox")
     func seen() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).notifications
+        try await Samples.withStores { database in
+            let store = database.notifications
             let batch = ["read", "opened", "unread"].enumerated().map { index, user in
                 Samples.notification(index, user: user, job: "j") { $0.channels = [.inApp, .push] }
             }
             _ = try await store.store(batch, areRepeats: false)
             try await store.mark(batch.map { ($0.user, $0.id, .pending, "queued", nil) })
-            try await pool.query("UPDATE carillon.notifications SET read_at = now() WHERE user_id = 'read'")
-            try await pool.query("UPDATE carillon.notifications SET opened_at = now() WHERE user_id = 'opened'")
-            let cancellations = Database(pool).cancellations
+            try await database.pool.query("UPDATE carillon.notifications SET read_at = now() WHERE user_id = 'read'")
+            try await database.pool.query(
+                "UPDATE carillon.notifications SET opened_at = now() WHERE user_id = 'opened'")
+            let cancellations = database.cancellations
             let keys = batch.map { (user: $0.user, id: $0.id) }
             let withdrawn = try await cancellations.cancel(keys, at: Self.later)
             #expect(withdrawn.map(\.user) == ["unread"])
@@ -114,21 +115,21 @@ struct CancellationStoreTests {
                     == ["read sent read", "opened sent opened"])
             #expect(ended.allSatisfy { $0.event(at: Self.later)?.kind == .sent })
             #expect(
-                try await InboxStore(Database(pool)).states(["read", "opened", "unread"]).map(\.total) == [1, 1, 0])
+                try await InboxStore(database).states(["read", "opened", "unread"]).map(\.total) == [1, 1, 0])
             #expect(try await cancellations.endSeen(keys).isEmpty)
         }
     }
 
     @Test("counts a queued notification as in flight until each of its devices is settled")
     func settling() async throws {
-        try await Samples.withStores { pool in
+        try await Samples.withStores { database in
             let notification = Samples.notification(1, user: "u", job: "j") { $0.channels = [.inApp, .push] }
-            let store = Database(pool).notifications
+            let store = database.notifications
             _ = try await store.store([notification], areRepeats: false)
             try await store.mark([("u", notification.id, .pending, "queued", nil)])
             let devices = (1...2).map { NotificationID(high: 1, low: $0) }
             for device in devices {
-                try await pool.query(
+                try await database.pool.query(
                     """
                     INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token, registered_at,
                         last_used_at)
@@ -137,7 +138,7 @@ struct CancellationStoreTests {
                     .uuid(device.halves), .text(device.description)
                 )
             }
-            let cancellations = Database(pool).cancellations
+            let cancellations = database.cancellations
             _ = try await cancellations.cancel([("u", notification.id)], at: Self.later)
             var left: [Int64] = []
             for device in devices {
@@ -148,7 +149,7 @@ struct CancellationStoreTests {
                         kind: "push", attempt: 1, outcome: .skipped, reason: "cancelled"
                     )
                 ]
-                try await Database(pool).deliveries.settle(settlement)
+                try await database.deliveries.settle(settlement)
                 left.append(try await cancellations.tally(.init(org: "", id: "j")).inFlight)
             }
             #expect(left == [1, 0])
@@ -157,10 +158,10 @@ struct CancellationStoreTests {
 
     @Test("starts a page after the last user of the previous one")
     func pages() async throws {
-        try await Samples.withStores { pool in
+        try await Samples.withStores { database in
             let batch = (0..<5).map { Samples.notification($0, user: "u\($0)", job: "j") }
-            _ = try await Database(pool).notifications.store(batch, areRepeats: false)
-            let cancellations = Database(pool).cancellations
+            _ = try await database.notifications.store(batch, areRepeats: false)
+            let cancellations = database.cancellations
             let first = try await cancellations.page(org: "", job: "j", after: "", limit: 3)
             #expect(first.map(\.user) == ["u0", "u1", "u2"])
             let rest = try await cancellations.page(org: "", job: "j", after: "u2", limit: 3)
@@ -170,9 +171,9 @@ struct CancellationStoreTests {
 
     @Test("finds a job's notification by user, and all of a job, by the same index")
     func plans() async throws {
-        try await Samples.withStores { pool in
+        try await Samples.withStores { database in
             for condition in ["user_id = 'u' AND org_id = 'o' AND job_id = 'j'", "org_id = 'o' AND job_id = 'j'"] {
-                let plan = try await pool.run([
+                let plan = try await database.pool.run([
                     PostgresStatement("EXPLAIN SELECT id FROM carillon.notifications WHERE \(condition)")
                 ])
                 let lines = try plan.first.map { try $0.map { try $0.text(0) } } ?? []
@@ -185,8 +186,8 @@ struct CancellationStoreTests {
 
     @Test("forgets cancellations after their retention")
     func forgetting() async throws {
-        try await Samples.withStores { pool in
-            let cancellations = Database(pool).cancellations
+        try await Samples.withStores { database in
+            let cancellations = database.cancellations
             let names = ["old", "new"].map { CancellationStore.Name(org: "", id: $0) }
             try await cancellations.record(names[0], at: Samples.start)
             try await cancellations.record(names[1], at: Self.later)

@@ -10,11 +10,11 @@ import Testing
 struct DeliveryStoreTests {
     @Test("reads current facts and remembers accepted attempts for repeats")
     func facts() async throws {
-        try await Samples.withStores { pool in
-            let deliveries = Database(pool).deliveries
-            let device = try await Database(pool).devices.register(Samples.device(user: "a", token: "t")).device
+        try await Samples.withStores { database in
+            let deliveries = database.deliveries
+            let device = try await database.devices.register(Samples.device(user: "a", token: "t")).device
             let notification = Samples.notification(1, user: "a") { $0.extras.badge = 7 }
-            _ = try await Database(pool).notifications.store([notification], areRepeats: false)
+            _ = try await database.notifications.store([notification], areRepeats: false)
             let unknown = NotificationID(high: 1, low: 2)
             let found = try await deliveries.facts([
                 ("a", notification.id, device.id, true), ("a", unknown, device.id, false),
@@ -52,9 +52,9 @@ struct DeliveryStoreTests {
 
     @Test("invalidates an address only when it was set before the mail was sent")
     func deadAddresses() async throws {
-        try await Samples.withStores { pool in
-            let preferences = Database(pool).preferences
-            let deliveries = Database(pool).deliveries
+        try await Samples.withStores { database in
+            let preferences = database.preferences
+            let deliveries = database.deliveries
             var settings = UserSettings()
             settings.email = "a@example.com"
             try await preferences.set(user: "a", settings: settings)
@@ -66,7 +66,8 @@ struct DeliveryStoreTests {
                 return try await deliveries.settle(settlement).addresses == [ExactText("a")]
             }
             func isGood() async throws -> Bool {
-                try await pool.query("SELECT 1 FROM carillon.user_settings WHERE email_invalid_at IS NULL").count == 1
+                try await database.pool.query("SELECT 1 FROM carillon.user_settings WHERE email_invalid_at IS NULL")
+                    .count == 1
             }
             #expect(try await !settle("a@example.com", at: before))
             #expect(try await isGood())
@@ -80,7 +81,7 @@ struct DeliveryStoreTests {
             #expect(try await !settle("a@example.com", at: before))
             #expect(try await isGood())
             // Addresses from before `email_set_at` compare by text.
-            try await pool.query("UPDATE carillon.user_settings SET email_set_at = NULL")
+            try await database.pool.query("UPDATE carillon.user_settings SET email_set_at = NULL")
             _ = try await preferences.set(user: "a", settings: settings, keeping: [.general])
             #expect(try await settle("a@example.com", at: before))
         }
@@ -88,10 +89,10 @@ struct DeliveryStoreTests {
 
     @Test("finds deliveries that a device waits for although the notification is settled, page by page")
     func lost() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).notifications
-            let deliveries = Database(pool).deliveries
-            let devices = Database(pool).devices
+        try await Samples.withStores { database in
+            let store = database.notifications
+            let deliveries = database.deliveries
+            let devices = database.devices
             let phone = try await devices.register(Samples.device(user: "a", token: "phone", name: "phone")).device
             let tablet = try await devices.register(Samples.device(user: "a", token: "tablet", name: "tablet")).device
             let late = try await devices.register(Samples.device(user: "a", token: "late", name: "late", at: 120))
@@ -103,7 +104,7 @@ struct DeliveryStoreTests {
                 }
             }
             _ = try await store.store(batch, areRepeats: false)
-            try await pool.query(
+            try await database.pool.query(
                 "UPDATE carillon.notifications SET stored_at = $1",
                 .timestamptz((Samples.start + .seconds(60)).microseconds))
             func settle(
@@ -136,11 +137,11 @@ struct DeliveryStoreTests {
             try await store.mark([("a", batch[7].id, .sent, nil, "socket")])
             for number in [5, 6, 7, 8, 10] { try await settle(number, tablet, .retry, "UNAVAILABLE") }
             try await settle(5, tablet, .accepted)
-            try await pool.query(
+            try await database.pool.query(
                 "UPDATE carillon.notifications SET read_at = now() WHERE id = $1", .uuid(batch[6].id.halves))
             try await settle(9, tablet, .skipped, "quiet_hours")
             let release = FollowUpStore.Item(user: "a", notification: batch[8].id, kind: .release)
-            try await Database(pool).followUps.put([(release, Samples.start, "quiet_hours")], now: Samples.start)
+            try await database.followUps.put([(release, Samples.start, "quiet_hours")], now: Samples.start)
             try await settle(11, tablet, .skipped, "opted_out")
 
             func found(until: Duration) async throws -> [String] {
@@ -161,16 +162,16 @@ struct DeliveryStoreTests {
             #expect(try await found(until: .seconds(60)) == ["1 tablet", "2 tablet", "3 late", "4 tablet"])
             #expect(try await found(until: .seconds(59)).isEmpty)
             // A silenced device gets nothing.
-            try await pool.query("UPDATE carillon.devices SET silenced = true WHERE token = 'tablet'")
+            try await database.pool.query("UPDATE carillon.devices SET silenced = true WHERE token = 'tablet'")
             #expect(try await found(until: .seconds(60)) == ["3 late"])
         }
     }
 
     @Test("lets an accepted push on one device win over a failure on another, in either order")
     func outcomes() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).notifications
-            let deliveries = Database(pool).deliveries
+        try await Samples.withStores { database in
+            let store = database.notifications
+            let deliveries = database.deliveries
             let batch = [Samples.notification(1, user: "a"), Samples.notification(2, user: "a")]
             _ = try await store.store(batch, areRepeats: false)
             var accepted = DeliveryStore.Settlement()
@@ -198,27 +199,27 @@ struct DeliveryStoreTests {
             ("removed", "sent", "no_device"), ("alone", "failed", "no_device"), ("alone read", "suppressed", "read"),
         ])
     func dropped(_ what: String, _ status: String, _ reason: String) async throws {
-        try await Samples.withStores { pool in
-            let deliveries = Database(pool).deliveries
-            let devices = Database(pool).devices
+        try await Samples.withStores { database in
+            let deliveries = database.deliveries
+            let devices = database.devices
             let phone = try await devices.register(Samples.device(user: "a", token: "phone", name: "phone")).device
             let tablet = try await devices.register(Samples.device(user: "a", token: "tablet", name: "tablet")).device
             let notification = Samples.notification(1, user: "a") {
                 $0.channels = what.hasPrefix("alone") ? [.push] : [.inApp, .push]
             }
-            let store = Database(pool).notifications
+            let store = database.notifications
             _ = try await store.store([notification], areRepeats: false)
             try await store.mark([("a", notification.id, .pending, "queued", nil)])
-            try await pool.query("UPDATE carillon.devices SET registered_at = now() - interval '1 hour'")
+            try await database.pool.query("UPDATE carillon.devices SET registered_at = now() - interval '1 hour'")
             // A device that registered later has no delivery.
             let late = try await devices.register(Samples.device(user: "a", token: "late", name: "late")).device
-            try await pool.query(
+            try await database.pool.query(
                 "UPDATE carillon.devices SET registered_at = now() + interval '1 minute' WHERE id = $1",
                 .uuid(late.id.halves))
             if what.hasSuffix("read") {
-                try await pool.query("UPDATE carillon.notifications SET read_at = now()")
+                try await database.pool.query("UPDATE carillon.notifications SET read_at = now()")
             } else if what == "deleted" || what == "opened" {
-                try await pool.query("UPDATE carillon.notifications SET \(what)_at = now()")
+                try await database.pool.query("UPDATE carillon.notifications SET \(what)_at = now()")
             }
             func drop(_ device: Device) async throws -> [EndedNotification] {
                 var settlement = DeliveryStore.Settlement()
@@ -245,18 +246,18 @@ struct DeliveryStoreTests {
 
     @Test("ends only the seen notifications of a cancelled job")
     func droppedAsCancelled() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).notifications
+        try await Samples.withStores { database in
+            let store = database.notifications
             let batch = (1...2).map { number in
                 Samples.notification(number, user: "a") { $0.channels = [.inApp, .push] }
             }
             _ = try await store.store(batch, areRepeats: false)
             try await store.mark(batch.map { ("a", $0.id, .pending, "queued", nil) })
-            try await pool.query(
+            try await database.pool.query(
                 "UPDATE carillon.notifications SET read_at = now() WHERE id = $1", .uuid(batch[0].id.halves))
             var settlement = DeliveryStore.Settlement()
             settlement.dropped = batch.map { ("a", $0.id, "cancelled") }
-            let ended = try await Database(pool).deliveries.settle(settlement).ended
+            let ended = try await database.deliveries.settle(settlement).ended
             #expect(ended.map(\.label.id) == [batch[0].id])
             #expect(try await store.load([("a", batch[1].id)]).first?.status == .pending)
         }

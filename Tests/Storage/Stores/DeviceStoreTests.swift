@@ -10,8 +10,8 @@ import Testing
 struct DeviceStoreTests {
     @Test("moves a token to the user who registers it")
     func ownership() async throws {
-        try await Samples.withStores { pool in
-            let devices = Database(pool).devices
+        try await Samples.withStores { database in
+            let devices = database.devices
             let first = try await devices.register(Samples.device(user: "a", token: "t")).device
             let second = try await devices.register(Samples.device(user: "b", token: "t", at: 1)).device
             #expect(second.id == first.id)
@@ -24,8 +24,8 @@ struct DeviceStoreTests {
 
     @Test("replaces a device of the same name and switches the stalest beyond the limit off")
     func limits() async throws {
-        try await Samples.withStores { pool in
-            let devices = Database(pool).devices(limits: DeviceLimits(ofApps: ["default": 5]))
+        try await Samples.withStores { database in
+            let devices = database.devices(limits: DeviceLimits(ofApps: ["default": 5]))
             _ = try await devices.register(Samples.device(user: "a", token: "old", name: "phone"))
             _ = try await devices.register(Samples.device(user: "a", token: "new", name: "phone", at: 1))
             #expect(try await devices.list(user: "a").map(\.token) == ["new"])
@@ -37,7 +37,7 @@ struct DeviceStoreTests {
             let last = try await devices.register(Samples.device(user: "a", token: "t6", at: 6))
             #expect(last.device.isActive && last.switchedOff.map(\.token) == ["new"])
             #expect(last.switchedOff.first?.deactivatedReason == "too_many_devices")
-            let active = try await Database(pool).recipients.activeDevices(["a"])[ExactText("a")]?.map(\.token)
+            let active = try await database.recipients.activeDevices(["a"])[ExactText("a")]?.map(\.token)
                 .sorted()
             #expect(active == ["t2", "t3", "t4", "t5", "t6"])
             let stale = try await devices.list(user: "a").first { $0.token == "new" }
@@ -47,8 +47,8 @@ struct DeviceStoreTests {
 
     @Test("limits the devices of each app separately")
     func limitsOfApps() async throws {
-        try await Samples.withStores { pool in
-            let devices = Database(pool).devices(limits: DeviceLimits(standard: 3, ofApps: ["news": 1]))
+        try await Samples.withStores { database in
+            let devices = database.devices(limits: DeviceLimits(standard: 3, ofApps: ["news": 1]))
             for number in 1...4 {
                 for app in ["default", "news"] {
                     var device = Samples.device(user: "a", token: "t\(number)", at: Int64(number))
@@ -63,8 +63,8 @@ struct DeviceStoreTests {
     }
 
     /// The audit entries of tokens, in order.
-    private static func audit(_ pool: PostgresPool) async throws -> [String] {
-        let rows = try await pool.query(
+    private static func audit(_ database: Database) async throws -> [String] {
+        let rows = try await database.pool.query(
             """
             SELECT a.user_id, a.outcome, a.reason FROM carillon.delivery_attempts a WHERE a.kind = 'token'
             ORDER BY a.at, a.user_id, a.outcome
@@ -75,21 +75,21 @@ struct DeviceStoreTests {
 
     @Test("records every change of a token in the audit")
     func audited() async throws {
-        try await Samples.withStores { pool in
-            let devices = Database(pool).devices
+        try await Samples.withStores { database in
+            let devices = database.devices
             let first = try await devices.register(Samples.device(user: "a", token: "t", name: "phone")).device
             _ = try await devices.register(Samples.device(user: "a", token: "t", name: "phone", at: 1))
             var expected = ["a registered new"]
-            #expect(try await Self.audit(pool) == expected)
+            #expect(try await Self.audit(database) == expected)
 
             _ = try await devices.register(Samples.device(user: "b", token: "t", at: 2))
             expected += ["a removed moved", "b registered moved"]
-            #expect(try await Self.audit(pool) == expected)
+            #expect(try await Self.audit(database) == expected)
 
             _ = try await devices.register(Samples.device(user: "b", token: "u", name: "x", at: 3))
             _ = try await devices.register(Samples.device(user: "b", token: "v", name: "x", at: 4))
             expected += ["b registered new", "b registered new", "b removed replaced"]
-            #expect(try await Self.audit(pool) == expected)
+            #expect(try await Self.audit(database) == expected)
 
             // Touched without a token and with a new one.
             for token in [nil, "t", "w"] {
@@ -97,50 +97,50 @@ struct DeviceStoreTests {
                     user: "b", id: first.id, change: .init(token: token), at: Samples.start + .seconds(5))
             }
             expected += ["b registered new_token"]
-            #expect(try await Self.audit(pool) == expected)
+            #expect(try await Self.audit(database) == expected)
             // Taking the token of the user's other device removes that device.
             _ = try await devices.touch(
                 user: "b", id: first.id, change: .init(token: "v"), at: Samples.start + .seconds(6))
             expected += ["b registered new_token", "b removed replaced"]
-            #expect(try await Self.audit(pool) == expected)
+            #expect(try await Self.audit(database) == expected)
 
-            try await pool.query("UPDATE carillon.devices SET active = false")
+            try await database.pool.query("UPDATE carillon.devices SET active = false")
             _ = try await devices.register(Samples.device(user: "b", token: "v", at: 7))
             expected += ["b registered again"]
-            #expect(try await Self.audit(pool) == expected)
+            #expect(try await Self.audit(database) == expected)
 
             #expect(try await devices.remove(user: "a", id: first.id) == false)
             #expect(try await devices.remove(user: "b", id: first.id))
             #expect(try await devices.remove(user: "b", id: first.id) == false)
-            #expect(try await Set(Self.audit(pool)) == Set(expected + ["b removed unregistered"]))
+            #expect(try await Set(Self.audit(database)) == Set(expected + ["b removed unregistered"]))
         }
     }
 
     @Test("records surplus devices and replaced tokens in the audit")
     func auditOfLimits() async throws {
-        try await Samples.withStores { pool in
-            let devices = Database(pool).devices(limits: DeviceLimits(standard: 5))
+        try await Samples.withStores { database in
+            let devices = database.devices(limits: DeviceLimits(standard: 5))
             for number in 1...6 {
                 _ = try await devices.register(Samples.device(user: "a", token: "t\(number)", at: Int64(number)))
             }
             let added = [String](repeating: "a registered new", count: 6)
-            #expect(try await Self.audit(pool).sorted() == (added + ["a deactivated too_many_devices"]).sorted())
+            #expect(try await Self.audit(database).sorted() == (added + ["a deactivated too_many_devices"]).sorted())
 
             for (number, token) in ["old", "new"].enumerated() {
                 var device = Samples.device(user: "b", token: token, at: Int64(10 + number))
                 device.deviceID = "d1"
                 _ = try await devices.registerReplacing(device)
             }
-            let ofOther = try await Self.audit(pool).filter { $0.hasPrefix("b ") }
+            let ofOther = try await Self.audit(database).filter { $0.hasPrefix("b ") }
             #expect(ofOther == ["b registered new", "b registered new", "b removed replaced"])
         }
     }
 
     @Test("switches a dead token off only when it was registered before the evidence")
     func deadTokens() async throws {
-        try await Samples.withStores { pool in
-            let devices = Database(pool).devices
-            let deliveries = Database(pool).deliveries
+        try await Samples.withStores { database in
+            let devices = database.devices
+            let deliveries = database.deliveries
             let device = try await devices.register(Samples.device(user: "a", token: "t", at: 100)).device
             var settlement = DeliveryStore.Settlement()
             settlement.deadTokens = [(device.id, "Unregistered", Samples.start + .seconds(50))]
@@ -165,8 +165,8 @@ struct DeviceChangeTests {
 
     @Test("replaces the old token of a device and leaves other devices alone")
     func replacing() async throws {
-        try await Samples.withStores { pool in
-            let devices = Database(pool).devices
+        try await Samples.withStores { database in
+            let devices = database.devices
             _ = try await devices.registerReplacing(Self.device("t1", deviceID: "phone"))
             _ = try await devices.registerReplacing(Self.device("t2", deviceID: "tablet", at: 1))
             _ = try await devices.registerReplacing(Self.device("t3", deviceID: nil, at: 2))
@@ -183,8 +183,8 @@ struct DeviceChangeTests {
 
     @Test("keeps registration time and push switch when a device registers again, but not for another user")
     func again() async throws {
-        try await Samples.withStores { pool in
-            let devices = Database(pool).devices
+        try await Samples.withStores { database in
+            let devices = database.devices
             let first = try await devices.register(Self.device("t", deviceID: nil), silenced: true).device
             #expect(first.isSilenced)
             let again = try await devices.register(Self.device("t", deviceID: nil, at: 60)).device
@@ -202,8 +202,8 @@ struct DeviceChangeTests {
 
     @Test("removes all devices of an app and a provider, and no others")
     func removingAll() async throws {
-        try await Samples.withStores { pool in
-            let devices = Database(pool).devices
+        try await Samples.withStores { database in
+            let devices = database.devices
             for token in ["t1", "t2"] { _ = try await devices.register(Self.device(token, deviceID: nil)) }
             _ = try await devices.register(Self.device("t3", user: "b", deviceID: nil))
             let one = try #require(try await devices.list(user: "a").first)
@@ -215,8 +215,8 @@ struct DeviceChangeTests {
 
     @Test("updates time and token on a touch and takes the token from its previous device")
     func touching() async throws {
-        try await Samples.withStores { pool in
-            let devices = Database(pool).devices
+        try await Samples.withStores { database in
+            let devices = database.devices
             let mine = try await devices.register(Self.device("t1", deviceID: nil)).device
             _ = try await devices.register(Self.device("t2", user: "b", deviceID: nil))
             let later = Samples.start + .seconds(60)
@@ -246,8 +246,8 @@ struct DeviceChangeTests {
 struct RecipientLocaleTests {
     @Test("finds a user's locale in the settings or the device used last")
     func locales() async throws {
-        try await Samples.withStores { pool in
-            let devices = Database(pool).devices
+        try await Samples.withStores { database in
+            let devices = database.devices
             for (second, locale) in [(1, "fr"), (3, "de-CH"), (2, "it"), (4, nil)] {
                 var device = Samples.device(user: "devices", token: "t\(second)", at: Int64(second))
                 device.locale = locale
@@ -258,12 +258,12 @@ struct RecipientLocaleTests {
             _ = try await devices.register(device)
             var settings = UserSettings()
             settings.locale = "pt-BR"
-            try await Database(pool).preferences.set(user: "both", settings: settings)
-            try await Database(pool).preferences.set(user: "both", preferences: ["x": TypePreference(push: false)])
+            try await database.preferences.set(user: "both", settings: settings)
+            try await database.preferences.set(user: "both", preferences: ["x": TypePreference(push: false)])
             let asked = [
                 ("none", true), ("devices", true), ("both", true), ("both", false), ("devices", false),
             ]
-            let wishes = try await Database(pool).recipients.wishes(
+            let wishes = try await database.recipients.wishes(
                 asked.map { RecipientStore.Key(user: $0.0, type: "x", category: nil, needsLocale: $0.1) })
             #expect(wishes.map(\.settings.locale) == [nil, "de-CH", "pt-BR", "pt-BR", nil])
             #expect(wishes.map(\.preference.push) == [nil, nil, false, false, nil])

@@ -25,8 +25,8 @@ struct DigestStoreTests {
 
     @Test("lets the first few items pass and holds the rest; repeats change nothing")
     func singles() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).digests
+        try await Samples.withStores { database in
+            let store = database.digests
             let items = Self.items(1...4, Self.rule(2))
             let expected: [DigestStore.Outcome] = [.single, .single, .held, .held]
             #expect(try await store.gather(items, now: Self.now) == expected)
@@ -40,8 +40,8 @@ struct DigestStoreTests {
 
     @Test("reads held items page by page, without single ones")
     func held() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).digests
+        try await Samples.withStores { database in
+            let store = database.digests
             _ = try await store.gather(Self.items(1...5, Self.rule(2)), now: Self.now)
             _ = try await store.gather(Self.items(6...8, user: "b", Self.rule(0)), now: Self.now)
             let due = try await store.take(now: Self.now + .seconds(86_400), until: Self.now, limit: 10)
@@ -63,8 +63,8 @@ struct DigestStoreTests {
 
     @Test("gives a window to one dispatcher; late items open the next window")
     func late() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).digests
+        try await Samples.withStores { database in
+            let store = database.digests
             _ = try await store.gather(Self.items(1...3, Self.rule(0)), now: Self.now)
             let first = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
             #expect(try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10).isEmpty)
@@ -78,8 +78,8 @@ struct DigestStoreTests {
 
     @Test("opens the next window for an item after the end, even before the window is taken")
     func over() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).digests
+        try await Samples.withStores { database in
+            let store = database.digests
             _ = try await store.gather(Self.items(1...1, Self.rule(0)), now: Self.now)
             _ = try await store.gather(Self.items(2...2, Self.rule(0)), now: Self.now + .seconds(60))
             let due = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
@@ -89,8 +89,8 @@ struct DigestStoreTests {
 
     @Test("extends a sliding window with each item up to its maximum")
     func sliding() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).digests
+        try await Samples.withStores { database in
+            let store = database.digests
             let rule = Self.rule(0, sliding: true)
             for (number, second) in [(1, 0), (2, 50), (3, 90)] {
                 _ = try await store.gather(Self.items(number...number, rule), now: Self.now + .seconds(second))
@@ -103,8 +103,8 @@ struct DigestStoreTests {
 
     @Test("rejects a held job id as a duplicate and drops items that were read")
     func once() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).digests
+        try await Samples.withStores { database in
+            let store = database.digests
             func item(
                 _ number: Int, job: String? = nil, title: String? = nil, entity: String? = nil
             ) -> DigestStore.Item {
@@ -124,8 +124,8 @@ struct DigestStoreTests {
                 $0.entityType = "task"
                 $0.entityID = "t1"
             }
-            _ = try await Database(pool).notifications.store([read], areRepeats: false)
-            _ = try await InboxStore(Database(pool)).markRead(user: "a", ids: [read.id], at: Self.now + .seconds(5))
+            _ = try await database.notifications.store([read], areRepeats: false)
+            _ = try await InboxStore(database).markRead(user: "a", ids: [read.id], at: Self.now + .seconds(5))
             let due = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
             #expect(due.first?.first.map(\.title) == ["n1", "n4"])
         }
@@ -133,8 +133,8 @@ struct DigestStoreTests {
 
     @Test("knows the job id, content and type of a single item")
     func singleConflict() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).digests
+        try await Samples.withStores { database in
+            let store = database.digests
             func item(_ number: Int, type: String) -> DigestStore.Item {
                 let notification = Samples.notification(number, user: "a", job: "j") {
                     $0.title = "same"
@@ -157,10 +157,10 @@ struct DigestStoreTests {
 
     @Test("does not hold a job that the user has as a notification")
     func notifiedBefore() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).digests
+        try await Samples.withStores { database in
+            let store = database.digests
             let notified = Samples.notification(1, user: "a", job: "j")
-            _ = try await Database(pool).notifications.store([notified], areRepeats: false)
+            _ = try await database.notifications.store([notified], areRepeats: false)
             let same = Self.item(2, job: "j", title: notified.title)
             let other = Self.item(3, job: "j", title: "other")
             #expect(try await store.gather([same], now: Self.now) == [.duplicate])
@@ -174,9 +174,9 @@ struct DigestStoreTests {
 
     @Test("does not store a job that a digest holds, except a single item")
     func heldBefore() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).digests
-            let notifications = Database(pool).notifications
+        try await Samples.withStores { database in
+            let store = database.digests
+            let notifications = database.notifications
             let item = Self.item(1, job: "j", title: "same")
             let held = item.notification
             #expect(try await store.gather([item], now: Self.now) == [.held])
@@ -207,9 +207,9 @@ struct DigestStoreTests {
 
     @Test("drops cancelled items and counts those that it held as cancelled")
     func cancelled() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).digests
-            let cancellations = Database(pool).cancellations
+        try await Samples.withStores { database in
+            let store = database.digests
+            let cancellations = database.cancellations
             func item(_ number: Int, job: String?) -> DigestStore.Item {
                 DigestStore.Item(
                     notification: Samples.notification(number, user: "a", job: job), key: "k", rule: Self.rule(0))
@@ -252,8 +252,8 @@ struct DigestStoreTests {
 
     @Test("drops expired items and leaves an empty window without items")
     func expired() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).digests
+        try await Samples.withStores { database in
+            let store = database.digests
             func item(_ number: Int, expires: Int? = nil, kept: Int? = nil, user: String = "a") -> DigestStore.Item {
                 let notification = Samples.notification(number, user: user) {
                     $0.expiresAt = expires.map { Self.now + .seconds($0) }
@@ -282,8 +282,8 @@ struct DigestStoreTests {
 
     @Test("gives a summary the channels of its items, push if any has it, and the highest severity")
     func channels() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).digests
+        try await Samples.withStores { database in
+            let store = database.digests
             func item(_ number: Int, user: String, change: (inout Notification) -> Void) -> DigestStore.Item {
                 DigestStore.Item(
                     notification: Samples.notification(number, user: user, change: change), key: "k", rule: Self.rule(0)
@@ -317,8 +317,8 @@ struct DigestStoreTests {
 
     @Test("keeps all fields of a lone item, even when it is taken again")
     func alone() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).digests
+        try await Samples.withStores { database in
+            let store = database.digests
             let notification = Samples.notification(1, user: "a", job: "j") {
                 $0.body = "b"
                 $0.data = Array(#"{"a": 1}"#.utf8)
@@ -349,15 +349,15 @@ struct DigestStoreTests {
                 #expect(alone.content.collapseKey == "k1")
             }
             // It counts as the notification that it becomes.
-            let tally = try await Database(pool).cancellations.tally(.init(org: "", id: "j"))
+            let tally = try await database.cancellations.tally(.init(org: "", id: "j"))
             #expect(tally.total == 0)
         }
     }
 
     @Test("counts all items of a summary and keeps the first ten")
     func many() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).digests
+        try await Samples.withStores { database in
+            let store = database.digests
             _ = try await store.gather(Self.items(1...25, Self.rule(0)), now: Self.now)
             let due = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
             #expect(due.map(\.count) == [25])

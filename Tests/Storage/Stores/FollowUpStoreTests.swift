@@ -16,15 +16,15 @@ struct FollowUpStoreTests {
 
     @Test("takes due follow-ups, all of a user together, and again unless they are removed")
     func takes() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).followUps
+        try await Samples.withStores { database in
+            let store = database.followUps
             let batch = [
                 Samples.notification(1, user: "a"), Samples.notification(2, user: "a"),
                 Samples.notification(3, user: "b"),
             ]
-            _ = try await Database(pool).notifications.store(batch, areRepeats: false)
+            _ = try await database.notifications.store(batch, areRepeats: false)
             try await store.put(batch.map { (Self.item($0), Self.now + .seconds(60), "quiet_hours") }, now: Self.now)
-            let loaded = try await Database(pool).notifications.load(batch.map { ($0.user, $0.id) })
+            let loaded = try await database.notifications.load(batch.map { ($0.user, $0.id) })
             #expect(loaded.allSatisfy { $0.status == .deferred && $0.statusReason == "quiet_hours" })
             #expect(try await store.take(now: Self.now + .seconds(59), until: Self.now, limit: 10).isEmpty)
             let until = Self.now + .seconds(90)
@@ -46,11 +46,11 @@ struct FollowUpStoreTests {
 
     @Test("remembers follow-ups that were handed on until they end, and recalls them when streams are lost")
     func handedOn() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).followUps
+        try await Samples.withStores { database in
+            let store = database.followUps
             let mail = (1...2).map { Samples.notification($0, user: "a") }
             let push = Samples.notification(3, user: "b")
-            _ = try await Database(pool).notifications.store(mail + [push], areRepeats: false)
+            _ = try await database.notifications.store(mail + [push], areRepeats: false)
             let taken = Self.item(mail[0], .email)
             let direct = Self.item(mail[1], .email)
             let attention = Self.item(push, .attention)
@@ -79,7 +79,7 @@ struct FollowUpStoreTests {
                 settlement.ended.append(
                     (user: item.user, id: item.notification, kind: item.kind, isAccepted: isAccepted))
             }
-            try await Database(pool).deliveries.settle(settlement)
+            try await database.deliveries.settle(settlement)
             // A follow-up whose end is never reported is dropped in the end.
             let left = try await store.take(now: lost + .seconds(30 * 24 * 3_600), until: until, limit: 10)
             #expect(left.map(\.item) == [direct])
@@ -89,11 +89,11 @@ struct FollowUpStoreTests {
 
     @Test("ends an attention call once all devices have ended, but not one that quiet hours postponed")
     func endedAttention() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).followUps
+        try await Samples.withStores { database in
+            let store = database.followUps
             let (first, second) = (Samples.notification(1, user: "a"), Samples.notification(2, user: "a"))
-            _ = try await Database(pool).notifications.store([first, second], areRepeats: false)
-            try await pool.query(
+            _ = try await database.notifications.store([first, second], areRepeats: false)
+            try await database.pool.query(
                 """
                 INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token, registered_at,
                     last_used_at)
@@ -108,10 +108,10 @@ struct FollowUpStoreTests {
                 settlement.ended = items.map {
                     (user: $0.user, id: $0.notification, kind: $0.kind, isAccepted: false)
                 }
-                try await Database(pool).deliveries.settle(settlement)
+                try await database.deliveries.settle(settlement)
             }
             func record(_ outcome: String) async throws {
-                try await pool.query(
+                try await database.pool.query(
                     """
                     INSERT INTO carillon.delivery_attempts (at, user_id, notification_id, device_id, provider, kind, attempt,
                         outcome)
@@ -121,7 +121,7 @@ struct FollowUpStoreTests {
                     .text(outcome)
                 )
             }
-            func left() async throws -> Int { try await pool.query("SELECT 1 FROM carillon.follow_ups").count }
+            func left() async throws -> Int { try await database.pool.query("SELECT 1 FROM carillon.follow_ups").count }
             try await record("retry")
             try await end()
             #expect(try await left() == 2)
@@ -134,11 +134,11 @@ struct FollowUpStoreTests {
 
     @Test("takes at most a page of one user, oldest first, and never part of another user")
     func pages() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).followUps
+        try await Samples.withStores { database in
+            let store = database.followUps
             let many = (0..<FollowUpStore.userLimit + 10).map { Samples.notification($0, user: "many") }
             let few = (2_000..<2_003).map { Samples.notification($0, user: "few") }
-            _ = try await Database(pool).notifications.store(many + few, areRepeats: false)
+            _ = try await database.notifications.store(many + few, areRepeats: false)
             try await store.put(many.map { (Self.item($0), Self.now, "quiet_hours") }, now: Self.now)
             try await store.put(few.map { (Self.item($0), Self.now + .seconds(1), "quiet_hours") }, now: Self.now)
             let at = Self.now + .seconds(1)
@@ -154,11 +154,11 @@ struct FollowUpStoreTests {
 
     @Test("takes critical follow-ups first without starving older ones")
     func critical() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).followUps
+        try await Samples.withStores { database in
+            let store = database.followUps
             let others = (0..<20).map { Samples.notification($0, user: "other-\($0)") }
             let critical = (100..<103).map { Samples.notification($0, user: "urgent-\($0)") }
-            _ = try await Database(pool).notifications.store(others + critical, areRepeats: false)
+            _ = try await database.notifications.store(others + critical, areRepeats: false)
             try await store.put(
                 (others + critical).enumerated().map {
                     (Self.item($1), Self.now + .milliseconds(Int64($0)), "quiet_hours")
@@ -177,8 +177,8 @@ struct FollowUpStoreTests {
 
     @Test("finds critical follow-ups among 100,000 by an index of their own")
     func criticalPlan() async throws {
-        try await Samples.withStores { pool in
-            try await pool.query(
+        try await Samples.withStores { database in
+            try await database.pool.query(
                 """
                 INSERT INTO carillon.follow_ups (user_id, notification_id, kind, due_at, critical)
                 SELECT 'u' || n % 5000, gen_random_uuid(), 'release', timestamptz '2026-12-01' + n * interval '1 second',
@@ -187,8 +187,8 @@ struct FollowUpStoreTests {
                 """,
                 timeout: .seconds(120)
             )
-            try await pool.query("ANALYZE carillon.follow_ups")
-            let plan = try await pool.query(
+            try await database.pool.query("ANALYZE carillon.follow_ups")
+            let plan = try await database.pool.query(
                 """
                 EXPLAIN SELECT f.user_id FROM carillon.follow_ups f
                 WHERE f.critical AND f.due_at <= timestamptz '2027-01-01' ORDER BY f.due_at LIMIT 512
@@ -201,10 +201,10 @@ struct FollowUpStoreTests {
 
     @Test("gives no follow-up to two dispatchers")
     func concurrency() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).followUps
+        try await Samples.withStores { database in
+            let store = database.followUps
             let batch = (0..<200).map { Samples.notification($0, user: "u\($0 % 20)") }
-            _ = try await Database(pool).notifications.store(batch, areRepeats: false)
+            _ = try await database.notifications.store(batch, areRepeats: false)
             try await store.put(batch.map { (Self.item($0), Self.now, "quiet_hours") }, now: Self.now)
             let until = Self.now + .seconds(30)
             var taken: [FollowUpStore.Item] = []
@@ -222,8 +222,8 @@ struct FollowUpStoreTests {
 
     @Test("finds due follow-ups among 100,000 by index")
     func plan() async throws {
-        try await Samples.withStores { pool in
-            try await pool.query(
+        try await Samples.withStores { database in
+            try await database.pool.query(
                 """
                 INSERT INTO carillon.follow_ups (user_id, notification_id, kind, due_at)
                 SELECT 'u' || n % 5000, gen_random_uuid(), 'release', timestamptz '2026-12-01' + n * interval '1 second'
@@ -231,8 +231,8 @@ struct FollowUpStoreTests {
                 """,
                 timeout: .seconds(120)
             )
-            try await pool.query("ANALYZE carillon.follow_ups")
-            let plan = try await pool.query(
+            try await database.pool.query("ANALYZE carillon.follow_ups")
+            let plan = try await database.pool.query(
                 """
                 EXPLAIN SELECT f.user_id FROM carillon.follow_ups f
                 WHERE f.due_at <= timestamptz '2026-12-01 00:01:00' ORDER BY f.due_at LIMIT 512
@@ -245,10 +245,10 @@ struct FollowUpStoreTests {
 
     @Test("removes finished follow-ups by key, without comparing every pair")
     func removalPlan() async throws {
-        try await Samples.withStores { pool in
+        try await Samples.withStores { database in
             let items = [Self.item(Samples.notification(1, user: "a"))]
             for mode in ["force_generic_plan", "force_custom_plan"] {
-                let results = try await pool.run([
+                let results = try await database.pool.run([
                     PostgresStatement("SELECT set_config('plan_cache_mode', '\(mode)', true)", []),
                     PostgresStatement(
                         "EXPLAIN " + FollowUpStore.delete,
@@ -269,10 +269,10 @@ struct FollowUpStoreTests {
 
     @Test("keeps one follow-up for two devices of a user, with the earlier moment")
     func twice() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).followUps
+        try await Samples.withStores { database in
+            let store = database.followUps
             let notification = Samples.notification(1, user: "a")
-            _ = try await Database(pool).notifications.store([notification], areRepeats: false)
+            _ = try await database.notifications.store([notification], areRepeats: false)
             let item = Self.item(notification)
             try await store.put(
                 [(item, Self.now + .seconds(60), "quiet_hours"), (item, Self.now + .seconds(30), "quiet_hours")],
@@ -286,10 +286,10 @@ struct FollowUpStoreTests {
 
     @Test("makes a hastened follow-up due earlier unless it was postponed again")
     func hasten() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).followUps
+        try await Samples.withStores { database in
+            let store = database.followUps
             let batch = (1...3).map { Samples.notification($0, user: "a") }
-            _ = try await Database(pool).notifications.store(batch, areRepeats: false)
+            _ = try await database.notifications.store(batch, areRepeats: false)
             let items = batch.map { Self.item($0) }
             let due = Self.now + .seconds(500)
             try await store.put(items.map { ($0, due, "quiet_hours") }, now: Self.now)
@@ -302,16 +302,16 @@ struct FollowUpStoreTests {
 
     @Test("does not hand out a taken follow-up again when quiet hours change")
     func heldIsLeftAlone() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).followUps
+        try await Samples.withStores { database in
+            let store = database.followUps
             let batch = (1...2).map { Samples.notification($0, user: "a") }
-            _ = try await Database(pool).notifications.store(batch, areRepeats: false)
+            _ = try await database.notifications.store(batch, areRepeats: false)
             let items = batch.map { Self.item($0) }
             let until = Timestamp(seconds: 4_000_000_000)
             try await store.put(
                 [(items[0], Self.now, "quiet_hours"), (items[1], until + .seconds(5), "quiet_hours")], now: Self.now)
             #expect(try await store.take(now: Self.now, until: until, limit: 10).map(\.item) == [items[0]])
-            try await Database(pool).preferences.set(user: "a", settings: UserSettings())
+            try await database.preferences.set(user: "a", settings: UserSettings())
             try await store.reconsiderReleases(now: Self.now, over: .zero)
             // The other one no longer waits; this one is still taken.
             let soon = until + .seconds(-1)
@@ -323,15 +323,15 @@ struct FollowUpStoreTests {
 
     @Test("decides again when quiet hours change")
     func reconsider() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).followUps
+        try await Samples.withStores { database in
+            let store = database.followUps
             let notification = Samples.notification(1, user: "a")
-            _ = try await Database(pool).notifications.store([notification], areRepeats: false)
+            _ = try await database.notifications.store([notification], areRepeats: false)
             let far = Timestamp(seconds: 4_000_000_000)
             try await store.put([(Self.item(notification), far, "quiet_hours")], now: Self.now)
             var settings = UserSettings()
             settings.zone = "Europe/Berlin"
-            try await Database(pool).preferences.set(user: "a", settings: settings)
+            try await database.preferences.set(user: "a", settings: settings)
             let due = try await store.take(now: far + .seconds(-1), until: far, limit: 10)
             #expect(due.map(\.item) == [Self.item(notification)])
         }
@@ -339,10 +339,10 @@ struct FollowUpStoreTests {
 
     @Test("decides attention calls again when quiet hours change; other follow-ups wait")
     func reconsiderAttention() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).followUps
+        try await Samples.withStores { database in
+            let store = database.followUps
             let batch = (1...3).map { Samples.notification($0, user: "a") }
-            _ = try await Database(pool).notifications.store(batch, areRepeats: false)
+            _ = try await database.notifications.store(batch, areRepeats: false)
             let far = Timestamp(seconds: 4_000_000_000)
             let items = [
                 Self.item(batch[0], .attention), Self.item(batch[1], .attention), Self.item(batch[2], .email),
@@ -353,7 +353,7 @@ struct FollowUpStoreTests {
                 [(items[0], far, "quiet_hours"), (items[1], far, "quiet_hours"), (items[2], far, "unread")],
                 now: Self.now)
             try await store.put([(items[1], far, "idle")], now: Self.now)
-            try await Database(pool).preferences.set(user: "a", settings: UserSettings())
+            try await database.preferences.set(user: "a", settings: UserSettings())
             let soon = far + .seconds(-1)
             #expect(try await store.take(now: soon, until: far, limit: 10).map(\.item) == [items[0]])
             // New time zone rules lead to a new decision as well.

@@ -12,8 +12,8 @@ struct InboxReadsTests {
     private static let users = (0..<40).map { "user-\($0)" } + ["nobody", "Zoë"]
 
     /// Stores inboxes of several sizes, with read and deleted notifications and two types.
-    private static func fill(_ pool: PostgresPool) async throws {
-        let inbox = InboxStore(Database(pool))
+    private static func fill(_ database: Database) async throws {
+        let inbox = InboxStore(database)
         var number = 0
         for (index, user) in Self.users.enumerated() where user != "nobody" {
             var batch: [Notification] = []
@@ -26,7 +26,7 @@ struct InboxReadsTests {
                 notification.title = "\(user) \(place)"
                 batch.append(notification)
             }
-            _ = try await Database(pool).notifications.store(batch, areRepeats: false)
+            _ = try await database.notifications.store(batch, areRepeats: false)
             if index % 2 == 0 { _ = try await inbox.markRead(user: user, ids: [batch[0].id], at: Samples.start) }
             if index % 5 == 0 { _ = try await inbox.delete(user: user, id: batch[0].id, at: Samples.start) }
         }
@@ -48,9 +48,9 @@ struct InboxReadsTests {
 
     @Test("reads pages together as it would read each alone")
     func pages() async throws {
-        try await Samples.withStores { pool in
-            try await Self.fill(pool)
-            let alone = InboxStore(Database(pool))
+        try await Samples.withStores { database in
+            try await Self.fill(database)
+            let alone = InboxStore(database)
             var questions: [Question] = []
             for (index, user) in Self.users.enumerated() {
                 let state = try await alone.state(of: user)
@@ -74,7 +74,7 @@ struct InboxReadsTests {
                 expected.append(try Self.text(page))
             }
             #expect(Set(expected).count > Self.users.count * 3)
-            let together = InboxStore(Database(pool))
+            let together = InboxStore(database)
             let found = try await withThrowingTaskGroup { group in
                 for (index, question) in questions.enumerated() {
                     group.addTask {
@@ -91,9 +91,9 @@ struct InboxReadsTests {
 
     @Test("reads states together as it would read each alone, after earlier commits")
     func states() async throws {
-        try await Samples.withStores { pool in
-            try await Self.fill(pool)
-            let inbox = InboxStore(Database(pool))
+        try await Samples.withStores { database in
+            try await Self.fill(database)
+            let inbox = InboxStore(database)
             let expected = try await inbox.states(Self.users)
             try await withThrowingTaskGroup { group in
                 for _ in 0..<5 {
@@ -125,9 +125,9 @@ struct InboxReadsTests {
 
     @Test("fails only the request that PostgreSQL rejects")
     func refusal() async throws {
-        try await Samples.withStores { pool in
-            try await Self.fill(pool)
-            let inbox = InboxStore(Database(pool))
+        try await Samples.withStores { database in
+            try await Self.fill(database)
+            let inbox = InboxStore(database)
             let outcomes = await withTaskGroup { group in
                 for index in 0..<60 {
                     group.addTask {

@@ -10,10 +10,10 @@ import Testing
 struct InboxStoreTests {
     @Test("raises the version once for each change, and not when nothing changes")
     func changes() async throws {
-        try await Samples.withStores { pool in
-            let inbox = InboxStore(Database(pool))
+        try await Samples.withStores { database in
+            let inbox = InboxStore(database)
             let batch = (0..<5).map { Samples.notification($0, user: "a") }
-            _ = try await Database(pool).notifications.store(batch, areRepeats: false)
+            _ = try await database.notifications.store(batch, areRepeats: false)
             let now = Samples.start
             let read = try await inbox.markRead(user: "a", ids: [batch[0].id, batch[1].id], at: now)
             #expect(Set(read.ids) == [batch[0].id, batch[1].id])
@@ -46,10 +46,10 @@ struct InboxStoreTests {
 
     @Test("reads the changes of many inboxes at once, each bounded and in order")
     func manyChanges() async throws {
-        try await Samples.withStores { pool in
-            let inbox = InboxStore(Database(pool))
+        try await Samples.withStores { database in
+            let inbox = InboxStore(database)
             let batch = (0..<7).map { Samples.notification($0, user: $0 < 5 ? "a" : "b") }
-            _ = try await Database(pool).notifications.store(batch, areRepeats: false)
+            _ = try await database.notifications.store(batch, areRepeats: false)
             _ = try await inbox.markRead(user: "a", ids: [batch[0].id], at: Samples.start)
             _ = try await inbox.delete(user: "b", id: batch[6].id, at: Samples.start)
             let changes = try await inbox.changes([("b", 0), ("a", 4), ("nobody", 0), ("a", 0), ("b", 3)], limit: 3)
@@ -64,10 +64,10 @@ struct InboxStoreTests {
 
     @Test("reads changes and state from one snapshot while the inbox changes")
     func changesOfOneMoment() async throws {
-        try await Samples.withStores { pool in
-            let inbox = InboxStore(Database(pool))
+        try await Samples.withStores { database in
+            let inbox = InboxStore(database)
             let batch = (0..<200).map { Samples.notification($0, user: "a") }
-            _ = try await Database(pool).notifications.store(batch, areRepeats: false)
+            _ = try await database.notifications.store(batch, areRepeats: false)
             let reader = Task {
                 for notification in batch {
                     _ = try await inbox.markRead(user: "a", ids: [notification.id], at: Samples.start)
@@ -88,10 +88,10 @@ struct InboxStoreTests {
 
     @Test("pages from newest to oldest without gap or repeat")
     func pages() async throws {
-        try await Samples.withStores { pool in
-            let inbox = InboxStore(Database(pool))
+        try await Samples.withStores { database in
+            let inbox = InboxStore(database)
             let batch = (0..<25).map { Samples.notification($0, user: "a") }
-            _ = try await Database(pool).notifications.store(batch, areRepeats: false)
+            _ = try await database.notifications.store(batch, areRepeats: false)
             var titles: [String] = []
             var before: NotificationID?
             while true {
@@ -107,10 +107,10 @@ struct InboxStoreTests {
 
     @Test("reads the newest unread notifications of many users with their states")
     func newestUnread() async throws {
-        try await Samples.withStores { pool in
-            let inbox = InboxStore(Database(pool))
+        try await Samples.withStores { database in
+            let inbox = InboxStore(database)
             let batch = (0..<6).map { Samples.notification($0, user: $0 < 5 ? "a" : "b") }
-            _ = try await Database(pool).notifications.store(batch, areRepeats: false)
+            _ = try await database.notifications.store(batch, areRepeats: false)
             _ = try await inbox.markRead(user: "a", ids: [batch[4].id], at: Samples.start)
             let (states, unread) = try await inbox.newestUnread(["a", "b", "c"], limit: 2)
             #expect(states.map(\.unread) == [4, 1, 0])
@@ -122,11 +122,11 @@ struct InboxStoreTests {
 
     @Test("reads a page and its state from one snapshot, without rows if the state is known")
     func knownState() async throws {
-        try await Samples.withStores { pool in
-            let inbox = InboxStore(Database(pool))
+        try await Samples.withStores { database in
+            let inbox = InboxStore(database)
             #expect(try await inbox.page(user: "nobody", filter: .init(limit: 10)).state == InboxStore.State())
             let batch = (0..<5).map { Samples.notification($0, user: "a") }
-            _ = try await Database(pool).notifications.store(batch, areRepeats: false)
+            _ = try await database.notifications.store(batch, areRepeats: false)
             let page = try await inbox.page(user: "a", filter: .init(limit: 3))
             #expect(try page.titles() == ["n4", "n3", "n2"])
             #expect(page.state.version == 5)
@@ -143,8 +143,8 @@ struct InboxStoreTests {
 
     @Test("writes a row as the same JSON as the stored notification")
     func rows() async throws {
-        try await Samples.withStores { pool in
-            let inbox = InboxStore(Database(pool))
+        try await Samples.withStores { database in
+            let inbox = InboxStore(database)
             let plain = Samples.notification(0, user: "a")
             let full = Samples.notification(1, user: "a") { notification in
                 notification.severity = .warning
@@ -159,7 +159,7 @@ struct InboxStoreTests {
                 notification.extras.image = "https://example.com/i"
                 notification.expiresAt = Samples.start + .seconds(60)
             }
-            _ = try await Database(pool).notifications.store([plain, full], areRepeats: false)
+            _ = try await database.notifications.store([plain, full], areRepeats: false)
             _ = try await inbox.markRead(user: "a", ids: [plain.id], at: Samples.start + .seconds(1))
             let page = try await inbox.page(user: "a", filter: .init(limit: 3))
             #expect(page.notifications.map(\.id) == [full.id, plain.id])
@@ -175,9 +175,9 @@ struct InboxStoreTests {
 
     @Test("shows noted decisions on the page; a note changes the state but not the version")
     func notes() async throws {
-        try await Samples.withStores { pool in
-            let inbox = InboxStore(Database(pool))
-            let notifications = Database(pool).notifications
+        try await Samples.withStores { database in
+            let inbox = InboxStore(database)
+            let notifications = database.notifications
             let (shown, other) = (Samples.notification(1, user: "a"), Samples.notification(2, user: "b"))
             _ = try await notifications.store([shown, other], areRepeats: false)
             let before = try await inbox.state(of: "a")
@@ -197,14 +197,14 @@ struct InboxStoreTests {
 
     @Test("counts the first opening, reports a delivery with its lane and ignores suppressed notifications")
     func receipts() async throws {
-        try await Samples.withStores { pool in
-            let inbox = InboxStore(Database(pool))
+        try await Samples.withStores { database in
+            let inbox = InboxStore(database)
             let batch = [
                 Samples.notification(0, user: "a") { $0.lane = .critical },
                 Samples.notification(1, user: "a") { $0.channels = [.push] },
                 Samples.notification(2, user: "a") { $0.status = .suppressed },
             ]
-            _ = try await Database(pool).notifications.store(batch, areRepeats: false)
+            _ = try await database.notifications.store(batch, areRepeats: false)
             let now = Samples.start
             #expect(try await inbox.markOpened(user: "a", id: batch[0].id, at: now)?.changed?.label == batch[0].label)
             let again = try await inbox.markOpened(user: "a", id: batch[0].id, at: now + .seconds(9))
@@ -230,16 +230,16 @@ struct InboxStoreTests {
 struct InboxPageTests {
     @Test("pages by number with exact counts and filters, empty beyond the end")
     func pages() async throws {
-        try await Samples.withStores { pool in
-            let inbox = InboxStore(Database(pool))
+        try await Samples.withStores { database in
+            let inbox = InboxStore(database)
             let batch = (0..<25).map { number in
                 Samples.notification(number, user: "a") {
                     if number % 5 == 0 { $0.title = "other \(number)" }
                 }
             }
-            _ = try await Database(pool).notifications.store(batch, areRepeats: false)
+            _ = try await database.notifications.store(batch, areRepeats: false)
             let foreign = [Samples.notification(0, user: "b")]
-            _ = try await Database(pool).notifications.store(foreign, areRepeats: false)
+            _ = try await database.notifications.store(foreign, areRepeats: false)
             _ = try await inbox.markRead(user: "a", ids: [batch[24].id, batch[0].id], at: Samples.start)
             _ = try await inbox.delete(user: "a", id: batch[23].id, at: Samples.start)
 
@@ -263,8 +263,8 @@ struct InboxPageTests {
 
     @Test("counts one type, unread or all")
     func types() async throws {
-        try await Samples.withStores { pool in
-            let inbox = InboxStore(Database(pool))
+        try await Samples.withStores { database in
+            let inbox = InboxStore(database)
             let start = Samples.start
             var batch = (0..<6).map { Samples.notification($0, user: "a") }
             for number in 6..<9 {
@@ -274,7 +274,7 @@ struct InboxPageTests {
                 other.channels = [.inApp]
                 batch.append(other)
             }
-            _ = try await Database(pool).notifications.store(batch, areRepeats: false)
+            _ = try await database.notifications.store(batch, areRepeats: false)
             _ = try await inbox.markRead(user: "a", ids: [batch[8].id], at: start)
             let other = try await inbox.page(user: "a", filter: .init(limit: 2, type: "other"), offset: 0)
             #expect(other.items.map(\.notification.type) == ["other", "other"])
@@ -295,10 +295,10 @@ struct InboxPageTests {
 
     @Test("names the channel of each notification on a page and hides those of other users")
     func sentVia() async throws {
-        try await Samples.withStores { pool in
-            let inbox = InboxStore(Database(pool))
+        try await Samples.withStores { database in
+            let inbox = InboxStore(database)
             let batch = [Samples.notification(0, user: "a"), Samples.notification(1, user: "b")]
-            let store = Database(pool).notifications
+            let store = database.notifications
             _ = try await store.store(batch, areRepeats: false)
             try await store.markDelivered([("a", batch[0].id, Samples.start)], via: "socket")
             let page = try await inbox.page(user: "a", filter: .init(limit: 2), offset: 0)

@@ -18,13 +18,12 @@ struct MigrationTests {
     @Test("applies missing migrations in order, once")
     func order() async throws {
         try await TestDatabase.with(isMigrated: false) { database in
-            let pool = database.pool
-            let labels = try await Migrations.state(of: pool, comparedWith: Self.migrations).missing
+            let labels = try await Migrations.state(of: database.pool, comparedWith: Self.migrations).missing
             #expect(labels == ["1 schema", "1000 mood"])
-            #expect(try await Migrations.apply(Self.migrations, to: pool, logger: TestLog.logger) == labels)
-            #expect(try await Migrations.apply(Self.migrations, to: pool, logger: TestLog.logger).isEmpty)
-            #expect(try await pool.query("SELECT mood FROM carillon.follow_ups").isEmpty)
-            let state = try await Migrations.state(of: pool)
+            #expect(try await Migrations.apply(Self.migrations, to: database.pool, logger: TestLog.logger) == labels)
+            #expect(try await Migrations.apply(Self.migrations, to: database.pool, logger: TestLog.logger).isEmpty)
+            #expect(try await database.pool.query("SELECT mood FROM carillon.follow_ups").isEmpty)
+            let state = try await Migrations.state(of: database.pool)
             #expect(state.missing.isEmpty && state.unknown == [1_000])
         }
     }
@@ -33,22 +32,24 @@ struct MigrationTests {
     func failure() async throws {
         let faulty = Migrations.Migration(
             number: 1_000, name: "faulty", script: "CREATE TABLE carillon.half (); SELECT 1 / 0")
-        try await Samples.withStores { pool async throws in
+        try await Samples.withStores { database async throws in
             await #expect(throws: PostgresError.self) {
-                try await Migrations.apply(Migrations.all + [faulty], to: pool, logger: TestLog.logger)
+                try await Migrations.apply(Migrations.all + [faulty], to: database.pool, logger: TestLog.logger)
             }
-            #expect(try await pool.query("SELECT to_regclass('carillon.half') IS NULL").first?.bool(0) == true)
-            #expect(try await Migrations.state(of: pool).unknown.isEmpty)
+            #expect(try await database.pool.query("SELECT to_regclass('carillon.half') IS NULL").first?.bool(0) == true)
+            #expect(try await Migrations.state(of: database.pool).unknown.isEmpty)
         }
     }
 
     @Test("lets other queries pass while it waits for a lock")
     func waits() async throws {
-        try await Samples.withStores { pool in
-            let applying = try await Self.whileRead(pool) {
-                let applying = Task { try await Migrations.apply(Self.migrations, to: pool, logger: TestLog.logger) }
+        try await Samples.withStores { database in
+            let applying = try await Self.whileRead(database) {
+                let applying = Task {
+                    try await Migrations.apply(Self.migrations, to: database.pool, logger: TestLog.logger)
+                }
                 try await eventually("it waits for the table") {
-                    try await !pool.query(
+                    try await !database.pool.query(
                         """
                         SELECT FROM pg_locks l
                         JOIN pg_database d ON d.oid = l.database AND d.datname = current_database()
@@ -58,21 +59,22 @@ struct MigrationTests {
                 }
                 // The reader holds its lock, so this query passes only when the migration gives
                 // way.
-                #expect(try await pool.query("SELECT count(*) FROM carillon.follow_ups").first?.int8(0) == 0)
+                #expect(try await database.pool.query("SELECT count(*) FROM carillon.follow_ups").first?.int8(0) == 0)
                 return applying
             }
             #expect(try await applying.value == ["1000 mood"])
-            #expect(try await pool.query("SELECT mood FROM carillon.follow_ups").isEmpty)
-            #expect(try await Migrations.state(of: pool, comparedWith: Self.migrations).missing.isEmpty)
+            #expect(try await database.pool.query("SELECT mood FROM carillon.follow_ups").isEmpty)
+            #expect(try await Migrations.state(of: database.pool, comparedWith: Self.migrations).missing.isEmpty)
         }
     }
 
     @Test("gives up without a lock in time, names the blocker and leaves no trace")
     func givesUp() async throws {
-        try await Samples.withStores { pool in
-            let error = try await Self.whileRead(pool) { () async throws -> PostgresError? in
+        try await Samples.withStores { database in
+            let error = try await Self.whileRead(database) { () async throws -> PostgresError? in
                 do {
-                    try await Migrations.apply(Self.migrations, to: pool, logger: TestLog.logger, patience: .zero)
+                    try await Migrations.apply(
+                        Self.migrations, to: database.pool, logger: TestLog.logger, patience: .zero)
                     return nil
                 } catch let error as PostgresError {
                     return error
@@ -81,17 +83,19 @@ struct MigrationTests {
             let message = try #require(error?.message)
             #expect(error?.code == .server && error?.sqlState == "55P03")
             #expect(message.contains("1000 mood") && message.contains("(process "), "\(message)")
-            #expect(try await Migrations.state(of: pool, comparedWith: Self.migrations).missing == ["1000 mood"])
-            #expect(try await Migrations.apply(Self.migrations, to: pool, logger: TestLog.logger) == ["1000 mood"])
+            #expect(
+                try await Migrations.state(of: database.pool, comparedWith: Self.migrations).missing == ["1000 mood"])
+            #expect(
+                try await Migrations.apply(Self.migrations, to: database.pool, logger: TestLog.logger) == ["1000 mood"])
         }
     }
 
     /// Runs `body` while a long transaction reads the table, as a dump does.
     private static func whileRead<Value: Sendable>(
-        _ pool: PostgresPool,
+        _ database: Database,
         _ body: () async throws -> Value
     ) async throws -> Value {
-        try await pool.transaction { transaction in
+        try await database.pool.transaction { transaction in
             try await transaction.query("LOCK TABLE carillon.follow_ups IN ACCESS SHARE MODE")
             return try await body()
         }

@@ -11,8 +11,8 @@ import Testing
 struct NotificationStoreTests {
     @Test("numbers a batch in order for each inbox and skips unlisted rows")
     func versions() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).notifications
+        try await Samples.withStores { database in
+            let store = database.notifications
             let batch = [
                 Samples.notification(1, user: "a"), Samples.notification(2, user: "b"),
                 Samples.notification(3, user: "a"),
@@ -28,7 +28,7 @@ struct NotificationStoreTests {
                     .stored(version: 0, unread: 2), .stored(version: 3, unread: 3),
                 ]
             )
-            let states = try await InboxStore(Database(pool)).states(["a", "b", "nobody"])
+            let states = try await InboxStore(database).states(["a", "b", "nobody"])
             #expect(states.map(\.version) == [3, 1, 0])
             #expect(states.map(\.unread) == [3, 1, 0])
             #expect(states.map(\.total) == [3, 1, 0])
@@ -43,7 +43,7 @@ struct NotificationStoreTests {
                     .stored(version: 3, unread: 3),
                 ]
             )
-            let users = try await pool.query("SELECT user_id FROM carillon.users ORDER BY user_id").map {
+            let users = try await database.pool.query("SELECT user_id FROM carillon.users ORDER BY user_id").map {
                 try $0.text(0)
             }
             #expect(users == ["a", "b", "c"])
@@ -52,8 +52,8 @@ struct NotificationStoreTests {
 
     @Test("tells a repeat of an entry from a duplicate of its job")
     func repeats() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).notifications
+        try await Samples.withStores { database in
+            let store = database.notifications
             let first = Samples.notification(1, user: "a", job: "order")
             let second = Samples.notification(2, user: "a", job: "order") { $0.title = "n1" }
             let different = Samples.notification(4, user: "a", job: "order")
@@ -85,8 +85,8 @@ struct NotificationStoreTests {
 
     @Test("stores concurrent batches to the same inboxes without deadlock, with exact counts")
     func concurrency() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).notifications
+        try await Samples.withStores { database in
+            let store = database.notifications
             let users = (0..<20).map { "u\($0)" }
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for writer in 0..<8 {
@@ -102,9 +102,9 @@ struct NotificationStoreTests {
                 }
                 try await group.waitForAll()
             }
-            let states = try await InboxStore(Database(pool)).states(users)
+            let states = try await InboxStore(database).states(users)
             #expect(states.allSatisfy { $0.version == 80 && $0.unread == 80 && $0.total == 80 })
-            let gaps = try await pool.query(
+            let gaps = try await database.pool.query(
                 """
                 SELECT count(*) FROM (
                     SELECT user_id, count(DISTINCT version) AS n, max(version) AS top
@@ -118,13 +118,13 @@ struct NotificationStoreTests {
 
     @Test("reads preferences of users who have set some, and defaults for the others")
     func wished() async throws {
-        try await Samples.withStores { pool in
-            let preferences = Database(pool).preferences
+        try await Samples.withStores { database in
+            let preferences = database.preferences
             try await preferences.set(user: "picky", preferences: ["invoice_created": TypePreference(inApp: false)])
             var settings = UserSettings()
             settings.isOptedOut = true
             try await preferences.set(user: "out", settings: settings)
-            let wishes = try await Database(pool).recipients.wishes([
+            let wishes = try await database.recipients.wishes([
                 RecipientStore.Key(user: "plain", type: "invoice_created", category: nil),
                 RecipientStore.Key(user: "picky", type: "invoice_created", category: nil),
                 RecipientStore.Key(user: "out", type: "x", category: nil),
@@ -136,8 +136,8 @@ struct NotificationStoreTests {
 
     @Test("finds ownerless rows until they have an owner, and advances the watermark")
     func sweeping() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).notifications
+        try await Samples.withStores { database in
+            let store = database.notifications
             let batch = (0..<3).map { Samples.notification($0, user: "u\($0)") }
             _ = try await store.store(batch, areRepeats: false)
             let later = Timestamp(seconds: 4_000_000_000)
@@ -159,8 +159,8 @@ struct NotificationStoreTests {
 
     @Test("resets a watermark ahead of the clock and finds later rows")
     func markAhead() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).notifications
+        try await Samples.withStores { database in
+            let store = database.notifications
             let now = try await store.clock()
             try await store.advanceSweep(before: now + .seconds(3_600))
             _ = try await store.store([Samples.notification(1, user: "a")], areRepeats: false)
@@ -173,13 +173,13 @@ struct NotificationStoreTests {
 
     @Test("tells apart users whose ids look alike")
     func exactUsers() async throws {
-        try await Samples.withStores { pool in
+        try await Samples.withStores { database in
             let composed = "caf\u{E9}"
             let decomposed = "cafe\u{301}"
             let batch = [Samples.notification(1, user: composed), Samples.notification(2, user: decomposed)]
-            let outcomes = try await Database(pool).notifications.store(batch, areRepeats: false)
+            let outcomes = try await database.notifications.store(batch, areRepeats: false)
             #expect(outcomes == [.stored(version: 1, unread: 1), .stored(version: 1, unread: 1)])
-            let inbox = InboxStore(Database(pool))
+            let inbox = InboxStore(database)
             let first = try await inbox.page(user: composed, filter: .init(limit: 5))
             let second = try await inbox.page(user: decomposed, filter: .init(limit: 5))
             #expect(try first.titles() == ["n1"])
@@ -189,9 +189,9 @@ struct NotificationStoreTests {
 
     @Test("lists the columns of digests in the order of their tables")
     func columns() async throws {
-        try await Samples.withStores { pool in
+        try await Samples.withStores { database in
             func columns(_ table: String) async throws -> [String] {
-                let rows = try await pool.query(
+                let rows = try await database.pool.query(
                     """
                     SELECT attname::text FROM pg_attribute
                     WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum
@@ -212,15 +212,15 @@ struct NotificationStoreTests {
 
     @Test("fails the whole batch with the SQLSTATE, and hides the value, when PostgreSQL rejects text")
     func refusal() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).notifications
+        try await Samples.withStores { database in
+            let store = database.notifications
             let bad = Samples.notification(2, user: "b") { $0.data = Array("{secret".utf8) }
             let error = await #expect(throws: PostgresError.self) {
                 try await store.store([Samples.notification(1, user: "a"), bad], areRepeats: false)
             }
             #expect(error?.isRefusal == true)
             #expect("\(String(describing: error))".contains("secret") == false)
-            let states = try await InboxStore(Database(pool)).states(["a"])
+            let states = try await InboxStore(database).states(["a"])
             #expect(states.first?.version == 0)
         }
     }
@@ -234,8 +234,8 @@ struct CollapseTests {
 
     @Test("removes the older notification with a version of its own and keeps the unread count")
     func replaces() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).notifications
+        try await Samples.withStores { database in
+            let store = database.notifications
             let old = Self.notification(1)
             let new = Self.notification(2)
             let other = Self.notification(3, key: "other")
@@ -246,7 +246,7 @@ struct CollapseTests {
             #expect(batch.replacements.map(\.newest) == [new.id])
             #expect(batch.replacements.map(\.version) == [4])
             #expect(batch.replacements.map(\.unread) == [2])
-            let state = try await InboxStore(Database(pool)).states(["a"]).first
+            let state = try await InboxStore(database).states(["a"]).first
             #expect(state?.version == 4)
             #expect(state?.unread == 2)
             #expect(state?.total == 2)
@@ -259,9 +259,9 @@ struct CollapseTests {
 
     @Test("keeps the newest of a batch and does not count a read one as unread")
     func batch() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).notifications
-            let inbox = InboxStore(Database(pool))
+        try await Samples.withStores { database in
+            let store = database.notifications
+            let inbox = InboxStore(database)
             let first = Self.notification(1)
             _ = try await store.store([first], areRepeats: false)
             _ = try await inbox.markRead(user: "a", ids: [first.id], at: Samples.start)
@@ -277,8 +277,8 @@ struct CollapseTests {
 
     @Test("lets a notification replace others unless it had expired on arrival")
     func expired() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).notifications
+        try await Samples.withStores { database in
+            let store = database.notifications
             let old = Self.notification(1)
             _ = try await store.store([old], areRepeats: false)
             var late = Self.notification(3)
@@ -288,7 +288,7 @@ struct CollapseTests {
             let batch = try await store.storeBatch([late], areRepeats: false)
             #expect(batch.outcomes == [.stored(version: 0, unread: 1)])
             #expect(batch.replacements.isEmpty)
-            #expect(try await InboxStore(Database(pool)).states(["a"]).first?.unread == 1)
+            #expect(try await InboxStore(database).states(["a"]).first?.unread == 1)
             // A notification newer than the old one and older than the expired one stays.
             let new = Self.notification(2)
             #expect(try await store.storeBatch([new], areRepeats: false).replacements.map(\.id) == [old.id])
@@ -304,8 +304,8 @@ struct CollapseTests {
 
     @Test("stores an older job that arrives late as replaced")
     func late() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).notifications
+        try await Samples.withStores { database in
+            let store = database.notifications
             let new = Self.notification(2)
             _ = try await store.store([new], areRepeats: false)
             let old = Self.notification(1)
@@ -313,7 +313,7 @@ struct CollapseTests {
             let loaded = try await store.load([("a", old.id), ("a", new.id)])
             #expect(loaded.first { $0.id == old.id }?.statusReason == "replaced")
             #expect(loaded.first { $0.id == new.id }?.status == .pending)
-            #expect(try await InboxStore(Database(pool)).states(["a"]).first?.unread == 1)
+            #expect(try await InboxStore(database).states(["a"]).first?.unread == 1)
         }
     }
 }
@@ -332,7 +332,7 @@ struct LookupPlanTests {
 
     @Test("looks a batch up by key, whatever the statistics of the table")
     func lookups() async throws {
-        try await Samples.withStores { pool in
+        try await Samples.withStores { database in
             let notifications = (0..<256).map { Samples.notification($0, user: "u\($0)") }
             let users = PostgresValue.array(PostgresArray(texts: notifications.map(\.user)))
             let ids = PostgresValue.array(PostgresArray(uuids: notifications.map(\.id.halves)))
@@ -345,9 +345,9 @@ struct LookupPlanTests {
             ]
             let analyze = "ANALYZE carillon.notifications"
             for preparation in ["SELECT", analyze, Self.insert, analyze] {
-                try await pool.query(preparation)
+                try await database.pool.query(preparation)
                 for statement in statements {
-                    let results = try await pool.run([statement])
+                    let results = try await database.pool.run([statement])
                     let plan = try (results.last.map { Array($0) } ?? []).map { try $0.text(0) }
                     let lookups = plan.count { $0.contains("Index Cond: ((user_id = ANY (ARRAY[") }
                     #expect(lookups == Self.parts, "after \(preparation): \(plan.joined(separator: "\n"))")

@@ -10,8 +10,8 @@ import Testing
 struct PreferenceStoreTests {
     @Test("keeps the chosen settings and replaces the others")
     func keeping() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).preferences
+        try await Samples.withStores { database in
+            let store = database.preferences
             var settings = UserSettings()
             settings.zone = "Europe/Zurich"
             settings.isEmailOptedOut = true
@@ -28,8 +28,8 @@ struct PreferenceStoreTests {
 
     @Test("keeps the weekdays of quiet hours when there were and are quiet hours")
     func weekdays() async throws {
-        try await Samples.withStores { (pool) async throws in
-            let store = Database(pool).preferences
+        try await Samples.withStores { (database) async throws in
+            let store = database.preferences
             func set(_ hours: QuietHours?, keeping kept: KeptSettings) async throws -> QuietHours? {
                 var settings = UserSettings()
                 settings.quietHours = hours
@@ -49,11 +49,11 @@ struct PreferenceStoreTests {
 
     @Test("switches quiet hours off and restores them")
     func paused() async throws {
-        try await Samples.withStores { (pool) async throws in
-            let store = Database(pool).preferences
+        try await Samples.withStores { (database) async throws in
+            let store = database.preferences
             let hours = QuietHours(start: 60, end: 120, weekdays: 3)
             func holds() async throws -> QuietHours? {
-                try await Database(pool).recipients.wishes([.init(user: "a", type: "x", category: nil)]).first?
+                try await database.recipients.wishes([.init(user: "a", type: "x", category: nil)]).first?
                     .settings.quietHours
             }
             #expect(try await store.switchQuietHours(user: "a", isOn: true) == UserSettings())
@@ -74,8 +74,8 @@ struct PreferenceStoreTests {
 
     @Test("opting in only removes the opt-out")
     func optingIn() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).preferences
+        try await Samples.withStores { database in
+            let store = database.preferences
             var settings = UserSettings()
             settings.isOptedOut = true
             settings.zone = "Europe/Zurich"
@@ -90,8 +90,8 @@ struct PreferenceStoreTests {
 
     @Test("resets channels that are not named to their default, or keeps them on request")
     func unsaid() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).preferences
+        try await Samples.withStores { database in
+            let store = database.preferences
             func wish() async throws -> TypePreference? { try await store.preferences(user: "a")["x"] }
             try await store.set(user: "a", preferences: ["x": TypePreference(push: false)], keepsUnsaid: true)
             #expect(try await wish() == TypePreference(push: false))
@@ -108,8 +108,8 @@ struct PreferenceStoreTests {
 
     @Test("does not store a type's preference that repeats its category's")
     func repeated() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).preferences
+        try await Samples.withStores { database in
+            let store = database.preferences
             let category = PreferenceKey.category("c")
             func say(_ type: String, _ wish: TypePreference) async throws -> TypePreference? {
                 try await store.set(
@@ -135,11 +135,11 @@ struct PreferenceStoreTests {
 
     @Test("applies the e-mail switch to every type")
     func emailOptOut() async throws {
-        try await Samples.withStores { pool in
+        try await Samples.withStores { database in
             var settings = UserSettings()
             settings.isEmailOptedOut = true
-            try await Database(pool).preferences.set(user: "a", settings: settings)
-            let wishes = try await Database(pool).recipients.wishes(
+            try await database.preferences.set(user: "a", settings: settings)
+            let wishes = try await database.recipients.wishes(
                 ["a", "b"].map { RecipientStore.Key(user: $0, type: "x", category: nil) })
             #expect(wishes.map(\.preference.email) == [false, nil])
             #expect(wishes.map(\.settings.isOptedOut) == [false, false])
@@ -148,8 +148,8 @@ struct PreferenceStoreTests {
 
     @Test("prefers the preference of a type over its category's, including quiet hours")
     func categories() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).preferences
+        try await Samples.withStores { database in
+            let store = database.preferences
             let hours = QuietHours(start: 60, end: 120, weekdays: 3)
             try await store.set(
                 user: "a",
@@ -158,7 +158,7 @@ struct PreferenceStoreTests {
                     PreferenceKey.category("c"): TypePreference(push: false, email: false),
                 ])
             func wish(_ type: String) async throws -> TypePreference? {
-                try await Database(pool).recipients
+                try await database.recipients
                     .wishes([RecipientStore.Key(user: "a", type: type, category: "c")]).first?.preference
             }
             #expect(try await wish("x") == TypePreference(push: true, email: false, quietHours: .hours(hours)))

@@ -48,9 +48,9 @@ enum Samples {
     }
 
     /// Runs `body` with a fresh database whose sessions are configured as in the services.
-    static func withStores(_ body: (PostgresPool) async throws -> Void) async throws {
+    static func withStores(_ body: (Database) async throws -> Void) async throws {
         try await TestDatabase.with(isMigrated: true, { $0.sessionSettings = StoreSession.settings }) { database in
-            try await body(database.pool)
+            try await body(Database(database.pool))
         }
     }
 }

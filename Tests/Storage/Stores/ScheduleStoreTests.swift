@@ -34,8 +34,8 @@ struct ScheduleStoreTests {
 
     @Test("reads a schedule back as it was stored")
     func roundTrip() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).schedules
+        try await Samples.withStores { database in
+            let store = database.schedules
             let schedule = Self.schedule(1, due: .seconds(5), job: "j") { schedule in
                 schedule.fields.append(("title", Array("„é“ \\u0000 \"x\"\n".utf8)))
                 schedule.part = "Europe/Berlin"
@@ -61,8 +61,8 @@ struct ScheduleStoreTests {
 
     @Test("stores an entry or job once and reports an id with other content")
     func once() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).schedules
+        try await Samples.withStores { database in
+            let store = database.schedules
             let first = Self.schedule(1, job: "a")
             let fresh = try await store.add([first, Self.schedule(2)])
             #expect(fresh == [.stored, .stored])
@@ -85,8 +85,8 @@ struct ScheduleStoreTests {
 
     @Test("claims due schedules for one dispatcher, in order, and again after the claim lapsed")
     func claims() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).schedules
+        try await Samples.withStores { database in
+            let store = database.schedules
             let count = 600
             let all = (0..<count).map { Self.schedule($0, due: .milliseconds(-$0)) }
             _ = try await store.add(all + [Self.schedule(count, due: .seconds(1))])
@@ -122,8 +122,8 @@ struct ScheduleStoreTests {
 
     @Test("counts only attempts that fire a schedule alone")
     func alone() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).schedules
+        try await Samples.withStores { database in
+            let store = database.schedules
             let (first, second) = (Self.schedule(1), Self.schedule(2) { $0.cron = "* * * * *" })
             _ = try await store.add([first, second])
             func claim() async throws -> [Schedule] {
@@ -150,8 +150,8 @@ struct ScheduleStoreTests {
 
     @Test("makes schedules of a cancelled job due at once, and no others")
     func callOff() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).schedules
+        try await Samples.withStores { database in
+            let store = database.schedules
             let later = (1...3).map { Self.schedule($0, due: .seconds(3_600), job: $0 == 3 ? "b" : "a\($0)") }
             _ = try await store.add(later)
             try await store.callOff(.init(org: "org", id: "a1"), at: Self.now)
@@ -167,8 +167,8 @@ struct ScheduleStoreTests {
 
     @Test("advances a schedule once")
     func advance() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).schedules
+        try await Samples.withStores { database in
+            let store = database.schedules
             let schedule = Self.schedule(1) { $0.cron = "* * * * *" }
             _ = try await store.add([schedule])
             let next = Self.now + .seconds(60)
@@ -189,8 +189,8 @@ struct ScheduleStoreTests {
 
     @Test("limits the schedules that an organisation creates by calls")
     func bound() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).schedules
+        try await Samples.withStores { database in
+            let store = database.schedules
             func put(_ number: Int, org: String = "org", job: String? = nil) async throws -> ScheduleStore.Outcome {
                 try await store.put(
                     Self.schedule(number, job: job) { schedule in
@@ -213,8 +213,8 @@ struct ScheduleStoreTests {
 
     @Test("removes an erased user from every schedule")
     func erasure() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).schedules
+        try await Samples.withStores { database in
+            let store = database.schedules
             func users(_ number: Int, _ list: String) -> Schedule {
                 Self.schedule(number) { $0.fields = [("users", Array(list.utf8)), ("type", Array("t".utf8))] }
             }
@@ -223,7 +223,7 @@ struct ScheduleStoreTests {
                 Self.schedule(4) { $0.user = "ada" },
             ])
             #expect(try await store.erase(user: "ada") == 2)
-            let erasure = try await Database(pool).users.erase(user: "ada")
+            let erasure = try await database.users.erase(user: "ada")
             #expect(erasure.rows.first { $0.table == "schedules" }?.count == 1)
             let left = try await store.page(after: nil, org: nil, limit: 10)
             #expect(left.map(\.source) == ["jobs/1", "jobs/3"])
@@ -233,8 +233,8 @@ struct ScheduleStoreTests {
 
     @Test("finds due schedules among 200,000 by index")
     func plan() async throws {
-        try await Samples.withStores { pool in
-            try await pool.query(
+        try await Samples.withStores { database in
+            try await database.pool.query(
                 """
                 INSERT INTO carillon.schedules (id, org_id, part, source, lane, fields, content, due_at, wake_at, created_at)
                 SELECT gen_random_uuid(), '', '', 'x', n % 3, '[]', n, now() + n * interval '1 second',
@@ -242,9 +242,9 @@ struct ScheduleStoreTests {
                 """,
                 timeout: .seconds(240)
             )
-            try await pool.query("ANALYZE carillon.schedules", timeout: .seconds(240))
+            try await database.pool.query("ANALYZE carillon.schedules", timeout: .seconds(240))
             for mode in ["force_generic_plan", "force_custom_plan"] {
-                let results = try await pool.run(
+                let results = try await database.pool.run(
                     [
                         PostgresStatement("SELECT set_config('plan_cache_mode', '\(mode)', true)", []),
                         PostgresStatement(

@@ -17,8 +17,8 @@ struct StatisticsStoreTests {
 
     /// Stores a job's notifications for ``users`` and brings each to the outcome that its user
     /// names.
-    private static func store(_ job: String, in pool: PostgresPool) async throws {
-        let store = Database(pool).notifications
+    private static func store(_ job: String, in database: Database) async throws {
+        let store = database.notifications
         let batch = Self.users.enumerated().map { index, user in
             Samples.notification(index, user: user, job: job)
         }
@@ -37,13 +37,13 @@ struct StatisticsStoreTests {
         var settlement = DeliveryStore.Settlement()
         let device = NotificationID(high: 1, low: 2)
         settlement.accepted = [("pushed and proven", try id("pushed and proven"), "apns", device)]
-        try await Database(pool).deliveries.settle(settlement)
+        try await database.deliveries.settle(settlement)
         _ = try await store.markDelivered(
             [
                 ("proven", try id("proven"), Samples.start),
                 ("pushed and proven", try id("pushed and proven"), Samples.start),
             ], via: "socket")
-        let inbox = InboxStore(Database(pool))
+        let inbox = InboxStore(database)
         _ = try await inbox.markDelivered(user: "client", id: try id("client"), at: Samples.start, via: "client")
         _ = try await inbox.markOpened(user: "pushed", id: try id("pushed"), at: Samples.start)
         _ = try await inbox.markRead(user: "deviceless", ids: nil, at: Samples.start)
@@ -65,13 +65,13 @@ struct StatisticsStoreTests {
         "counts every outcome of a job, its type and a broadcast"
     )
     func reach() async throws {
-        try await Samples.withStores { pool in
-            try await Self.store("j", in: pool)
-            let tally = try await Database(pool).cancellations.tally(CancellationStore.Name(org: "", id: "j"))
+        try await Samples.withStores { database in
+            try await Self.store("j", in: database)
+            let tally = try await database.cancellations.tally(CancellationStore.Name(org: "", id: "j"))
             #expect(tally.reach == Self.expected)
             #expect(tally.total == Self.expected.stored)
             #expect(tally.counts[.sent] == 5)
-            let statistics = Database(pool).statistics
+            let statistics = database.statistics
             let past = Timestamp(seconds: 0)
             let summary = try await statistics.summary(since: past, typesSince: past)
             #expect(summary.types.map(\.type) == ["invoice_created"])
@@ -81,22 +81,22 @@ struct StatisticsStoreTests {
 
     @Test("counts all notifications of a large broadcast")
     func broadcast() async throws {
-        try await Samples.withStores { pool in
-            try await pool.query(
+        try await Samples.withStores { database in
+            try await database.pool.query(
                 """
                 INSERT INTO carillon.broadcasts
                     (id, org_id, job_id, job_entry, stream, fields, lane, urgency, state, created_at)
                 VALUES (gen_random_uuid(), '', 'b', 'jobs/1-0', 'jobs', '[["all","true"],["type","offer"]]', 'bulk', 2,
                     'expanding', now())
                 """)
-            try await pool.query(
+            try await database.pool.query(
                 """
                 INSERT INTO carillon.broadcast_pages
                     (broadcast, part, number, after_user, until_user, selected, stored, counted, at)
                 SELECT b.id, part, 0, '', 'z', 2000, 1906 + part, '{}', now()
                 FROM carillon.broadcasts b, generate_series(0, 15) part
                 """)
-            try await pool.query(
+            try await database.pool.query(
                 """
                 INSERT INTO carillon.notifications
                     (user_id, id, version, job_entry, org_id, job_id, type, severity, delivery, lane, channels, title,
@@ -106,7 +106,7 @@ struct StatisticsStoreTests {
                     now()
                 FROM generate_series(1, 30506) n
                 """, timeout: .seconds(60))
-            let broadcasts = try await Database(pool).statistics.broadcasts()
+            let broadcasts = try await database.statistics.broadcasts()
             #expect(broadcasts.map(\.job) == ["b"])
             #expect(broadcasts.map(\.type) == ["offer"])
             #expect(broadcasts.map(\.stored) == [16 * 1_906 + 120])

@@ -10,16 +10,16 @@ import Testing
 struct TraceStoreTests {
     @Test("includes changes of the user's tokens")
     func tokens() async throws {
-        try await Samples.withStores { pool in
-            let devices = Database(pool).devices
+        try await Samples.withStores { database in
+            let devices = database.devices
             _ = try await devices.register(Samples.device(user: "a", token: "before", at: -10))
             let notification = Samples.notification(0, user: "a") { $0.expiresAt = Samples.start + .seconds(600) }
-            _ = try await Database(pool).notifications.store([notification], areRepeats: false)
-            try await pool.query("UPDATE carillon.notifications SET stored_at = created_at")
+            _ = try await database.notifications.store([notification], areRepeats: false)
+            try await database.pool.query("UPDATE carillon.notifications SET stored_at = created_at")
             for (user, token, second) in [("a", "meanwhile", 60), ("b", "another's", 60), ("a", "after", 600)] {
                 _ = try await devices.register(Samples.device(user: user, token: token, at: Int64(second)))
             }
-            let record = try #require(try await Database(pool).traces.record(notification.id, user: "a"))
+            let record = try #require(try await database.traces.record(notification.id, user: "a"))
             #expect(record.attempts.map(\.kind) == ["token"])
             #expect(record.attempts.first?.at == Samples.start + .seconds(60))
             #expect(record.attempts.first?.outcome == "registered")
@@ -29,16 +29,16 @@ struct TraceStoreTests {
 
     @Test("keeps postponements and missing proofs after they ended")
     func steps() async throws {
-        try await Samples.withStores { pool in
+        try await Samples.withStores { database in
             let notification = Samples.notification(0, user: "a")
-            _ = try await Database(pool).notifications.store([notification], areRepeats: false)
-            let deliveries = Database(pool).deliveries
+            _ = try await database.notifications.store([notification], areRepeats: false)
+            let deliveries = database.deliveries
             // The dispatcher that died, then the one that took over.
             for second in [5, 35] {
                 try await deliveries.noteUnproven(
                     [(notification.user, notification.id)], at: Samples.start + .seconds(second))
             }
-            let followUps = Database(pool).followUps
+            let followUps = database.followUps
             let item = FollowUpStore.Item(user: "a", notification: notification.id, kind: .release)
             let mail = FollowUpStore.Item(user: "a", notification: notification.id, kind: .email)
             let end = Samples.start + .seconds(3_636)
@@ -46,7 +46,7 @@ struct TraceStoreTests {
                 [(item, end, "quiet_hours"), (mail, end, "unread")], now: Samples.start + .seconds(36))
             let taken = try await followUps.take(now: end, until: end + .seconds(30), limit: 10)
             try await followUps.remove(taken.map(\.item), takenUntil: end + .seconds(30))
-            let record = try #require(try await Database(pool).traces.record(notification.id, user: nil))
+            let record = try #require(try await database.traces.record(notification.id, user: nil))
             #expect(record.followUps.isEmpty)
             #expect(record.attempts.map(\.kind) == [AuditStep.kind, AuditStep.kind])
             #expect(record.attempts.map(\.outcome) == ["unproven", "deferred"])
@@ -58,13 +58,13 @@ struct TraceStoreTests {
 
     @Test("shows the digest that held a notification and its summary")
     func gathered() async throws {
-        try await Samples.withStores { pool in
-            let digests = Database(pool).digests
+        try await Samples.withStores { database in
+            let digests = database.digests
             let rule = DigestRule(window: .seconds(60), maximum: .seconds(60))
             let batch = (1...2).map { Samples.notification($0, user: "a", job: "j\($0)") }
             let items = batch.map { DigestStore.Item(notification: $0, key: "k", rule: rule) }
             #expect(try await digests.gather(items, now: Samples.start) == [.held, .held])
-            let store = Database(pool).traces
+            let store = database.traces
             let waiting = try #require(try await store.record(batch[1].id, user: "a"))
             #expect(waiting.notification.title == "n2")
             #expect(waiting.notification.jobID == "j2")
@@ -79,7 +79,7 @@ struct TraceStoreTests {
             #expect(waiting.gathering?.window == due.id)
             let summary = Notification(
                 id: DigestStore.summary(of: due.id, user: "a"), user: "a", type: "summary", createdAt: over)
-            _ = try await Database(pool).notifications.store([summary], areRepeats: false)
+            _ = try await database.notifications.store([summary], areRepeats: false)
             try await digests.remove([due.id])
             for user in ["a", nil] {
                 let record = try #require(try await store.record(batch[1].id, user: user))
@@ -95,26 +95,26 @@ struct TraceStoreTests {
 
     @Test("shows when the job was cancelled")
     func cancelled() async throws {
-        try await Samples.withStores { pool in
+        try await Samples.withStores { database in
             let notification = Samples.notification(0, user: "a", job: "order-1")
-            _ = try await Database(pool).notifications.store([notification], areRepeats: false)
-            let store = Database(pool).traces
+            _ = try await database.notifications.store([notification], areRepeats: false)
+            let store = database.traces
             #expect(try await store.record(notification.id, user: "a")?.cancelledAt == nil)
             let at = Samples.start + .seconds(7)
             let name = CancellationStore.Name(org: notification.org, id: "order-1")
-            try await Database(pool).cancellations.record(name, at: at)
+            try await database.cancellations.record(name, at: at)
             #expect(try await store.record(notification.id, user: "a")?.cancelledAt == at)
         }
     }
 
     @Test("finds a notification without its user by its attempts or the time in its id")
     func search() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).traces
+        try await Samples.withStores { database in
+            let store = database.traces
             let batch = (0..<3).map { Samples.notification($0, user: "u\($0)") }
-            _ = try await Database(pool).notifications.store(batch, areRepeats: false)
+            _ = try await database.notifications.store(batch, areRepeats: false)
             // The first was stored at once, the others an hour late; the second has an attempt.
-            try await pool.query(
+            try await database.pool.query(
                 """
                 UPDATE carillon.notifications
                 SET stored_at = created_at + CASE WHEN user_id = 'u0' THEN interval '1 second' ELSE interval '1 hour' END
@@ -126,7 +126,7 @@ struct TraceStoreTests {
                     at: batch[1].createdAt + .seconds(3_600), user: "u1", notification: batch[1].id, device: nil,
                     provider: .fcm, kind: "push", attempt: 1, outcome: .accepted)
             ]
-            try await Database(pool).deliveries.settle(settlement)
+            try await database.deliveries.settle(settlement)
             for (index, isFound) in [true, true, false].enumerated() {
                 let record = try await store.record(batch[index].id, user: nil)
                 #expect((record?.notification.user == "u\(index)") == isFound)

@@ -10,8 +10,8 @@ import Testing
 struct UserStoreTests {
     @Test("stores records of several users at once and returns the devices of each")
     func records() async throws {
-        try await Samples.withStores { pool in
-            let users = Database(pool).users
+        try await Samples.withStores { database in
+            let users = database.users
             let records = ["b", "a", "c"].map { user in
                 var record = UserRecord(user: user)
                 if user != "c" { record.devices = [Samples.device(user: user, token: "t-\(user)")] }
@@ -23,15 +23,15 @@ struct UserStoreTests {
                 let devices = try await users.put(records)
                 #expect(devices.map { $0.map(\.device.token) } == [["t-b"], ["t-a"], []])
             }
-            #expect(try await Database(pool).topics.topics(user: "a", limit: 10) == ["news"])
-            #expect(try await Database(pool).preferences.preferences(user: "c")["x"]?.push == false)
+            #expect(try await database.topics.topics(user: "a", limit: 10) == ["news"])
+            #expect(try await database.preferences.preferences(user: "c")["x"]?.push == false)
         }
     }
 
     @Test("keeps the devices within an app's limit and names those that it switched off")
     func tooManyDevices() async throws {
-        try await Samples.withStores { pool in
-            let users = Database(pool).users(limits: DeviceLimits(standard: 2))
+        try await Samples.withStores { database in
+            let users = database.users(limits: DeviceLimits(standard: 2))
             var record = UserRecord(user: "a")
             record.devices = (1...3).map { Samples.device(user: "a", token: "t\($0)", at: Int64($0)) }
             let registrations = try #require(try await users.put([record]).first)
@@ -42,25 +42,25 @@ struct UserStoreTests {
 
     @Test("keeps the latest time for known users")
     func lastSeen() async throws {
-        try await Samples.withStores { pool in
-            let users = Database(pool).users
+        try await Samples.withStores { database in
+            let users = database.users
             let now = Samples.start
             try await users.markSeen(["a", "b"], at: now)
-            #expect(try await pool.query("SELECT FROM carillon.users").count == 0)
+            #expect(try await database.pool.query("SELECT FROM carillon.users").count == 0)
             _ = try await users.put([UserRecord(user: "a"), UserRecord(user: "b")])
             try await users.markSeen(["a", "b", "a"], at: now)
             try await users.markSeen(["a"], at: now + .seconds(5))
             try await users.markSeen(["b"], at: now + .seconds(-5))
             try await users.markSeen(["nobody", "a"], at: now)
             #expect(try await users.lastSeen(["b", "nobody", "a"]) == [now, nil, now + .seconds(5)])
-            #expect(try await pool.query("SELECT FROM carillon.users").count == 2)
+            #expect(try await database.pool.query("SELECT FROM carillon.users").count == 2)
         }
     }
 
     @Test("exports every table with rows of a user")
     func exportIsWhole() async throws {
-        try await Samples.withStores { pool in
-            let tables = Set(try await Database(pool).users.tables().map(\.name))
+        try await Samples.withStores { database in
+            let tables = Set(try await database.users.tables().map(\.name))
             let exported =
                 UserExportStore.Single.allCases.map(\.rawValue) + UserExportStore.Section.allCases.map(\.rawValue)
             #expect(tables.subtracting(exported).isEmpty, "add these to UserExportStore")
@@ -69,8 +69,8 @@ struct UserStoreTests {
 
     @Test("limits a user's topics but not those that a service adds")
     func topicLimit() async throws {
-        try await Samples.withStores { pool in
-            let topics = Database(pool).topics
+        try await Samples.withStores { database in
+            let topics = database.topics
             let first = try await topics.subscribe(user: "u", topic: "a", limit: 2)
             #expect(first)
             #expect(try await topics.subscribe(user: "u", topic: "b", limit: 2))
@@ -90,9 +90,9 @@ struct UserExportTests {
     private static func fields(
         _ section: UserExportStore.Section,
         _ user: String,
-        _ pool: PostgresPool
+        _ database: Database
     ) async throws -> [[String: JSONValue]] {
-        let store = Database(pool).exports
+        let store = database.exports
         var shown: [[String: JSONValue]] = []
         var cursor: String?
         repeat {
@@ -111,8 +111,8 @@ struct UserExportTests {
 
     @Test("exports dead letters that name the user, without other names")
     func deadLetters() async throws {
-        try await Samples.withStores { pool in
-            let store = Database(pool).deadLetters
+        try await Samples.withStores { database in
+            let store = database.deadLetters
             let letters: [[(name: String, value: String)]] = [
                 [("user", "ada"), ("title", "own")],
                 [("users", #"["bob","ada"]"#), ("title", "shared"), ("except", #"["eve"]"#)],
@@ -130,7 +130,7 @@ struct UserExportTests {
                     )
                 })
             #expect(
-                try await Self.fields(.deadLetters, "ada", pool) == [
+                try await Self.fields(.deadLetters, "ada", database) == [
                     ["user": .string("ada"), "title": .string("own")],
                     ["users": .string(#"["ada"]"#), "title": .string("shared")],
                     ["except": .string(#"["ada"]"#)],
@@ -139,7 +139,7 @@ struct UserExportTests {
                 ])
             // Erasure finds the same number.
             #expect(try await store.erase(user: "ada") == 5)
-            #expect(try await Self.fields(.deadLetters, "ada", pool).isEmpty)
+            #expect(try await Self.fields(.deadLetters, "ada", database).isEmpty)
         }
     }
 
@@ -152,9 +152,9 @@ struct UserExportTests {
         ]
     )
     func escaped(user: String, list: String) async throws {
-        try await Samples.withStores { pool in
-            let letters = Database(pool).deadLetters
-            let schedules = Database(pool).schedules
+        try await Samples.withStores { database in
+            let letters = database.deadLetters
+            let schedules = database.schedules
             // A user in no list keeps all, escapes or not.
             let jobs: [[(name: String, value: String)]] = [
                 [("users", list)], [("topic", "news"), ("except", list)], [("users", #"["bob","\u00e9ve"]"#)],
@@ -180,21 +180,21 @@ struct UserExportTests {
                 })
             let own = String(decoding: JSONWriter.bytes(of: .array([.string(user)])), as: UTF8.self)
             let shown: [[String: JSONValue]] = [["users": .string(own)], ["except": .string(own)]]
-            #expect(try await Self.fields(.deadLetters, user, pool) == shown)
-            #expect(try await Self.fields(.schedules, user, pool) == shown)
+            #expect(try await Self.fields(.deadLetters, user, database) == shown)
+            #expect(try await Self.fields(.schedules, user, database) == shown)
             #expect(try await letters.erase(user: user) == 2)
             #expect(try await schedules.erase(user: user) == 2)
             for section in [UserExportStore.Section.deadLetters, .schedules] {
-                #expect(try await Self.fields(section, user, pool).isEmpty)
-                #expect(try await Self.fields(section, "bob", pool).count == 3)
+                #expect(try await Self.fields(section, user, database).isEmpty)
+                #expect(try await Self.fields(section, "bob", database).count == 3)
             }
         }
     }
 
     @Test("exports schedules for several users, without other names, page by page")
     func schedules() async throws {
-        try await Samples.withStores { pool in
-            try await pool.query(
+        try await Samples.withStores { database in
+            try await database.pool.query(
                 """
                 INSERT INTO carillon.schedules
                     (id, org_id, part, user_id, source, lane, fields, content, due_at, wake_at, created_at)
@@ -210,11 +210,11 @@ struct UserExportTests {
                 FROM generate_series(1, 451) n
                 """
             )
-            let shown = try await Self.fields(.schedules, "ada", pool)
+            let shown = try await Self.fields(.schedules, "ada", database)
             #expect(shown.first == ["user": .string("ada"), "title": .string("1")])
             #expect(shown.dropFirst().first == ["users": .string(#"["ada"]"#), "title": .string("3")])
             #expect(shown.count == 226)
-            let bobs = try await Self.fields(.schedules, "bob", pool)
+            let bobs = try await Self.fields(.schedules, "bob", database)
             #expect(bobs.count == 226)
             #expect(bobs.allSatisfy { $0["users"] == nil || $0["users"] == .string(#"["bob"]"#) })
         }
