@@ -18,8 +18,6 @@ package struct TemplateText: Sendable {
 
     /// Nil for a text without tags.
     private let template: MustacheTemplate?
-    /// Where that is enough.
-    private let pieces: TemplatePieces?
     private let source: String
     /// Names after a dot, which must exist in the value before it.
     private let memberNames: Set<String>
@@ -29,7 +27,6 @@ package struct TemplateText: Sendable {
         self.source = source
         let tags = try TemplateTags(source)
         self.memberNames = tags.memberNames
-        self.pieces = form == .text ? TemplatePieces(source, memberNames: tags.memberNames) : nil
         guard !tags.isEmpty else {
             self.template = nil
             return
@@ -49,7 +46,6 @@ package struct TemplateText: Sendable {
     /// - Throws: ``TemplateVariableFault`` for the first variable that is missing or is not text.
     package func render(_ variables: TemplateVariables) throws(TemplateVariableFault) -> String {
         guard let template else { return self.source }
-        if let text = try self.pieces?.render(variables) { return text }
         let lookup = TemplateLookup(memberNames: self.memberNames)
         let text = template.render(ScopeValue(variables.members, lookup: lookup, isRoot: true))
         if let fault = lookup.fault { throw fault }
