@@ -1,17 +1,65 @@
 // Carillon · Decide.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// How long sockets have to prove receipt before push goes out.
+/// How long a socket has to prove receipt before the push goes out.
 package let proofDeadline: Duration = .seconds(5)
 
-/// By which way went what sockets were handed and none proved.
+/// The `sent_via` of a notification that was handed to sockets, none of which proved receipt.
 package let socketWay = "socket"
 
-/// Decides what to do next about one notification.
+/// One thing to do about a notification.
+package enum Step: Sendable, Equatable {
+    case store(status: NotificationStatus, reason: Reason?, channels: Channels)
+    /// Send it to the user's sockets; a silent one does not interrupt.
+    case publish(isSilent: Bool)
+    /// Fall back to push unless a socket proves receipt in time.
+    case awaitProof(within: Duration)
+    /// Send it to every active device.
+    case push
+    /// Send it to the user's e-mail address.
+    case email
+    /// Decide again at a later moment.
+    case postpone(FollowUp, until: Timestamp, reason: Reason)
+    /// Record why less is done than was asked for.
+    case note(Reason)
+    /// Record the final status.
+    case settle(status: NotificationStatus, reason: Reason, via: String?)
+    /// Leave it as it is; the sweeper finds it again.
+    case wait(Reason)
+}
+
+/// Why a step was chosen; the raw value is stored and shown.
+package enum Reason: String, Sendable, CaseIterable {
+    case expired
+    case typeDisabled = "type_disabled"
+    case optedOut = "opted_out"
+    case notOptedIn = "not_opted_in"
+    case optedOutOfType = "opted_out_of_type"
+    case noChannel = "no_channel"
+    case offline
+    case presenceUnknown = "presence_unknown"
+    case noDevice = "no_device"
+    case quietHours = "quiet_hours"
+    case idle
+    case unread
+    case cappedByUser = "capped_by_user"
+    case cappedByType = "capped_by_type"
+    case cappedByCategory = "capped_by_category"
+    /// Handed to sockets that cannot prove receipt, or did not.
+    case unproven
+
+    init(_ scope: CapScope) {
+        switch scope {
+        case .user: self = .cappedByUser
+        case .type: self = .cappedByType
+        case .category: self = .cappedByCategory
+        }
+    }
+}
+
+/// Decides what to do next about one notification: the same facts give the same steps.
 ///
-/// No I/O: the same facts give the same steps.
-///
-/// The order of the rules: expiry, type and opt-out, channels, cap, presence, quiet hours.
+/// The rules apply in this order: expiry, type and opt-out, channels, cap, presence, quiet hours.
 package func decide(_ facts: DecisionFacts) -> [Step] {
     switch facts.progress {
     case .arrived: [storing(facts)]
@@ -22,70 +70,107 @@ package func decide(_ facts: DecisionFacts) -> [Step] {
     }
 }
 
+// MARK: Storing
+
+/// Why a channel is not used, whatever else is so.
+package enum Exclusion: String, Sendable, CaseIterable {
+    case notOfType = "not_of_type"
+    case notOfJob = "not_of_job"
+    case deliveryInApp = "delivery_in_app"
+    case refused
+    case notAskedFor = "not_asked_for"
+
+    /// Whether the user's preference excludes it, rather than the type or the job.
+    fileprivate var isWish: Bool { self == .refused || self == .notAskedFor }
+}
+
+extension DecisionFacts {
+    /// Why a channel is left out when the notification is stored; nil if it is used.
+    package func exclusion(of channel: DeliveryChannel) -> Exclusion? {
+        let one = Channels(channel)
+        guard self.type.channels.contains(one) else { return .notOfType }
+        guard self.notification.channels.contains(one) else { return .notOfJob }
+        if channel == .push, self.notification.delivery == .inApp { return .deliveryInApp }
+        guard !self.type.isRequired else { return nil }
+        let wish = self.wish(for: channel)
+        if wish == false { return .refused }
+        // A user asks for e-mail, unless the type is on by default there.
+        if wish == nil, channel == .email, !self.type.isEmailOnByDefault { return .notAskedFor }
+        return wish == nil && !self.type.isOnByDefault ? .notAskedFor : nil
+    }
+
+    private func wish(for channel: DeliveryChannel) -> Bool? {
+        switch channel {
+        case .inApp: self.preference.inApp
+        case .push: self.preference.push
+        case .email: self.preference.email
+        }
+    }
+
+    fileprivate var hasNoWish: Bool { DeliveryChannel.allCases.allSatisfy { self.wish(for: $0) == nil } }
+}
+
 private func storing(_ facts: DecisionFacts) -> Step {
     func refuse(_ reason: Reason) -> Step { .store(status: .suppressed, reason: reason, channels: []) }
     if isExpired(facts) { return .store(status: .expired, reason: .expired, channels: []) }
     guard facts.type.isEnabled else { return refuse(.typeDisabled) }
-    var channels = facts.notification.channels.intersection(facts.type.channels)
-    if facts.notification.delivery == .inApp { channels.remove(.push) }
-    guard !channels.isEmpty else { return refuse(.noChannel) }
-    if !facts.type.isRequired {
-        if facts.settings.isOptedOut { return refuse(.optedOut) }
-        let wishes = [
-            (Channels.inApp, facts.preference.inApp), (.push, facts.preference.push), (.email, facts.preference.email),
-        ]
-        for (channel, wish) in wishes where wish == false { channels.remove(channel) }
-        // E-mail is what one asks for.
-        if facts.preference.email == nil, !facts.type.isEmailOnByDefault { channels.remove(.email) }
-        // A type that is off by default reaches only those channels that the user switched on.
-        if !facts.type.isOnByDefault {
-            for (channel, wish) in wishes where wish == nil { channels.remove(channel) }
-            if wishes.allSatisfy({ $0.1 == nil }) { return refuse(.notOptedIn) }
+    var channels: Channels = []
+    var isWishOnly = false
+    for channel in DeliveryChannel.allCases {
+        switch facts.exclusion(of: channel) {
+        case nil: channels.insert(Channels(channel))
+        case .some(let exclusion): isWishOnly = isWishOnly || exclusion.isWish
         }
-        guard !channels.isEmpty else { return refuse(.optedOutOfType) }
+    }
+    guard !channels.isEmpty || isWishOnly else { return refuse(.noChannel) }
+    if facts.settings.isOptedOut, !facts.type.isRequired { return refuse(.optedOut) }
+    guard !channels.isEmpty else {
+        return refuse(!facts.type.isOnByDefault && facts.hasNoWish ? .notOptedIn : .optedOutOfType)
     }
     if facts.type.quietHours == .drop, channels.contains(.push), facts.quietEnd != nil { return refuse(.quietHours) }
     return .store(status: .pending, reason: nil, channels: channels)
 }
+
+// MARK: Routing
 
 private func routing(_ facts: DecisionFacts) -> [Step] {
     let channels = facts.notification.channels
     if isExpired(facts) { return [.settle(status: .expired, reason: .expired, via: nil)] }
     let mail = emailing(facts)
     guard case .online(let connections) = facts.presence, channels.contains(.inApp) else {
-        // Fail open where presence is not known: a push too many is better than none.
+        // With unknown presence, push: one too many is better than none.
         if facts.presence == .unknown, !channels.contains(.push) { return [.wait(.presenceUnknown)] }
         return pushing(facts) + mail
     }
     let quietEnd = facts.quietEnd
     let publish = Step.publish(isSilent: quietEnd != nil)
     guard channels.contains(.push) else {
-        // A proof settles it with one write. Where none can come, or none came in all the time until it was found again, it is
-        // settled here, as otherwise it would be handed on time and again.
+        // A proof settles it with one write. Without one, settle here, or the sweeper finds it
+        // again and again.
         let isOver = facts.isRepeat || !facts.mayBeProven
         return [publish] + (isOver ? [onSockets(.unproven)] : []) + mail
     }
-    // Settled at once: looked at again, it would be pushed as soon as the cap has room or quiet hours are over.
+    // Settled now: a later look would push it as soon as the cap has room or quiet hours are over.
     if let reason = heldBack(facts, quietEnd: quietEnd) { return [publish, .note(reason), onSockets(reason)] + mail }
     var steps = [publish, .awaitProof(within: proofDeadline)]
-    // Quiet hours let an idle user sleep; what no socket proves is released at their end.
+    // In quiet hours an idle user is left alone; an unproven notification is released at their end.
     if quietEnd == nil, connections.allSatisfy({ $0.isIdle(at: facts.now) }) {
         steps.append(.postpone(.attention, until: facts.now + facts.type.attentionDelay, reason: .idle))
     }
     return steps + mail
 }
 
-/// What was handed to sockets and is waited for no more; a proof that comes all the same makes it delivered.
+/// Settles a notification that sockets have; a late proof still makes it delivered.
 private func onSockets(_ reason: Reason) -> Step { .settle(status: .sent, reason: reason, via: socketWay) }
 
 private func pushing(_ facts: DecisionFacts) -> [Step] {
     let channels = facts.notification.channels
     if isExpired(facts) { return [.settle(status: .expired, reason: .expired, via: nil)] }
     func rest(_ reason: Reason) -> [Step] {
-        // E-mail, if it is on its way, settles what has no other channel.
         if channels.contains(.inApp) { return [.settle(status: .sent, reason: reason, via: "inbox")] }
         guard channels.contains(.email) else { return [.settle(status: .failed, reason: reason, via: nil)] }
-        // Mail leaves a deferred one as it is, for its push.
+        // Pending mail settles a notification without other channels; it does not settle a deferred
+        // one.
         return facts.notification.status == .deferred ? [.settle(status: .sent, reason: reason, via: "email")] : []
     }
     guard channels.contains(.push) else { return rest(.offline) }
@@ -104,14 +189,14 @@ private func attending(_ facts: DecisionFacts) -> [Step] {
     return [.push]
 }
 
-/// E-mail goes out at once, or when it has been unread for as long as the type says; quiet hours are for what rings.
+/// E-mail goes out at once, or after the type's delay if still unread; quiet hours do not apply.
 private func emailing(_ facts: DecisionFacts) -> [Step] {
     guard facts.notification.channels.contains(.email) else { return [] }
     guard let delay = facts.type.emailDelay else { return [.email] }
     return [.postpone(.email, until: facts.now + delay, reason: .unread)]
 }
 
-/// Why push is left out although the channel is there; nil if it is not.
+/// Why the push channel is not used now; nil if it is.
 private func heldBack(_ facts: DecisionFacts, quietEnd: Timestamp?) -> Reason? {
     if let cap = facts.cap, facts.notification.severity != .alert { return Reason(cap) }
     if quietEnd != nil, facts.type.quietHours == .inAppOnly || facts.type.quietHours == .drop { return .quietHours }

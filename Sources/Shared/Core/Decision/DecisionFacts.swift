@@ -1,7 +1,7 @@
 // Carillon · DecisionFacts.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// All that a decision about one notification rests on.
+/// Everything that a decision about one notification depends on.
 package struct DecisionFacts: Sendable {
     /// How far the notification has come.
     package enum Progress: Sendable, Equatable {
@@ -9,9 +9,9 @@ package struct DecisionFacts: Sendable {
         case arrived
         /// Stored; presence and devices are known.
         case stored
-        /// Handed to sockets, and no proof came in time.
+        /// Handed to sockets, without proof in time.
         case unproven
-        /// Put off, and its time has come.
+        /// Postponed, and due now.
         case due(FollowUp)
     }
 
@@ -19,15 +19,15 @@ package struct DecisionFacts: Sendable {
     package var type: NotificationType
     package var preference = TypePreference()
     package var settings = UserSettings()
-    /// The rules of the user's zone.
+    /// The rules of the user's time zone.
     package var zone = ZoneRules.utc
-    /// How many devices the user has that may be sent to.
+    /// The number of the user's devices that a provider serves.
     package var deviceCount = 0
     package var presence = Presence.unknown
-    /// Which cap the user has reached; nil for none.
+    /// The cap that the user has reached; nil for none.
     package var cap: CapScope?
     package var progress: Progress
-    /// Whether it may have been handed to sockets before, and no proof came since.
+    /// Whether it may have been handed to sockets before.
     package var isRepeat = false
     package var now: Timestamp
 
@@ -38,13 +38,38 @@ package struct DecisionFacts: Sendable {
         self.now = now
     }
 
-    /// Whether a socket may still prove receipt of what it is handed.
+    /// Creates the facts of a notification and its user's wishes; presence, devices and cap are set
+    /// by the caller.
+    ///
+    /// - Parameters:
+    ///   - type: nil for one that has left the catalog; its notifications keep what they were
+    ///     stored with.
+    ///   - zone: returns the rules of the user's zone. It is called only if quiet hours make the
+    ///     time of day matter.
+    package init(
+        _ notification: Notification,
+        type: NotificationType?,
+        preference: TypePreference,
+        settings: UserSettings,
+        progress: Progress,
+        now: Timestamp,
+        zone: (_ name: String?) -> ZoneRules
+    ) {
+        self.init(
+            notification: notification, type: type ?? NotificationType(name: notification.type), progress: progress,
+            now: now)
+        self.preference = preference
+        self.settings = settings
+        if self.hasQuietHours { self.zone = zone(settings.zone) }
+    }
+
+    /// Whether a socket may still prove receipt.
     package var mayBeProven: Bool {
         guard case .online(let connections) = self.presence else { return false }
         return connections.contains { $0.dialect.canProve }
     }
 
-    /// The quiet hours that this notification keeps; nil if there are none, or the type ignores them.
+    /// The quiet hours that apply to this notification; nil for none.
     private var quietHours: QuietHours? {
         let mayIgnore = self.notification.severity == .alert || self.type.severity == .alert
         if self.type.quietHours == .ignore, mayIgnore { return nil }
@@ -58,24 +83,25 @@ package struct DecisionFacts: Sendable {
     /// Whether the time of day matters for this notification.
     package var hasQuietHours: Bool { self.quietHours != nil }
 
-    /// The end of the quiet hours that hold now for this notification; nil if none do.
+    /// The end of the quiet hours that hold now; nil if none do.
     package var quietEnd: Timestamp? {
         self.quietHours.flatMap { QuietCalendar($0, zone: self.zone).end(at: self.now) }
     }
 
-    /// When what the quiet hours of now hold back goes out; nil outside of them.
+    /// When the quiet hours that hold now release the notification; nil if none do.
     package var releaseAt: Timestamp? { self.quietEnd.map { self.release(after: $0) } }
 
-    /// When what quiet hours hold back until `end` goes out.
+    /// When quiet hours that end at `end` release the notification.
     ///
-    /// Some time after their end, by ``ReleaseSpread``; at their end if it would expire meanwhile, or others would have begun.
+    /// It goes out some time after their end, by ``ReleaseSpread``; or at their end if the
+    /// notification would expire meanwhile, or other quiet hours would have begun.
     func release(after end: Timestamp) -> Timestamp {
         let later =
             end + ReleaseSpread.delay(user: self.notification.user, end: end, lane: self.notification.lane)
         if let expiresAt = self.notification.expiresAt, expiresAt <= later { return end }
         guard let hours = self.quietHours else { return later }
         let calendar = QuietCalendar(hours, zone: self.zone)
-        // To look at the calendar again takes as long as all the rest.
+        // The cheap check first: looking at the calendar costs as much as all the rest.
         return calendar.leavesFree(minutes: ReleaseSpread.mostMinutes) || calendar.end(at: later) == nil ? later : end
     }
 }

@@ -1,17 +1,17 @@
 // Carillon · Gate.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// What is asked once more before every provider call.
+/// The facts that the gate checks before every provider call.
 package struct GateFacts: Sendable {
-    /// What the call is for.
+    /// The purpose of a call.
     package enum Purpose: Sendable, Equatable {
-        /// To reach a user whom no socket has proven to have reached.
+        /// To reach a user without proof of receipt by a socket.
         case reach
-        /// To call a user who has it on a socket and has not read it.
+        /// To alert a user who has it on a socket and has not read it.
         case attention
-        /// To write to a user who has not read it.
+        /// To send mail to a user who has not read it.
         case email
-        /// To take what was read elsewhere off a device that has it.
+        /// To remove a notification that was read elsewhere from a device.
         case retraction
     }
 
@@ -22,12 +22,12 @@ package struct GateFacts: Sendable {
     package var isReplaced: Bool
     package var expiresAt: Timestamp?
     package var isDeviceActive: Bool
-    /// Whether the user has switched the channel off for the type, or everything off, since.
+    /// Whether the user has switched off the channel for the type, or everything.
     package var isOptedOut: Bool
     package var isRequired: Bool
     /// Whether this device has accepted it before.
     package var wasAccepted: Bool
-    /// When the quiet hours that hold now let it go; nil outside of them, and for what goes out in them.
+    /// When the quiet hours that hold now release it; nil if none do, or they do not apply.
     package var releaseAt: Timestamp?
 
     package init(
@@ -51,28 +51,60 @@ package struct GateFacts: Sendable {
         self.isRequired = isRequired
         self.wasAccepted = wasAccepted
     }
+
+    /// Creates the facts of a notification and its user's wishes, for a device that is active and
+    /// has not accepted it.
+    ///
+    /// - Parameter type: nil for one that has left the catalog.
+    package init(
+        _ purpose: Purpose,
+        of notification: Notification,
+        type: NotificationType?,
+        preference: TypePreference,
+        settings: UserSettings,
+        isReplaced: Bool
+    ) {
+        let isWanted =
+            if purpose == .email {
+                preference.email ?? type?.isEmailOnByDefault ?? true
+            } else {
+                preference.push != false
+            }
+        self.init(
+            status: notification.status,
+            isRead: notification.readAt != nil,
+            isDeleted: notification.deletedAt != nil,
+            isReplaced: isReplaced,
+            expiresAt: notification.expiresAt,
+            isDeviceActive: true,
+            isOptedOut: settings.isOptedOut || !isWanted,
+            isRequired: type?.isRequired ?? false,
+            wasAccepted: false
+        )
+        self.purpose = purpose
+    }
 }
 
 /// Why the gate stays shut; the raw value is recorded with the attempt.
 package enum GateRefusal: String, Sendable, CaseIterable {
     case cancelled, read, deleted, replaced, expired
-    /// There is nothing to take off the device: it is unread.
+    /// A retraction of a notification that is unread again.
     case unread
     case optedOut = "opted_out"
     case deviceInactive = "device_inactive"
     case alreadyDelivered = "already_delivered"
     case alreadyAccepted = "already_accepted"
-    /// The same delivery is being made by another entry.
+    /// Another entry is being sent for the same delivery.
     case underWay = "under_way"
-    /// Quiet hours have begun; it is put off until they end.
+    /// Quiet hours have begun; it is postponed until they end.
     case quietHours = "quiet_hours"
 }
 
-/// Whether a delivery may still go out; nil lets it pass.
+/// Returns why a delivery may not go out; nil if it may.
 package func gate(_ facts: GateFacts, now: Timestamp) -> GateRefusal? {
     if facts.purpose == .retraction {
         if !facts.isDeviceActive { return .deviceInactive }
-        // What has taken its place is shown under the same name, and is not read.
+        // The newer notification is shown under the same tag and is unread.
         if facts.isReplaced { return .replaced }
         return facts.isRead || facts.isDeleted ? nil : .unread
     }

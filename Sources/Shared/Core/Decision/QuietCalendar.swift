@@ -1,11 +1,15 @@
 // Carillon · QuietCalendar.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// A user's quiet hours as instants: wall-clock times in a zone, one window a day.
+/// A user's quiet hours as instants: one daily window of wall-clock times in a zone.
 ///
-/// A window is a pair of instants, the first inclusive, the second exclusive. A time that a change of the clocks skips
-/// stands for the first instant after the gap, one that occurs twice for the first of the two.
+/// A window includes its start and excludes its end. A wall time that a clock change skips means
+/// the first instant after the gap; one that occurs twice means the first.
 package struct QuietCalendar: Sendable {
+    private static let mostChained = 7
+    /// A clock change brings two windows closer by fewer minutes than this.
+    private static let mostShifted = 180
+
     private let hours: QuietHours
     private let zone: ZoneRules
 
@@ -14,11 +18,11 @@ package struct QuietCalendar: Sendable {
         self.zone = zone
     }
 
-    /// The end of the quiet hours that `moment` is in; nil if it is in none.
+    /// Returns the end of the quiet hours that `moment` is in; nil if it is in none.
     package func end(at moment: Timestamp) -> Timestamp? {
         guard self.hours.start != self.hours.end, self.hours.weekdays & 0x7F != 0 else { return nil }
         guard var end = self.window(around: moment) else { return nil }
-        // Where clocks change, one day's window may run into the next one's.
+        // At a clock change, a day's window may run into the next one.
         for _ in 0..<Self.mostChained {
             guard let next = self.window(around: end) else { return end }
             end = next
@@ -26,11 +30,7 @@ package struct QuietCalendar: Sendable {
         return end
     }
 
-    private static let mostChained = 7
-    /// By how many minutes a change of the clocks may bring a window nearer to the one before, amply.
-    private static let mostShifted = 180
-
-    /// Whether so little of each day is quiet that none of the windows can begin within `minutes` after the end of another.
+    /// Whether no window can begin within `minutes` of the end of another.
     package func leavesFree(minutes: Int) -> Bool {
         let length = (self.hours.end - self.hours.start + 1_440) % 1_440
         return 1_440 - length > minutes + Self.mostShifted
@@ -38,7 +38,7 @@ package struct QuietCalendar: Sendable {
 
     private func window(around moment: Timestamp) -> Timestamp? {
         let today = self.zone.local(at: moment).date
-        // A window that crosses midnight began the day before; a change of the clocks may move it by one more.
+        // A window across midnight began the day before; a clock change may move it by one more.
         for days in [-2, -1, 0, 1] {
             let date = today.adding(days: days)
             guard self.hours.weekdays >> UInt8(date.weekday) & 1 == 1 else { continue }
@@ -48,5 +48,36 @@ package struct QuietCalendar: Sendable {
             if start <= moment, moment < end { return end }
         }
         return nil
+    }
+}
+
+/// The delay between the end of quiet hours and a release, so that not all users of a zone are due
+/// at one moment.
+///
+/// The same user, end and lane always give the same delay. All of a user's notifications of a lane
+/// are released together, and may become one summary.
+package enum ReleaseSpread {
+    /// Longer than any delay.
+    static let mostMinutes = 15
+
+    /// Returns the longest delay of a lane; critical notifications have none.
+    package static func longest(_ lane: Lane) -> Duration {
+        switch lane {
+        case .critical: .zero
+        case .normal: .seconds(300)
+        case .bulk: .seconds(900)
+        }
+    }
+
+    /// Returns the delay after `end`, in whole milliseconds, below the lane's longest.
+    package static func delay(user: String, end: Timestamp, lane: Lane) -> Duration {
+        let span = UInt64(self.longest(lane).components.seconds) * 1_000
+        guard span > 0 else { return .zero }
+        return .milliseconds(Int64(self.hash(user, end) % span))
+    }
+
+    private static func hash(_ user: String, _ end: Timestamp) -> UInt64 {
+        let moment = stride(from: Int64(0), to: 64, by: 8).map { UInt8(truncatingIfNeeded: end.microseconds >> $0) }
+        return FNV1a.hash64(moment, from: FNV1a.hash64(user.utf8))
     }
 }

@@ -1,7 +1,7 @@
 // Carillon · Simulation.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// What would be done about a notification from its arrival on, by the rules alone.
+/// The steps that the rules give for a notification from its arrival on.
 package struct Simulation: Sendable {
     /// A step and its moment.
     package struct Event: Sendable, Equatable {
@@ -9,25 +9,21 @@ package struct Simulation: Sendable {
         package let step: Step
     }
 
-    /// However long a notification is put off again and again, a simulation ends.
+    /// Ends a simulation whose notification is postponed again and again.
     private static let mostEvents = 64
 
     private let facts: DecisionFacts
-    /// As they were asked for.
-    var arrival: DecisionFacts { self.facts }
     private let isProven: Bool
 
     /// - Parameters:
-    ///   - facts: as of the notification's arrival, its progress aside.
-    ///   - isProven: whether sockets prove receipt, where there are any.
+    ///   - facts: those of the notification's arrival; their progress is ignored.
+    ///   - isProven: whether sockets prove receipt.
     package init(_ facts: DecisionFacts, isProven: Bool) {
         self.facts = facts
         self.isProven = isProven
     }
 
-    /// The steps in the order of their moments.
-    ///
-    /// The notification stays unread.
+    /// Returns the steps in order of time, if the notification stays unread.
     package func run() -> [Event] {
         var facts = self.facts
         facts.progress = .arrived
@@ -41,7 +37,7 @@ package struct Simulation: Sendable {
         var later: [(at: Timestamp, progress: DecisionFacts.Progress)] = [(facts.now, .stored)]
         while let next = later.min(by: { $0.at < $1.at }), events.count < Self.mostEvents {
             later.removeAll { $0.at == next.at && $0.progress == next.progress }
-            // Whom a push has reached nobody calls for attention, as the gate has it.
+            // A user who got the push gets no attention call (same rule as ``gate(_:now:)``).
             if next.progress == .due(.attention), isPushed { continue }
             facts.now = next.at
             facts.progress = next.progress
@@ -56,5 +52,80 @@ package struct Simulation: Sendable {
             }
         }
         return events
+    }
+
+    /// Returns what happens on each channel, by the steps of ``run()``.
+    package func fates(_ events: [Event]) -> [ChannelFate] {
+        DeliveryChannel.allCases.map { channel in
+            if let reason = self.facts.exclusion(of: channel) {
+                return ChannelFate(channel, isUsed: false, reason: reason.rawValue)
+            }
+            if let refusal = events.first.flatMap({ Self.refusal($0.step) }) {
+                return ChannelFate(channel, isUsed: false, reason: refusal)
+            }
+            switch channel {
+            case .inApp: return Self.inApp(events)
+            case .push: return Self.push(events)
+            case .email: return Self.email(events)
+            }
+        }
+    }
+
+    private static func refusal(_ step: Step) -> String? {
+        guard case .store(let status, let reason, _) = step, status != .pending else { return nil }
+        return reason?.rawValue ?? status.rawValue
+    }
+
+    private static func inApp(_ events: [Event]) -> ChannelFate {
+        for event in events {
+            guard case .publish(let isSilent) = event.step else { continue }
+            return ChannelFate(.inApp, isUsed: true, reason: isSilent ? "online_silently" : "online", at: event.at)
+        }
+        return ChannelFate(.inApp, isUsed: true, reason: "waits_in_inbox")
+    }
+
+    private static func push(_ events: [Event]) -> ChannelFate {
+        var fate: ChannelFate?
+        var postponed: String?
+        for event in events {
+            switch event.step {
+            case .push: return ChannelFate(.push, isUsed: true, reason: postponed ?? "due", at: event.at)
+            case .awaitProof: fate = fate ?? ChannelFate(.push, isUsed: false, reason: "proven_by_socket")
+            case .note(let reason), .wait(let reason), .settle(_, let reason, _):
+                fate = ChannelFate(.push, isUsed: false, reason: reason.rawValue)
+            case .postpone(.email, _, _), .publish, .email, .store: break
+            case .postpone(_, _, let reason): postponed = reason.rawValue
+            }
+        }
+        return fate ?? ChannelFate(.push, isUsed: false, reason: postponed ?? "not_needed")
+    }
+
+    private static func email(_ events: [Event]) -> ChannelFate {
+        var postponed: String?
+        for event in events {
+            switch event.step {
+            case .email: return ChannelFate(.email, isUsed: true, reason: postponed ?? "due", at: event.at)
+            case .postpone(.email, _, let reason): postponed = reason.rawValue
+            default: break
+            }
+        }
+        return ChannelFate(.email, isUsed: false, reason: postponed ?? "not_needed")
+    }
+}
+
+/// Whether a channel is used for a notification, and why, or why not.
+package struct ChannelFate: Sendable, Equatable {
+    package let channel: DeliveryChannel
+    package let isUsed: Bool
+    /// An ``Exclusion``, a ``Reason``, or a word of its own.
+    package let reason: String
+    /// When it is used.
+    package let at: Timestamp?
+
+    package init(_ channel: DeliveryChannel, isUsed: Bool, reason: String, at: Timestamp? = nil) {
+        self.channel = channel
+        self.isUsed = isUsed
+        self.reason = reason
+        self.at = at
     }
 }

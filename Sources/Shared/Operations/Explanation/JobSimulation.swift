@@ -229,14 +229,15 @@ package struct JobSimulation: Sendable {
         let wishes = try await self.recipients.wishes([key]).first ?? RecipientStore.Wishes()
         let draft = NotificationDraft(question.content, type: type, lane: .bulk, createdAt: now)
         var facts = DecisionFacts(
-            notification: draft.notification(id: NotificationID(high: 0, low: 0), user: user),
+            draft.notification(id: NotificationID(high: 0, low: 0), user: user),
             type: type,
+            preference: wishes.preference,
+            settings: wishes.settings,
             progress: .arrived,
             now: now
-        )
-        facts.preference = wishes.preference
-        facts.settings = wishes.settings
-        facts.zone = wishes.settings.zone.flatMap { self.zones.rules($0) } ?? self.defaultZone
+        ) { zone in
+            zone.flatMap { self.zones.rules($0) } ?? self.defaultZone
+        }
         facts.deviceCount = devices.count { $0.isReachable }
         facts.cap = try await self.cap(type, user: user, now: now)
         facts.presence = try await self.presence(of: user, question.presence, now: now)
