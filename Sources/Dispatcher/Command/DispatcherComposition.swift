@@ -16,20 +16,16 @@ import ServiceLifecycle
 import Storage
 import UnixSignals
 
-/// Puts the dispatcher together: the one place that makes clients and services.
+/// Composes the dispatcher: the only place that makes its clients and services.
 enum DispatcherComposition {
-    /// Works until a signal ends it.
+    /// Runs the dispatcher until a signal ends it.
     static func run(_ settings: DispatcherSettings, reader: SettingsReader) async throws {
-        let machineTime: @Sendable () -> Timestamp = {
-            Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000))
-        }
-        let clock = SteadyClock(machineTime())
-        let now: @Sendable () -> Timestamp = { clock.now }
+        let clock = SteadyClock(self.machineTime())
         let catalog = await reader.load("CATALOG", isSet: !settings.common.catalog.isEmpty) {
             try CatalogLoader.load(path: settings.common.catalog)
         }
-        let zones = ZoneDatabase()
-        if zones.rules(settings.common.defaultZone) == nil {
+        let zones = Dispatcher.Zones(ZoneDatabase(), fallback: settings.common.defaultZone)
+        if zones.database.rules(zones.fallback) == nil {
             reader.fault("DEFAULT_ZONE", "is no IANA time zone that this machine's tzdata has, such as Europe/Berlin")
         }
         LogOutput.bootstrap(format: settings.common.logFormat, level: settings.common.logLevel)
@@ -37,152 +33,76 @@ enum DispatcherComposition {
         let logger = LogOutput.logger(label: "carillon.dispatcher", key: "dispatcher.name", name: name)
         let transfers = self.transfers(settings, logger: logger)
         let webhooks = try self.webhookTransfer(settings, logger: logger)
-        let apps = self.apps(settings, transfers: transfers, now: now, logger: logger)
+        let apps = self.apps(settings, transfers: transfers, now: { clock.now }, logger: logger)
         let ways = await apps.make { reader.fault($0, "cannot be used: \($1)") }
         try reader.finish()
         guard let catalog else { return }
 
-        let usage = ProcessUsage()
-        let metrics = PrometheusRegistry(DispatcherMetrics.families) { usage.values() }
-        MetricsSystem.bootstrap(metrics)
-        let eventLoops = MultiThreadedEventLoopGroup(numberOfThreads: System.coreCount)
-
-        var redisConfiguration = RedisConfiguration(
-            address: try settings.common.redisAddress(),
-            clientName: "carillon-dispatcher-\(name)"
-        )
-        redisConfiguration.certificateAuthorityFile = settings.common.redisCertificateAuthority
-        // The jobs' stages, their readers and the connection that they use share one loop and its thread.
-        let jobsLoop = eventLoops.next()
-        let connect: (any EventLoop) throws -> RedisConnection = { eventLoop in
-            try RedisConnection(redisConfiguration, on: eventLoop, logger: logger)
-        }
-        let redis = try connect(jobsLoop)
-        let pool = try PostgresPool(self.database(settings), logger: logger)
-        try await Migrations.applyWhenReachable(to: pool, logger: logger)
-        let database = Database(pool)
-        let time = ClockService(
-            clock: clock, notifications: database.notifications, machine: machineTime, logger: logger)
-        // Before anything is looked at that may be due.
-        try? await time.set()
-        let keys = Keyspace()
-        let live = Live(redis, keys: keys)
-        let catalogs = CatalogRegister(catalog, path: settings.common.catalog, now: now)
+        let metrics = self.metrics()
+        let clients = try Clients(settings, name: name, logger: logger)
+        try await Migrations.applyWhenReachable(to: clients.database.pool, logger: logger)
         let directory = ChannelDirectory(ways)
         apps.tellRates(directory)
         let dispatcher = Dispatcher(
             name: name,
-            catalogs: catalogs,
-            database: database,
-            live: live,
+            database: clients.database,
+            live: clients.live,
+            eventsLength: settings.common.eventsLength,
+            catalogs: CatalogRegister(catalog, path: settings.common.catalog, now: { clock.now }),
             zones: zones,
-            defaultZone: settings.common.defaultZone,
-            events: EventLog(keys: keys, length: settings.common.eventsLength),
             channels: directory,
-            now: now,
+            clock: Dispatcher.Clock(now: { clock.now }),
             logger: logger
         )
-        let providers = ProviderKinds.providers
-        for provider in providers where !directory.providers.contains(provider) {
-            logger.notice("provider is off", metadata: ["provider": "\(provider.rawValue)"])
-        }
-
+        let time = ClockService(
+            clock: clock, notifications: dispatcher.database.notifications, machine: self.machineTime, logger: logger)
+        // Before the first look at what is due.
+        try? await time.set()
         let lease = LeaseService(dispatcher: dispatcher)
-        let deliveries = try providers.filter { directory.providers.contains($0) }.map { provider in
-            DeliveriesService(
-                dispatcher: dispatcher,
-                provider: provider,
-                calls: settings.providerCalls,
-                readers: try self.readers { try connect(eventLoops.next()) }
-            )
-        }
-        let jobs = JobsService(
-            dispatcher: dispatcher,
-            readers: try self.readers { try connect(jobsLoop) },
-            executor: EventLoopTaskExecutor(jobsLoop),
-            overflow: settings.overflowBacklog.map { .init(backlog: $0, leastShare: settings.overflowShare) }
-        )
-        // Their own connections, so that pages of a thousand hold up nothing urgent.
-        var broadcastDatabase = self.database(settings)
-        broadcastDatabase.connections = BroadcastService.chains + 1
-        broadcastDatabase.sessionSettings = StoreSession.pageSettings
-        let broadcastPool = try PostgresPool(broadcastDatabase, logger: logger)
-        let broadcastRedis = try connect(eventLoops.next())
-        let broadcasts = BroadcastService(
-            dispatcher: dispatcher.on(Database(broadcastPool), Live(broadcastRedis, keys: keys)),
-            configuration: BroadcastService.Configuration(
-                confirmAbove: Int64(settings.broadcastConfirmAbove),
-                highWaterMark: Int64(settings.broadcastHighWater)
-            )
-        )
         try await lease.acquire()
+        let deliveries = try self.deliveries(dispatcher, settings, clients)
         let pauses = AccountPauseService(dispatcher: dispatcher, deliveries: deliveries)
-        // Before anything is sent that others were asked to hold back.
+        // Before anything is sent to an account that another dispatcher was asked to pause.
         await pauses.look()
         logger.info("dispatcher starts")
-        let operations = OperationsServer.make(
-            host: settings.metricsHost,
-            port: settings.metricsPort,
-            metrics: metrics,
-            redis: redis,
-            pool: pool,
-            eventLoops: eventLoops,
-            logger: logger
-        )
-        // Shut down from the last to the first: nothing new is taken, what was taken is finished, the lease goes last.
-        let reload = await CatalogReloadService(
-            register: catalogs,
-            configuration: redisConfiguration,
-            keys: keys,
-            eventLoop: eventLoops.next(),
-            logger: logger
-        )
-        let spans = try settings.common.traces.map {
-            try SpanExport.start(
-                endpoint: $0.endpoint, headers: $0.headers, service: $0.service ?? "carillon-dispatcher", logger: logger
-            )
+
+        // Shutdown runs from the last to the first: intake stops, what was taken is finished, the
+        // lease goes last.
+        var services: [any Service] = []
+        if let traces = settings.common.traces {
+            services.append(
+                try SpanExport.start(
+                    endpoint: traces.endpoint, headers: traces.headers,
+                    service: traces.service ?? "carillon-dispatcher", logger: logger))
         }
-        var services: [any Service] = [spans].compactMap(\.self)
-        services += [
-            lease, time, operations, reload, CredentialService(channels: apps, directory: directory),
-        ]
-        services += [pauses, RetryService(dispatcher: dispatcher, deliveries: deliveries)]
-        services += [SweepService(dispatcher: dispatcher), ProofService(dispatcher: dispatcher), broadcasts]
-        services += [FollowUpService(dispatcher: dispatcher), DigestService(dispatcher: dispatcher)]
-        services.append(ScheduleService(dispatcher: dispatcher))
-        services.append(contentsOf: deliveries)
-        services.append(ProviderStateService(dispatcher: dispatcher, deliveries: deliveries))
+        services += [lease, time, OperationsServer.make(settings, metrics, clients, logger: logger)]
         services.append(
-            TestSendService(
-                dispatcher: dispatcher,
-                devices: database.devices,
-                preferences: database.preferences,
-                reader: try connect(eventLoops.next())
-            )
-        )
-        services += [ClaimService(dispatcher: dispatcher, deliveries: deliveries), jobs]
-        let days = settings.retention
-        services.append(ReplayService(dispatcher: dispatcher))
-        services.append(
-            RetentionService(
-                dispatcher: dispatcher,
-                store: database.retention,
-                periods: .init(
-                    audit: days.audit,
-                    inbox: days.inbox,
-                    tombstones: days.tombstones,
-                    devices: days.devices,
-                    deadLetters: days.deadLetters
-                )
-            )
-        )
+            await CatalogReloadService(
+                register: dispatcher.catalogs, configuration: clients.redisConfiguration, keys: dispatcher.keys,
+                eventLoop: clients.eventLoops.next(), logger: logger))
+        services += [CredentialService(channels: apps, directory: directory), pauses]
+        services += try self.stages(dispatcher, deliveries, settings, clients)
         if dispatcher.events.isOn {
             services.append(
-                WebhookService(dispatcher: dispatcher, store: database.webhooks, transfer: webhooks))
+                WebhookService(dispatcher: dispatcher, store: clients.database.webhooks, transfer: webhooks))
         }
         services += self.outboxes(settings).map { name, database in
             OutboxRelay(dispatcher: dispatcher, name: name, configuration: database)
         }
+        try await self.serve(services, settings, logger: logger)
+        await dispatcher.leaveGroups()
+        await lease.release()
+        await transfers.shutdown()
+        await webhooks.shutdown()
+        await clients.close()
+    }
+
+    /// Runs services until a signal or a failure.
+    private static func serve(
+        _ services: [any Service],
+        _ settings: DispatcherSettings,
+        logger: Logger
+    ) async throws {
         var configuration = ServiceGroupConfiguration(
             services: services.map { .init(service: $0) },
             gracefulShutdownSignals: [.sigterm, .sigint],
@@ -196,14 +116,139 @@ enum DispatcherComposition {
                 setting: "METRICS_PORT", host: settings.metricsHost, port: settings.metricsPort,
                 reason: NetworkFault.words(error))
         }
-        await dispatcher.leaveGroups()
-        await lease.release()
-        await transfers.shutdown()
-        await webhooks.shutdown()
-        await redis.close()
-        await broadcastRedis.close()
-        broadcastPool.close()
-        pool.close()
+    }
+
+    // MARK: Stages
+
+    /// Makes a service per provider in use.
+    private static func deliveries(
+        _ dispatcher: Dispatcher,
+        _ settings: DispatcherSettings,
+        _ clients: Clients
+    ) throws -> [DeliveriesService] {
+        var services: [DeliveriesService] = []
+        for provider in ProviderKinds.providers {
+            guard dispatcher.channels.providers.contains(provider) else {
+                dispatcher.logger.notice("provider is off", metadata: ["provider": "\(provider.rawValue)"])
+                continue
+            }
+            services.append(
+                DeliveriesService(
+                    dispatcher: dispatcher, provider: provider, calls: settings.providerCalls,
+                    readers: try clients.readers { clients.eventLoops.next() }))
+        }
+        return services
+    }
+
+    /// Makes the services that do the work, in the order of their start.
+    private static func stages(
+        _ dispatcher: Dispatcher,
+        _ deliveries: [DeliveriesService],
+        _ settings: DispatcherSettings,
+        _ clients: Clients
+    ) throws -> [any Service] {
+        let broadcasts = BroadcastService(
+            dispatcher: dispatcher.on(clients.broadcastDatabase, clients.broadcastLive),
+            configuration: BroadcastService.Configuration(
+                confirmAbove: Int64(settings.broadcastConfirmAbove),
+                highWaterMark: Int64(settings.broadcastHighWater)
+            )
+        )
+        let testSends = TestSendService(
+            dispatcher: dispatcher,
+            devices: clients.database.devices,
+            preferences: clients.database.preferences,
+            reader: try clients.connect(on: clients.eventLoops.next())
+        )
+        let jobs = JobsService(
+            dispatcher: dispatcher,
+            readers: try clients.readers { clients.jobsLoop },
+            executor: EventLoopTaskExecutor(clients.jobsLoop),
+            overflow: settings.overflowBacklog.map { .init(backlog: $0, leastShare: settings.overflowShare) }
+        )
+        let days = settings.retention
+        let retention = RetentionService(
+            dispatcher: dispatcher,
+            store: clients.database.retention,
+            periods: .init(
+                audit: days.audit, inbox: days.inbox, tombstones: days.tombstones, devices: days.devices,
+                deadLetters: days.deadLetters)
+        )
+        var services: [any Service] = [
+            RetryService(dispatcher: dispatcher, deliveries: deliveries), SweepService(dispatcher: dispatcher),
+            ProofService(dispatcher: dispatcher), broadcasts, FollowUpService(dispatcher: dispatcher),
+            DigestService(dispatcher: dispatcher), ScheduleService(dispatcher: dispatcher),
+        ]
+        services.append(contentsOf: deliveries)
+        services.append(ProviderStateService(dispatcher: dispatcher, deliveries: deliveries))
+        services += [testSends, ClaimService(dispatcher: dispatcher, deliveries: deliveries), jobs]
+        services += [ReplayService(dispatcher: dispatcher), retention]
+        return services
+    }
+
+    // MARK: Clients
+
+    /// The connections to Redis and PostgreSQL.
+    struct Clients {
+        let eventLoops: MultiThreadedEventLoopGroup
+        /// The loop of the jobs' stages, their readers and their connection, which share its
+        /// thread.
+        let jobsLoop: any EventLoop
+        let redisConfiguration: RedisConfiguration
+        let database: Database
+        let live: Live
+        /// Connections of broadcasts, whose pages of a thousand would delay urgent work.
+        let broadcastDatabase: Database
+        let broadcastLive: Live
+        private let logger: Logger
+
+        init(_ settings: DispatcherSettings, name: String, logger: Logger) throws {
+            self.logger = logger
+            self.eventLoops = MultiThreadedEventLoopGroup(numberOfThreads: System.coreCount)
+            var configuration = RedisConfiguration(
+                address: try settings.common.redisAddress(), clientName: "carillon-dispatcher-\(name)")
+            configuration.certificateAuthorityFile = settings.common.redisCertificateAuthority
+            self.redisConfiguration = configuration
+            self.jobsLoop = self.eventLoops.next()
+            self.live = Live(try RedisConnection(configuration, on: self.jobsLoop, logger: logger))
+            self.database = Database(try PostgresPool(DispatcherComposition.database(settings), logger: logger))
+            var database = DispatcherComposition.database(settings)
+            database.connections = BroadcastService.chains + 1
+            database.sessionSettings = StoreSession.pageSettings
+            self.broadcastDatabase = Database(try PostgresPool(database, logger: logger))
+            self.broadcastLive = Live(
+                try RedisConnection(configuration, on: self.eventLoops.next(), logger: logger))
+        }
+
+        func connect(on eventLoop: any EventLoop) throws -> RedisConnection {
+            try RedisConnection(self.redisConfiguration, on: eventLoop, logger: self.logger)
+        }
+
+        /// Makes a connection for the blocking reads of each lane.
+        func readers(on eventLoop: () -> any EventLoop) throws -> [Lane: RedisConnection] {
+            var readers: [Lane: RedisConnection] = [:]
+            for lane in Lane.allCases { readers[lane] = try self.connect(on: eventLoop()) }
+            return readers
+        }
+
+        func close() async {
+            await self.live.connection.close()
+            await self.broadcastLive.connection.close()
+            self.broadcastDatabase.pool.close()
+            self.database.pool.close()
+        }
+    }
+
+    private static func metrics() -> PrometheusRegistry {
+        let usage = ProcessUsage()
+        let metrics = PrometheusRegistry(DispatcherMetrics.families) { usage.values() }
+        MetricsSystem.bootstrap(metrics)
+        return metrics
+    }
+
+    @Sendable
+    private static func machineTime() -> Timestamp {
+        Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000))
     }
 
     private static func database(_ settings: DispatcherSettings) -> PostgresConfiguration {
@@ -217,7 +262,7 @@ enum DispatcherComposition {
         return configuration
     }
 
-    /// What makes the ways to providers.
+    /// Makes the ways to providers from the apps' settings.
     static func apps(
         _ settings: DispatcherSettings,
         transfers: TransferPool,
@@ -237,7 +282,7 @@ enum DispatcherComposition {
         )
     }
 
-    /// The clients for providers' hosts and for what browsers subscribed with.
+    /// Makes the clients for providers' hosts and for the push services of browsers.
     static func transfers(_ settings: DispatcherSettings, logger: Logger) -> TransferPool {
         var configuration = TransferConfiguration()
         configuration.caFile = settings.providerCertificateAuthority
@@ -245,7 +290,7 @@ enum DispatcherComposition {
             configuration: configuration, allowsPrivateAddresses: settings.allowsPrivateWebPush, logger: logger)
     }
 
-    /// The client for the URLs that are told of events.
+    /// Makes the client for webhooks.
     private static func webhookTransfer(_ settings: DispatcherSettings, logger: Logger) throws -> TransferClient {
         var configuration = TransferConfiguration()
         configuration.caFile = settings.providerCertificateAuthority
@@ -254,7 +299,8 @@ enum DispatcherComposition {
         return try TransferClient(configuration: configuration, logger: logger)
     }
 
-    /// Links by which one click stops a type's e-mail; none without an address and a secret.
+    /// Returns the link that stops a type's e-mail with one click; nil without an address and a
+    /// secret.
     private static func unsubscribeLinks(_ settings: DispatcherSettings) -> @Sendable (Notification) -> String? {
         guard let url = settings.publicURL, let secret = settings.linkSecret else { return { _ in nil } }
         let links = UnsubscribeLinks(secret: secret)
@@ -263,18 +309,12 @@ enum DispatcherComposition {
         }
     }
 
-    /// How the databases are reached whose outbox is relayed, by name.
+    /// Returns the databases whose outbox is relayed, by name.
     private static func outboxes(_ settings: DispatcherSettings) -> [(String, PostgresConfiguration)] {
         let others = settings.outboxDatabases.enumerated().map { number, url in
             ("\(number + 1)", PostgresConfiguration(connectionString: url, applicationName: "carillon-outbox"))
         }
         return [("own", self.database(settings))] + others
-    }
-
-    private static func readers(_ connect: () throws -> RedisConnection) throws -> [Lane: RedisConnection] {
-        var readers: [Lane: RedisConnection] = [:]
-        for lane in Lane.allCases { readers[lane] = try connect() }
-        return readers
     }
 
     @Sendable
@@ -283,5 +323,22 @@ enum DispatcherComposition {
             throw CredentialFault("the file cannot be read")
         }
         return Array(bytes)
+    }
+}
+
+/// Runs tasks on an event loop's thread.
+///
+/// The job stages mostly wait for Redis on that loop. On its thread, a reply resumes them without
+/// waking another thread, which is most of the latency at low load.
+final class EventLoopTaskExecutor: TaskExecutor {
+    private let eventLoop: any EventLoop
+
+    init(_ eventLoop: any EventLoop) {
+        self.eventLoop = eventLoop
+    }
+
+    func enqueue(_ job: consuming ExecutorJob) {
+        let job = UnownedJob(job)
+        self.eventLoop.execute { job.runSynchronously(on: self.asUnownedTaskExecutor()) }
     }
 }

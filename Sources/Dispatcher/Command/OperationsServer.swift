@@ -9,18 +9,18 @@ import Metrics
 import NIOCore
 import Operations
 import ServiceLifecycle
+import Storage
 
 /// The dispatcher's listener for operators: `/healthz`, `/readyz`, `/metrics`.
 enum OperationsServer {
     static func make(
-        host: String,
-        port: Int,
-        metrics: PrometheusRegistry,
-        redis: RedisConnection,
-        pool: PostgresPool,
-        eventLoops: any EventLoopGroup,
+        _ settings: DispatcherSettings,
+        _ metrics: PrometheusRegistry,
+        _ clients: DispatcherComposition.Clients,
         logger: Logger
     ) -> any Service {
+        let (redis, pool) = (clients.live.connection, clients.database.pool)
+        let (host, port) = (settings.metricsHost, settings.metricsPort)
         let router = Router()
         router.get("healthz") { _, _ in "alive\n" }
         router.get("readyz") { _, _ -> Response in
@@ -36,7 +36,7 @@ enum OperationsServer {
         let redisUp = Gauge(label: "carillon.dependency.up", dimensions: [("dependency", "redis")])
         let databaseUp = Gauge(label: "carillon.dependency.up", dimensions: [("dependency", "postgres")])
         router.get("metrics") { _, _ -> Response in
-            // Measured by asking, so that whoever watches the metrics sees what `/readyz` says.
+            // Checked at each scrape, so that metrics and `/readyz` agree.
             redisUp.record(await Self.redisFault(redis) == nil ? 1 : 0)
             databaseUp.record(await Self.databaseFault(pool) == nil ? 1 : 0)
             return Response(
@@ -51,7 +51,7 @@ enum OperationsServer {
             onServerRunning: { channel in
                 Terminal.line("ready http://\(host):\(channel.localAddress?.port ?? port)")
             },
-            eventLoopGroupProvider: .shared(eventLoops),
+            eventLoopGroupProvider: .shared(clients.eventLoops),
             logger: logger
         )
     }

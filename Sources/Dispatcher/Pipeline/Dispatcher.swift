@@ -7,118 +7,91 @@ import CoreMetrics
 import Logging
 import Operations
 import Providers
+import ServiceLifecycle
 import Storage
 
-/// What every stage of a dispatcher shares.
+/// The value that all stages of a dispatcher share.
 package struct Dispatcher: Sendable {
-    /// New at every start, so that a name never means two processes.
+    /// The clocks of a dispatcher.
+    package struct Clock: Sendable {
+        package let now: @Sendable () -> Timestamp
+        /// The clock by which claims expire; it continues while the machine sleeps.
+        let instant: @Sendable () -> ContinuousClock.Instant
+
+        package init(
+            now: @escaping @Sendable () -> Timestamp,
+            instant: @escaping @Sendable () -> ContinuousClock.Instant = { .now }
+        ) {
+            self.now = now
+            self.instant = instant
+        }
+    }
+
+    /// The time-zone data, and the zone of users who have set none or one that no longer exists.
+    package struct Zones: Sendable {
+        package let database: ZoneDatabase
+        package let fallback: String
+
+        package init(_ database: ZoneDatabase, fallback: String) {
+            self.database = database
+            self.fallback = fallback
+        }
+
+        /// Returns the rules of a user's zone, or else of the fallback.
+        func rules(_ name: String?) -> ZoneRules {
+            name.flatMap { self.database.rules($0) } ?? self.database.rules(self.fallback) ?? .utc
+        }
+    }
+
+    /// Changes at every start, so that a name never means two processes.
     package let name: String
-    package let catalogs: CatalogRegister
     package private(set) var database: Database
-    /// Non-blocking commands of all stages, pipelined on one connection.
+    /// Redis, by a connection for non-blocking commands.
     package private(set) var live: Live
-    package let zones: ZoneDatabase
-    /// The zone of users who have set none, or one that is no more.
-    package let defaultZone: String
     package private(set) var presence: PresenceRegistry
-    /// What became of notifications, for upstream apps.
+    /// Lifecycle events for upstream apps.
     package let events: EventLog
-    /// The ways to providers; work for which there is none is recorded as `no_provider`.
+    package let catalogs: CatalogRegister
+    package let zones: Zones
+    /// The ways to providers; a delivery without one is recorded as `no_provider`.
     package let channels: ChannelDirectory
-    package let now: @Sendable () -> Timestamp
-    /// The time by which claims run out; it goes on while the machine sleeps.
-    let instant: @Sendable () -> ContinuousClock.Instant
+    package let clock: Clock
     package let logger: Logger
-    /// What was taken and not yet acknowledged.
-    let inHand = EntriesInHand()
-    let badges = BadgeBoard()
+    let inFlight = InFlightEntries()
     let leaseClock = LeaseClock()
+    let badges = BadgeBoard()
     let summaryFaults = SummaryFaults()
 
+    /// - Parameters:
+    ///   - live: Redis, by a connection that runs no blocking commands.
+    ///   - eventsLength: the length of the events' stream; nil for no events.
     package init(
         name: String,
-        catalogs: CatalogRegister,
         database: Database,
         live: Live,
-        zones: ZoneDatabase,
-        defaultZone: String,
-        events: EventLog,
+        eventsLength: Int?,
+        catalogs: CatalogRegister,
+        zones: Zones,
         channels: ChannelDirectory,
-        now: @escaping @Sendable () -> Timestamp,
-        instant: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
+        clock: Clock,
         logger: Logger
     ) {
         self.name = name
-        self.catalogs = catalogs
         self.database = database
         self.live = live
         self.presence = PresenceRegistry(live)
+        self.events = EventLog(keys: live.keys, length: eventsLength)
+        self.catalogs = catalogs
         self.zones = zones
-        self.defaultZone = defaultZone
-        self.events = events
         self.channels = channels
-        self.now = now
-        self.instant = instant
+        self.clock = clock
         self.logger = logger
     }
 
     package var redis: RedisConnection { self.live.connection }
     package var keys: Keyspace { self.live.keys }
-    package var notifications: NotificationStore { self.database.notifications }
-    package var recipients: RecipientStore { self.database.recipients }
-    package var deliveries: DeliveryStore { self.database.deliveries }
-    package var deadLetters: DeadLetterStore { self.database.deadLetters }
-    package var broadcasts: BroadcastStore { self.database.broadcasts }
-    package var cancellations: CancellationStore { self.database.cancellations }
-    package var followUps: FollowUpStore { self.database.followUps }
-    package var digests: DigestStore { self.database.digests }
-    package var schedules: ScheduleStore { self.database.schedules }
 
-    /// The catalog of this moment; what goes through a batch takes it once.
-    package var catalog: Catalog { self.catalogs.current }
-
-    /// Puts what a user wants into the facts of a decision.
-    func apply(_ wishes: RecipientStore.Wishes, to facts: inout DecisionFacts) {
-        facts.preference = wishes.preference
-        facts.settings = wishes.settings
-        // Most have no quiet hours, and need no zone.
-        guard facts.hasQuietHours else { return }
-        let own = wishes.settings.zone.flatMap { self.zones.rules($0) }
-        facts.zone = own ?? self.zones.rules(self.defaultZone) ?? .utc
-    }
-
-    /// A notification that has just arrived, with the status and the channels that it is stored with.
-    func decideStoring(
-        _ notification: Notification,
-        _ catalog: Catalog,
-        wishes: RecipientStore.Wishes,
-        now: Timestamp
-    ) -> Notification {
-        guard let type = catalog[notification.type] else { return notification }
-        var facts = DecisionFacts(notification: notification, type: type, progress: .arrived, now: now)
-        self.apply(wishes, to: &facts)
-        var notification = notification
-        for case .store(let status, let reason, let channels) in decide(facts) {
-            notification.status = status
-            notification.statusReason = reason?.rawValue
-            notification.channels = channels
-        }
-        return notification
-    }
-
-    /// When the quiet hours that hold now for a notification let it go; nil if none do.
-    func releaseMoment(of notification: Notification, wishes: RecipientStore.Wishes, now: Timestamp) -> Timestamp? {
-        var facts = DecisionFacts(
-            notification: notification,
-            type: self.catalog[notification.type] ?? NotificationType(name: notification.type),
-            progress: .stored,
-            now: now
-        )
-        self.apply(wishes, to: &facts)
-        return facts.releaseAt
-    }
-
-    /// A copy on other connections, so that a broadcast's queries delay nothing else.
+    /// Returns the same dispatcher on other connections, for work that must not delay the rest.
     package func on(_ database: Database, _ live: Live) -> Dispatcher {
         var copy = self
         copy.database = database
@@ -127,11 +100,53 @@ package struct Dispatcher: Sendable {
         return copy
     }
 
+    package func now() -> Timestamp { self.clock.now() }
+
+    /// The current catalog; a batch takes it once and keeps it.
+    package var catalog: Catalog { self.catalogs.current }
+
+    /// Returns the facts of a notification and its user's wishes, for a decision.
+    func facts(
+        _ notification: Notification,
+        _ wishes: RecipientStore.Wishes,
+        _ catalog: Catalog,
+        progress: DecisionFacts.Progress,
+        now: Timestamp
+    ) -> DecisionFacts {
+        DecisionFacts(
+            notification, type: catalog[notification.type], preference: wishes.preference, settings: wishes.settings,
+            progress: progress, now: now, zone: self.zones.rules)
+    }
+
+    /// Sets the status and the channels that a notification is stored with.
+    func decideStoring(
+        _ notification: inout Notification,
+        _ catalog: Catalog,
+        wishes: RecipientStore.Wishes,
+        now: Timestamp
+    ) {
+        guard catalog[notification.type] != nil else { return }
+        for case .store(let status, let reason, let channels) in decide(
+            self.facts(notification, wishes, catalog, progress: .arrived, now: now))
+        {
+            notification.status = status
+            notification.statusReason = reason?.rawValue
+            notification.channels = channels
+        }
+    }
+
+    /// Returns when the quiet hours that hold now release a notification; nil if none do.
+    func releaseMoment(of notification: Notification, wishes: RecipientStore.Wishes, now: Timestamp) -> Timestamp? {
+        self.facts(notification, wishes, self.catalog, progress: .stored, now: now).releaseAt
+    }
+
     func group(_ stream: String) -> ConsumerGroup {
         ConsumerGroup(stream: stream, consumer: self.name, connection: self.redis)
     }
 
-    /// Acknowledges and deletes entries of one stream, until that is done; what became of them is told in the same write.
+    /// Acknowledges and deletes entries of one stream, and appends their events in the same write.
+    ///
+    /// Retries until that succeeds.
     func acknowledge(_ ids: [String], _ group: ConsumerGroup, telling events: [LifecycleEvent] = []) async throws {
         try await self.untilDone("acknowledge entries") {
             var batch = RedisBatch()
@@ -139,15 +154,16 @@ package struct Dispatcher: Sendable {
             let told = batch.count
             group.acknowledge(ids, in: &batch)
             let replies = try await self.redis.send(batch)
-            // Work is not held up because an event could not be written.
+            // An event that cannot be written must not delay the work.
             PipelineMetrics.events.note(replies.prefix(told))
             for reply in replies.dropFirst(told) { _ = try reply.checked() }
         }
-        self.inHand.release(ids, of: group.stream)
+        self.inFlight.release(ids, of: group.stream)
     }
 
-    /// Leaves every consumer group in which nothing is pending for this dispatcher; the rest is
-    /// taken over when the lease is void.
+    /// Leaves the consumer groups in which this dispatcher has nothing pending.
+    ///
+    /// Other dispatchers take over the rest once the lease has lapsed.
     package func leaveGroups() async {
         var streams = Lane.allCases.map { self.keys.jobs($0) }
         for provider in self.channels.providers { streams += Lane.allCases.map { self.keys.deliveries(provider, $0) } }
@@ -158,7 +174,8 @@ package struct Dispatcher: Sendable {
 
     /// Repeats `work` until it succeeds or the task is cancelled.
     ///
-    /// For steps whose input stays pending in a stream: there is nothing better to do than to try again.
+    /// The input of such steps stays pending in a stream, so there is nothing better to do than
+    /// retry.
     func untilDone<Value>(
         _ what: StaticString,
         isFinal: (any Error) -> Bool = { _ in false },
@@ -178,9 +195,57 @@ package struct Dispatcher: Sendable {
                     )
                 }
             }
-            // Backoff with jitter, so that dispatchers that failed together do not retry together.
+            // With jitter, so that dispatchers that failed together do not retry together.
             try await Task.sleep(for: backoff.delay(attempt: attempt))
             attempt += 1
         }
     }
 }
+
+/// Lifecycle events for upstream apps.
+extension Dispatcher {
+    /// Returns the event of a notification; none if events are off.
+    func event(
+        _ kind: LifecycleEvent.Kind,
+        of notification: Notification,
+        channel: DeliveryChannel? = nil,
+        reason: String? = nil
+    ) -> [LifecycleEvent] {
+        guard self.events.isOn else { return [] }
+        return [LifecycleEvent(kind, notification.label, at: self.now(), channel: channel, reason: reason)]
+    }
+
+    /// Returns the events of replaced notifications, each with the newer one's id as its reason.
+    func events(of replacements: [NotificationStore.Replacement]) -> [LifecycleEvent] {
+        guard self.events.isOn, !replacements.isEmpty else { return [] }
+        let now = self.now()
+        return replacements.map { LifecycleEvent(.replaced, $0.label, at: now, reason: $0.newest.description) }
+    }
+
+    /// Returns the events of notifications that ended because they were read or deleted.
+    func events(of ended: [EndedNotification]) -> [LifecycleEvent] {
+        guard self.events.isOn, !ended.isEmpty else { return [] }
+        let now = self.now()
+        return ended.compactMap { $0.event(at: now) }
+    }
+
+    /// Appends events that no stream entry waits for; those that Redis does not take are lost.
+    func tell(_ events: [LifecycleEvent]) async {
+        guard self.events.isOn, !events.isEmpty else { return }
+        do throws(RedisError) {
+            try await self.events.append(events, on: self.redis)
+            PipelineMetrics.events.written.increment(by: events.count)
+        } catch {
+            PipelineMetrics.events.lost.increment(by: events.count)
+            self.logger.warning("events lost", metadata: ["count": "\(events.count)", "error": "\(error)"])
+        }
+    }
+}
+
+/// Waits for the next round of a polling service; a shutdown or a cancellation ends the wait.
+func pause(for duration: Duration) async {
+    await cancelWhenGracefulShutdown { try? await Task.sleep(for: duration) }
+}
+
+/// Whether a polling service continues: false on shutdown, or when another service has failed.
+var goesOn: Bool { !Task.isShuttingDownGracefully && !Task.isCancelled }

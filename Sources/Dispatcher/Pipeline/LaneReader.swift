@@ -6,28 +6,29 @@ import Core
 import Logging
 import ServiceLifecycle
 import Storage
+import Synchronization
 
-/// Takes batches from one stream and offers them to the workers, until the process shuts down.
+/// Reads batches from one stream into the workers' queue until the process shuts down.
 struct LaneReader: Sendable {
     private static let block: Duration = .seconds(1)
     private static let leasePoll: Duration = .milliseconds(200)
 
     let lane: Lane
     let group: ConsumerGroup
-    /// A connection of its own, as it blocks.
+    /// Its own connection, because reads block.
     let connection: RedisConnection
     let count: Int
     let queue: LaneQueue<LaneBatch>
-    let inHand: EntriesInHand
+    let inFlight: InFlightEntries
     let leaseClock: LeaseClock
     let logger: Logger
 
-    /// The Redis that the reader reads from, as far as it is known.
+    /// The Redis that the reader last read from.
     private struct Source {
         var session = 0
         var run: String?
-        /// Entries appended before this may have been taken before; Unix milliseconds by Redis's
-        /// clock.
+        /// Entries appended before this moment may have been handed out before; Unix milliseconds
+        /// by Redis's clock.
         ///
         /// A Redis that came back without its last second has forgotten what it handed out in it.
         var firstSure: Int64 = 0
@@ -38,9 +39,10 @@ struct LaneReader: Sendable {
         var failures = 0
         var source = Source()
         while goesOn {
-            // Without a lease, others may take over each entry at once. The term is taken before
-            // the read: the process may stand still between Redis's reply and its next step.
+            // Without a lease, others may take over each entry at once. Take the term before the
+            // read, because the process may be suspended right after Redis replies.
             guard let term = self.leaseClock.term else {
+                // The lease is renewed every few seconds, so poll for it.
                 await pause(for: Self.leasePoll)
                 continue
             }
@@ -48,9 +50,9 @@ struct LaneReader: Sendable {
                 let entries = try await self.group.read(on: self.connection, count: self.count, block: Self.block)
                 failures = 0
                 guard !entries.isEmpty else { continue }
-                // Entries that are not in hand when this fails are found as a lost reply.
+                // If this fails, the entries are not in flight and are found as a lost reply.
                 try await self.look(at: &source)
-                self.inHand.take(entries.lazy.map(\.id), of: self.group.stream)
+                self.inFlight.take(entries.lazy.map(\.id), of: self.group.stream)
                 var batch = LaneBatch(lane: self.lane, group: self.group, entries: entries, term: term)
                 batch.firstSure = source.firstSure
                 for part in batch.parts() { await self.queue.send(part, lane: self.lane) }
@@ -61,22 +63,125 @@ struct LaneReader: Sendable {
                         metadata: ["redis.stream": "\(self.group.stream)", "error": "\(error)"]
                     )
                 }
-                // Backoff before the next read; Redis does not signal when it is back.
+                // Redis does not signal that it is back, so retry with backoff.
                 try? await Task.sleep(for: backoff.delay(attempt: failures))
                 failures += 1
             }
         }
     }
 
-    /// Asks which Redis it is, if the connection was made anew since.
+    /// Looks up which Redis it is after each reconnect.
     private func look(at source: inout Source) async throws {
         let session = self.connection.session
         guard session != source.session else { return }
         if let run = try await RedisRun.ask(self.connection) {
-            // A replica that took over is as old as it is, and may lack what its master had last.
+            // A replica that took over keeps its own start time but may lack its master's last
+            // entries.
             source.firstSure = source.run == nil || source.run == run.id ? run.startedAt : run.now
             source.run = run.id
         }
         source.session = session
+    }
+}
+
+/// Entries taken together from one lane.
+struct LaneBatch: Sendable {
+    /// The most recipients of a part, unless a single job names more.
+    static let mostRecipients = 2_000
+
+    let lane: Lane
+    let group: ConsumerGroup
+    private(set) var entries: [StreamEntry]
+    /// The lease term in which they were taken.
+    var term = LeaseClock.Term()
+    var areRepeats = false
+    /// Entries appended before this moment may have been taken before; Unix milliseconds.
+    var firstSure: Int64 = 0
+
+    init(
+        lane: Lane,
+        group: ConsumerGroup,
+        entries: [StreamEntry],
+        term: LeaseClock.Term = LeaseClock.Term(),
+        areRepeats: Bool = false
+    ) {
+        self.lane = lane
+        self.group = group
+        self.entries = entries
+        self.term = term
+        self.areRepeats = areRepeats
+    }
+
+    /// Returns the batch with other entries.
+    func with(_ entries: [StreamEntry]) -> LaneBatch {
+        var batch = self
+        batch.entries = entries
+        return batch
+    }
+
+    /// Splits the batch, in order, into parts with at most ``mostRecipients`` recipients.
+    ///
+    /// One entry may name a thousand users. Without parts, urgent work would wait for a whole batch
+    /// of such entries.
+    func parts() -> [LaneBatch] {
+        let ranges = Self.parts(of: self.entries, recipients: Self.mostRecipients)
+        // Most batches have one part, so skip the copy.
+        guard ranges.count > 1 else { return [self] }
+        return ranges.map { self.with(Array(self.entries[$0])) }
+    }
+
+    func mayBeRepeat(_ entry: StreamEntry) -> Bool {
+        guard self.firstSure > 0, let time = Int64(entry.id.prefix { $0 != "-" }) else { return false }
+        return time < self.firstSure
+    }
+
+    /// Splits entries so that no part of two or more names more than `limit` recipients.
+    static func parts(of entries: [StreamEntry], recipients limit: Int) -> [Range<Int>] {
+        var parts: [Range<Int>] = []
+        var first = 0
+        var count = 0
+        for (index, entry) in entries.enumerated() {
+            let recipients = Self.recipients(entry)
+            if index > first, count + recipients > limit {
+                parts.append(first..<index)
+                first = index
+                count = 0
+            }
+            count += recipients
+        }
+        if first < entries.count { parts.append(first..<entries.count) }
+        return parts
+    }
+
+    /// Returns at least the number of users that an entry names; commas inside names count too.
+    private static func recipients(_ entry: StreamEntry) -> Int {
+        guard let users = entry.fields?.first(where: { $0.name == "users" })?.value else { return 1 }
+        return 1 + users.count { $0 == UInt8(ascii: ",") }
+    }
+}
+
+/// The stream entries that this process is working on.
+///
+/// If a reply of Redis gets lost, its entries are pending for this process but not in flight; that
+/// is how ``ClaimService`` finds them. The queues and stages bound the number.
+final class InFlightEntries: Sendable {
+    private let ids = Mutex<[String: Set<String>]>([:])
+
+    /// Adds entries before anything else is done with them.
+    func take(_ entries: some Sequence<String>, of stream: String) {
+        self.ids.withLock { $0[stream, default: []].formUnion(entries) }
+    }
+
+    /// Removes entries that were acknowledged, or that another dispatcher took over.
+    func release(_ entries: some Sequence<String>, of stream: String) {
+        self.ids.withLock { $0[stream]?.subtract(entries) }
+    }
+
+    func count(of stream: String) -> Int {
+        self.ids.withLock { $0[stream]?.count ?? 0 }
+    }
+
+    func contains(_ entry: String, of stream: String) -> Bool {
+        self.ids.withLock { $0[stream]?.contains(entry) ?? false }
     }
 }

@@ -2,18 +2,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
+import Logging
+import ServiceLifecycle
 import Storage
 import Synchronization
 
-/// Knows by this process's own clock whether its lease still holds, so that a process which stood still notices it first.
+/// Tells by this process's monotonic clock whether its lease still holds.
 ///
-/// Once a lease has lapsed, others take over the work of its process, also if the process takes the
-/// lease again. So work is fenced by the term in which it was taken, not by a lease that is held
-/// now.
+/// So a process that was suspended notices it before it acts. Once a lease has lapsed, other
+/// dispatchers take over the work, even if the process renews the lease later. Work is therefore
+/// fenced by the term in which it was taken.
 final class LeaseClock: Sendable {
     /// A time in which the lease was held without a gap.
     ///
-    /// A new value is the first term, so work that names no term counts as lost after any lapse.
+    /// A new value is the first term, so work without a term counts as lost after any lapse.
     struct Term: Sendable, Equatable {
         fileprivate(set) var number = 0
 
@@ -21,7 +23,7 @@ final class LeaseClock: Sendable {
     }
 
     private struct State {
-        // When the last renewal that succeeded began.
+        // The start of the last successful renewal.
         var renewedAt: ContinuousClock.Instant?
         var term = Term()
 
@@ -33,9 +35,9 @@ final class LeaseClock: Sendable {
 
     private let state = Mutex(State())
 
-    /// The lease was renewed by a call that began at `start`.
+    /// Records a renewal that began at `start`.
     ///
-    /// - Parameter withoutGap: whether it had been held all the time; if not, a new term begins.
+    /// - Parameter withoutGap: whether the lease had not lapsed; otherwise a new term begins.
     func renewed(at start: ContinuousClock.Instant, withoutGap: Bool = true) {
         self.state.withLock { state in
             if state.renewedAt != nil, !withoutGap { state.term.number += 1 }
@@ -43,25 +45,25 @@ final class LeaseClock: Sendable {
         }
     }
 
-    /// The term of now; nil while the lease may have lapsed.
+    /// The current term; nil while the lease may have lapsed.
     var term: Term? { self.state.withLock { $0.isHeld ? $0.term : nil } }
 
-    /// Whether no other process can have taken over what was taken in a term.
+    /// Whether the lease has not lapsed since `term` began.
     func holds(_ term: Term) -> Bool { self.term == term }
 }
 
-/// The bounds within which work that was stored or claimed is this process's alone.
+/// The time in which stored or claimed work belongs to this process alone.
 ///
-/// It is as long as the lease goes on without a gap, and until others take it for abandoned.
+/// It ends when the lease lapses, or when other dispatchers consider the work abandoned.
 struct Fence: Sendable {
     let term: LeaseClock.Term
     private let until: ContinuousClock.Instant
     private let instant: @Sendable () -> ContinuousClock.Instant
 
     /// - Parameters:
-    ///   - duration: how long others leave the work alone, from now on. The default is for rows
-    ///     that are stored now: the sweeper hands on rows without an owner after two minutes.
-    ///   - instant: the time of this process.
+    ///   - duration: how long other dispatchers leave the work alone. The default suits rows that
+    ///     are stored now: the sweeper takes rows without an owner after two minutes.
+    ///   - instant: the clock of this process.
     init(
         _ term: LeaseClock.Term,
         for duration: Duration = .seconds(100),
@@ -72,22 +74,22 @@ struct Fence: Sendable {
         self.instant = instant
     }
 
-    /// How much of the time is left.
+    /// The time left.
     var rest: Duration { self.until - self.instant() }
 
-    /// Whether the time is not over; for claims that need no lease.
+    /// Whether time is left; enough for claims, which need no lease.
     var isOpen: Bool { self.rest > .zero }
 }
 
 extension Dispatcher {
     private static let leasePoll: Duration = .milliseconds(200)
 
-    /// Makes a fence around work that is stored or claimed from now on.
+    /// Returns a fence around work that is stored or claimed from now on.
     func fence(for duration: Duration = .seconds(100)) -> Fence {
-        Fence(self.leaseClock.term ?? LeaseClock.Term(), for: duration, instant: self.instant)
+        Fence(self.leaseClock.term ?? LeaseClock.Term(), for: duration, instant: self.clock.instant)
     }
 
-    /// Whether the work within a fence is still this process's alone.
+    /// Whether the work inside a fence still belongs to this process alone.
     func holds(_ fence: Fence) -> Bool { self.leaseClock.holds(fence.term) && fence.isOpen }
 
     /// Waits until the lease is held.
@@ -95,14 +97,15 @@ extension Dispatcher {
         while true {
             try Task.checkCancellation()
             if let term = self.leaseClock.term { return term }
-            // The lease comes back with a renewal every few seconds, so poll for it.
+            // The lease is renewed every few seconds, so poll for it.
             try await Task.sleep(for: Self.leasePoll)
         }
     }
 
-    /// Asks which entries are still this process's after its lease lapsed, and releases the others.
+    /// Looks up which entries still belong to this process after its lease lapsed, and releases the
+    /// others.
     ///
-    /// - Returns: those entries, and the term in which they are this process's.
+    /// - Returns: those entries, and the term in which they belong to this process.
     func keep(
         _ ids: [String],
         of group: ConsumerGroup
@@ -111,16 +114,15 @@ extension Dispatcher {
             let term = try await self.heldTerm()
             let kept = try await self.untilDone("ask who owns entries") { try await group.keep(ids) }
             guard self.leaseClock.holds(term) else { continue }
-            self.inHand.release(ids.filter { !kept.contains($0) }, of: group.stream)
+            self.inFlight.release(ids.filter { !kept.contains($0) }, of: group.stream)
             return (kept, term)
         }
     }
 
-    /// Returns the part of a batch that is still this process's: all of it unless the lease lapsed
-    /// since.
+    /// Returns the part of a batch that still belongs to this process.
     ///
-    /// After a lapse, entries count as repeats: others may have worked on them and lost them in
-    /// turn.
+    /// After a lapse, entries count as repeats: other dispatchers may have taken, processed and
+    /// lost them.
     func owned(_ batch: LaneBatch) async throws -> LaneBatch {
         guard !self.leaseClock.holds(batch.term) else { return batch }
         let kept = try await self.keep(batch.entries.map(\.id), of: batch.group)
@@ -128,5 +130,50 @@ extension Dispatcher {
         owned.term = kept.term
         owned.areRepeats = true
         return owned
+    }
+}
+
+/// Renews the dispatcher's lease until all other services have ended.
+package final class LeaseService: Service {
+    private let dispatcher: Dispatcher
+    private let lease: Lease
+
+    package init(dispatcher: Dispatcher) {
+        self.dispatcher = dispatcher
+        self.lease = Lease(
+            key: dispatcher.keys.dispatcherLease(dispatcher.name),
+            value: "dispatcher",
+            connection: dispatcher.redis
+        )
+    }
+
+    /// Takes the lease, before any work is taken.
+    package func acquire() async throws {
+        try await self.dispatcher.untilDone("take the lease") { try await self.renew() }
+    }
+
+    private func renew() async throws {
+        let start = ContinuousClock.now
+        let isWithoutGap = try await self.lease.renew()
+        self.dispatcher.leaseClock.renewed(at: start, withoutGap: isWithoutGap)
+    }
+
+    /// Renews until shutdown, which reaches this service after those that were started later.
+    package func run() async throws {
+        while goesOn {
+            // The time until the next renewal.
+            await pause(for: Lease.renewal)
+            do {
+                try await self.renew()
+            } catch {
+                self.dispatcher.logger.warning(
+                    "lease not renewed; others take over the work when it lapses", metadata: ["error": "\(error)"])
+            }
+        }
+    }
+
+    /// Releases the lease, once no work is left.
+    package func release() async {
+        try? await self.lease.release()
     }
 }

@@ -5,47 +5,49 @@ import Clients
 import Core
 import Metrics
 import Storage
+import Synchronization
 
-/// The dispatcher's metrics, each made once.
+/// The dispatcher's metrics.
 enum PipelineMetrics {
-    /// Entries of the jobs streams that were finished.
+    /// Finished entries of the jobs streams.
     static let jobs = Counter(label: "carillon.jobs.finished")
-    /// Frames published to nodes.
+    /// Frames published to gateway nodes.
     static let published = Counter(label: "carillon.frames.published")
-    /// Letters set aside.
+    /// Dead letters stored.
     static let dead = Counter(label: "carillon.dead.letters")
-    /// Jobs that were moved to their organisation's overflow.
+    /// Jobs moved to their organisation's overflow.
     static let overflowed = Counter(label: "carillon.overflow.moved")
-    /// Jobs that were taken from an overflow.
+    /// Jobs taken from an overflow.
     static let returned = Counter(label: "carillon.overflow.returned")
-    /// Dead letters that went back to their streams.
+    /// Dead letters returned to their streams.
     static let replayed = Counter(label: "carillon.dead.replayed")
-    /// Notifications that fell back to push because no proof came.
+    /// Notifications without proof in time, which fell back to push.
     static let unproven = Counter(label: "carillon.notifications.unproven")
-    /// Entries taken over from dispatchers that are gone, or whose reply never arrived.
+    /// Entries taken over from dead dispatchers, or whose reply got lost.
     static let claimed = Counter(label: "carillon.entries.claimed")
-    /// Rows without an owner that were fanned out again.
+    /// Notifications without an owner that were routed again.
     static let swept = Counter(label: "carillon.notifications.swept")
 
-    /// Notifications that were stored as cancelled, as their job had been called off before it came.
+    /// Notifications stored as cancelled, because their job was cancelled before it came.
     static let cancelled = Counter(label: "carillon.notifications.cancelled")
-    /// What was put off: by quiet hours, for idle users, until an e-mail is due.
+    /// Follow-ups stored: for quiet hours, idle users, and delayed e-mail.
     static let postponed = Counter(label: "carillon.followups.postponed")
-    /// What was put off and looked at again.
+    /// Follow-ups that came due and were handled.
     static let followed = Counter(label: "carillon.followups.done")
-    /// What digests hold back for a summary.
+    /// Notifications held by digests.
     static let held = Counter(label: "carillon.digests.held")
     /// Summaries in place of many pushes.
     static let summaries = Counter(label: "carillon.summaries")
-    /// Summaries that lack items, or have plain words, as the catalog's asked for what was not there.
+    /// Summaries without some items, or with plain text, because a variable of the template was
+    /// missing.
     static let faultySummaries = Counter(label: "carillon.summaries.faulty")
     /// Events for upstream apps.
     static let events = Events()
 
-    /// The metrics of the events' stream.
+    /// Events of the events' stream.
     struct Events: Sendable {
         let written = Counter(label: "carillon.events.written")
-        /// Those that Redis did not take.
+        /// Events that Redis did not take.
         let lost = Counter(label: "carillon.events.lost")
 
         func note(_ replies: some Collection<RedisReply>) {
@@ -55,21 +57,21 @@ enum PipelineMetrics {
             if refused > 0 { self.lost.increment(by: refused) }
         }
     }
-    /// Jobs that were put aside because they are due later, a part for each zone.
+    /// Jobs stored until they are due, one per zone.
     static let scheduled = Counter(label: "carillon.schedules.stored")
-    /// Jobs that were put aside, and occurrences of recurring ones, that fired.
+    /// Scheduled jobs and occurrences that fired.
     static let fired = Counter(label: "carillon.schedules.fired")
-    /// Recurring schedules that can fire no more.
+    /// Recurring schedules that can no longer fire.
     static let failedSchedules = Counter(label: "carillon.schedules.failed")
-    /// Times that a user's zone was none, and the default counted.
+    /// Users whose zone does not exist, so that the default counted.
     static let unknownZones = Counter(label: "carillon.zones.unknown")
 
-    /// Pages of broadcasts that were stored.
+    /// Stored pages of broadcasts.
     static let pages = Counter(label: "carillon.broadcasts.pages")
-    /// Times that a broadcast's expansion waited for room in the deliveries streams.
+    /// Times that a broadcast waited for room in the deliveries streams.
     static let heldBroadcasts = Counter(label: "carillon.broadcasts.held")
 
-    /// Times that dispatchers could not tell each other which accounts are to be left alone.
+    /// Times that pauses of accounts could not be shared between dispatchers.
     static let unsharedPauses = Counter(label: "carillon.provider.pauses.unshared")
 
     /// The metrics of one provider.
@@ -78,7 +80,7 @@ enum PipelineMetrics {
         let retry: Counter
         let failed: Counter
         let skipped: Counter
-        /// How long the provider took to answer.
+        /// The response time of the provider.
         let duration: Timer
         private let provider: Provider
         private let reasons = CounterSet()
@@ -101,18 +103,18 @@ enum PipelineMetrics {
             )
         }
 
-        /// Failures by the provider's word for them; what is no word counts with the others.
+        /// Returns the counter of failures with a reason.
         func failure(_ reason: String) -> Counter {
             self.reasons.counter(
                 "carillon.deliveries.failures", [("provider", self.provider.rawValue)], "reason", reason)
         }
 
-        /// Deliveries that had to wait for their turn.
+        /// Returns the counter of deliveries that were held back for a reason.
         func held(_ reason: String) -> Counter {
             self.reasons.counter("carillon.deliveries.held", [("provider", self.provider.rawValue)], "reason", reason)
         }
 
-        /// Answers, by what they meant.
+        /// Returns the counter of attempts with an outcome.
         func answers(_ outcome: DeliveryStore.Outcome) -> Counter {
             switch outcome {
             case .accepted: self.accepted
@@ -121,5 +123,33 @@ enum PipelineMetrics {
             case .skipped: self.skipped
             }
         }
+    }
+}
+
+/// Counters that differ in one label, whose values come from outside.
+///
+/// The number of values is bounded; further ones count as `other`.
+final class CounterSet: Sendable {
+    private static let capacity = 100
+
+    private let counters = Mutex<[String: Counter]>([:])
+
+    func counter(_ label: String, _ dimensions: [(String, String)], _ name: String, _ value: String) -> Counter {
+        let value = value.utf8.allSatisfy { Self.isWord($0) } && value.utf8.count <= 64 ? value : "other"
+        return self.counters.withLock { counters in
+            let key = "\(label) \(value)"
+            if let counter = counters[key] { return counter }
+            let shown = counters.count < Self.capacity ? value : "other"
+            let otherKey = "\(label) \(shown)"
+            if let counter = counters[otherKey] { return counter }
+            let counter = Counter(label: label, dimensions: dimensions + [(name, shown)])
+            counters[otherKey] = counter
+            return counter
+        }
+    }
+
+    private static func isWord(_ byte: UInt8) -> Bool {
+        (0x30...0x39).contains(byte) || (0x41...0x5A).contains(byte) || (0x61...0x7A).contains(byte)
+            || byte == UInt8(ascii: "_") || byte == UInt8(ascii: ":") || byte == UInt8(ascii: ".")
     }
 }

@@ -2,39 +2,46 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
+import CoreMetrics
+import Logging
+import Metrics
+import ServiceLifecycle
+import Storage
 import Synchronization
 
-/// The time by which a dispatcher works: PostgreSQL's, carried on by a clock that nobody sets.
+/// PostgreSQL's time, extrapolated by the monotonic clock.
 ///
-/// So all dispatchers go by one time, and a machine whose clock is put forward or back fires nothing early, nothing late and
-/// nothing twice.
+/// All dispatchers share it, so a machine whose clock is set forward or back fires nothing early,
+/// late or twice.
 package final class SteadyClock: Sendable {
-    /// A moment, and when it was.
+    /// A time, and the instant at which it was current.
     private struct Mark: Sendable {
         let time: Timestamp
         let at: ContinuousClock.Instant
     }
 
-    /// An answer that took longer says too little about the time at which it was given.
+    /// Slower answers are too imprecise.
     private static let longestAnswer: Duration = .milliseconds(500)
 
     private let mark: Mutex<Mark>
 
-    /// - Parameter time: what the machine's own clock says, until there is a better one.
+    /// - Parameter time: the machine's time, used until PostgreSQL has answered.
     package init(_ time: Timestamp, at: ContinuousClock.Instant = .now) {
         self.mark = Mutex(Mark(time: time, at: at))
     }
 
-    /// The time now.
     package var now: Timestamp { self.now(at: .now) }
 
     func now(at instant: ContinuousClock.Instant) -> Timestamp {
         self.mark.withLock { $0.time + (instant - $0.at) }
     }
 
-    /// Goes by what another clock answered, which was asked and answered at these moments.
+    /// Sets the clock from the answer of another one.
     ///
-    /// - Returns: how far it was ahead; nil if the answer came too late to count.
+    /// - Parameters:
+    ///   - asked: when the question was sent.
+    ///   - answered: when the answer came.
+    /// - Returns: how far the other clock was ahead; nil if the answer came too late to count.
     @discardableResult
     func set(_ time: Timestamp, asked: ContinuousClock.Instant, answered: ContinuousClock.Instant) -> Duration? {
         let span = answered - asked
@@ -45,5 +52,57 @@ package final class SteadyClock: Sendable {
             mark = Mark(time: time, at: at)
             return ahead
         }
+    }
+}
+
+/// Synchronizes the dispatcher's clock with PostgreSQL's once a second.
+package struct ClockService: Service {
+    private static let interval: Duration = .seconds(1)
+    /// Machines with NTP differ by less.
+    private static let noteworthy: Duration = .seconds(1)
+    private static let offset = Gauge(label: "carillon.clock.offset_seconds")
+
+    private let clock: SteadyClock
+    private let notifications: NotificationStore
+    private let machine: @Sendable () -> Timestamp
+    private let logger: Logger
+
+    package init(
+        clock: SteadyClock,
+        notifications: NotificationStore,
+        machine: @escaping @Sendable () -> Timestamp,
+        logger: Logger
+    ) {
+        self.clock = clock
+        self.notifications = notifications
+        self.machine = machine
+        self.logger = logger
+    }
+
+    package func run() async throws {
+        var wasOff = false
+        while goesOn {
+            // Other services report a PostgreSQL that does not answer.
+            try? await self.set()
+            let offset = self.clock.now - self.machine()
+            let isOff = max(offset, .zero - offset) > Self.noteworthy
+            if isOff, !wasOff {
+                self.logger.warning(
+                    "this machine's clock differs from PostgreSQL's, which counts; check NTP",
+                    metadata: ["clock.offset_seconds": "\(offset.inMicroseconds / 1_000_000)"]
+                )
+            }
+            wasOff = isOff
+            Self.offset.record(Double(offset.inMicroseconds) / 1_000_000)
+            // PostgreSQL does not signal that its clock was set, so poll.
+            await pause(for: Self.interval)
+        }
+    }
+
+    /// Asks PostgreSQL for the time once.
+    package func set() async throws {
+        let asked = ContinuousClock.now
+        let time = try await self.notifications.clock()
+        self.clock.set(time, asked: asked, answered: .now)
     }
 }

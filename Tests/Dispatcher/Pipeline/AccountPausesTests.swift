@@ -1,6 +1,7 @@
 // Carillon · AccountPausesTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
 import Core
 import Providers
 import Storage
@@ -9,9 +10,8 @@ import Testing
 
 @testable import Pipeline
 
-/// Which apps a throttled account pauses, for how long, and what other dispatchers learn.
+/// Pauses of accounts: which apps they stop, for how long, and when they are shared.
 struct AccountPausesTests {
-    /// A channel that no test sends through.
     private struct Way: ProviderChannel {
         let provider = Provider.fcm
         let app: String
@@ -34,7 +34,7 @@ struct AccountPausesTests {
             self.pauses = AccountPauses(.fcm, health: self.health, channels: self.channels)
         }
 
-        /// The apps that may not be called.
+        /// Returns the apps whose breakers are open.
         func held(_ moment: Timestamp) -> [String] {
             self.channels.apps(of: .fcm).filter { app in
                 guard self.health.admit(app, isShared: true, now: moment) == .yes else { return true }
@@ -54,7 +54,7 @@ struct AccountPausesTests {
         SendingPauses.Pause(provider: provider, account: account, until: Self.at(seconds))
     }
 
-    @Test("pauses all apps of an account when one is throttled, and no other account")
+    @Test("a pause stops all apps of its account, and no other")
     func apps() {
         let bench = Bench()
         let told = bench.pauses.note("one", service: nil, until: Self.at(7), now: Self.now)
@@ -64,7 +64,7 @@ struct AccountPausesTests {
         #expect(bench.held(Self.at(7)).isEmpty)
     }
 
-    @Test("adopts pauses of other dispatchers; a later end wins and an earlier one shortens nothing")
+    @Test("applies the pauses of other dispatchers; the latest end counts")
     func learning() {
         let bench = Bench()
         _ = bench.pauses.note("one", service: nil, until: Self.at(7), now: Self.now)
@@ -75,39 +75,39 @@ struct AccountPausesTests {
         #expect(bench.pauses.note("one", service: nil, until: Self.at(10), now: Self.at(6)) == nil)
         #expect(bench.held(Self.at(19)) == ["default", "sister"])
         #expect(bench.held(Self.at(20)).isEmpty)
-        // The pause has ended by the time it is learned.
+        // Over, and read from Redis all the same.
         bench.pauses.learn([Self.pause(20)], now: Self.at(20))
         #expect(bench.held(Self.at(20)).isEmpty)
     }
 
-    @Test("lifts an announced pause that an operator removed, but not one still being announced")
+    @Test("a shared pause that disappears early is lifted; one that is being shared is not")
     func lifting() {
         let bench = Bench()
-        // Redis keeps whole milliseconds.
+        // Redis stores whole milliseconds.
         _ = bench.pauses.note(
             "one", service: nil, until: Self.at(70) + .microseconds(300), now: Self.now)
         bench.pauses.learn([], now: Self.at(1))
-        #expect(bench.held(Self.at(1)) == ["default", "sister"], "the pause is still being announced")
-        // A second pause, which is not lifted.
+        #expect(bench.held(Self.at(1)) == ["default", "sister"], "it was under way to Redis")
+        // A pause for another reason, which was not lifted.
         bench.health.hold(["sister"], until: Self.at(90), now: Self.at(1))
         bench.pauses.learn([Self.pause(70), Self.pause(70, "two")], now: Self.at(2))
         #expect(bench.held(Self.at(2)) == ["default", "news", "sister"])
         bench.pauses.learn([Self.pause(70, "two"), Self.pause(70, provider: .apns)], now: Self.at(3))
         #expect(bench.held(Self.at(3)) == ["news", "sister"])
         #expect(bench.health.overviews(of: ["default"], now: Self.at(3))["default"]?.state == .probing)
-        #expect(bench.pauses.untold(now: Self.at(3)).isEmpty, "the pause stays lifted")
+        #expect(bench.pauses.untold(now: Self.at(3)).isEmpty, "nobody brings it back")
         // The provider asks again.
         #expect(bench.pauses.note("one", service: nil, until: Self.at(60), now: Self.at(4)) == Self.pause(60))
         #expect(bench.held(Self.at(4)) == ["default", "news", "sister"])
     }
 
-    @Test("caps a pause at 20 minutes, whatever the provider asks for")
+    @Test("a pause lasts at most twenty minutes")
     func longest() {
         let bench = Bench()
         #expect(bench.pauses.note("one", service: nil, until: Self.at(86_400), now: Self.now) == Self.pause(1_200))
         #expect(bench.held(Self.at(1_199)) == ["default", "sister"])
         #expect(bench.held(Self.at(1_200)).isEmpty)
-        // The cap holds for the app that was answered, too.
+        // The app whose call was answered.
         let reply = ProviderReply(.answered(.slowDown(reason: "HTTP_429", after: .seconds(86_400))))
         #expect(bench.health.admit("news", isShared: true, now: Self.now) == .yes)
         bench.health.note(reply, app: "news", since: Self.now, now: Self.now)
@@ -115,7 +115,7 @@ struct AccountPausesTests {
         #expect(!bench.held(Self.at(1_200)).contains("news"))
     }
 
-    @Test("pauses a new app of a paused account at the next look")
+    @Test("an app that joins a paused account pauses at the next look")
     func newApp() {
         let bench = Bench()
         bench.pauses.learn([Self.pause(7)], now: Self.now)
@@ -125,7 +125,7 @@ struct AccountPausesTests {
         #expect(bench.held(Self.at(1)) == ["default", "late", "sister"])
     }
 
-    @Test("announces a pause once, at once when it grows by much, otherwise with the next look")
+    @Test("shares a pause once, again when it ends much later, and the rest at the next look")
     func telling() {
         let bench = Bench()
         func note(_ until: Timestamp) -> SendingPauses.Pause? {
@@ -133,23 +133,23 @@ struct AccountPausesTests {
         }
         #expect(note(Self.at(7)) == Self.pause(7))
         #expect(bench.pauses.untold(now: Self.now).isEmpty)
-        // Many calls answered at once each ask for a little more.
+        // Each of many answers at once asks for a little more.
         #expect(note(Self.at(7) + .milliseconds(5)) == nil)
         #expect(note(Self.at(8)) == nil)
         #expect(bench.pauses.untold(now: Self.now) == [Self.pause(8)])
         #expect(bench.pauses.untold(now: Self.now).isEmpty)
         #expect(note(Self.at(12)) == Self.pause(12))
-        // Redis was unreachable.
+        // Redis was down.
         bench.pauses.takeBack([Self.pause(12)])
         #expect(bench.pauses.untold(now: Self.now) == [Self.pause(12)])
-        // A dispatcher does not announce pauses that it learned.
+        // A pause from another dispatcher is not shared again.
         bench.pauses.learn([Self.pause(20)], now: Self.now)
         #expect(bench.pauses.untold(now: Self.now).isEmpty)
         bench.pauses.takeBack([Self.pause(20)])
         #expect(bench.pauses.untold(now: Self.at(20)).isEmpty, "it is over")
     }
 
-    @Test("pauses one push service without pausing the others")
+    @Test("a pause of one service stops no other")
     func services() {
         let bench = Bench()
         let told = bench.pauses.note("one", service: "https://slow.example", until: Self.at(7), now: Self.now)
@@ -162,7 +162,7 @@ struct AccountPausesTests {
         #expect(admission("https://other.example") == .yes)
     }
 
-    @Test("keeps pauses beyond its capacity local until others end")
+    @Test("pauses of too many services stay in this dispatcher until others end")
     func bound() {
         let bench = Bench()
         for number in 0..<AccountPauses.capacity {
@@ -173,5 +173,109 @@ struct AccountPausesTests {
         let admission = bench.health.admit("sister", service: "https://more", isShared: true, now: Self.now)
         #expect(admission == .no(until: Self.at(60)))
         #expect(bench.pauses.note("one", service: "https://more", until: Self.at(61), now: Self.at(6)) != nil)
+    }
+}
+
+/// Pauses that dispatchers share through a real Redis.
+@Suite(.timeLimit(.minutes(10)))
+struct AccountPauseServiceTests {
+    private struct IdleChannel: ProviderChannel {
+        let provider = Provider.fcm
+        let app: String
+        let account: String
+
+        func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
+            ProviderReply(.unanswered(reason: "unused", mayHaveBeenSent: false))
+        }
+    }
+
+    private static let now = TestDispatcher.now
+
+    /// Returns the apps for which a dispatcher makes no call.
+    private static func held(_ service: DeliveriesService, after seconds: Int64 = 0) -> [String] {
+        ["default", "news", "sister"].filter { app in
+            let moment = Self.now + .seconds(seconds)
+            guard service.health.admit(app, isShared: true, now: moment) == .yes else { return true }
+            service.health.withdraw(app)
+            return false
+        }
+    }
+
+    @Test("a pause reaches other dispatchers at their next look; without Redis it stays local")
+    func look() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: prefix)
+                func start(_ connection: RedisConnection) throws -> (DeliveriesService, AccountPauseService) {
+                    let dispatcher = try TestDispatcher.make(
+                        database.pool, connection, keys, [NotificationType(name: "news")],
+                        IdleChannel(app: "default", account: "one"), IdleChannel(app: "sister", account: "one"),
+                        IdleChannel(app: "news", account: "two"))
+                    let deliveries = DeliveriesService(dispatcher: dispatcher, provider: .fcm, calls: 8, readers: [:])
+                    return (deliveries, AccountPauseService(dispatcher: dispatcher, deliveries: [deliveries]))
+                }
+                let (first, firstLooks) = try start(redis)
+                let (second, secondLooks) = try start(redis)
+                let lost = try TestRedis.connect(try await TestRedis.configuration(clientName: "lost"))
+                await lost.close()
+                let (third, thirdLooks) = try start(lost)
+
+                let untold = third.pauses.note("two", service: nil, until: Self.now + .seconds(9), now: Self.now)
+                third.pauses.takeBack([untold].compactMap(\.self))
+                await thirdLooks.look()
+                #expect(Self.held(third) == ["news"], "it knows what it was told itself")
+                #expect(third.pauses.untold(now: Self.now).count == 1, "others have yet to be told")
+
+                let pause = first.pauses.note("one", service: nil, until: Self.now + .seconds(7), now: Self.now)
+                // Not shared at once in this test.
+                first.pauses.takeBack([pause].compactMap(\.self))
+                await secondLooks.look()
+                #expect(Self.held(second).isEmpty)
+                await firstLooks.look()
+                await secondLooks.look()
+                #expect(Self.held(second) == ["default", "sister"])
+                #expect(Self.held(second, after: 7).isEmpty)
+                await thirdLooks.look()
+                #expect(Self.held(third) == ["news"])
+                await firstLooks.look()
+                #expect(Self.held(first) == ["default", "sister"])
+
+                // An operator lifts it.
+                try await redis.send("HDEL", .text("\(prefix){fcm}:pauses"), "- one")
+                await firstLooks.look()
+                await secondLooks.look()
+                #expect(Self.held(first).isEmpty)
+                #expect(Self.held(second).isEmpty)
+                await firstLooks.look()
+                #expect(Self.held(first).isEmpty, "nobody brings it back")
+            }
+        }
+    }
+}
+
+/// Rates that apps share.
+@Suite(.timeLimit(.minutes(10)))
+struct RatedTurnsTests {
+    @Test("apps of one account share its rate in all dispatchers; another account has its own")
+    func account() async throws {
+        try await TestRedis.with { redis, prefix in
+            let keys = Keyspace(prefix: prefix)
+            let dispatchers = (0..<2).map { _ in
+                RatedTurns(.fcm, turns: Live(redis, keys: keys).sendingTurns, now: { TestDispatcher.now })
+            }
+            let survey = Live(redis, keys: keys).survey
+            let start = try await survey.time()
+            // The bucket of one a second holds one turn.
+            #expect(await dispatchers[0].take("default", account: "one", perSecond: 1) == nil)
+            let held = [
+                await dispatchers[0].take("sister", account: "one", perSecond: 1),
+                await dispatchers[1].take("sister", account: "one", perSecond: 1),
+            ]
+            // On a slow machine, another turn may have come.
+            if try await survey.time() - start < .milliseconds(900) {
+                #expect(held.allSatisfy { $0.map { $0 > TestDispatcher.now } == true })
+            }
+            #expect(await dispatchers[1].take("news", account: "two", perSecond: 1) == nil)
+        }
     }
 }

@@ -9,7 +9,7 @@ import Testing
 struct CircuitBreakerTests {
     private static let start = Timestamp(seconds: 1_000)
 
-    /// Makes one call for each verdict.
+    /// Makes calls one after the other, with these results.
     private static func call(
         _ breaker: inout CircuitBreaker,
         _ verdicts: [CircuitBreaker.Verdict],
@@ -18,7 +18,7 @@ struct CircuitBreakerTests {
         for verdict in verdicts where breaker.admit(now: moment) == .yes { breaker.note(verdict, now: moment) }
     }
 
-    @Test("opens at ten failures that make up half of the answers")
+    @Test("opens after ten failures that are half of the answers")
     func opens() {
         var few = CircuitBreaker()
         Self.call(&few, Array(repeating: .fails, count: 9))
@@ -31,7 +31,7 @@ struct CircuitBreakerTests {
         #expect(few.admit(now: Self.start) == .no(until: Self.start + .seconds(1)))
     }
 
-    @Test("ignores old failures")
+    @Test("ignores failures of earlier windows")
     func window() {
         var breaker = CircuitBreaker()
         Self.call(&breaker, Array(repeating: .fails, count: 9))
@@ -39,7 +39,7 @@ struct CircuitBreakerTests {
         #expect(breaker.state == .closed)
     }
 
-    @Test("admits two probes; a success closes it, a failure opens it for longer")
+    @Test("two calls probe; a success closes it, a failure keeps it open for longer")
     func probes() {
         var breaker = CircuitBreaker()
         Self.call(&breaker, Array(repeating: .fails, count: 10))
@@ -57,7 +57,7 @@ struct CircuitBreakerTests {
         #expect(breaker.inFlight == 0)
     }
 
-    @Test("ignores answers to calls that began before it opened")
+    @Test("a call that began before it opened is no probe")
     func late() {
         var breaker = CircuitBreaker()
         for _ in 0..<4 { #expect(breaker.admit(now: Self.start) == .yes) }
@@ -76,7 +76,7 @@ struct CircuitBreakerTests {
         #expect(breaker.inFlight == 2)
     }
 
-    @Test("passes the place of an unused probe on; an earlier call is no probe")
+    @Test("a withdrawn probe leaves its place to another")
     func withdrawnProbe() {
         var breaker = CircuitBreaker()
         #expect(breaker.admit(now: Self.start) == .yes)
@@ -91,7 +91,7 @@ struct CircuitBreakerTests {
         #expect(breaker.inFlight == 2)
     }
 
-    @Test("doubles its pause up to 30 s")
+    @Test("the pause doubles up to 30 s")
     func longest() {
         var breaker = CircuitBreaker()
         var moment = Self.start
@@ -103,7 +103,7 @@ struct CircuitBreakerTests {
         #expect(breaker.state == .open(until: moment + .seconds(30)))
     }
 
-    @Test("adopts the pause of another dispatcher; a later end wins and an earlier one shortens nothing")
+    @Test("holds until the latest of several moments")
     func hold() {
         var breaker = CircuitBreaker()
         var isNews = breaker.hold(until: Self.start, now: Self.start)
@@ -122,7 +122,7 @@ struct CircuitBreakerTests {
         #expect(breaker.state == .closed)
     }
 
-    @Test("opens for a minute on rejected credentials and for the requested time on a quota")
+    @Test("opens for a minute on a rejected configuration, and as long as a quota asks")
     func pauses() {
         var configuration = CircuitBreaker()
         Self.call(&configuration, [.misconfigured])
@@ -133,7 +133,7 @@ struct CircuitBreakerTests {
         #expect(quota.admit(now: Self.start + .seconds(7)) == .yes)
     }
 
-    @Test("opens while many calls are unanswered, before they time out")
+    @Test("opens when many calls get no answer, before they time out")
     func silence() {
         var breaker = CircuitBreaker()
         for _ in 0..<32 { #expect(breaker.admit(now: Self.start) == .yes) }
@@ -142,7 +142,7 @@ struct CircuitBreakerTests {
         #expect(breaker.inFlight == 33)
     }
 
-    @Test("reports probing after its pause, and closed ten minutes later, if no call comes")
+    @Test("an idle one shows as probing after its pause, and as closed after ten minutes")
     func idle() {
         var breaker = CircuitBreaker()
         #expect(breaker.state(at: Self.start) == .closed)
@@ -151,13 +151,13 @@ struct CircuitBreakerTests {
         let end = Self.start + .seconds(1)
         #expect(breaker.state(at: Self.start) == .open(until: end))
         #expect(breaker.state(at: end) == .probing)
-        // A pause shorter than the time between two looks shows in the second look, not in the
-        // third.
+        // The second look shows a pause shorter than the interval between looks; the third does
+        // not.
         #expect(breaker.state(at: end + .seconds(4), since: Self.start) == .open(until: end))
         #expect(breaker.state(at: end + .seconds(9), since: end + .seconds(4)) == .probing)
         #expect(breaker.state(at: end + .seconds(599)) == .probing)
         #expect(breaker.state(at: end + .seconds(600)) == .closed)
-        // The next caller probes with two calls all the same.
+        // Later calls still begin with two probes.
         let later = end + .seconds(3_600)
         #expect(breaker.admit(now: later) == .yes)
         #expect(breaker.admit(now: later) == .yes)
@@ -168,21 +168,7 @@ struct CircuitBreakerTests {
         #expect(breaker.state(at: later + .seconds(7_199)) == .open(until: later + .seconds(7_200)))
     }
 
-    @Test("counts answers for 10 to 20 minutes, and keeps them while it is open")
-    func answered() {
-        var breaker = CircuitBreaker()
-        Self.call(&breaker, Array(repeating: .works, count: 3))
-        Self.call(&breaker, [.works], at: Self.start + .seconds(600))
-        #expect(breaker.answered == 4)
-        Self.call(&breaker, Array(repeating: .fails, count: 10), at: Self.start + .seconds(1_100))
-        #expect(breaker.answered == 4)
-        Self.call(&breaker, [.works], at: Self.start + .seconds(1_200))
-        #expect(breaker.answered == 2)
-        Self.call(&breaker, [.works], at: Self.start + .seconds(9_000))
-        #expect(breaker.answered == 1)
-    }
-
-    @Test("frees the place of a call that was not made")
+    @Test("a withdrawn call is not in flight")
     func withdrawn() {
         var breaker = CircuitBreaker()
         #expect(breaker.admit(now: Self.start) == .yes)

@@ -45,7 +45,7 @@ struct ClaimServiceTests {
         }
 
         func stored() async throws -> Notification? {
-            try await self.dispatcher.notifications.load([("ada", self.notification.id)]).first
+            try await self.dispatcher.database.notifications.load([("ada", self.notification.id)]).first
         }
 
         func texts(_ query: String) async throws -> [String] {
@@ -70,8 +70,8 @@ struct ClaimServiceTests {
                     type: "news", createdAt: TestDispatcher.now)
                 notification.channels = [.inApp, .push]
                 notification.jobEntry = "jobs/1-0"
-                _ = try await dispatcher.notifications.store([notification], areRepeats: false)
-                try await dispatcher.notifications.mark([("ada", notification.id, .pending, "queued", nil)])
+                _ = try await dispatcher.database.notifications.store([notification], areRepeats: false)
+                try await dispatcher.database.notifications.mark([("ada", notification.id, .pending, "queued", nil)])
                 let stream = keys.deliveries(.fcm, .normal)
                 let work = DeliveryWork(
                     notification: notification.id, device: phone.id, user: "ada", attempt: 0, isRepeat: false)
@@ -92,7 +92,7 @@ struct ClaimServiceTests {
     }
 
     @Test(
-        "fails a delivery that killed its dispatchers, with an attempt, an event and a replayable dead letter",
+        "a delivery whose dispatchers died fails with an attempt, an event and a dead letter, and can be replayed",
         arguments: ["5", "6"])
     func deadly(deliveries: String) async throws {
         try await Self.with(deliveries: deliveries) { scene in
@@ -102,11 +102,11 @@ struct ClaimServiceTests {
             #expect(try await scene.texts("SELECT reason FROM carillon.dead_letters") == [ClaimService.deadlyReason])
             let attempts = "SELECT outcome FROM carillon.delivery_attempts WHERE notification_id IS NOT NULL"
             #expect(try await scene.texts(attempts) == ["failed"])
-            // The second dispatcher looks nothing up for the dead letter, so it knows no labels.
+            // The second dispatcher to set it aside looks nothing up, so it adds no events.
             let events = try await scene.redis.send("XLEN", .text(scene.keys.events)).integer()
             #expect(events == (deliveries == "5" ? 1 : 0))
 
-            _ = try await scene.dispatcher.deadLetters.replay(
+            _ = try await scene.dispatcher.database.deadLetters.replay(
                 DeadLetterStore.Filter(), to: { _ in true }, rate: 1, now: TestDispatcher.now)
             #expect(try await ReplayService(dispatcher: scene.dispatcher).replay() == 1)
             scene.dispatcher.leaseClock.renewed(at: .now)

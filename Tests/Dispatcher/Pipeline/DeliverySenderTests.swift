@@ -15,14 +15,14 @@ import Testing
 /// Sending, up to the provider's call.
 @Suite(.timeLimit(.minutes(10)))
 struct DeliverySenderTests {
-    /// A provider that runs `meanwhile` and takes longer than looked-up facts stay fresh.
+    /// A provider that takes longer than looked-up facts stay fresh.
     private struct SlowChannel: ProviderChannel {
         let provider = Provider.fcm
         let app = "default"
         let meanwhile: @Sendable () -> Void
 
         func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
-            // Longer than facts stay fresh on the monotonic clock.
+            // Longer than looked-up facts stay fresh.
             try? await Task.sleep(for: .milliseconds(1_200))
             self.meanwhile()
             return ProviderReply(.answered(.accepted(id: "1")))
@@ -52,7 +52,7 @@ struct DeliverySenderTests {
         )
     }
 
-    @Test("keeps a push pending when the process ends before its facts could be read again")
+    @Test("a push whose process ends before the gate stays pending")
     func endsBeforeTheGate() async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
@@ -60,7 +60,7 @@ struct DeliverySenderTests {
                 let pool = try PostgresPool(database.configuration(), logger: TestLog.logger)
                 let keys = Keyspace(prefix: prefix)
                 let work = Mutex<Task<Void, any Error>?>(nil)
-                // PostgreSQL becomes unreachable and the process shuts down during the first call.
+                // During the first call, PostgreSQL fails and the process receives SIGTERM.
                 let channel = SlowChannel {
                     pool.close()
                     work.withLock { $0?.cancel() }
@@ -74,7 +74,7 @@ struct DeliverySenderTests {
                     return StreamEntry(
                         id: "\(number + 1)-0", fields: [(DeliveryWork.field, Array(work.text.utf8)[...])])
                 }
-                dispatcher.inHand.take(entries.map(\.id), of: stream)
+                dispatcher.inFlight.take(entries.map(\.id), of: stream)
                 let sender = Self.sender(dispatcher, redis, keys)
                 let batch = LaneBatch(lane: .normal, group: dispatcher.group(stream), entries: entries)
                 let settled = Settled()
@@ -82,14 +82,14 @@ struct DeliverySenderTests {
                 work.withLock { $0 = task }
                 try await task.value
                 #expect(settled.entries == ["1-0"])
-                // The second stays pending for another dispatcher.
-                #expect(dispatcher.inHand.contains("1-0", of: stream))
-                #expect(!dispatcher.inHand.contains("2-0", of: stream))
+                // The second entry stays pending for a takeover, and is no longer in flight.
+                #expect(dispatcher.inFlight.contains("1-0", of: stream))
+                #expect(!dispatcher.inFlight.contains("2-0", of: stream))
             }
         }
     }
 
-    @Test("sends one of two entries of a delivery that two dispatchers take at once")
+    @Test("of two entries of one delivery, taken by two dispatchers at once, one is sent")
     func twins() async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
@@ -123,7 +123,7 @@ struct DeliverySenderTests {
                     batches.append(LaneBatch(lane: .normal, group: dispatcher.group(stream), entries: [entry]))
                     senders.append(Self.sender(dispatcher, redis, keys))
                 }
-                // The other dispatcher takes its entry during the first call.
+                // The other dispatcher takes its entry during the first one's call.
                 let (second, batch) = (senders[1], batches[1])
                 rival.withLock { $0 = { try await second.sendAlone(batch) { others.add($0) } } }
                 let settled = Settled()
@@ -137,7 +137,7 @@ struct DeliverySenderTests {
     }
 
     @Test(
-        "sends the count of unread notifications as badge, or the badge of the type",
+        "a push carries the unread count, or the badge of its type",
         arguments: [
             (BadgeRule.unseen, false, 7), (.unseen, true, 6), (.absent, false, nil), (.number(1), false, 1),
             (.number(1), true, 1),
@@ -174,7 +174,7 @@ struct DeliverySenderTests {
     }
 
     @Test(
-        "prefers the job's priority, then the type's, then the lane's",
+        "priority comes from the job, then the type, then the lane",
         arguments: [
             (nil, nil, PushPriority.high), (nil, PushPriority.normal, .normal), (PushPriority.high, .normal, .high),
             (.normal, .high, .normal),
@@ -206,7 +206,7 @@ struct DeliverySenderTests {
         }
     }
 
-    @Test("sends the unread count with its version unless the device was sent a newer one")
+    @Test("sends the inbox's count, unless the device was sent a newer one")
     func staleBadge() async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
@@ -241,10 +241,10 @@ struct DeliverySenderTests {
         }
     }
 
-    /// A retraction of a notification that was read meanwhile.
+    /// A retraction of a read notification.
     struct Retraction: Sendable {
         var rule = BadgeRule.unseen
-        /// The version of the count that the device was sent before.
+        /// The count that the device already has.
         var sent: Int64?
         var retractionsHaveBadge = true
         let badge: Int64?
@@ -253,12 +253,12 @@ struct DeliverySenderTests {
     }
 
     @Test(
-        "gives a retraction the current badge if its type shows one and the device has no newer one",
+        "a retraction carries the current count if its type shows one, never the job's badge",
         arguments: [
             Retraction(badge: 2, known: 7), Retraction(sent: 7, badge: 2, known: 7),
             Retraction(sent: 8, badge: nil, known: 8), Retraction(rule: .absent, badge: nil, known: 0),
             Retraction(rule: .number(1), sent: 6, badge: nil, known: 6),
-            // Without a badge in the retraction the device has no newer count.
+            // A retraction without a count leaves the device's count as it is.
             Retraction(sent: 6, retractionsHaveBadge: false, badge: nil, known: 6),
         ])
     func retraction(_ item: Retraction) async throws {
@@ -297,7 +297,7 @@ struct DeliverySenderTests {
         }
     }
 
-    @Test("holds deliveries back by app while calls are paused, and looks the app up if there are several")
+    @Test("holds deliveries back for their app, looking it up only if there are several")
     func heldBack() async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
@@ -330,7 +330,7 @@ struct DeliverySenderTests {
         }
     }
 
-    @Test("holds back a request that never left the queue, without blaming the provider")
+    @Test("a delivery without a place in our own queue is held back, and is no failure of the provider")
     func noTurn() async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
@@ -357,7 +357,7 @@ struct DeliverySenderTests {
         }
     }
 
-    @Test("applies the rate of an account to its apps without one")
+    @Test("an app without a rate uses that of its account")
     func accountRate() async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
@@ -390,7 +390,7 @@ struct DeliverySenderTests {
         }
     }
 
-    /// A provider whose requests never leave our own queue.
+    /// A provider whose queue never has room.
     private struct CrowdedChannel: ProviderChannel {
         let provider = Provider.fcm
         let app = "default"
@@ -402,7 +402,7 @@ struct DeliverySenderTests {
         }
     }
 
-    /// The channel of another app.
+    /// A channel of another app.
     private struct OtherChannel: ProviderChannel {
         let provider = Provider.fcm
         let app = "another"
@@ -413,7 +413,7 @@ struct DeliverySenderTests {
         }
     }
 
-    /// A provider that records what it is sent.
+    /// A provider that records messages.
     private struct RecordingChannel: ProviderChannel {
         let provider = Provider.fcm
         let app = "default"
@@ -437,12 +437,12 @@ struct DeliverySenderTests {
             provider: .fcm,
             health: health,
             pauses: AccountPauses(.fcm, health: health, channels: dispatcher.channels),
-            turns: RatedTurns(.fcm, turns: Live(redis, keys: keys).sendingTurns, now: dispatcher.now),
+            turns: RatedTurns(.fcm, turns: Live(redis, keys: keys).sendingTurns, now: dispatcher.clock.now),
             metrics: PipelineMetrics.Deliveries(.fcm)
         )
     }
 
-    /// A provider that runs a closure during each call.
+    /// A provider that runs code during a call.
     private struct MeetingChannel: ProviderChannel {
         let provider = Provider.fcm
         let app = "default"
@@ -454,7 +454,7 @@ struct DeliverySenderTests {
         }
     }
 
-    /// The entries whose outcomes were handed on.
+    /// The entries whose outcomes were settled.
     private final class Settled: Sendable {
         private let outcomes = Mutex<[DeliveryOutcome]>([])
 
@@ -477,5 +477,34 @@ struct DeliverySenderTests {
                 outcomes.filter { if case .refused(.underWay) = $0.result { true } else { false } }.map(\.entry.id)
             }
         }
+    }
+}
+
+struct BadgeBoardTests {
+    private static func device(_ number: UInt64) -> NotificationID {
+        NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0000 + number)
+    }
+
+    @Test("a count is the newest unless the device was sent one of a later version")
+    func newest() {
+        let board = BadgeBoard()
+        #expect(board.isNewest(5, for: Self.device(1)))
+        #expect(!board.isNewest(4, for: Self.device(1)))
+        #expect(board.isNewest(5, for: Self.device(1)), "the same once more is no older")
+        #expect(board.isNewest(6, for: Self.device(1)))
+        #expect(!board.isNewest(5, for: Self.device(1)))
+        #expect(board.isNewest(1, for: Self.device(2)))
+    }
+
+    @Test("remembers 100,000 devices, then starts over")
+    func bound() {
+        let board = BadgeBoard()
+        for number in UInt64(0)..<100_000 where !board.isNewest(10, for: Self.device(number)) {
+            Issue.record("\(number) is not new")
+        }
+        #expect(!board.isNewest(9, for: Self.device(0)))
+        #expect(board.isNewest(10, for: Self.device(100_000)))
+        #expect(board.isNewest(9, for: Self.device(0)))
+        #expect(!board.isNewest(8, for: Self.device(0)))
     }
 }

@@ -10,7 +10,7 @@ import Testing
 
 @testable import Pipeline
 
-/// Settling outcomes of deliveries.
+/// The settlement of outcomes.
 @Suite(.timeLimit(.minutes(10)))
 struct DeliverySettlerTests {
     private static let notification = NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001)
@@ -49,7 +49,7 @@ struct DeliverySettlerTests {
         )
     }
 
-    @Test("backs off credentials rejected for one device and gives up after as many tries as usual")
+    @Test("a configuration that one device's service rejects retries with growing delays, within the tries")
     func partialConfiguration() async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
@@ -80,7 +80,7 @@ struct DeliverySettlerTests {
         }
     }
 
-    @Test("keeps untried deliveries in the set of their app, once, apart from retries")
+    @Test("a held-back delivery waits with its app's, once however often it is settled")
     func heldBack() async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
@@ -111,7 +111,7 @@ struct DeliverySettlerTests {
     }
 
     @Test(
-        "holds a delivery once when a dispatcher that took it over settles it again",
+        "a waiting delivery stays one when a takeover settles it again",
         arguments: [
             .noCredential(reason: "invalid_grant"), .answered(.configuration(reason: "HTTP_403")),
             .putOff(until: TestDispatcher.now + .seconds(60)),
@@ -132,7 +132,7 @@ struct DeliverySettlerTests {
         }
     }
 
-    @Test("writes a dead letter without a provider call for a message that breaks our own rules")
+    @Test("a message that our rules forbid becomes a dead letter without a call")
     func unsendable() async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
@@ -154,7 +154,7 @@ struct DeliverySettlerTests {
         }
     }
 
-    /// The kinds of the events in the stream, in order.
+    /// Returns the kinds of the events in the events' stream.
     private static func told(_ redis: RedisConnection, _ keys: Keyspace) async throws -> [String] {
         let reply = try await redis.send("XRANGE", .text(keys.events), "-", "+")
         guard var cursor = try reply.cursor(), let count = try cursor.array() else { return [] }
@@ -171,7 +171,7 @@ struct DeliverySettlerTests {
         return events
     }
 
-    @Test("reports a dead token once, unless its device registered again since")
+    @Test("reports a dead token once, unless it was registered after the evidence")
     func deadToken() async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
@@ -196,7 +196,7 @@ struct DeliverySettlerTests {
                     .uuid(Self.device.halves), .timestamptz(TestDispatcher.now.microseconds)
                 )
                 let key = (user: "ada", notification: Self.notification, device: Self.device, isRepeat: false)
-                let facts = try #require(try await dispatcher.deliveries.facts([key])[0])
+                let facts = try #require(try await dispatcher.database.deliveries.facts([key])[0])
                 let settler = Self.settler(dispatcher)
                 func dead(_ attempt: Int, evidence: Duration) -> DeliveryOutcome {
                     let answer = ProviderAnswer.deadToken(
@@ -234,7 +234,7 @@ struct DeliverySettlerTests {
         }
     }
 
-    @Test("ends the notification of an obsolete push and emits its event")
+    @Test("a push that is no longer needed ends its notification, with an event")
     func needless() async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
@@ -244,11 +244,11 @@ struct DeliverySettlerTests {
                 var notification = Notification(
                     id: Self.notification, user: "ada", type: "news", createdAt: TestDispatcher.now)
                 notification.channels = [.inApp, .push]
-                _ = try await dispatcher.notifications.store([notification], areRepeats: false)
-                try await dispatcher.notifications.mark([("ada", Self.notification, .pending, "queued", nil)])
+                _ = try await dispatcher.database.notifications.store([notification], areRepeats: false)
+                try await dispatcher.database.notifications.mark([("ada", Self.notification, .pending, "queued", nil)])
                 let settler = Self.settler(dispatcher)
                 try await settler.settle([Self.outcome(.gone, attempt: 1, dispatcher)])
-                let stored = try await dispatcher.notifications.load([("ada", Self.notification)])
+                let stored = try await dispatcher.database.notifications.load([("ada", Self.notification)])
                 #expect(stored.map(\.status) == [.sent])
                 #expect(stored.map(\.statusReason) == ["no_device"])
                 let events = try await redis.send("XRANGE", .text(keys.events), "-", "+")

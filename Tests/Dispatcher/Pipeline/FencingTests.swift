@@ -20,7 +20,7 @@ struct FencingTests {
         NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0000 + UInt64(number))
     }
 
-    /// A provider that records what it is sent.
+    /// A provider that records messages.
     private struct RecordingChannel: ProviderChannel {
         let provider = Provider.fcm
         let app = "default"
@@ -32,7 +32,7 @@ struct FencingTests {
         }
     }
 
-    /// Stores Ada's phone.
+    /// Stores Ada and her phone.
     private static func storeDevice(in pool: PostgresPool) async throws {
         try await pool.query(
             """
@@ -44,7 +44,7 @@ struct FencingTests {
         )
     }
 
-    /// Stores three of her notifications that wait for a push.
+    /// Stores three of her notifications that wait for their push.
     private static func storeNotifications(in pool: PostgresPool) async throws {
         try await pool.query(
             """
@@ -62,7 +62,7 @@ struct FencingTests {
         try await redis.send(command)
     }
 
-    /// The repeat flags of the deliveries in a stream.
+    /// Returns the repeat flags of a stream's deliveries.
     private static func flags(_ stream: String, _ redis: RedisConnection) async throws -> [Bool] {
         let group = ConsumerGroup(stream: stream, consumer: "reader", connection: redis)
         try await group.create()
@@ -71,13 +71,13 @@ struct FencingTests {
         }
     }
 
-    @Test("starts a new term after the lease lapsed")
+    @Test("a lapse of the lease ends its term for good")
     func terms() throws {
         let clock = LeaseClock()
         #expect(clock.term == nil)
         clock.renewed(at: .now, withoutGap: false)
         let first = try #require(clock.term)
-        // The first acquisition is no gap.
+        // The first renewal follows no gap.
         #expect(first == LeaseClock.Term())
         clock.renewed(at: .now - .seconds(20))
         #expect(!clock.holds(first), "the lease may have lapsed")
@@ -89,7 +89,7 @@ struct FencingTests {
         #expect(clock.holds(second))
     }
 
-    @Test("after a lapse sends only entries that it still owns and that no dispatcher has sent")
+    @Test("after a lapse, sends only entries that are still its own and unsent")
     func sender() async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
@@ -111,7 +111,7 @@ struct FencingTests {
                 let group = dispatcher.group(stream)
                 try await group.create()
                 let entries = try await group.takeWaiting(count: 10)
-                dispatcher.inHand.take(entries.map(\.id), of: stream)
+                dispatcher.inFlight.take(entries.map(\.id), of: stream)
                 let sender = Self.sender(dispatcher, redis, keys)
                 let outcomes = Mutex<[String: DeliveryOutcome.Result]>([:])
                 let settle: @Sendable (DeliveryOutcome) async -> Void = { outcome in
@@ -121,8 +121,8 @@ struct FencingTests {
                     lane: .normal, group: group, entries: entries, term: try #require(dispatcher.leaseClock.term))
                 let prepared = try await sender.prepare(batch, settle: settle)
 
-                // While the dispatcher stalls, a rival takes over the first entry; it also sends
-                // the second and loses it again.
+                // It is suspended; another takes over the first entry, and sends the second before
+                // losing it again.
                 let rival = ConsumerGroup(stream: stream, consumer: "rival", connection: redis)
                 #expect(try await rival.claim(entries[0].id, idle: .zero) != nil)
                 var settlement = DeliveryStore.Settlement()
@@ -131,7 +131,7 @@ struct FencingTests {
                         at: TestDispatcher.now, user: "ada", notification: Self.notification(2), device: Self.device,
                         provider: .fcm, kind: "push", attempt: 1, outcome: .accepted)
                 ]
-                try await dispatcher.deliveries.settle(settlement)
+                try await dispatcher.database.deliveries.settle(settlement)
                 dispatcher.leaseClock.renewed(at: .now, withoutGap: false)
 
                 await withDiscardingTaskGroup { sends in
@@ -139,7 +139,7 @@ struct FencingTests {
                 }
                 #expect(sent.withLock { $0 } == [Self.notification(3)])
                 #expect(Set(outcomes.withLock { $0.keys }) == Set(entries[1...].map(\.id)))
-                #expect(!dispatcher.inHand.contains(entries[0].id, of: stream))
+                #expect(!dispatcher.inFlight.contains(entries[0].id, of: stream))
                 #expect(try await rival.pending(of: "rival", count: 10).map(\.id) == [entries[0].id])
             }
         }
@@ -152,13 +152,13 @@ struct FencingTests {
             provider: .fcm,
             health: health,
             pauses: AccountPauses(.fcm, health: health, channels: dispatcher.channels),
-            turns: RatedTurns(.fcm, turns: Live(redis, keys: keys).sendingTurns, now: dispatcher.now),
+            turns: RatedTurns(.fcm, turns: Live(redis, keys: keys).sendingTurns, now: dispatcher.clock.now),
             metrics: PipelineMetrics.Deliveries(.fcm)
         )
     }
 
     @Test(
-        "after a lapse leaves jobs that others took over and hands its own on as repeats")
+        "after a lapse, leaves jobs that others took over, and routes the rest as repeats")
     func router() async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
@@ -175,7 +175,7 @@ struct FencingTests {
                 let group = dispatcher.group(stream)
                 try await group.create()
                 let entries = try await group.takeWaiting(count: 10)
-                dispatcher.inHand.take(entries.map(\.id), of: stream)
+                dispatcher.inFlight.take(entries.map(\.id), of: stream)
                 let batch = LaneBatch(
                     lane: .normal, group: group, entries: entries, term: try #require(dispatcher.leaseClock.term))
                 let stored = try await JobIntake(dispatcher: dispatcher).take(batch)
@@ -188,13 +188,13 @@ struct FencingTests {
 
                 #expect(try await group.pending(of: dispatcher.name, count: 10).isEmpty)
                 #expect(try await rival.pending(of: "rival", count: 10).map(\.id) == [entries[1].id])
-                #expect(dispatcher.inHand.count(of: stream) == 0)
+                #expect(dispatcher.inFlight.count(of: stream) == 0)
                 #expect(try await Self.flags(keys.deliveries(.fcm, .normal), redis) == [true, true])
             }
         }
     }
 
-    @Test("emits no events for entries that others took over")
+    @Test("leaves the events of entries that others took over")
     func events() async throws {
         try await TestRedis.with { redis, prefix in
             let keys = Keyspace(prefix: prefix)
@@ -213,7 +213,7 @@ struct FencingTests {
         }
     }
 
-    @Test("marks deliveries as repeats once the lease may have lapsed", arguments: [true, false])
+    @Test("deliveries that are appended after the fence are repeats", arguments: [true, false])
     func fence(isOpen: Bool) async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
@@ -226,7 +226,7 @@ struct FencingTests {
                     id: Self.notification(1), user: "ada", type: "news", createdAt: TestDispatcher.now)
                 notification.delivery = .push
                 notification.channels = [.push]
-                let open = StoredBatch.Open(notification: notification, unread: 1, isRepeat: false)
+                let open = RoutedNotification(notification, .stored, unread: 1)
                 let fence = isOpen ? dispatcher.fence() : dispatcher.fence(for: .zero)
                 try await Router(dispatcher: dispatcher).route([open], within: fence)
                 #expect(try await Self.flags(keys.deliveries(.fcm, .normal), redis) == [!isOpen])
@@ -234,7 +234,7 @@ struct FencingTests {
         }
     }
 
-    @Test("reads no stream without the lease")
+    @Test("reads no stream without a lease")
     func reader() async throws {
         try await TestRedis.with { redis, prefix in
             let keys = Keyspace(prefix: prefix)
@@ -246,7 +246,8 @@ struct FencingTests {
             try await group.create()
             let queue = LaneQueue<LaneBatch>(capacity: 8)
             let reader = LaneReader(
-                lane: .normal, group: group, connection: connection, count: 10, queue: queue, inHand: EntriesInHand(),
+                lane: .normal, group: group, connection: connection, count: 10, queue: queue,
+                inFlight: InFlightEntries(),
                 leaseClock: clock, logger: TestLog.logger)
             let running = Task { try await reader.run() }
             let rival = ConsumerGroup(stream: stream, consumer: "rival", connection: redis)
@@ -265,7 +266,7 @@ struct FencingTests {
         }
     }
 
-    @Test("skips a webhook event that another dispatcher may be sending")
+    @Test("sends no webhook request after its fence")
     func webhook() async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
@@ -284,7 +285,7 @@ struct FencingTests {
                     )
                     _ = try await queues.append([(id, [Array("{}".utf8)])], now: TestDispatcher.now)
                     let sender = WebhookSender(dispatcher: dispatcher, store: store, queues: queues, transfer: transfer)
-                    // The claim would lapse before the receiver's time to answer is over.
+                    // The claim would end before the receiver's timeout.
                     await sender.send(id, within: dispatcher.fence(for: .seconds(10)))
                     #expect(stub.requests == 0)
                     #expect(try await queues.oldest(of: id, limit: 10).count == 1)

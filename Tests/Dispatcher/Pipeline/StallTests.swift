@@ -11,10 +11,10 @@ import Testing
 
 @testable import Pipeline
 
-/// Dispatchers that stall after a claim, until another dispatcher may have the work.
+/// Dispatchers that stall after a claim, which another may have taken over.
 @Suite(.timeLimit(.minutes(10)))
 struct StallTests {
-    /// Two dispatchers; the claims of the first have lapsed when it acts.
+    /// Two dispatchers of one system; the first one's claim has lapsed when it acts.
     private struct Scene {
         let stalled: Dispatcher
         /// Runs a minute later.
@@ -24,10 +24,10 @@ struct StallTests {
         let keys: Keyspace
 
         func append(_ notification: Notification) async throws {
-            _ = try await self.rival.notifications.store([notification], areRepeats: false)
+            _ = try await self.rival.database.notifications.store([notification], areRepeats: false)
         }
 
-        /// Counts the deliveries that were handed on.
+        /// Returns the number of deliveries in the streams.
         func handedOn() async throws -> Int {
             Int(try await self.redis.send("XLEN", .text(self.keys.deliveries(.fcm, .normal))).integer())
         }
@@ -89,7 +89,7 @@ struct StallTests {
         }
     }
 
-    @Test("leaves a missing proof to the dispatcher that took it over")
+    @Test("leaves a missing proof to the dispatcher that claimed it meanwhile")
     func proof() async throws {
         try await Self.with { scene in
             try await scene.append(Self.notification)
@@ -108,7 +108,7 @@ struct StallTests {
         }
     }
 
-    @Test("leaves a follow-up to the dispatcher that took it over")
+    @Test("leaves a follow-up to the dispatcher that claimed it meanwhile")
     func followUp() async throws {
         try await Self.with { scene in
             var deferred = Self.notification
@@ -116,7 +116,7 @@ struct StallTests {
             deferred.statusReason = "quiet_hours"
             try await scene.append(deferred)
             let item = FollowUpStore.Item(user: "ada", notification: deferred.id, kind: .release)
-            try await scene.rival.followUps.put(
+            try await scene.rival.database.followUps.put(
                 [(item: item, due: TestDispatcher.now, reason: "quiet_hours")], now: TestDispatcher.now)
 
             #expect(try await FollowUpService(dispatcher: scene.stalled).follow() == 1)
@@ -128,13 +128,13 @@ struct StallTests {
         }
     }
 
-    @Test("leaves a schedule to the dispatcher that took it over")
+    @Test("leaves a schedule to the dispatcher that claimed it meanwhile")
     func schedule() async throws {
         try await Self.with { scene in
             let fields = [("user", "ada"), ("type", "news"), ("title", "Later")].map {
                 (name: $0.0, value: Array($0.1.utf8))
             }
-            _ = try await scene.rival.schedules.add([
+            _ = try await scene.rival.database.schedules.add([
                 Schedule(
                     id: Self.notification.id, fields: fields, dueAt: TestDispatcher.now,
                     createdAt: TestDispatcher.now)
@@ -149,7 +149,7 @@ struct StallTests {
         }
     }
 
-    @Test("leaves a digest to the dispatcher that took it over, even after its flush")
+    @Test("leaves a digest to the dispatcher that claimed or flushed it meanwhile")
     func digest() async throws {
         try await Self.with { (scene: Scene) async throws -> Void in
             let rule = DigestRule(window: .seconds(60))
@@ -161,7 +161,7 @@ struct StallTests {
                     key: "thread", rule: rule)
             }
             #expect(
-                try await scene.rival.digests.gather(items, now: TestDispatcher.now + .seconds(-60))
+                try await scene.rival.database.digests.gather(items, now: TestDispatcher.now + .seconds(-60))
                     == [.held, .held])
 
             #expect(try await DigestService(dispatcher: scene.stalled).flush() == 1)
@@ -175,17 +175,17 @@ struct StallTests {
         }
     }
 
-    @Test("leaves a replay to the dispatcher that took it over")
+    @Test("leaves a replay to the dispatcher that claimed it meanwhile")
     func replay() async throws {
         try await Self.with { scene in
             let stream = scene.keys.jobs(.normal)
-            try await scene.rival.deadLetters.add([
+            try await scene.rival.database.deadLetters.add([
                 (
                     stream: stream, entry: "1-0", reason: "type: is not in the catalog", at: TestDispatcher.now,
                     fields: [("user", Array("ada".utf8)[...])]
                 )
             ])
-            _ = try await scene.rival.deadLetters.replay(
+            _ = try await scene.rival.database.deadLetters.replay(
                 DeadLetterStore.Filter(), to: { _ in true }, rate: 1, now: TestDispatcher.now)
 
             #expect(try await ReplayService(dispatcher: scene.stalled).replay() == 1)

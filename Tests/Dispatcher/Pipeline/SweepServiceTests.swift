@@ -25,7 +25,7 @@ struct SweepServiceTests {
         var sweeper: SweepService { SweepService(dispatcher: self.dispatcher) }
         private var stream: RedisArgument { .text(self.keys.deliveries(.fcm, .normal)) }
 
-        /// The deliveries in the stream.
+        /// Returns the deliveries in the stream.
         func appended() async throws -> [DeliveryWork] {
             let reply = try await self.redis.send("XRANGE", self.stream, "-", "+")
             guard var cursor = try reply.cursor(), let count = try cursor.array() else { return [] }
@@ -40,9 +40,9 @@ struct SweepServiceTests {
             return works
         }
 
-        /// Makes the last sweep one of another Redis process, `seconds` ago.
+        /// Makes the last sweep one of another Redis process, so many seconds ago.
         func forget(beat seconds: Int64) async throws {
-            let now = try await self.dispatcher.notifications.clock()
+            let now = try await self.dispatcher.database.notifications.clock()
             let beat = (now + .seconds(-seconds)).milliseconds
             try await self.redis.send("SET", .text(self.keys.memory), .text("another \(beat)"))
             try await self.redis.send("DEL", .text(self.keys.sweepTurn))
@@ -71,8 +71,8 @@ struct SweepServiceTests {
                     type: "news", createdAt: TestDispatcher.now)
                 notification.channels = [.inApp, .push]
                 notification.jobEntry = "jobs/1-0"
-                _ = try await dispatcher.notifications.store([notification], areRepeats: false)
-                try await dispatcher.notifications.mark([("ada", notification.id, .pending, "queued", nil)])
+                _ = try await dispatcher.database.notifications.store([notification], areRepeats: false)
+                try await dispatcher.database.notifications.mark([("ada", notification.id, .pending, "queued", nil)])
                 try await body(
                     Scene(
                         dispatcher: dispatcher, pool: database.pool, redis: redis, keys: keys,
@@ -81,37 +81,39 @@ struct SweepServiceTests {
         }
     }
 
-    @Test("hands deliveries since the last beat on again, once, as repeats")
+    @Test("deliveries since the last heartbeat are handed on again, once, as repeats")
     func queued() async throws {
         try await Self.with { scene in
             try await scene.forget(beat: 20)
             try await scene.sweeper.sweep()
             #expect(try await scene.appended() == [scene.work(attempt: 0)])
-            let stored = try await scene.dispatcher.notifications.load([("ada", scene.notification.id)])
+            let stored = try await scene.dispatcher.database.notifications.load([("ada", scene.notification.id)])
             #expect(stored.first?.status == .pending)
-            // The same Redis process: nothing was lost.
+            // The process that the last sweep saw: nothing is lost.
             try await scene.redis.send("DEL", .text(scene.keys.sweepTurn))
             try await scene.sweeper.sweep()
             #expect(try await scene.appended().count == 1)
         }
     }
 
-    @Test("decides by the time of handing on, not of storing")
+    @Test("goes by the time of the hand-over, not of storing")
     func window() async throws {
         try await Self.with { scene in
             try await scene.pool.query("UPDATE carillon.notifications SET stored_at = now() - interval '1 hour'")
             try await scene.forget(beat: 20)
             try await scene.sweeper.sweep()
             #expect(try await scene.appended().isEmpty)
-            // Stored long ago and handed on now, as at the end of quiet hours.
-            try await scene.dispatcher.notifications.mark([("ada", scene.notification.id, .pending, "queued", nil)])
+            // Stored as long ago, but handed on now, as when quiet hours end.
+            try await scene.dispatcher.database.notifications.mark([
+                ("ada", scene.notification.id, .pending, "queued", nil)
+            ])
             try await scene.forget(beat: 20)
             try await scene.sweeper.sweep()
             #expect(try await scene.appended().count == 1)
         }
     }
 
-    @Test("leaves a delivery that waits for its retry", arguments: [1, 7], [false, true])
+    @Test("leaves a delivery that waits for a retry", arguments: [1, 7], [false, true])
     func waiting(attempt: Int, wasUnknown: Bool) async throws {
         try await Self.with { scene in
             let retries = Live(scene.redis, keys: scene.keys).retries
@@ -125,7 +127,7 @@ struct SweepServiceTests {
         }
     }
 
-    @Test("leaves a delivery that waits for its retry, however many others wait")
+    @Test("leaves a delivery that waits for a retry among many others")
     func waitingAmongMany() async throws {
         try await Self.with { scene in
             let retries = Live(scene.redis, keys: scene.keys).retries
@@ -145,7 +147,7 @@ struct SweepServiceTests {
         }
     }
 
-    @Test("remembers a bounded number of waiting deliveries and counts the rest")
+    @Test("a repair remembers a bounded number of waiting retries and counts the rest")
     func waitingBound() async throws {
         try await Self.with { scene in
             let retries = Live(scene.redis, keys: scene.keys).retries
@@ -169,7 +171,7 @@ struct SweepServiceTests {
         }
     }
 
-    @Test("hands on again what other devices wait for, mail and attention calls")
+    @Test("hands on again what one device has and another lacks, mail, and attention calls")
     func beside() async throws {
         try await Self.with { scene in
             let tablet = try await Database(scene.pool).devices.register(
@@ -178,7 +180,7 @@ struct SweepServiceTests {
                     platform: .android, provider: .fcm, app: "default", environment: .production, token: "tablet",
                     registeredAt: TestDispatcher.now))
             try await scene.pool.query("UPDATE carillon.devices SET registered_at = now() - interval '1 hour'")
-            let now = try await scene.dispatcher.notifications.clock()
+            let now = try await scene.dispatcher.database.notifications.clock()
             var settlement = DeliveryStore.Settlement()
             settlement.attempts = [
                 DeliveryStore.Attempt(
@@ -186,25 +188,26 @@ struct SweepServiceTests {
                     provider: .fcm, kind: "push", attempt: 1, outcome: .accepted)
             ]
             settlement.accepted = [("ada", scene.notification.id, "fcm", scene.phone.id)]
-            try await scene.dispatcher.deliveries.settle(settlement)
+            try await scene.dispatcher.database.deliveries.settle(settlement)
             let mail = FollowUpStore.Item(user: "ada", notification: scene.notification.id, kind: .email)
-            try await scene.dispatcher.followUps.remember([mail], now: now)
+            try await scene.dispatcher.database.followUps.remember([mail], now: now)
             try await scene.forget(beat: 20)
             try await scene.sweeper.sweep()
             #expect(try await scene.appended().map(\.device) == [tablet.device.id])
-            let later = try await scene.dispatcher.notifications.clock()
-            let due = try await scene.dispatcher.followUps.take(now: later, until: later + .seconds(30), limit: 10)
+            let later = try await scene.dispatcher.database.notifications.clock()
+            let due = try await scene.dispatcher.database.followUps.take(
+                now: later, until: later + .seconds(30), limit: 10)
             #expect(due.map(\.item) == [mail])
             #expect(due.allSatisfy { !$0.wasHandedOn })
         }
     }
 
-    @Test("appends a push again when the connection broke between its entry and its mark")
+    @Test("appends a push again that was marked only after the connection broke")
     func between() async throws {
         try await Self.with { scene in
             try await scene.pool.query("UPDATE carillon.notifications SET status_reason = NULL")
             let router = Router(dispatcher: scene.dispatcher)
-            let open = StoredBatch.Open(notification: scene.notification, unread: 1, isRepeat: false)
+            let open = RoutedNotification(scene.notification, .stored, unread: 1)
             try await withThrowingTaskGroup(of: Void.self) { group in
                 try await scene.pool.transaction { transaction in
                     try await transaction.query("SELECT FROM carillon.notifications FOR UPDATE")
@@ -222,14 +225,14 @@ struct SweepServiceTests {
         }
     }
 
-    @Test("hands the push on again when a job's acknowledgement was lost")
+    @Test("a repeated job whose acknowledgement got lost has its push handed on again")
     func retaken() async throws {
         try await Self.with { scene in
             let group = scene.dispatcher.group(scene.keys.jobs(.normal))
             var batch = StoredBatch(
                 group: group, catalog: scene.dispatcher.catalog, fence: scene.dispatcher.fence())
             let known = NotificationStore.Outcome.known(version: 1, unread: 1, status: .pending, isOwned: true)
-            batch.shown = [StoredBatch.shown(scene.notification, known)].compactMap(\.self)
+            batch.shown = [RoutedNotification(scene.notification, .arrived).shown(after: known)].compactMap(\.self)
             #expect(batch.shown.count == 1)
             try await Router(dispatcher: scene.dispatcher).finish(batch)
             #expect(try await scene.appended() == [scene.work(attempt: 0)])

@@ -26,15 +26,13 @@ enum TestDispatcher {
     ) throws -> Dispatcher {
         Dispatcher(
             name: "test",
-            catalogs: CatalogRegister(try Catalog(types), now: now),
             database: Database(pool),
             live: Live(redis, keys: keys),
-            zones: ZoneDatabase(),
-            defaultZone: "UTC",
-            events: EventLog(keys: keys, length: eventsLength),
+            eventsLength: eventsLength,
+            catalogs: CatalogRegister(try Catalog(types), now: now),
+            zones: Dispatcher.Zones(ZoneDatabase(), fallback: "UTC"),
             channels: ChannelDirectory(channels.map { ChannelDirectory.Way($0) }),
-            now: now,
-            instant: instant,
+            clock: Dispatcher.Clock(now: now, instant: instant),
             logger: TestLog.logger
         )
     }

@@ -10,7 +10,7 @@ import Testing
 
 @testable import Pipeline
 
-/// Test messages to one device whose sender waits for the answer.
+/// Test messages to one device.
 @Suite(.timeLimit(.minutes(10)))
 struct TestSendServiceTests {
     /// A provider that never answers for some devices.
@@ -20,7 +20,7 @@ struct TestSendServiceTests {
 
         func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
             guard device.token == "hangs" else { return ProviderReply(.answered(.accepted(id: "1"))) }
-            // Hangs until the caller gives up.
+            // Until the caller gives up.
             try? await Task.sleep(for: .seconds(3_600))
             return ProviderReply(.unanswered(reason: "cancelled", mayHaveBeenSent: true))
         }
@@ -77,7 +77,7 @@ struct TestSendServiceTests {
         }
     }
 
-    @Test("reports a hanging provider before the caller gives up")
+    @Test("reports a provider that hangs before the caller gives up")
     func hangs() async throws {
         try await Self.with(patience: .milliseconds(100)) { redis, keys in
             let sends = Live(redis, keys: keys).testSends
@@ -92,7 +92,7 @@ struct TestSendServiceTests {
         }
     }
 
-    @Test("tells a hanging provider from a test that no dispatcher took")
+    @Test("a test send that hangs delays no other, and differs from one that no dispatcher took")
     func together() async throws {
         try await Self.with(patience: .seconds(3_600)) { redis, keys in
             let sends = TestSends(Live(redis, keys: keys), patience: .seconds(5))

@@ -155,7 +155,7 @@ struct RecurringScheduleTests {
             try await eventually("the push follows too") { try await release() == clock(end - kathmandu) }
             #expect(try await second.stop() == .code(0))
             #expect(logged("zones.version", "time-zone data", by: second) == ["2"])
-            #expect(logged("count", "moments were computed anew", by: second) == ["2"])
+            #expect(logged("count", "due times recomputed", by: second) == ["2"])
 
             try FileManager.default.removeItem(at: URL(filePath: zones.path).appending(path: "Asia"))
             try Data("3\n".utf8).write(to: URL(filePath: zones.path).appending(path: "+VERSION"))

@@ -95,7 +95,7 @@ struct ProviderTests {
             let secret = "0123456789abcdef0123456789abcdef"
             try write(Self.shape("allowance"), more: #"webhook: {url: "https://hooks.example", secret: "\#(secret)"}"#)
             try await eventually("a new provider asks for a restart") {
-                dispatcher.errors().contains("a provider that no app had at the start needs a restart")
+                dispatcher.errors().contains("a provider that no app had at start needs a restart of the dispatcher")
             }
         }
     }

@@ -192,18 +192,16 @@ final class ShiftedDispatcher: Sendable {
     }
 
     private func dispatcher(_ stack: Stack, _ pool: PostgresPool, _ redis: RedisConnection) throws -> Dispatcher {
-        let keys = Keyspace()
         let catalog = try CatalogLoader.load(path: stack.directory.file("catalog.yaml"))
         return Dispatcher(
             name: "shifted",
-            catalogs: CatalogRegister(catalog, now: { self.now }),
             database: Database(pool),
-            live: Live(redis, keys: keys),
-            zones: ZoneDatabase(),
-            defaultZone: "UTC",
-            events: EventLog(keys: keys, length: nil),
+            live: Live(redis),
+            eventsLength: nil,
+            catalogs: CatalogRegister(catalog, now: { self.now }),
+            zones: Dispatcher.Zones(ZoneDatabase(), fallback: "UTC"),
             channels: ChannelDirectory([ChannelDirectory.Way(SilentChannel())]),
-            now: { self.now },
+            clock: Dispatcher.Clock(now: { self.now }),
             logger: TestLog.logger
         )
     }

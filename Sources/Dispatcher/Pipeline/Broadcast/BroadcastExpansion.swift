@@ -8,13 +8,14 @@ import Logging
 import Providers
 import Storage
 
-/// Turns broadcasts into notifications, page by page.
+/// Expands broadcasts into notifications, page by page.
 ///
-/// A page is one transaction: its notifications, its counts and the chain's new place. One that was stored and not handed
-/// on, as its dispatcher died, is handed on by the sweeper; one that was not stored is begun anew.
+/// A page is one transaction: its notifications, its counts and the chain's new position. If the
+/// dispatcher dies, the sweeper routes a page that was stored, and one that was not is started
+/// over.
 struct BroadcastExpansion: Sendable {
     private static let pageSize = 1_000
-    /// After so many pages a chain is given back, so that a more urgent one is taken first.
+    /// After this many pages a chain is released, so that a more urgent one can be claimed.
     private static let turn = 8
     private static let patience: Duration = .seconds(1)
 
@@ -26,14 +27,14 @@ struct BroadcastExpansion: Sendable {
     let dispatcher: Dispatcher
     let highWaterMark: Int64
 
-    /// Expands what there is to be expanded.
+    /// Expands until no chain is left.
     func work() async throws {
-        while goesOn, let chain = try await self.dispatcher.broadcasts.claimChain(by: self.dispatcher.name) {
+        while goesOn, let chain = try await self.dispatcher.database.broadcasts.claimChain(by: self.dispatcher.name) {
             if try await self.isHeld(chain.broadcast) {
-                try await self.dispatcher.broadcasts.hold(chain.broadcast)
-                try await self.dispatcher.broadcasts.release(chain, by: self.dispatcher.name)
+                try await self.dispatcher.database.broadcasts.hold(chain.broadcast)
+                try await self.dispatcher.database.broadcasts.release(chain, by: self.dispatcher.name)
                 PipelineMetrics.heldBroadcasts.increment()
-                // A full stream tells nobody that it has room again.
+                // Redis does not signal room in a stream, so poll.
                 await pause(for: Self.patience)
                 continue
             }
@@ -46,10 +47,10 @@ struct BroadcastExpansion: Sendable {
         for _ in 0..<Self.turn {
             guard goesOn, try await self.expandPage(&chain) == .goesOn else { break }
         }
-        try await self.dispatcher.broadcasts.release(chain, by: self.dispatcher.name)
+        try await self.dispatcher.database.broadcasts.release(chain, by: self.dispatcher.name)
     }
 
-    /// Whether the providers have more to do than they can.
+    /// Whether the providers are behind.
     private func isHeld(_ broadcast: Broadcast) async throws -> Bool {
         var batch = RedisBatch()
         for provider in self.dispatcher.channels.providers {
@@ -63,7 +64,7 @@ struct BroadcastExpansion: Sendable {
 
     private func expandPage(_ chain: inout Broadcast.Chain) async throws -> Step {
         let broadcast = chain.broadcast
-        let users = try await self.dispatcher.broadcasts.users(chain, limit: Self.pageSize)
+        let users = try await self.dispatcher.database.broadcasts.users(chain, limit: Self.pageSize)
         var page = Broadcast.Page(
             until: users.last ?? chain.reached,
             selected: 0,
@@ -81,7 +82,7 @@ struct BroadcastExpansion: Sendable {
             page.selected = selected.count
             content = try intake.content(of: chain, job, catalog, users: selected)
         } catch {
-            // It was understood when it came; the catalog has changed since.
+            // The job was valid when it came; the catalog has changed since.
             try await self.giveUp(broadcast, reason: error.description)
             return .ended
         }
@@ -89,15 +90,15 @@ struct BroadcastExpansion: Sendable {
             switch content {
             case .events(let events):
                 page.counted = ["event": events.count]
-                try await self.dispatcher.broadcasts.store(page, of: chain)
+                try await self.dispatcher.database.broadcasts.store(page, of: chain)
                 try await Router(dispatcher: self.dispatcher).publish(events)
             case .later(let waiting):
                 let now = self.dispatcher.now()
-                // The same rows if it is done again; so they come first.
+                // First, because repeating it stores the same rows.
                 let dead = try await ScheduleIntake(dispatcher: self.dispatcher).store([waiting], now: now)
-                try await DeadLetterOffice(dispatcher: self.dispatcher).setAside(dead)
+                try await DeadLetterQueue(dispatcher: self.dispatcher).setAside(dead)
                 page.counted = ["scheduled": page.selected]
-                try await self.dispatcher.broadcasts.store(page, of: chain)
+                try await self.dispatcher.database.broadcasts.store(page, of: chain)
             case .notifications(let job):
                 try await self.store(job, catalog, &page, of: chain)
             }
@@ -113,7 +114,7 @@ struct BroadcastExpansion: Sendable {
         return page.isLast ? .ended : .goesOn
     }
 
-    /// Stores and hands on what users want of a page, and counts the rest.
+    /// Stores and routes the notifications that users want, and counts the others.
     private func store(
         _ job: PreparedJob,
         _ catalog: Catalog,
@@ -123,15 +124,16 @@ struct BroadcastExpansion: Sendable {
         var prepared = [job]
         var dead: [DeadLetter] = []
         var told: [LifecycleEvent] = []
-        let wishes = try await JobIntake(dispatcher: self.dispatcher).complete(
+        try await JobIntake(dispatcher: self.dispatcher).complete(
             &prepared, catalog, now: self.dispatcher.now(), dead: &dead, told: &told)
-        try await DeadLetterOffice(dispatcher: self.dispatcher).setAside(dead)
+        try await DeadLetterQueue(dispatcher: self.dispatcher).setAside(dead)
         let all = prepared.flatMap(\.notifications)
-        let wanted = all.filter { $0.status == .pending }
-        for notification in all where notification.status != .pending {
-            page.counted[notification.statusReason ?? notification.status.rawValue, default: 0] += 1
+        let open = all.filter { $0.notification.status == .pending }
+        let wanted = open.map(\.notification)
+        for item in all where item.notification.status != .pending {
+            page.counted[item.notification.statusReason ?? item.notification.status.rawValue, default: 0] += 1
         }
-        // Who is in a letter, and whose waits for a digest.
+        // Users whose text failed have a dead letter; others wait for a digest.
         let wordless = prepared.reduce(0) { $0 + $1.wordless }
         if wordless > 0 { page.counted["text_failed"] = wordless }
         let repeated = prepared.reduce(0) { $0 + $1.repeated }
@@ -141,7 +143,7 @@ struct BroadcastExpansion: Sendable {
         if prepared.contains(where: \.isConflicting) { try await self.refuse(chain.broadcast) }
         page.stored = wanted.count
         guard !wanted.isEmpty else {
-            try await self.dispatcher.broadcasts.store(page, of: chain)
+            try await self.dispatcher.database.broadcasts.store(page, of: chain)
             return await self.dispatcher.tell(told)
         }
         let complete = page
@@ -150,7 +152,7 @@ struct BroadcastExpansion: Sendable {
             "store a page",
             isFinal: { ($0 as? PostgresError)?.isRefusal ?? false }
         ) {
-            try await self.dispatcher.notifications.store(
+            try await self.dispatcher.database.notifications.store(
                 wanted,
                 withPage: BroadcastStore.statements(complete, of: chain),
                 recount: BroadcastStore.recount(chain, wanted)
@@ -158,29 +160,26 @@ struct BroadcastExpansion: Sendable {
         }
         let isConflicting = batch.outcomes.contains { if case .conflict = $0 { true } else { false } }
         if isConflicting { try await self.refuse(chain.broadcast) }
-        let nothing = RecipientStore.Wishes()
-        var open: [StoredBatch.Open] = []
-        for (notification, outcome) in zip(wanted, batch.outcomes) {
-            if case .cancelled = outcome { told += self.dispatcher.event(.cancelled, of: notification) }
-            // What was there before is the sweeper's, or done.
-            guard case .stored = outcome, var item = StoredBatch.Open(notification, outcome) else { continue }
-            item.wishes = wishes[notification.id] ?? nothing
-            open.append(item)
+        var fresh: [RoutedNotification] = []
+        for (item, outcome) in zip(open, batch.outcomes) {
+            if case .cancelled = outcome { told += self.dispatcher.event(.cancelled, of: item.notification) }
+            // The sweeper routes what was stored before.
+            if case .stored = outcome, let item = item.open(after: outcome) { fresh.append(item) }
         }
         let router = Router(dispatcher: self.dispatcher)
-        try await router.route(open, catalog: catalog, within: fence)
+        try await router.route(fresh, catalog: catalog, within: fence)
         try await router.publish(batch.replacements)
         await self.dispatcher.tell(told + self.dispatcher.events(of: batch.replacements))
     }
 
-    /// Says that some users have a broadcast's id with other content: one letter, however many pages find such users.
+    /// Stores one dead letter per broadcast whose id users have with other content.
     private func refuse(_ broadcast: Broadcast) async throws {
         let letter = self.letter(of: broadcast, reason: JobIntake.conflictReason)
         let isKnown = try await self.dispatcher.untilDone("look for a dead letter") {
-            try await self.dispatcher.deadLetters.has(stream: letter.stream, entry: letter.entry)
+            try await self.dispatcher.database.deadLetters.has(stream: letter.stream, entry: letter.entry)
         }
         guard !isKnown else { return }
-        try await DeadLetterOffice(dispatcher: self.dispatcher).setAside([letter])
+        try await DeadLetterQueue(dispatcher: self.dispatcher).setAside([letter])
     }
 
     private func letter(of broadcast: Broadcast, reason: String) -> DeadLetter {
@@ -193,11 +192,11 @@ struct BroadcastExpansion: Sendable {
         )
     }
 
-    /// Nothing of a broadcast that cannot be stored is tried again: its job becomes a dead letter.
+    /// Ends a broadcast that cannot be stored with a dead letter; it is not retried.
     private func giveUp(_ broadcast: Broadcast, reason: String) async throws {
         let letter = self.letter(of: broadcast, reason: reason)
-        try await DeadLetterOffice(dispatcher: self.dispatcher).setAside([letter])
-        try await self.dispatcher.broadcasts.fail(broadcast, reason: reason)
+        try await DeadLetterQueue(dispatcher: self.dispatcher).setAside([letter])
+        try await self.dispatcher.database.broadcasts.fail(broadcast, reason: reason)
         self.dispatcher.logger.error(
             "broadcast given up",
             metadata: ["broadcast.id": "\(broadcast.id)", "reason": "\(reason)"]

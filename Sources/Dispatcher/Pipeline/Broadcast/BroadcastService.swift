@@ -6,13 +6,14 @@ import Logging
 import ServiceLifecycle
 import Storage
 
-/// Expands, counts and withdraws broadcasts, with all other dispatchers, until the process shuts down.
+/// Expands, counts and withdraws broadcasts until the process shuts down, together with all other
+/// dispatchers.
 package struct BroadcastService: Service {
-    /// What operators set.
+    /// The settings of broadcasts.
     package struct Configuration: Sendable {
-        /// An audience larger than this waits for a confirmation; 0 for none.
+        /// A larger audience waits for a confirmation; 0 for none.
         package var confirmAbove: Int64
-        /// Expansion pauses while this many deliveries of its lane wait for the providers.
+        /// Expansion pauses while this many deliveries of its lane wait.
         package var highWaterMark: Int64
 
         package init(confirmAbove: Int64, highWaterMark: Int64) {
@@ -21,22 +22,21 @@ package struct BroadcastService: Service {
         }
     }
 
-    /// How many chains a dispatcher expands at a time: as many as its connections for broadcasts, so that other work keeps
-    /// its own.
+    /// The chains that a dispatcher expands at a time: one per connection for broadcasts.
     package static let chains = 2
 
     private static let interval: Duration = .milliseconds(250)
-    /// How often cancellations and broadcasts are forgotten, in rounds.
+    /// The interval, in rounds, at which old cancellations and broadcasts are deleted.
     private static let forgetEvery = 4 * 3_600
     private static let cancellationLife: Duration = .seconds(7 * 24 * 3_600)
     private static let broadcastLife: Duration = .seconds(90 * 24 * 3_600)
-    /// Nobody sends to more users than this; an audience that has more is given as this many.
+    /// A larger audience counts as this many.
     private static let countBound: Int64 = 100_000_000
 
     private let dispatcher: Dispatcher
     private let configuration: Configuration
 
-    /// - Parameter dispatcher: whose connections are for broadcasts alone.
+    /// - Parameter dispatcher: one with connections for broadcasts alone.
     package init(dispatcher: Dispatcher, configuration: Configuration) {
         self.dispatcher = dispatcher
         self.configuration = configuration
@@ -70,13 +70,13 @@ package struct BroadcastService: Service {
                 self.dispatcher.logger.warning(failure, metadata: ["error": "\(error)"])
             }
             round += 1
-            // Whoever stores a broadcast may be another dispatcher, so all look for work.
+            // Any dispatcher may have stored a broadcast, so all poll.
             await pause(for: Self.interval)
         }
     }
 
     private func keepHouse(_ round: Int) async throws {
-        let store = self.dispatcher.broadcasts
+        let store = self.dispatcher.database.broadcasts
         while goesOn, let broadcast = try await store.claim(.counting, by: self.dispatcher.name) {
             let size = try await store.size(topic: broadcast.topic, bound: Self.countBound)
             let limit = self.configuration.confirmAbove
@@ -84,8 +84,73 @@ package struct BroadcastService: Service {
         }
         try await store.finish()
         guard round % Self.forgetEvery == 0 else { return }
-        let now = try await self.dispatcher.notifications.clock()
-        try await self.dispatcher.cancellations.forget(before: now + (.zero - Self.cancellationLife))
+        let now = try await self.dispatcher.database.notifications.clock()
+        try await self.dispatcher.database.cancellations.forget(before: now + (.zero - Self.cancellationLife))
         try await store.forget(before: now + (.zero - Self.broadcastLife), limit: 100)
+    }
+}
+
+/// Cancels the undelivered notifications of a cancelled broadcast, in small pages with short locks.
+///
+/// The gate stops all of them from the cancellation on, however long this takes.
+struct BroadcastWithdrawal: Sendable {
+    private static let pageSize = 500
+
+    let dispatcher: Dispatcher
+
+    func work() async throws {
+        let store = self.dispatcher.database.broadcasts
+        while goesOn, var broadcast = try await store.claim(.cancelling, by: self.dispatcher.name) {
+            while goesOn, try await self.withdrawPage(&broadcast) {}
+        }
+    }
+
+    /// Withdraws the next page, and returns whether there may be another.
+    private func withdrawPage(_ broadcast: inout Broadcast) async throws -> Bool {
+        let at = self.dispatcher.now()
+        let page = try await self.dispatcher.database.cancellations.page(
+            org: broadcast.org,
+            job: broadcast.job,
+            after: broadcast.withdrawnTo,
+            limit: Self.pageSize
+        )
+        let seen = try await self.dispatcher.database.cancellations.endSeen(page)
+        await self.dispatcher.tell(seen.compactMap { $0.event(at: at) })
+        let withdrawn = try await self.dispatcher.database.cancellations.cancel(page, at: at)
+        await self.tell(withdrawn, at: at)
+        let isLast = page.count < Self.pageSize
+        broadcast.withdrawnTo = page.last?.user ?? broadcast.withdrawnTo
+        try await self.dispatcher.database.broadcasts.withdrawn(
+            broadcast,
+            to: broadcast.withdrawnTo,
+            count: withdrawn.count,
+            isLast: isLast
+        )
+        return !isLast
+    }
+
+    private func tell(_ withdrawals: [CancellationStore.Withdrawal], at: Timestamp) async {
+        let publisher = FramePublisher(self.dispatcher.live, presence: self.dispatcher.presence)
+        let frames = withdrawals.compactMap { withdrawal in
+            withdrawal.place.map { place in
+                NodeFrame(
+                    kind: .deleted,
+                    user: withdrawal.user,
+                    previous: place.version - 1,
+                    version: place.version,
+                    unread: place.unread,
+                    body: InboxChangeShape.encode(.ids([withdrawal.id]), at: at)
+                )
+            }
+        }
+        do {
+            try await publisher.publish(frames)
+        } catch {
+            // A socket that misses it sees a gap at its next frame, and fills it from the inbox.
+            self.dispatcher.logger.warning(
+                "cancellation not published to sockets; they fill the gap from the inbox",
+                metadata: ["error": "\(error)"])
+        }
+        await self.dispatcher.tell(withdrawals.map { LifecycleEvent(.cancelled, $0.label, at: at) })
     }
 }

@@ -1,27 +1,30 @@
 // Carillon · AccountPauses.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
 import Core
 import CoreMetrics
+import Logging
 import Providers
+import ServiceLifecycle
 import Storage
 import Synchronization
 
-/// Until when one provider's accounts are left alone, as this process knows, and how much of that other dispatchers know.
+/// The pauses of one provider's accounts, here and as far as other dispatchers know them.
 ///
-/// A pause holds up each app of the account by its breaker. Time comes in, what is to be told goes out.
+/// A pause opens the breakers of the account's apps.
 final class AccountPauses: Sendable {
-    /// What is hardly later than what others know waits until they are told anyway: each of many calls that are answered at
-    /// once asks for a little more.
+    /// An end that is hardly later is shared with the next look only: each of many answers at once
+    /// asks for a little more.
     private static let grain: Duration = .seconds(1)
-    /// How many accounts and services others are told of, as services are what devices say.
+    /// The most accounts and services whose pauses are shared, because devices name services.
     ///
-    /// Beyond that each dispatcher goes by what it was told itself.
+    /// Beyond that, each dispatcher knows only its own pauses.
     static let capacity = 1_000
-    /// The longest pause, whatever was asked for.
+    /// The longest pause, whatever the provider asks for.
     ///
-    /// A provider that means more says so again, and an answer that is at fault silences nobody for a day. It is the longest
-    /// that a provider is known to need, which is Apple.
+    /// Apple is known to need this much. A provider that means more says so again, and a faulty
+    /// answer stops no app for a day.
     static let longest: Duration = .seconds(20 * 60)
 
     private struct Account: Hashable {
@@ -31,16 +34,15 @@ final class AccountPauses: Sendable {
 
     private struct Moments {
         var until: Timestamp
-        /// Until when others know that they have to wait; nil if they know nothing.
+        /// The end that other dispatchers know; nil for none.
         var told: Timestamp?
-        /// Whether Redis was seen to have it: if it is gone from there then, somebody has lifted it.
+        /// Whether Redis had it; if it disappears from there early, an operator lifted it.
         var isHeard = false
     }
 
     private let provider: Provider
     private let health: ProviderHealth
     private let channels: ChannelDirectory
-    /// Those that are not over.
     private let moments = Mutex<[Account: Moments]>([:])
 
     init(_ provider: Provider, health: ProviderHealth, channels: ChannelDirectory) {
@@ -49,9 +51,9 @@ final class AccountPauses: Sendable {
         self.channels = channels
     }
 
-    /// Notes that everything of an account was asked to wait.
+    /// Records that an account was asked to pause.
     ///
-    /// - Returns: what other dispatchers are to be told now, and counts as told; nil if they know nearly as much.
+    /// - Returns: the pause to share with other dispatchers now; nil if they know nearly the same.
     func note(_ account: String, service: String?, until: Timestamp, now: Timestamp) -> SendingPauses.Pause? {
         let key = Account(name: account, service: service)
         let until = min(until, now + Self.longest)
@@ -74,7 +76,7 @@ final class AccountPauses: Sendable {
         return isNews ? self.pause(key, until) : nil
     }
 
-    /// What other dispatchers do not know yet; it counts as told from now on.
+    /// Returns the pauses to share, which count as shared from now on.
     func untold(now: Timestamp) -> [SendingPauses.Pause] {
         self.moments.withLock { moments in
             Self.forget(&moments, now: now)
@@ -87,7 +89,7 @@ final class AccountPauses: Sendable {
         }
     }
 
-    /// Notes that others could not be told, so that they are with the next look.
+    /// Marks pauses as not shared, so that the next look shares them.
     func takeBack(_ pauses: [SendingPauses.Pause]) {
         self.moments.withLock { moments in
             for pause in pauses where pause.provider == self.provider {
@@ -96,10 +98,10 @@ final class AccountPauses: Sendable {
         }
     }
 
-    /// Notes all that dispatchers know: a later moment holds here too, an earlier one shortens nothing, and one that they knew
-    /// and that is gone before its time was lifted by somebody: calls find out what is so.
+    /// Applies the pauses that dispatchers share.
     ///
-    /// Apps that have come since are held up as well.
+    /// The latest end of a pause counts. One that disappeared early was lifted, so its breakers
+    /// probe. Apps that are new pause too.
     func learn(_ pauses: [SendingPauses.Pause], now: Timestamp) {
         self.lift(but: pauses, now: now)
         for pause in pauses where pause.provider == self.provider && pause.until > now {
@@ -107,7 +109,7 @@ final class AccountPauses: Sendable {
             let until = self.moments.withLock { moments in
                 guard moments[key] != nil || moments.count < Self.capacity else { return pause.until }
                 var entry = moments[key] ?? Moments(until: pause.until)
-                // Redis has whole milliseconds.
+                // Redis stores whole milliseconds.
                 entry.isHeard = pause.until.milliseconds >= entry.until.milliseconds
                 entry.until = max(entry.until, pause.until)
                 entry.told = max(entry.told ?? pause.until, pause.until)
@@ -144,5 +146,45 @@ final class AccountPauses: Sendable {
 
     private static func forget(_ moments: inout [Account: Moments], now: Timestamp) {
         if moments.contains(where: { $0.value.until <= now }) { moments = moments.filter { $0.value.until > now } }
+    }
+}
+
+/// Shares the pauses of accounts between dispatchers.
+package struct AccountPauseService: Service {
+    private static let interval: Duration = .seconds(1)
+
+    private let dispatcher: Dispatcher
+    private let deliveries: [DeliveriesService]
+
+    package init(dispatcher: Dispatcher, deliveries: [DeliveriesService]) {
+        self.dispatcher = dispatcher
+        self.deliveries = deliveries
+    }
+
+    package func run() async throws {
+        while goesOn {
+            await self.look()
+            // A second of further calls matters little to a provider's quota.
+            await pause(for: Self.interval)
+        }
+    }
+
+    /// Shares and reads pauses once, in one round trip.
+    ///
+    /// While Redis is down, each dispatcher knows only its own pauses.
+    package func look() async {
+        let now = self.dispatcher.now()
+        let told = self.deliveries.flatMap { $0.pauses.untold(now: now) }
+        let shared = self.dispatcher.live.sendingPauses
+        do {
+            let heard = try await shared.exchange(told, of: self.deliveries.map(\.provider), now: now)
+            let end = self.dispatcher.now()
+            for service in self.deliveries { service.pauses.learn(heard, now: end) }
+        } catch {
+            for service in self.deliveries { service.pauses.takeBack(told) }
+            PipelineMetrics.unsharedPauses.increment()
+            self.dispatcher.logger.warning(
+                "pauses of accounts not shared; retrying every second", metadata: ["error": "\(error)"])
+        }
     }
 }

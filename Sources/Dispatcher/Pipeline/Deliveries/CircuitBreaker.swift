@@ -3,15 +3,16 @@
 
 import Core
 
-/// Whether an app's provider is worth a call: opens when calls fail, and lets single ones probe whether it is back.
+/// A circuit breaker: opens when calls fail, then lets two calls probe whether the provider is
+/// back.
 ///
-/// Pure: time comes in, decisions go out.
+/// Pure: it takes the time as a parameter and does no I/O.
 struct CircuitBreaker: Sendable {
     enum State: Sendable, Equatable {
         case closed
-        /// No calls until then.
+        /// No calls before `until`.
         case open(until: Timestamp)
-        /// A few calls find out.
+        /// Two calls at a time, until one succeeds.
         case probing
     }
 
@@ -20,113 +21,60 @@ struct CircuitBreaker: Sendable {
         case no(until: Timestamp)
     }
 
-    /// What a call says about the provider as a whole.
+    /// The meaning of a call's result for the provider as a whole.
     enum Verdict: Sendable, Equatable {
-        /// It answers, whatever it says about the one message.
+        /// It answers, even if it refuses the one message.
         case works
-        /// It gave no answer, or said that it is out of order.
+        /// No answer, or an answer such as 503.
         case fails
-        /// It does not accept our configuration.
+        /// It rejects our configuration.
         case misconfigured
-        /// It asks everything of the app's account to wait.
+        /// It asks the app's account to pause.
         case slowDown(Duration)
     }
 
-    /// What is counted together.
+    /// Failures and successes are counted per window.
     private static let window: Duration = .seconds(10)
-    /// Fewer failures say nothing.
+    /// Fewer failures in a window do not open the breaker.
     private static let leastFailures = 10
     private static let shortestPause: Duration = .seconds(1)
     private static let longestPause: Duration = .seconds(30)
-    /// Nobody mends a configuration within seconds.
+    /// An operator needs at least this long to fix a configuration.
     private static let configurationPause: Duration = .seconds(60)
     private static let probes = 2
-    /// So many calls that have no answer for so long are a failure already.
+    /// This many calls without an answer for ``silence`` count as a failure before they time out.
     private static let silentCalls = 32
     private static let silence: Duration = .seconds(12)
-    /// So long a call waits for a place, the shorter one where an answer may make room at any moment.
-    private static let crowdedPause: Duration = .milliseconds(500)
-    private static let openingPause: Duration = .milliseconds(100)
-    /// So long after its last work nothing that is known of a provider counts any more.
+    /// How long a call waits when the limit of calls in flight is reached.
+    private static let crowdedPause: Duration = .milliseconds(250)
+    /// An idle breaker forgets its state after this long.
     static let memory: Duration = .seconds(600)
 
     private(set) var state = State.closed
-    /// Calls under way.
     private(set) var inFlight = 0
     private var windowStart = Timestamp(microseconds: 0)
     private var failures = 0
     private var successes = 0
-    /// How often it opened without a success in between.
+    /// How often it opened since the last success.
     private var openings = 0
     private var probing = 0
-    /// When it answered last, or the first of the calls under way began.
+    /// The time of the last answer, or the start of the first call in flight.
     private var heardAt: Timestamp?
     private var answeredAt: Timestamp?
-    private var allowance = CallAllowance()
-    /// When it opened last.
     private var openedAt: Timestamp?
-    /// When somebody wanted to call last.
+    /// The time of the last attempt to call.
     private var wantedAt: Timestamp?
-    /// Successes of the last one or two spans of ``memory``.
-    private var worth = (now: 0, before: 0)
-    private var worthStart = Timestamp(microseconds: 0)
 
-    /// Whether a call may be made now; one that may is under way from now on.
-    mutating func admit(now: Timestamp) -> Admission {
-        if let until = self.pauseEnd(now: now, room: .max) { return .no(until: until) }
-        return self.begin(now: now)
-    }
-
-    /// The same where others share the places for calls.
+    /// Admits a call, which is in flight from then on, or says when to ask again.
     ///
-    /// - Parameter strangers: how many calls are under way of those that have answered nothing lately.
-    mutating func admit(now: Timestamp, within bounds: CallAllowance.Bounds, strangers: inout Int) -> Admission {
-        let isKnown = self.isKnown(at: now)
-        let room = self.allowance.room(
-            isKnown: isKnown, inFlight: self.inFlight, bounds, strangers: &strangers)
-        // Silence first: one that hangs has no room either.
-        if let until = self.pauseEnd(now: now, room: room) { return .no(until: until) }
-        if self.state == .closed, self.inFlight >= room {
-            self.allowance.want(bounds)
-            return .no(until: now + (room < bounds.most ? Self.openingPause : Self.crowdedPause))
-        }
-        if !isKnown, strangers >= bounds.strangers { return .no(until: now + Self.crowdedPause) }
-        let admission = self.begin(now: now)
-        if !isKnown, admission == .yes { self.allowance.begin(strangers: &strangers) }
-        return admission
-    }
-
-    /// Gives the place of a call that has ended, or was not made, back to those that share them.
-    mutating func giveBack(isAnswered: Bool, _ bounds: CallAllowance.Bounds, strangers: inout Int) {
-        self.allowance.end(isAnswered: isAnswered, bounds, strangers: &strangers)
-    }
-
-    /// Whether it has answered of late, and does not hang now.
-    private func isKnown(at now: Timestamp) -> Bool {
-        guard let answeredAt, now - answeredAt < Self.memory else { return false }
-        return self.inFlight == 0 || self.heardAt.map { now - $0 <= Self.silence } ?? true
-    }
-
-    /// Until when no calls are made; nil if some are.
-    ///
-    /// - Parameter room: how many may be under way; if that is few, their silence is enough.
-    private mutating func pauseEnd(now: Timestamp, room: Int) -> Timestamp? {
-        self.wantedAt = now
-        if case .open(let until) = self.state {
-            guard until <= now else { return until }
-            self.state = .probing
-            self.probing = 0
-        }
-        if self.state == .closed, self.inFlight >= min(Self.silentCalls, room), let heardAt,
-            now - heardAt > Self.silence
-        {
-            self.open(now: now)
-            if case .open(let until) = self.state { return until }
-        }
-        return nil
-    }
-
-    private mutating func begin(now: Timestamp) -> Admission {
+    /// - Parameters:
+    ///   - limit: the most calls in flight; their silence opens the breaker if they are fewer than
+    ///     ``silentCalls``.
+    ///   - isCrowded: whether calls of others leave no room for this one.
+    mutating func admit(now: Timestamp, limit: Int = .max, isCrowded: Bool = false) -> Admission {
+        // Silence first: a provider that hangs is at its limit too.
+        if let until = self.pauseEnd(now: now, limit: limit) { return .no(until: until) }
+        if isCrowded || self.state == .closed && self.inFlight >= limit { return .no(until: now + Self.crowdedPause) }
         if self.state == .probing {
             guard self.probing < Self.probes else { return .no(until: now + Self.shortestPause) }
             self.probing += 1
@@ -136,10 +84,34 @@ struct CircuitBreaker: Sendable {
         return .yes
     }
 
-    /// Notes what came of a call that was admitted.
+    /// Whether the provider has not answered for ``memory``, or for ``silence`` with calls in
+    /// flight.
+    func isSilent(at now: Timestamp) -> Bool {
+        guard let answeredAt, now - answeredAt < Self.memory else { return true }
+        return self.inFlight > 0 && self.heardAt.map { now - $0 > Self.silence } ?? false
+    }
+
+    /// The end of the current pause; nil if calls may be made.
+    private mutating func pauseEnd(now: Timestamp, limit: Int) -> Timestamp? {
+        self.wantedAt = now
+        if case .open(let until) = self.state {
+            guard until <= now else { return until }
+            self.state = .probing
+            self.probing = 0
+        }
+        if self.state == .closed, self.inFlight >= min(Self.silentCalls, limit), let heardAt,
+            now - heardAt > Self.silence
+        {
+            self.open(now: now)
+            if case .open(let until) = self.state { return until }
+        }
+        return nil
+    }
+
+    /// Records the result of an admitted call.
     ///
-    /// - Parameter start: when it was admitted; nil for lately. What began before it opened probes nothing, and its failure
-    ///   is one of those that opened it.
+    /// - Parameter start: when it was admitted; nil for just now. A call that began before the
+    ///   breaker opened is no probe, and its failure does not open it again.
     mutating func note(_ verdict: Verdict, since start: Timestamp? = nil, now: Timestamp) {
         self.inFlight = max(0, self.inFlight - 1)
         if let start, let openedAt, start <= openedAt {
@@ -160,7 +132,6 @@ struct CircuitBreaker: Sendable {
             self.heardAt = now
             self.answeredAt = now
             self.successes += 1
-            self.countWorth(now)
             guard self.state == .probing else { return }
             self.state = .closed
             self.openings = 0
@@ -180,9 +151,9 @@ struct CircuitBreaker: Sendable {
         }
     }
 
-    /// Opens until a moment that another call was given, by whichever app or dispatcher; a later one of its own stays.
+    /// Opens the breaker until `moment`, unless it is open for longer already.
     ///
-    /// - Returns: whether calls were not held back before.
+    /// - Returns: whether it was not open before.
     mutating func hold(until moment: Timestamp, now: Timestamp) -> Bool {
         guard moment > now else { return false }
         let wasOpen = self.isOpen(at: now)
@@ -190,9 +161,10 @@ struct CircuitBreaker: Sendable {
         return !wasOpen
     }
 
-    /// Ends a pause before its time, so that a few calls find out; one until later has another reason and stays.
+    /// Ends a pause that lasts until `moment` or less, so that calls probe; a longer one has
+    /// another reason and stays.
     ///
-    /// - Returns: whether calls were held back until now.
+    /// - Returns: whether it was open until now.
     mutating func lift(until moment: Timestamp, now: Timestamp) -> Bool {
         guard case .open(let until) = self.state, until > now, until <= moment else { return false }
         self.state = .probing
@@ -200,24 +172,23 @@ struct CircuitBreaker: Sendable {
         return true
     }
 
-    /// Whether calls are held back at a moment.
     func isOpen(at moment: Timestamp) -> Bool {
         guard case .open(let until) = self.state else { return false }
         return until > moment
     }
 
-    /// How it stands at a moment, for those who look on: one whose pause is over waits for a call to find out, and what nobody
-    /// has wanted for long is not told to be out of use.
+    /// The state to show: probing once a pause is over, closed once nothing was called for
+    /// ``memory``.
     ///
-    /// - Parameter last: when they looked last; a pause that has ended since is shown this once, as it may be shorter than the
-    ///   time between two looks.
+    /// - Parameter last: the time of the last look. A pause that ended since then is shown once, so
+    ///   that one shorter than the interval between looks is not missed.
     func state(at moment: Timestamp, since last: Timestamp? = nil) -> State {
         if !self.isInUse(at: moment) { return .closed }
         if case .open(let until) = self.state, until <= last ?? moment { return .probing }
         return self.state
     }
 
-    /// Whether there is or lately was work for it, or it is to be left alone for longer than that.
+    /// Whether calls are in flight, were wanted within ``memory``, or a pause is not over.
     func isInUse(at moment: Timestamp) -> Bool {
         if self.inFlight > 0 || self.isOpen(at: moment) { return true }
         var last = self.wantedAt
@@ -225,21 +196,9 @@ struct CircuitBreaker: Sendable {
         return last.map { moment - $0 < Self.memory } ?? false
     }
 
-    /// How many calls it has answered of late, as far as it was in use: while it is open that stays as it was.
-    var answered: Int { self.worth.now + self.worth.before }
-
-    private mutating func countWorth(_ now: Timestamp) {
-        let elapsed = now - self.worthStart
-        if elapsed >= Self.memory {
-            self.worth = (now: 0, before: elapsed < Self.memory * 2 ? self.worth.now : 0)
-            self.worthStart = now
-        }
-        self.worth.now += 1
-    }
-
-    /// A call that was admitted was not made.
+    /// Ends an admitted call that was not made.
     ///
-    /// - Parameter start: when it was admitted; nil for lately. What began before it opened is no probe.
+    /// - Parameter start: when it was admitted; nil for just now.
     mutating func withdraw(since start: Timestamp? = nil) {
         self.inFlight = max(0, self.inFlight - 1)
         if let start, let openedAt, start <= openedAt { return }

@@ -14,7 +14,7 @@ package struct DeliveriesService: Service {
     private let dispatcher: Dispatcher
     private let readers: [Lane: RedisConnection]
     private let calls: Int
-    /// Half of what can be under way, as two more wait: who takes more keeps it from other dispatchers.
+    /// Half of the calls in flight: two more batches wait, and other dispatchers need work too.
     private var batchSize: Int { min(Self.largestBatch, self.calls / 2) }
     private let sender: DeliverySender
     private let settler: DeliverySettler
@@ -22,8 +22,8 @@ package struct DeliveriesService: Service {
     let pauses: AccountPauses
 
     /// - Parameters:
-    ///   - calls: how many to the provider are under way at most.
-    ///   - readers: a connection for each lane, used by nobody else.
+    ///   - calls: the most calls to the provider in flight.
+    ///   - readers: a connection per lane for blocking reads.
     package init(
         dispatcher: Dispatcher,
         provider: Provider,
@@ -42,7 +42,7 @@ package struct DeliveriesService: Service {
             provider: provider,
             health: self.health,
             pauses: self.pauses,
-            turns: RatedTurns(provider, turns: turns, now: dispatcher.now),
+            turns: RatedTurns(provider, turns: turns, now: dispatcher.clock.now),
             metrics: metrics
         )
         self.settler = DeliverySettler(
@@ -58,7 +58,8 @@ package struct DeliveriesService: Service {
                 try await withThrowingTaskGroup(of: Void.self) { lanes in
                     for (lane, connection) in self.readers {
                         let taken = LaneQueue<LaneBatch>(capacity: 0)
-                        // One batch is looked up while another waits for its calls, so that none goes unused.
+                        // One batch is looked up while another waits for its calls, so that no call
+                        // goes unused.
                         let prepared = LaneQueue<DeliverySender.Prepared>(capacity: 0)
                         lanes.addTask { try await self.read(lane, on: connection, into: taken) }
                         lanes.addTask { try await self.prepare(taken, into: prepared, lane: lane, outcomes: outcomes) }
@@ -76,7 +77,7 @@ package struct DeliveriesService: Service {
         }
     }
 
-    /// Sends one entry that was taken over, alone, and settles it.
+    /// Sends the entries of a batch that was taken over one after the other, and settles them.
     func sendAlone(_ batch: LaneBatch) async throws {
         let outcomes = BatchQueue<DeliveryOutcome>(capacity: batch.entries.count)
         try await self.sender.sendAlone(batch) { _ = outcomes.offer($0) }
@@ -84,17 +85,21 @@ package struct DeliveriesService: Service {
         while let settled = await outcomes.next(limit: Self.settleBatch) { try await self.settler.settle(settled) }
     }
 
-    /// Ends one entry whose dispatchers died, without a call, and settles it.
+    /// Settles an entry whose dispatchers died, without a call.
     ///
     /// - Parameter isFirst: whether no dispatcher has tried this before. The second try looks
-    ///   nothing up, as that may be what kills.
+    ///   nothing up, because that may be what kills.
     func setAside(_ batch: LaneBatch, isFirst: Bool) async throws {
         try await self.settler.settle(try await self.sender.deadly(batch, looksUp: isFirst))
     }
 
     var provider: Provider { self.settler.provider }
-    var traffic: ProviderTraffic { self.settler.traffic }
-    /// What was sent since the process began, and what came of it.
+    /// The most deliveries that ``RetryService`` lets wait in a stream: work for the calls until it
+    /// looks again.
+    var mostWaiting: Int { 4 * self.calls }
+    /// The number of retries that even a full stream gets at a time.
+    var fewestRetries: Int { max(1, self.calls / 8) }
+    /// The results of calls since the process began.
     var counts: [ProviderCounts] { self.settler.tally.all }
 
     private func prepare(
@@ -109,7 +114,7 @@ package struct DeliveriesService: Service {
         }
     }
 
-    /// Sends what was taken of one lane, whatever the others wait for.
+    /// Sends one lane's batches, whatever other lanes wait for.
     private func send(
         _ prepared: LaneQueue<DeliverySender.Prepared>,
         permits: LanePermits,
@@ -130,7 +135,7 @@ package struct DeliveriesService: Service {
             connection: connection,
             count: self.batchSize,
             queue: queue,
-            inHand: self.dispatcher.inHand,
+            inFlight: self.dispatcher.inFlight,
             leaseClock: self.dispatcher.leaseClock,
             logger: self.dispatcher.logger
         )

@@ -4,31 +4,31 @@
 import Core
 import Providers
 import Storage
+import Synchronization
 
-/// How one delivery ended, to be recorded with others.
+/// The outcome of one delivery.
 struct DeliveryOutcome: Sendable {
     enum Result: Sendable {
         case answered(ProviderAnswer)
-        /// The gate stayed shut.
+        /// The gate refused it.
         case refused(GateRefusal)
         /// Quiet hours have begun; it goes out when they end.
         case putOff(until: Timestamp)
-        /// The notification or the device is gone.
+        /// The notification or the device no longer exists.
         case gone
-        /// No answer came; whether the provider has it is not known if `mayHaveBeenSent`.
+        /// No answer; the provider may have it if `mayHaveBeenSent`.
         case unanswered(reason: String, mayHaveBeenSent: Bool)
-        /// There is no credential now.
+        /// No credential is available now.
         case noCredential(reason: String)
-        /// It cannot be sent to the device by our own rules; the provider was not called.
+        /// Our own rules forbid the message; the provider was not called.
         case unsendable(reason: String)
-        /// Nobody can send to the device's app.
+        /// No provider serves the device's app.
         case noProvider
-        /// It was not its turn: the provider is out of use for its app, the app's rate is used up, or it waited in our own
-        /// queue for too long.
+        /// The breaker is open, the app's rate is used up, or it waited too long in our own queue.
         case heldBack(until: Timestamp, reason: String, app: String)
-        /// It is not tried any more, as its dispatchers died.
+        /// It killed its dispatchers and is not tried again.
         case deadly
-        /// The entry is no work at all.
+        /// The entry is not a delivery.
         case malformed
     }
 
@@ -36,15 +36,51 @@ struct DeliveryOutcome: Sendable {
     let group: ConsumerGroup
     let lane: Lane
     let work: DeliveryWork?
-    /// What it was sent by; nil if that is gone, or was not looked up.
+    /// The facts that it was sent with; nil if it is gone, or was not looked up.
     let facts: DeliveryStore.Facts?
-    /// The app whose credentials it was called with; nil if it was not.
+    /// The app whose credentials were used; nil without a call.
     ///
-    /// Mail is no app's, and is written by whichever has a relay.
+    /// Mail belongs to no app, and is sent by any that has a relay.
     let app: String?
     let sentAt: Timestamp
     let result: Result
     let duration: Duration
 
     var expiresAt: Timestamp? { self.facts?.notification.expiresAt }
+}
+
+/// The results of one provider's calls since the process began, by app.
+final class ProviderTally: Sendable {
+    private let provider: Provider
+    private let counts = Mutex<[String: ProviderCounts]>([:])
+
+    init(_ provider: Provider) {
+        self.provider = provider
+    }
+
+    /// Ordered by app.
+    var all: [ProviderCounts] { self.counts.withLock { Array($0.values) }.sorted { $0.app < $1.app } }
+
+    /// Counts the outcomes for which the provider was called.
+    func note(_ outcomes: [DeliveryOutcome]) {
+        self.counts.withLock { counts in
+            for outcome in outcomes where outcome.result.isCall {
+                guard let app = outcome.app else { continue }
+                counts[app, default: ProviderCounts(provider: self.provider, app: app)]
+                    .note(failure: outcome.failure, took: outcome.duration)
+            }
+        }
+    }
+}
+
+extension DeliveryOutcome {
+    /// Why the provider did not accept it, as recorded; nil if it did, or was not called.
+    var failure: String? {
+        switch self.result {
+        case .answered(let answer): answer.reason
+        case .unanswered(let reason, mayHaveBeenSent: true): "unknown_outcome:\(reason)"
+        case .unanswered(let reason, mayHaveBeenSent: false): "not_sent:\(reason)"
+        default: nil
+        }
+    }
 }

@@ -6,12 +6,13 @@ import Core
 import CoreMetrics
 import Providers
 import Storage
+import Synchronization
 
-/// Sends a provider's deliveries: looks up what to send, asks the gate, calls the provider.
+/// Sends a provider's deliveries: looks up their facts, asks the gate, calls the provider.
 struct DeliverySender: Sendable {
-    /// What was looked up this long before its turn came is looked up again.
+    /// Facts that are older than this when the call is due are looked up again.
     private static let freshness: Duration = .seconds(1)
-    /// So long what never left our own queue waits for another place in it.
+    /// How long a delivery waits after it got no place in our own queue.
     private static let queuePause: Duration = .seconds(1)
 
     let dispatcher: Dispatcher
@@ -21,7 +22,7 @@ struct DeliverySender: Sendable {
     let turns: RatedTurns
     let metrics: PipelineMetrics.Deliveries
 
-    /// A batch that was looked up, without what is settled already.
+    /// A batch with its facts, without what is settled already.
     struct Prepared: Sendable {
         fileprivate let batch: LaneBatch
         fileprivate let items: [Item]
@@ -32,11 +33,11 @@ struct DeliverySender: Sendable {
         var work: DeliveryWork
         var facts: DeliveryStore.Facts?
         var lookedUpAt: ContinuousClock.Instant
-        /// The lease's term in which the entry is this process's.
+        /// The lease term in which the entry belongs to this process.
         var term: LeaseClock.Term
     }
 
-    /// Claims a batch and looks it up, and hands what is not to be sent to `settle`.
+    /// Claims a batch and looks up its facts; passes what will not be sent to `settle`.
     func prepare(
         _ batch: LaneBatch,
         settle: @Sendable (DeliveryOutcome) async -> Void
@@ -45,9 +46,9 @@ struct DeliverySender: Sendable {
         return Prepared(batch: owned, items: try await self.items(owned, settle: settle))
     }
 
-    /// Sends a batch, each delivery in a task of its own, and hands every outcome to `settle`.
+    /// Starts a task per delivery and passes every outcome to `settle`.
     ///
-    /// Returns when all are started; `permits` bounds how many are under way.
+    /// Returns once all are started; `permits` limits how many are in flight.
     func send(
         _ prepared: Prepared,
         permits: LanePermits,
@@ -64,7 +65,7 @@ struct DeliverySender: Sendable {
         }
     }
 
-    /// Sends one entry alone.
+    /// Sends the entries of a batch one after the other.
     func sendAlone(_ batch: LaneBatch, settle: @escaping @Sendable (DeliveryOutcome) async -> Void) async throws {
         var batch = batch
         batch.areRepeats = true
@@ -73,9 +74,9 @@ struct DeliverySender: Sendable {
         }
     }
 
-    /// Returns how entries end that are not sent because they kill their dispatchers.
+    /// Returns the outcomes of entries that killed their dispatchers; no provider is called.
     ///
-    /// A delivery that is not needed any more ends as it would without the deaths.
+    /// A delivery that is no longer needed ends as it would otherwise.
     func deadly(_ batch: LaneBatch, looksUp: Bool) async throws -> [DeliveryOutcome] {
         var outcomes: [DeliveryOutcome] = []
         for entry in batch.entries {
@@ -116,7 +117,8 @@ struct DeliverySender: Sendable {
                 await settle(self.outcome(entry, batch, nil, .malformed))
             }
         }
-        // What nobody can be called for needs no looking up, unless it is to be found out whose it is.
+        // Skips the lookup when no provider can serve the deliveries, unless it tells whose they
+        // are.
         let apps = self.dispatcher.channels.apps(of: self.provider)
         if apps.count == 1, let app = apps.first,
             case .outOfUse(let until) = self.health.standing(of: apps, now: self.dispatcher.now())
@@ -139,13 +141,14 @@ struct DeliverySender: Sendable {
     private func lookUp(_ works: [DeliveryWork]) async throws -> [DeliveryStore.Facts?] {
         let keys = works.map { ($0.user, $0.notification, $0.device, $0.isRepeat) }
         return try await self.dispatcher.untilDone("look up deliveries") {
-            try await self.dispatcher.deliveries.facts(keys, categories: self.dispatcher.catalog.categories)
+            try await self.dispatcher.database.deliveries.facts(keys, categories: self.dispatcher.catalog.categories)
         }
     }
 
-    /// Those that no other entry is being sent for, here or by another dispatcher.
+    /// Returns the deliveries that no other entry is being sent for, here or in another dispatcher.
     ///
-    /// Asked before the attempts are looked up: a claim is given back when what it was for is on their record.
+    /// Claims come before the lookup of attempts, because a claim is released once its attempt is
+    /// on record.
     private func claimed(
         _ works: [(StreamEntry, DeliveryWork)],
         _ batch: LaneBatch,
@@ -163,12 +166,12 @@ struct DeliverySender: Sendable {
         return zip(works, isTaken).compactMap { $1 ? $0 : nil }
     }
 
-    /// Returns a delivery as the gate must see it.
+    /// Returns a delivery with facts that are fresh enough for the gate.
     ///
-    /// One that waited while the provider was slow is looked up again. After a lapse of the lease,
-    /// the stream tells whose the entry is, and the record of attempts what others have sent.
+    /// After a lapse of the lease, the stream tells whose the entry is, and the attempts what
+    /// others sent.
     ///
-    /// - Returns: nil if the entry is another dispatcher's by now.
+    /// - Returns: nil if the entry belongs to another dispatcher.
     /// - Throws: `CancellationError`.
     private func current(_ item: Item, _ group: ConsumerGroup) async throws -> Item? {
         var item = item
@@ -212,7 +215,7 @@ struct DeliverySender: Sendable {
         )
     }
 
-    /// Nil if this process may no longer act: another one takes the entry over.
+    /// Returns nil if another dispatcher takes the entry over.
     private func send(_ item: Item, _ batch: LaneBatch) async -> DeliveryOutcome? {
         var item = item
         while true {
@@ -220,7 +223,7 @@ struct DeliverySender: Sendable {
                 guard let current = try await self.current(item, batch.group) else { return self.giveUp(item, batch) }
                 item = current
             } catch {
-                // The process ends: the entry stays pending, and another one takes it over.
+                // The process ends: the entry stays pending and is taken over.
                 return self.giveUp(item, batch)
             }
             guard let facts = item.facts else { return self.outcome(item.entry, batch, item, .gone) }
@@ -233,7 +236,7 @@ struct DeliverySender: Sendable {
             }
             let service = way.channel.service(of: facts.device)
             if let held = await self.hold(way, service, now: now) { return self.outcome(item.entry, batch, item, held) }
-            // Asking for the turn may have taken longer than the lease.
+            // Waiting for the rate limit may have outlasted the lease.
             if self.dispatcher.leaseClock.holds(item.term) {
                 return await self.call(item, facts, batch, way.channel, service, since: now)
             }
@@ -241,7 +244,7 @@ struct DeliverySender: Sendable {
         }
     }
 
-    /// Calls the provider, which has been admitted.
+    /// Calls the provider after the call was admitted.
     private func call(
         _ item: Item,
         _ facts: DeliveryStore.Facts,
@@ -265,7 +268,7 @@ struct DeliverySender: Sendable {
         return self.outcome(item.entry, batch, item, result, app: channel.app, sentAt: now, duration: duration)
     }
 
-    /// Why a call is not made now; nil if it is, and is under way then.
+    /// Returns why a call must wait; nil if it was admitted and is in flight.
     private func hold(_ way: ChannelDirectory.Way, _ service: String?, now: Timestamp) async -> DeliveryOutcome.Result?
     {
         let app = way.channel.app
@@ -280,7 +283,7 @@ struct DeliverySender: Sendable {
         return .heldBack(until: until, reason: "rate", app: app)
     }
 
-    /// Lets all that counts against an account's quota wait, here and, unless they know, in other dispatchers.
+    /// Pauses an account here and, unless they know, in the other dispatchers.
     private func slowDown(_ account: String, _ service: String?, until: Timestamp, now: Timestamp) async {
         guard let pause = self.pauses.note(account, service: service, until: until, now: now) else { return }
         let shared = self.dispatcher.live.sendingPauses
@@ -313,15 +316,15 @@ struct DeliverySender: Sendable {
         if let priority = type?.pushPriority, facts.notification.extras.pushPriority == nil {
             message.priority = priority
         }
-        // What was read has no number of its own any more.
+        // A retraction has no badge of its own.
         let own = work.isRetraction ? nil : facts.notification.extras.badge
         message.badge = own
         switch type?.badge ?? .unseen {
         case .absent: break
         case .number(let number): if !work.isRetraction { message.badge = own ?? number }
         case .unseen:
-            // The board is asked only for a count that goes out; if there is a newer one, that is
-            // on its way already.
+            // Ask the board only for a count that goes out; a newer count is already on its
+            // way.
             let hasCount = !work.isRetraction || channel.retractionsHaveBadge
             let isNewest = hasCount && self.dispatcher.badges.isNewest(facts.inboxVersion, for: facts.device.id)
             if isNewest, own == nil {
@@ -334,54 +337,46 @@ struct DeliverySender: Sendable {
 
     /// Leaves an entry to the dispatcher that takes it over.
     private func giveUp(_ item: Item, _ batch: LaneBatch) -> DeliveryOutcome? {
-        self.dispatcher.inHand.release([item.entry.id], of: batch.group.stream)
+        self.dispatcher.inFlight.release([item.entry.id], of: batch.group.stream)
         return nil
     }
 
-    /// Asks once more, now that the call would be made; nil lets it pass.
+    /// Returns why a delivery may not go out right before its call; nil if it may.
     private func gate(
         _ facts: DeliveryStore.Facts,
         _ work: DeliveryWork,
         now: Timestamp
     ) -> DeliveryOutcome.Result? {
         let notification = facts.notification
-        let type = self.dispatcher.catalog[notification.type]
+        let isMail = self.provider == .email
         var gateFacts = GateFacts(
-            status: facts.isCancelled ? .cancelled : notification.status,
-            isRead: notification.readAt != nil,
-            isDeleted: notification.deletedAt != nil,
-            isReplaced: facts.isReplaced,
-            expiresAt: notification.expiresAt,
-            isDeviceActive: facts.device.isActive && !facts.device.isSilenced
-                && ExactText(facts.device.user) == ExactText(notification.user),
-            isOptedOut: facts.wishes.settings.isOptedOut || !self.isWanted(facts.wishes.preference, type),
-            isRequired: type?.isRequired ?? false,
-            wasAccepted: facts.wasAccepted
+            isMail ? .email : work.isRetraction ? .retraction : work.callsForAttention ? .attention : .reach,
+            of: notification,
+            type: self.dispatcher.catalog[notification.type],
+            preference: facts.wishes.preference,
+            settings: facts.wishes.settings,
+            isReplaced: facts.isReplaced
         )
-        if self.provider == .email {
-            // Nothing rings, so that quiet hours do not matter.
-            gateFacts.purpose = .email
-        } else {
-            gateFacts.purpose = work.isRetraction ? .retraction : work.callsForAttention ? .attention : .reach
+        if facts.isCancelled { gateFacts.status = .cancelled }
+        gateFacts.isDeviceActive =
+            facts.device.isActive && !facts.device.isSilenced
+            && ExactText(facts.device.user) == ExactText(notification.user)
+        gateFacts.wasAccepted = facts.wasAccepted
+        // Mail does not ring, so quiet hours do not matter.
+        if !isMail {
             gateFacts.releaseAt = self.dispatcher.releaseMoment(of: notification, wishes: facts.wishes, now: now)
         }
         guard let refusal = Core.gate(gateFacts, now: now) else { return nil }
         if refusal == .quietHours, let moment = gateFacts.releaseAt { return .putOff(until: moment) }
         return .refused(refusal)
     }
-
-    /// Whether the user has not switched the channel off since; mail is what one asks for.
-    private func isWanted(_ preference: TypePreference, _ type: NotificationType?) -> Bool {
-        guard self.provider == .email else { return preference.push != false }
-        return preference.email ?? type?.isEmailOnByDefault ?? true
-    }
 }
 
 extension DeliveryOutcome.Result {
-    /// - Parameter moment: when what never left our own queue is to be looked at again.
+    /// - Parameter moment: when a delivery without a place in our own queue is tried again.
     init(_ reply: ProviderReply, app: String, again moment: Timestamp) {
         switch reply.result {
-        // Renewed by now; a second refusal is a fault of the configuration.
+        // The credential has been renewed, so a second refusal is a fault of the configuration.
         case .answered(.staleCredential(let reason)): self = .answered(.configuration(reason: reason))
         case .answered(let answer): self = .answered(answer)
         case .unanswered(let reason, let mayHaveBeenSent):
@@ -389,6 +384,25 @@ extension DeliveryOutcome.Result {
         case .noCredential(let reason): self = .noCredential(reason: reason)
         case .unsendable(let reason): self = .unsendable(reason: reason)
         case .noTurn: self = .heldBack(until: moment, reason: "no_turn", app: app)
+        }
+    }
+}
+
+/// The newest inbox version whose unread count this process sent to each device.
+///
+/// The board is bounded; a dropped device may once get an older count.
+final class BadgeBoard: Sendable {
+    private static let capacity = 100_000
+
+    private let versions = Mutex<[NotificationID: Int64]>([:])
+
+    /// Records a count, unless a newer one was sent.
+    func isNewest(_ version: Int64, for device: NotificationID) -> Bool {
+        self.versions.withLock { versions in
+            if let last = versions[device], last > version { return false }
+            if versions.count >= Self.capacity, versions[device] == nil { versions.removeAll(keepingCapacity: true) }
+            versions[device] = version
+            return true
         }
     }
 }

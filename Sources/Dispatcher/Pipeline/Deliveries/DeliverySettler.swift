@@ -8,13 +8,14 @@ import Logging
 import Providers
 import Storage
 
-/// Records outcomes in batches: PostgreSQL first, then retries, what was held back and dead letters, then the acknowledgement.
+/// Records outcomes in batches: PostgreSQL first, then retries, held-back deliveries and dead
+/// letters, then the acknowledgement.
 struct DeliverySettler: Sendable {
     private static let configurationDelay: Duration = .seconds(60)
     /// The reason of a delivery that killed its dispatchers.
     private static let deadly = "dispatchers_died"
 
-    /// What a batch of outcomes comes to.
+    /// The changes that a batch of outcomes makes.
     private struct Ledger {
         var settlement = DeliveryStore.Settlement()
         var postponed: [Postponement] = []
@@ -28,9 +29,8 @@ struct DeliverySettler: Sendable {
     let dispatcher: Dispatcher
     let provider: Provider
     let metrics: PipelineMetrics.Deliveries
-    let traffic = ProviderTraffic()
     let tally: ProviderTally
-    /// Keeps apart what was held back together.
+    /// Jitter for deliveries that were held back together.
     var spread: @Sendable () -> Duration = { .milliseconds(Int.random(in: 0...1_000)) }
 
     private var isMail: Bool { self.provider == .email }
@@ -38,15 +38,13 @@ struct DeliverySettler: Sendable {
     func settle(_ outcomes: [DeliveryOutcome]) async throws {
         var ledger = Ledger()
         for outcome in outcomes { self.note(outcome, in: &ledger) }
-        // Taking something off a device is never tried again.
-        self.traffic.note(outcomes.lazy.filter { $0.work?.isRetraction != true }.map(\.result))
         self.tally.note(outcomes)
         let settlement = ledger.settlement
         let effects = try await self.dispatcher.untilDone("record deliveries") {
-            try await self.dispatcher.deliveries.settle(settlement)
+            try await self.dispatcher.database.deliveries.settle(settlement)
         }
         try await self.dispatcher.putOff(ledger.postponed)
-        try await DeadLetterOffice(dispatcher: self.dispatcher).setAside(ledger.dead)
+        try await DeadLetterQueue(dispatcher: self.dispatcher).setAside(ledger.dead)
         try await self.schedule(ledger, after: outcomes)
         var told = Self.tellable(ledger.told, effects) + self.dispatcher.events(of: effects.ended)
         for (group, ids) in ledger.finished.values {
@@ -55,7 +53,8 @@ struct DeliverySettler: Sendable {
         }
     }
 
-    /// The events without those that tell a token or an address dead which was registered or set since, or is told dead already.
+    /// Drops `tokenInvalid` events of tokens and addresses that were registered since, or reported
+    /// before.
     private static func tellable(
         _ events: [LifecycleEvent],
         _ effects: DeliveryStore.Effects
@@ -68,9 +67,10 @@ struct DeliverySettler: Sendable {
         }
     }
 
-    /// The member of a set is the work itself, so that doing this twice schedules it once.
+    /// Schedules retries and held-back deliveries, after their claims are released.
     ///
-    /// Claims end first, as a retry that comes at once must not be taken for a twin of what it repeats.
+    /// A retry that comes at once would otherwise count as a duplicate of its first try. The member
+    /// of a set is the work itself, so repeating this schedules it once.
     private func schedule(_ ledger: Ledger, after outcomes: [DeliveryOutcome]) async throws {
         let claims = outcomes.compactMap { outcome in
             outcome.work.map { (work: $0, entry: outcome.entry.id, lane: outcome.lane) }
@@ -123,7 +123,7 @@ struct DeliverySettler: Sendable {
             self.record(outcome, work, .skipped, GateRefusal.quietHours.rawValue, in: &ledger)
             let kind: FollowUp = work.callsForAttention ? .attention : .release
             guard let notification = outcome.facts?.notification else {
-                // Not known, so it is looked at again rather than lost.
+                // Without the notification, retry rather than lose it.
                 ledger.retries.append((work.asRepeat.waiting(since: outcome.entry), end, outcome.lane))
                 return
             }
@@ -151,15 +151,15 @@ struct DeliverySettler: Sendable {
             self.record(outcome, work, .skipped, "no_provider", in: &ledger)
             self.fail(outcome, work, "no_provider", in: &ledger)
         case .heldBack(let until, let reason, let app):
-            // It was not tried, and leaves no trace but the time that passes.
+            // It was not tried, so no attempt is recorded.
             self.metrics.held(reason).increment()
-            // As a repeat, so that what is taken over from a process that dies before it acknowledges is the same.
+            // As a repeat, so that a takeover before the acknowledgement adds the same member.
             let waiting = work.asRepeat.waiting(since: outcome.entry)
             ledger.held.append((waiting, until + self.spread(), outcome.lane, app))
         }
     }
 
-    /// Taking a notification off a device is tried once: what was read may as well stay.
+    /// Retractions are tried once: a read notification on a device does little harm.
     private func noteRetraction(_ outcome: DeliveryOutcome, _ work: DeliveryWork, in ledger: inout Ledger) {
         switch outcome.result {
         case .answered(.accepted(let id)): self.record(outcome, work, .accepted, nil, providerID: id, in: &ledger)
@@ -208,7 +208,8 @@ struct DeliverySettler: Sendable {
             self.fail(outcome, work, reason, in: &ledger)
             ledger.dead.append(self.letter(outcome, reason: "\(self.provider.rawValue) refused it: \(reason)"))
         case .configuration(let reason, concernsAll: false):
-            // No breaker keeps it from being called in vain, as other devices are called with the same configuration.
+            // No breaker stops these calls, because other devices are served with the same
+            // configuration.
             let delay = RetryPolicy.configurationDelay(tried: work.attempt + 1)
             self.retry(outcome, work.afterTry, reason: reason, after: delay, in: &ledger)
         case .configuration(let reason, _), .staleCredential(let reason):
@@ -247,7 +248,7 @@ struct DeliverySettler: Sendable {
             (work.user, work.notification, self.isMail ? .email : .attention, result == .accepted))
     }
 
-    /// Whether a delivery goes no further: it is neither tried nor looked at again, nor in another entry's hands.
+    /// Whether a delivery is over: it will not be retried or postponed, and no other entry has it.
     private static func isEnd(_ result: DeliveryStore.Outcome, _ reason: String?) -> Bool {
         switch result {
         case .retry: false
@@ -269,19 +270,19 @@ struct DeliverySettler: Sendable {
         ]
         metadata["reason"] = reason.map { "\($0)" }
         metadata["job.id"] = outcome.facts?.notification.jobID.map { "\($0)" }
-        // Without the stream, as whoever sent it was told the entry.
+        // Without the stream, because the sender knows the entry only.
         let entry = outcome.facts?.notification.jobEntry.split(separator: "/").last
         metadata["job.entry"] = entry.map { "\($0)" }
         metadata["app"] = (outcome.app ?? outcome.facts?.device.app).map { "\($0)" }
         self.dispatcher.logger.debug("delivery ended", metadata: metadata)
     }
 
-    /// Repeats once what may or may not have arrived, with the same ids and keys, so that the device shows one.
+    /// Repeats a delivery whose outcome is unknown once, with the same ids and keys, so that the
+    /// device shows one.
     ///
-    /// What is critical goes on for as many tries as there are where nothing expires, since an alert that does not come is
-    /// worse than one that comes twice, but a day of repeats helps nobody. What met a server that goes is no such repeat: it
-    /// has as a rule not been looked at (RFC 9113 section 6.8), and a service whose servers are replaced one after the other
-    /// says so many times.
+    /// Critical ones use all tries, because a lost alert is worse than a double one. A connection
+    /// that ended with GOAWAY does not count as such a repeat: the server has usually not processed
+    /// the request (RFC 9113, section 6.8), and servers that are replaced one by one send many.
     private func noteUnknown(
         _ outcome: DeliveryOutcome,
         _ work: DeliveryWork,
@@ -330,7 +331,7 @@ struct DeliverySettler: Sendable {
         ledger.retries.append((next.waiting(since: outcome.entry), due, outcome.lane))
     }
 
-    /// Keeps work that is not at fault until its provider can be used again, without counting tries.
+    /// Keeps work until its provider can be used again, without counting a try.
     private func park(_ outcome: DeliveryOutcome, _ work: DeliveryWork, reason: String, in ledger: inout Ledger) {
         let due = self.dispatcher.now() + Self.configurationDelay
         if let expiresAt = outcome.expiresAt, due >= expiresAt {
@@ -340,11 +341,12 @@ struct DeliverySettler: Sendable {
             return
         }
         self.record(outcome, work, .retry, reason, in: &ledger)
-        // As a repeat, so that it is the same if somebody takes it over.
+        // As a repeat, so that a takeover adds the same member.
         ledger.retries.append((work.asRepeat.waiting(since: outcome.entry), due, outcome.lane))
     }
 
-    /// Records that it does not reach the device, or the mailbox: what has a place in the inbox has not failed with its mail.
+    /// Records that a device or mailbox was not reached; a notification in the inbox does not fail
+    /// with its mail.
     private func fail(
         _ outcome: DeliveryOutcome,
         _ work: DeliveryWork,
@@ -389,7 +391,6 @@ struct DeliverySettler: Sendable {
 }
 
 extension DeliveryOutcome.Result {
-    /// Whether the provider was called.
     var isCall: Bool {
         switch self {
         case .answered, .unanswered: true

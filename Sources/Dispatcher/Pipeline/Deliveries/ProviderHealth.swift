@@ -8,20 +8,39 @@ import Metrics
 import Providers
 import Synchronization
 
-/// One provider's breakers, for each app and each service that its devices name, for all that this process sends.
+/// The circuit breakers of one provider: one per app, or per app and push service where devices
+/// name services.
 final class ProviderHealth: Sendable {
-    /// How many breakers are kept: services are what devices say, and those that work and are not in use are forgotten.
+    /// The most breakers kept: devices name services, so idle ones that work are dropped.
     private static let capacity = 1_000
-    /// How long nothing more is said of an app whose configuration is not accepted for single devices.
-    private static let silence: Duration = .seconds(60)
+    /// The shortest interval between two reports of an app whose configuration is rejected for some
+    /// devices.
+    private static let reportInterval: Duration = .seconds(60)
 
-    /// Whether there is any use in looking at a provider's work.
+    /// Whether a provider's deliveries are worth looking at.
     enum Standing: Equatable {
         case inUse
-        /// A few calls find out whether it is back.
+        /// A few calls find out whether the provider is back.
         case probing
-        /// Not before then.
         case outOfUse(until: Timestamp)
+    }
+
+    /// The limits of calls in flight where apps or services share a provider.
+    ///
+    /// One that hangs would otherwise take all places until its calls time out.
+    private struct Limits {
+        /// The limit of an app or service that answers.
+        let answering: Int
+        /// The limit of one that does not answer (``CircuitBreaker/isSilent(at:)``).
+        let silent: Int
+        /// The common limit of all that do not answer.
+        let allSilent: Int
+
+        init(calls: Int) {
+            self.answering = calls * 3 / 4
+            self.silent = min(self.answering, max(8, calls / 64))
+            self.allSilent = max(self.silent, calls / 10)
+        }
     }
 
     private struct Scope: Hashable {
@@ -29,51 +48,87 @@ final class ProviderHealth: Sendable {
         let service: String?
     }
 
+    private struct Way {
+        var breaker = CircuitBreaker()
+        /// The part of ``Ways/silentCalls`` that is this one's.
+        var silentCalls = 0
+    }
+
     private struct Ways {
-        var breakers: [Scope: CircuitBreaker] = [:]
-        /// The calls under way of those that have answered nothing lately.
-        var strangers = 0
-    }
+        var all: [Scope: Way] = [:]
+        /// The calls in flight of those that do not answer.
+        var silentCalls = 0
 
-    private let provider: Provider
-    /// What ways go by that share the provider's places.
-    private let bounds: CallAllowance.Bounds
-    private let logger: Logger
-    private let ways = Mutex(Ways())
-    /// When it was last said of an app that its configuration is not accepted for single devices.
-    private let saidAt = Mutex<[String: Timestamp]>([:])
+        mutating func admit(_ scope: Scope, _ limits: Limits, now: Timestamp) -> CircuitBreaker.Admission {
+            var way = self.all[scope] ?? Way()
+            defer { self.all[scope] = way }
+            guard way.breaker.isSilent(at: now) else { return way.breaker.admit(now: now, limit: limits.answering) }
+            self.setSilentCalls(way.breaker.inFlight, of: &way)
+            let admission = way.breaker.admit(
+                now: now, limit: limits.silent, isCrowded: self.silentCalls >= limits.allSilent)
+            self.setSilentCalls(way.breaker.inFlight, of: &way)
+            return admission
+        }
 
-    /// - Parameter calls: how many to the provider are under way at most.
-    init(_ provider: Provider, calls: Int, logger: Logger) {
-        self.provider = provider
-        self.bounds = CallAllowance.Bounds(calls: calls)
-        self.logger = logger
-    }
+        mutating func note(_ verdict: CircuitBreaker.Verdict, _ scope: Scope, since start: Timestamp?, now: Timestamp)
+            -> (before: CircuitBreaker.State, after: CircuitBreaker.State)
+        {
+            var way = self.all[scope] ?? Way()
+            let before = way.breaker.state
+            way.breaker.note(verdict, since: start, now: now)
+            self.setSilentCalls(verdict == .fails ? max(0, way.silentCalls - 1) : 0, of: &way)
+            self.all[scope] = way
+            return (before, way.breaker.state)
+        }
 
-    /// Whether a call for an app may be made; one that may must be noted or withdrawn.
-    ///
-    /// - Parameter isShared: whether other apps use the provider, which those that hang must leave room.
-    func admit(_ app: String, service: String? = nil, isShared: Bool, now: Timestamp) -> CircuitBreaker.Admission {
-        let scope = Scope(app: app, service: service)
-        return self.ways.withLock { ways in
-            if ways.breakers.count >= Self.capacity, ways.breakers[scope] == nil {
-                ways.breakers = ways.breakers.filter { $0.value.inFlight > 0 || $0.value.isOpen(at: now) }
-            }
-            guard isShared || service != nil else {
-                return ways.breakers[scope, default: CircuitBreaker()].admit(now: now)
-            }
-            return ways.breakers[scope, default: CircuitBreaker()]
-                .admit(now: now, within: self.bounds, strangers: &ways.strangers)
+        mutating func withdraw(_ scope: Scope, since start: Timestamp?) {
+            guard var way = self.all[scope] else { return }
+            way.breaker.withdraw(since: start)
+            self.setSilentCalls(max(0, way.silentCalls - 1), of: &way)
+            self.all[scope] = way
+        }
+
+        private mutating func setSilentCalls(_ count: Int, of way: inout Way) {
+            self.silentCalls += count - way.silentCalls
+            way.silentCalls = count
         }
     }
 
-    /// How a provider stands that these apps use: as the best of their breakers.
+    private let provider: Provider
+    private let limits: Limits
+    private let logger: Logger
+    private let ways = Mutex(Ways())
+    /// When an app's rejected configuration was last reported.
+    private let reportedAt = Mutex<[String: Timestamp]>([:])
+
+    /// - Parameter calls: the most calls to the provider in flight.
+    init(_ provider: Provider, calls: Int, logger: Logger) {
+        self.provider = provider
+        self.limits = Limits(calls: calls)
+        self.logger = logger
+    }
+
+    /// Admits a call for an app, which must be noted or withdrawn then, or says when to ask again.
+    ///
+    /// - Parameter isShared: whether other apps use the provider.
+    func admit(_ app: String, service: String? = nil, isShared: Bool, now: Timestamp) -> CircuitBreaker.Admission {
+        let scope = Scope(app: app, service: service)
+        return self.ways.withLock { ways in
+            if ways.all.count >= Self.capacity, ways.all[scope] == nil {
+                ways.all = ways.all.filter { $0.value.breaker.inFlight > 0 || $0.value.breaker.isOpen(at: now) }
+            }
+            guard isShared || service != nil else { return ways.all[scope, default: Way()].breaker.admit(now: now) }
+            return ways.admit(scope, self.limits, now: now)
+        }
+    }
+
+    /// Returns the best standing of these apps.
     func standing(of apps: [String], now: Timestamp) -> Standing {
         self.ways.withLock { ways in
             var earliest: Timestamp?
             var isProbing = false
             for app in apps {
-                switch ways.breakers[Scope(app: app, service: nil)]?.state {
+                switch ways.all[Scope(app: app, service: nil)]?.breaker.state {
                 case nil, .closed: return .inUse
                 case .open(let until) where until > now: earliest = min(earliest ?? until, until)
                 case .open, .probing: isProbing = true
@@ -84,19 +139,17 @@ final class ProviderHealth: Sendable {
         }
     }
 
-    /// Gives the place of a call back that was not made.
+    /// Ends an admitted call that was not made.
     ///
-    /// - Parameter start: when the call was admitted; nil for lately.
+    /// - Parameter start: when it was admitted; nil for just now.
     func withdraw(_ app: String, service: String? = nil, since start: Timestamp? = nil) {
-        let scope = Scope(app: app, service: service)
-        self.ways.withLock { ways in
-            ways.breakers[scope]?.withdraw(since: start)
-            ways.breakers[scope]?.giveBack(isAnswered: false, self.bounds, strangers: &ways.strangers)
-        }
+        self.ways.withLock { $0.withdraw(Scope(app: app, service: service), since: start) }
     }
 
-    /// Notes what came of a call, or that it was not made; tells once when an app's provider goes out of use or comes back,
-    /// and once a minute when it does not accept our configuration for single devices, which puts it out of use for nobody.
+    /// Records the reply to an admitted call, and logs when that opens or closes a breaker.
+    ///
+    /// A configuration that is rejected for some devices opens no breaker; it is logged once a
+    /// minute per app.
     ///
     /// - Parameter start: when the call was admitted.
     func note(
@@ -106,24 +159,15 @@ final class ProviderHealth: Sendable {
             return self.withdraw(app, service: service, since: start)
         }
         let scope = Scope(app: app, service: service)
-        let (before, after) = self.ways.withLock { ways in
-            var breaker = ways.breakers[scope, default: CircuitBreaker()]
-            let before = breaker.state
-            breaker.note(verdict, since: start, now: now)
-            breaker.giveBack(isAnswered: verdict != .fails, self.bounds, strangers: &ways.strangers)
-            ways.breakers[scope] = breaker
-            return (before, breaker.state)
-        }
-        let isToldApart = reply.concernsConfigurationInPart && self.isTimeToSay(app, now: now)
-        guard before != after || isToldApart else { return }
-        var metadata: Logger.Metadata = [
-            "provider": "\(self.provider.rawValue)", "app": "\(app)", "answer": "\(reply.summary)",
-        ]
-        if let service { metadata["service"] = "\(service)" }
-        if isToldApart {
+        let (before, after) = self.ways.withLock { $0.note(verdict, scope, since: start, now: now) }
+        let isReported = reply.concernsConfigurationInPart && self.isReportDue(app, now: now)
+        guard before != after || isReported else { return }
+        var metadata = self.metadata(scope)
+        metadata["answer"] = "\(reply.summary)"
+        if isReported {
             self.countMisconfigured(app)
             self.logger.error(
-                "provider does not accept our configuration for some devices; their work is tried as often as is beside",
+                "provider does not accept our configuration for some devices; their deliveries are retried",
                 metadata: metadata.merging(["tries": "\(self.tries)"]) { $1 })
         }
         guard before != after else { return }
@@ -142,25 +186,38 @@ final class ProviderHealth: Sendable {
         }
     }
 
-    /// Lets calls for apps wait until a moment that one of their account was given, here or in another dispatcher; tells once
-    /// when that puts an app's provider out of use.
+    /// Opens the breakers of an account's apps until `moment`, because one of them was asked to
+    /// pause, here or in another dispatcher.
     func hold(_ apps: [String], service: String? = nil, until moment: Timestamp, now: Timestamp) {
         for app in apps {
-            let isNews = self.ways.withLock {
-                $0.breakers[Scope(app: app, service: service), default: CircuitBreaker()].hold(until: moment, now: now)
-            }
-            guard isNews else { continue }
-            var metadata: Logger.Metadata = [
-                "provider": "\(self.provider.rawValue)", "app": "\(app)", "until": "\(moment.rfc3339)",
-            ]
-            if let service { metadata["service"] = "\(service)" }
+            let scope = Scope(app: app, service: service)
+            let isNew = self.ways.withLock { $0.all[scope, default: Way()].breaker.hold(until: moment, now: now) }
+            guard isNew else { continue }
             self.logger.warning(
-                "provider is out of use, as it asked another of the account to wait; its work is kept",
-                metadata: metadata)
+                "provider is out of use: it asked the account to pause; its work is kept",
+                metadata: self.metadata(scope).merging(["until": "\(moment.rfc3339)"]) { $1 })
         }
     }
 
-    /// How often work is tried, by its lane, for whoever reads the log.
+    /// Lets calls of an account's apps probe, because its pause until `moment` was lifted.
+    func lift(_ apps: [String], service: String? = nil, until moment: Timestamp, now: Timestamp) {
+        for app in apps {
+            let scope = Scope(app: app, service: service)
+            let isNew = self.ways.withLock { $0.all[scope]?.breaker.lift(until: moment, now: now) ?? false }
+            guard isNew else { continue }
+            self.logger.notice(
+                "a provider's pause was lifted",
+                metadata: self.metadata(scope).merging(["until": "\(moment.rfc3339)"]) { $1 })
+        }
+    }
+
+    private func metadata(_ scope: Scope) -> Logger.Metadata {
+        var metadata: Logger.Metadata = ["provider": "\(self.provider.rawValue)", "app": "\(scope.app)"]
+        if let service = scope.service { metadata["service"] = "\(service)" }
+        return metadata
+    }
+
+    /// The tries of each lane, for the log.
     private var tries: String {
         Lane.allCases.map { lane in
             let policy = RetryPolicy.of(lane, self.provider)
@@ -168,26 +225,11 @@ final class ProviderHealth: Sendable {
         }.joined(separator: ", ")
     }
 
-    /// Lets calls for apps find out how the provider is, as a pause of their account until a moment was lifted.
-    func lift(_ apps: [String], service: String? = nil, until moment: Timestamp, now: Timestamp) {
-        for app in apps {
-            let isNews = self.ways.withLock {
-                $0.breakers[Scope(app: app, service: service)]?.lift(until: moment, now: now) ?? false
-            }
-            guard isNews else { continue }
-            var metadata: Logger.Metadata = [
-                "provider": "\(self.provider.rawValue)", "app": "\(app)", "until": "\(moment.rfc3339)",
-            ]
-            if let service { metadata["service"] = "\(service)" }
-            self.logger.notice("a provider's pause was lifted", metadata: metadata)
-        }
-    }
-
-    private func isTimeToSay(_ app: String, now: Timestamp) -> Bool {
-        self.saidAt.withLock { saidAt in
-            // Calls end in any order, so that a moment may be a little earlier than the last.
-            if let last = saidAt[app], max(now - last, last - now) < Self.silence { return false }
-            saidAt[app] = now
+    private func isReportDue(_ app: String, now: Timestamp) -> Bool {
+        self.reportedAt.withLock { reportedAt in
+            // Calls end in any order, so `now` may be a little earlier than the last one.
+            if let last = reportedAt[app], max(now - last, last - now) < Self.reportInterval { return false }
+            reportedAt[app] = now
             return true
         }
     }
@@ -199,61 +241,58 @@ final class ProviderHealth: Sendable {
         ).increment()
     }
 
-    /// How the ways to the provider stand for one app.
+    /// The state of a provider for one app, to show.
     struct Overview: Equatable {
+        /// The best state of the app's breakers that are in use.
         var state: CircuitBreaker.State = .closed
-        /// Calls under way.
         var inFlight = 0
-        /// How many of several services are out of use.
+        /// The number of push services whose breaker is open.
         var servicesOut = 0
     }
 
-    /// How the provider stands for each of these apps.
+    /// Returns the state of the provider for each of these apps.
     ///
-    /// Where devices name services, those in use count by what they have answered of late: one user's dead service does not put
-    /// the app out of use, one that most of the messages go to does. Where none has answered anything each counts the same.
-    ///
-    /// - Parameter last: when that was asked last.
+    /// - Parameter last: the time of the last look.
     func overviews(of apps: [String], now: Timestamp, since last: Timestamp? = nil) -> [String: Overview] {
         let known = self.ways.withLock { ways in
-            Dictionary(grouping: ways.breakers.filter { $0.value.isInUse(at: now) }) { $0.key.app }
+            Dictionary(grouping: ways.all.filter { $0.value.breaker.isInUse(at: now) }) { $0.key.app }
         }
         var overviews: [String: Overview] = [:]
         for app in apps {
             var overview = Overview()
-            let ways = known[app] ?? []
-            let isAnyKnown = ways.contains { $0.value.answered > 0 }
-            var (all, out, probing) = (0, 0, 0)
-            var earliest: Timestamp?
-            for (scope, breaker) in ways {
-                let weight = isAnyKnown ? breaker.answered : 1
-                all += weight
-                overview.inFlight += breaker.inFlight
-                switch breaker.state(at: now, since: last) {
-                case .closed: break
-                case .probing: probing += weight
-                case .open(let until):
-                    out += weight
-                    if scope.service != nil { overview.servicesOut += 1 }
-                    if weight > 0 { earliest = min(earliest ?? until, until) }
-                }
+            var states: [CircuitBreaker.State] = []
+            for (scope, way) in known[app] ?? [] {
+                let state = way.breaker.state(at: now, since: last)
+                states.append(state)
+                overview.inFlight += way.breaker.inFlight
+                if case .open = state, scope.service != nil { overview.servicesOut += 1 }
             }
-            if let earliest, out * 2 > all {
-                overview.state = .open(until: earliest)
-            } else if (out + probing) * 2 > all {
-                overview.state = .probing
-            }
+            overview.state = Self.best(of: states)
             overviews[app] = overview
         }
         return overviews
     }
 
-    /// How many breakers are remembered.
-    var count: Int { self.ways.withLock { $0.breakers.count } }
+    private static func best(of states: [CircuitBreaker.State]) -> CircuitBreaker.State {
+        var best: CircuitBreaker.State?
+        for state in states {
+            switch (state, best) {
+            case (.closed, _): return .closed
+            case (.probing, _): best = .probing
+            case (.open, nil): best = state
+            case (.open(let until), .open(let other)) where until < other: best = state
+            case (.open, _): break
+            }
+        }
+        return best ?? .closed
+    }
+
+    /// The number of breakers kept.
+    var count: Int { self.ways.withLock { $0.all.count } }
 }
 
 extension CircuitBreaker.Verdict {
-    /// Nil if the provider was not called, so that nothing is known of it.
+    /// Nil if the provider was not called.
     init?(_ reply: ProviderReply) {
         switch reply.result {
         case .answered(.accepted), .answered(.deadToken), .answered(.refused), .answered(.staleCredential):
@@ -268,7 +307,7 @@ extension CircuitBreaker.Verdict {
 }
 
 extension ProviderReply {
-    /// Whether our configuration is not accepted for this device, while it may be for others.
+    /// Whether our configuration is rejected for this device, but may be accepted for others.
     fileprivate var concernsConfigurationInPart: Bool {
         if case .answered(.configuration(_, concernsAll: false)) = self.result { true } else { false }
     }

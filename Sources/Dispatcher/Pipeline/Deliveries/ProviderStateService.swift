@@ -8,7 +8,7 @@ import Providers
 import ServiceLifecycle
 import Storage
 
-/// Reports the states of the connections to providers: to admins through Redis, to Prometheus as gauges.
+/// Publishes the state of providers' breakers to admins through Redis, and to Prometheus as gauges.
 package struct ProviderStateService: Service {
     private static let interval: Duration = .seconds(5)
 
@@ -46,15 +46,16 @@ package struct ProviderStateService: Service {
             }
             last = now
             gone.subtract(shown)
-            // A gauge keeps what it was told last, of an app that is no more too.
+            // A gauge keeps its last value, so reset those of removed apps.
             for way in gone { self.show(way, ProviderHealth.Overview()) }
             do {
                 let counts = self.deliveries.flatMap(\.counts)
                 try await board.put(states, counts: counts, dispatcher: self.dispatcher.name, now: now)
             } catch {
-                self.dispatcher.logger.warning("states of providers not told", metadata: ["error": "\(error)"])
+                self.dispatcher.logger.warning(
+                    "provider states not published; retrying every 5 s", metadata: ["error": "\(error)"])
             }
-            // Nobody asks to the second how a provider stands.
+            // The state changes with each call, so publish it at an interval.
             await pause(for: Self.interval)
         }
         try? await board.remove(self.dispatcher.name)
@@ -88,7 +89,7 @@ package struct ProviderStateService: Service {
 }
 
 extension ProviderState.Breaker {
-    /// As the metric has it: 0 closed, 1 probing, 2 open.
+    /// The value of the metric: 0 closed, 1 probing, 2 open.
     var rank: Int {
         switch self {
         case .closed: 0

@@ -6,11 +6,11 @@ import Core
 import Logging
 import Storage
 
-/// Turns to send through a provider whose rate is bounded, taken from Redis in lots that last a moment.
+/// The rate limit of a provider's accounts, shared through Redis and taken in small lots.
 actor RatedTurns {
     private struct Lot {
         var left = 0
-        /// Until when nobody asks again, as there is none.
+        /// The next lot may be taken at this moment.
         var emptyUntil: Timestamp?
         var waiting = 0
     }
@@ -26,18 +26,18 @@ actor RatedTurns {
         self.now = now
     }
 
-    /// Takes a turn for an app out of its account's; nil if there was one, else when it is worth to ask again.
+    /// Takes a turn for an app from its account; returns nil, or when to ask again.
     ///
-    /// - Parameter perSecond: the account's rate: by another one its bucket would be never full enough, or too full.
+    /// - Parameter perSecond: the account's rate, which must be the same in all calls.
     func take(_ app: String, account: String, perSecond: Int) async -> Timestamp? {
         var lot = self.lots[app] ?? Lot()
         if lot.left == 0 {
             if let until = lot.emptyUntil, until > self.now() { return self.putOff(app, from: until, perSecond) }
-            // A twentieth of a second's worth at a time, so that other dispatchers have theirs.
+            // A twentieth of a second at a time leaves turns to other dispatchers.
             let reply = try? await self.turns.take(
                 max(1, perSecond / 20), provider: self.provider, account: account, perSecond: perSecond)
             lot = self.lots[app] ?? Lot()
-            // Without Redis nothing goes out anyway; a lot of one keeps what is in hand moving.
+            // Without Redis, a lot of one lets deliveries in flight continue.
             let (taken, wait) = reply ?? (1, 0)
             lot.left += taken
             lot.waiting = 0
@@ -50,7 +50,7 @@ actor RatedTurns {
         return nil
     }
 
-    /// Those that wait are spread over the time that they will take.
+    /// Spreads waiting deliveries over the time that they will take.
     private func putOff(_ app: String, from moment: Timestamp, _ perSecond: Int) -> Timestamp {
         self.lots[app, default: Lot()].waiting += 1
         let place = self.lots[app, default: Lot()].waiting

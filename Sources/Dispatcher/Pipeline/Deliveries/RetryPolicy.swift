@@ -3,18 +3,18 @@
 
 import Core
 
-/// When a delivery that failed for the moment is tried again, by its lane.
+/// The backoff of a lane's deliveries.
 struct RetryPolicy: Sendable, Equatable {
     let backoff: Backoff
-    /// How many tries there are in all.
+    /// The number of tries in all.
     let tries: Int
-    /// Whether tries are counted only where the notification never expires.
+    /// Whether tries count only for notifications that never expire.
     var endsByExpiry = false
 
     static func of(_ lane: Lane, _ provider: Provider) -> RetryPolicy {
         if provider == .email { return self.ofMail(lane) }
         return switch lane {
-        // As long as it matters, however long its provider is out of order.
+        // As long as it matters, however long the provider is down.
         case .critical:
             RetryPolicy(backoff: Backoff(base: .seconds(1), limit: .seconds(15)), tries: 40, endsByExpiry: true)
         case .normal: RetryPolicy(backoff: Backoff(base: .seconds(15), limit: .seconds(16 * 60)), tries: 8)
@@ -22,7 +22,7 @@ struct RetryPolicy: Sendable, Equatable {
         }
     }
 
-    /// Relays take minutes where push services take seconds, and wait for hours for a full mailbox to empty.
+    /// Mail relays take minutes, and wait hours for a full mailbox to empty.
     private static func ofMail(_ lane: Lane) -> RetryPolicy {
         switch lane {
         case .critical:
@@ -32,19 +32,18 @@ struct RetryPolicy: Sendable, Equatable {
         }
     }
 
-    /// How long at least one device's work waits while our configuration is not accepted for it: nobody mends that within
-    /// seconds.
+    /// Returns the least delay of a device's delivery while our configuration is rejected for it.
     ///
-    /// - Parameter tried: how many tries there were, the failed one included.
+    /// - Parameter tried: the number of tries, including the failed one.
     static func configurationDelay(tried: Int) -> Duration {
         min(.seconds(30 * 60), Duration.seconds(60) * (1 << min(max(tried - 1, 0), 10)))
     }
 
-    /// The moment of the next try; nil if there is none within the count and before expiry.
+    /// Returns the moment of the next try; nil if the tries are used up, or it would expire first.
     ///
     /// - Parameters:
-    ///   - tried: how many tries there were, the failed one included.
-    ///   - minimum: what the provider asked for, which wins over our own delay.
+    ///   - tried: the number of tries, including the failed one.
+    ///   - minimum: the delay that the provider asked for.
     func next(
         tried: Int,
         minimum: Duration?,
@@ -55,7 +54,7 @@ struct RetryPolicy: Sendable, Equatable {
         let isCounted = !self.endsByExpiry || expiresAt == nil
         guard !isCounted || tried < self.tries else { return nil }
         let jittered = self.backoff.delay(attempt: tried - 1, using: &generator)
-        // What the provider asks for is a floor; jitter above it keeps its clients apart.
+        // The provider's delay is a floor; jitter above it keeps clients apart.
         let delay = minimum.map { max(jittered, $0 + jittered / 10) } ?? jittered
         let due = now + delay
         if let expiresAt, due >= expiresAt { return nil }

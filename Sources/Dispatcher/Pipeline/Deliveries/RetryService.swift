@@ -8,21 +8,18 @@ import Providers
 import ServiceLifecycle
 import Storage
 
-/// Moves retries that are due, and what was held back untried, to their streams; any number of dispatchers may do so at once.
+/// Moves due retries and held-back deliveries to their streams; any number of dispatchers may do so
+/// at once.
+///
+/// A stream gets only as much as keeps its calls busy, so that new deliveries do not wait behind a
+/// backlog.
 package struct RetryService: Service {
-    /// Where something waits that may be moved.
+    /// A set that deliveries wait in.
     private struct Source {
-        /// The app whose it is; nil for the retries of all.
+        /// The app whose held-back deliveries these are; nil for the retries of all apps.
         let app: String?
-        /// How many more may be moved of it.
+        /// How many may still be moved.
         var room: Int
-    }
-
-    /// What was left although it may be due.
-    private struct Remains {
-        var isEmpty = true
-        /// The apps of which some was left.
-        var apps: Set<String> = []
     }
 
     private static let interval: Duration = .milliseconds(250)
@@ -45,87 +42,59 @@ package struct RetryService: Service {
     package func run() async throws {
         while goesOn {
             for service in self.deliveries { await self.move(service) }
-            // Redis tells nobody that a retry has come due, so it is asked.
+            // Redis does not signal that a retry is due, so poll.
             await pause(for: Self.interval)
         }
     }
 
-    /// Moves what is due of one provider, the urgent first, as far as its failures leave room.
+    /// Moves what is due of one provider, the urgent lanes first.
     func move(_ service: DeliveriesService) async {
         let apps = self.dispatcher.channels.apps(of: service.provider)
         let standing = service.health.standing(of: apps, now: self.dispatcher.now())
-        if case .outOfUse = standing {
-            // It would only come back.
-            service.traffic.noteOutage(now: self.dispatcher.now())
-            return
-        }
-        var remains = Remains()
-        var isKnown = true
+        // Deliveries that are moved while the provider is out of use would only come back.
+        if case .outOfUse = standing { return }
         for lane in Lane.allCases {
             do {
                 let retries = Source(app: nil, room: standing == .probing ? Self.probes : .max)
-                let held = try await self.heldSources(service, lane, apps: apps, &remains)
-                try await self.move([retries] + held, of: service, lane, &remains)
+                let sources = [retries] + (try await self.heldSources(service, lane, apps: apps))
+                try await self.move(sources, of: service, lane)
             } catch {
-                isKnown = false
                 self.dispatcher.logger.warning("retries cannot be moved", metadata: ["error": "\(error)"])
             }
         }
-        guard isKnown else { return }
-        if remains.isEmpty { service.traffic.noteEmpty(now: self.dispatcher.now()) }
-        service.traffic.noteEmpty(except: remains.apps, now: self.dispatcher.now())
     }
 
-    /// The apps of which something is held back that may be moved, in any order, as not each may get its share every time.
+    /// Returns the apps that have something held back and are not out of use.
     ///
-    /// - Parameter apps: those that there are; of another one's everything is moved, as nobody finds out whether it is back.
+    /// Their order is random, because a small room may not reach the last one.
+    ///
+    /// - Parameter apps: the apps that exist; everything is moved of others, since no call probes
+    ///   for them.
     private func heldSources(
         _ service: DeliveriesService,
         _ lane: Lane,
-        apps: [String],
-        _ remains: inout Remains
+        apps: [String]
     ) async throws(RedisError) -> [Source] {
-        var sources: [Source] = []
-        for app in try await self.held.apps(provider: service.provider, lane: lane).shuffled() {
-            let now = self.dispatcher.now()
-            var source = Source(app: app, room: .max)
+        let now = self.dispatcher.now()
+        return try await self.held.apps(provider: service.provider, lane: lane).shuffled().compactMap { app in
             switch apps.contains(app) ? service.health.standing(of: [app], now: now) : .inUse {
-            case .outOfUse:
-                // It would only come back, and does not count as due.
-                service.traffic.noteOutage(of: app, now: now)
-                remains.apps.insert(app)
-                continue
-            case .probing: source.room = Self.probes
-            case .inUse: break
+            case .outOfUse: nil
+            case .probing: Source(app: app, room: Self.probes)
+            case .inUse: Source(app: app, room: .max)
             }
-            if lane != .critical { source.room = min(source.room, service.traffic.allowance(of: app, now: now)) }
-            sources.append(source)
         }
-        return sources
     }
 
-    /// Moves what is due of these by turns, so that much of one keeps nothing of another waiting.
-    private func move(
-        _ sources: [Source],
-        of service: DeliveriesService,
-        _ lane: Lane,
-        _ remains: inout Remains
-    ) async throws(RedisError) {
-        // What is critical never waits for others' failures.
-        var room = lane == .critical ? Int.max : service.traffic.allowance(now: self.dispatcher.now())
+    /// Moves what is due of these by turns, so that a large backlog of one delays no other.
+    private func move(_ sources: [Source], of service: DeliveriesService, _ lane: Lane) async throws(RedisError) {
+        var room = try await self.room(service, lane)
         var sources = sources
-        while !sources.isEmpty {
+        while !sources.isEmpty, room > 0 {
+            let share = min(max(1, room / sources.count), Self.batchSize)
             var next: [Source] = []
-            let total = room
-            let held = sources.count { $0.app != nil }
             for var source in sources {
-                let share = Self.share(of: total, source, held: held, areAllHeld: held == sources.count)
-                let limit = min(share, room, source.room, Self.batchSize)
-                guard limit > 0 else {
-                    remains.isEmpty = false
-                    if let app = source.app { remains.apps.insert(app) }
-                    continue
-                }
+                let limit = min(share, source.room, room)
+                guard limit > 0 else { continue }
                 let moved = try await self.move(source, of: service, lane, limit: limit)
                 room -= moved
                 source.room -= moved
@@ -135,11 +104,15 @@ package struct RetryService: Service {
         }
     }
 
-    /// What one of several gets of what may be moved, at least one: retries a half, and each app the same of what was held back.
-    private static func share(of room: Int, _ source: Source, held: Int, areAllHeld: Bool) -> Int {
-        guard held > 0 else { return room }
-        if source.app == nil { return room - room / 2 }
-        return max(1, (areAllHeld ? room : room / 2) / held)
+    /// Returns how many deliveries a stream may get now.
+    ///
+    /// A full stream gets a few all the same, so that retries are not starved by new deliveries.
+    /// Critical ones never wait.
+    private func room(_ service: DeliveriesService, _ lane: Lane) async throws(RedisError) -> Int {
+        guard lane != .critical else { return .max }
+        let stream = self.dispatcher.keys.deliveries(service.provider, lane)
+        let length = try await self.dispatcher.redis.send("XLEN", .text(stream)).integer()
+        return max(service.fewestRetries, service.mostWaiting - Int(length))
     }
 
     /// - Returns: how many were moved.
@@ -151,13 +124,8 @@ package struct RetryService: Service {
     ) async throws(RedisError) -> Int {
         let now = self.dispatcher.now()
         guard let app = source.app else {
-            let moved = try await self.retries.moveDue(provider: service.provider, lane: lane, now: now, limit: limit)
-            if lane != .critical { service.traffic.spend(moved) }
-            return moved
+            return try await self.retries.moveDue(provider: service.provider, lane: lane, now: now, limit: limit)
         }
-        let moved = try await self.held.moveDue(
-            provider: service.provider, lane: lane, app: app, now: now, limit: limit)
-        if lane != .critical { service.traffic.spend(moved, of: app) }
-        return moved
+        return try await self.held.moveDue(provider: service.provider, lane: lane, app: app, now: now, limit: limit)
     }
 }

@@ -8,11 +8,11 @@ import Providers
 import ServiceLifecycle
 import Storage
 
-/// Sends to one device, or to a user's e-mail address, for somebody who waits, and answers with what the provider said.
+/// Sends test messages to one device or e-mail address, and returns the provider's answer.
 ///
-/// Past every rule on purpose: no gate, no record, no retry, no breaker.
+/// Tests bypass the gate, records, retries and breakers on purpose.
 package struct TestSendService: Service {
-    /// Requests that are worked on at a time: one whose provider hangs holds up no other.
+    /// The most requests in flight, so that one whose provider hangs delays no other.
     private static let mostAtOnce = 8
 
     private let dispatcher: Dispatcher
@@ -22,8 +22,8 @@ package struct TestSendService: Service {
     private let patience: Duration
 
     /// - Parameters:
-    ///   - reader: a connection that nobody else uses.
-    ///   - patience: how long a provider may take; whoever asked waits a little longer.
+    ///   - reader: a connection for blocking reads.
+    ///   - patience: how long a provider may take; the caller waits a little longer.
     package init(
         dispatcher: Dispatcher,
         devices: DeviceStore,
@@ -99,7 +99,7 @@ package struct TestSendService: Service {
         writer.member("milliseconds", duration.inMicroseconds / 1_000)
     }
 
-    /// What the provider answers within the time that there is.
+    /// Returns the provider's answer, or a timeout.
     private func send(
         _ message: PushMessage,
         to device: Device,
@@ -108,12 +108,12 @@ package struct TestSendService: Service {
         await withTaskGroup(of: ProviderReply?.self) { group in
             group.addTask { await channel.send(message, to: device) }
             group.addTask {
-                // The time limit of the send beside it in the group.
+                // The time limit of the other task in the group.
                 try? await Task.sleep(for: self.patience)
                 return nil
             }
             let first = await group.next() ?? nil
-            // A call that is cancelled ends at once.
+            // A cancelled call ends at once.
             group.cancelAll()
             if let first { return first }
             let seconds = self.patience.components.seconds
@@ -149,14 +149,14 @@ package struct TestSendService: Service {
         notification.data = request["data"].map { JSONWriter.bytes(of: $0) }
         notification.expiresAt = now + .seconds(300)
         var message = PushMessage(notification: notification, unread: 1, now: now)
-        // Somebody waits for it.
+        // A person waits for it.
         message.lane = .critical
         return message
     }
 }
 
 extension ProviderReply {
-    /// What came of it, in a word.
+    /// The outcome in a word.
     var outcome: String {
         switch self.result {
         case .answered(.accepted): "accepted"

@@ -7,15 +7,14 @@ import Logging
 import ServiceLifecycle
 import Storage
 
-/// Looks again at what was put off when its time has come: the end of quiet hours, an idle user's time to read, an
-/// e-mail's turn.
+/// Handles follow-ups that are due: the end of quiet hours, an attention call, a delayed e-mail.
 ///
-/// Any dispatcher may; what one takes comes up again after half a minute unless it is done with by then.
+/// Any dispatcher may take one; unless it is done within half a minute, it comes up again.
 package struct FollowUpService: Service {
     private static let interval: Duration = .milliseconds(250)
     private static let hold: Duration = .seconds(30)
     private static let batchSize = 1_024
-    /// Who finds so much may have left some: of a user, or of users who did not fit.
+    /// A batch this full may have left some, of one user or of users who did not fit.
     private static let full = FollowUpStore.userLimit
 
     private let dispatcher: Dispatcher
@@ -29,35 +28,36 @@ package struct FollowUpService: Service {
             do {
                 while try await self.follow() >= Self.full, goesOn {}
             } catch {
-                self.dispatcher.logger.warning("follow-ups cannot be looked at", metadata: ["error": "\(error)"])
+                self.dispatcher.logger.warning(
+                    "follow-ups cannot be handled; retrying", metadata: ["error": "\(error)"])
             }
-            // PostgreSQL tells nobody that a moment has come, so it is asked, by index.
+            // PostgreSQL does not signal that a follow-up is due, so poll its index.
             await pause(for: Self.interval)
         }
     }
 
-    /// Takes what is due and does it.
+    /// Takes and handles a batch of follow-ups.
     ///
     /// - Returns: how many there were.
     func follow() async throws -> Int {
         let now = self.dispatcher.now()
         let until = now + Self.hold
         let fence = self.dispatcher.fence(for: Self.hold)
-        let taken = try await self.dispatcher.followUps.take(now: now, until: until, limit: Self.batchSize)
+        let taken = try await self.dispatcher.database.followUps.take(now: now, until: until, limit: Self.batchSize)
         guard !taken.isEmpty else { return 0 }
         var present: [(item: FollowUpStore.Item, stand: FollowUpStore.Facts)] = []
         for due in taken where !due.wasHandedOn {
             if let stand = due.facts { present.append((due.item, stand)) }
         }
         let items = present.map { item, stand in
-            // Pushed before, perhaps, by one who died before it could say so: the attempts are looked at.
-            RouteItem(
-                notification: stand.notification, unread: stand.unread, isRepeat: true, progress: .due(item.kind))
+            // As a repeat: a dispatcher that died may have pushed it already, which the attempts
+            // tell.
+            RoutedNotification(stand.notification, .due(item.kind), unread: stand.unread, isRepeat: true)
         }
         let router = Router(dispatcher: self.dispatcher)
         var facts = try await RouteFacts(items, catalog: self.dispatcher.catalog, dispatcher: self.dispatcher)
-        // Not what is not pushed anyway, as it would take the place of others.
-        var interrupting: [RouteItem] = []
+        // Count only what would be pushed, because caps are scarce.
+        var interrupting: [RoutedNotification] = []
         for (index, item) in items.enumerated() where item.progress == .due(.release) {
             let known = facts.facts(item, at: index)
             guard self.refusal(item, present[index].1, known) == nil, decide(known) == [.push] else { continue }
@@ -81,44 +81,42 @@ package struct FollowUpService: Service {
             } else {
                 let before = plan.deliveries.count
                 router.add(steps, item, known, devices: devices, to: &plan)
-                // A release's notification says itself that it waits for its provider.
+                // A released notification's status already says that it waits for its provider.
                 if kind != .release, plan.deliveries.count > before { handedOn.append(present[index].item) }
             }
         }
-        // Another dispatcher may have taken them; if not, they come up again.
+        // Another dispatcher may have taken them; otherwise they come up again.
         guard fence.isOpen else { return taken.count }
         try await ReleaseSummary(dispatcher: self.dispatcher).add(releases, to: &plan)
         try await router.carryOut(plan)
         await self.dispatcher.tell(plan.told)
-        try await self.dispatcher.followUps.remember(handedOn, takenUntil: until, now: now)
-        // What was handed on, or put off again, has another moment by now, and stays.
-        try await self.dispatcher.followUps.remove(taken.map(\.item), takenUntil: until)
+        try await self.dispatcher.database.followUps.remember(handedOn, takenUntil: until, now: now)
+        // Follow-ups that were handed on or postponed have another due time by now, and stay.
+        try await self.dispatcher.database.followUps.remove(taken.map(\.item), takenUntil: until)
         PipelineMetrics.followed.increment(by: taken.count)
         return taken.count
     }
 
-    /// The gate, before anything is handed to a provider's stream.
-    private func refusal(_ item: RouteItem, _ stand: FollowUpStore.Facts, _ facts: DecisionFacts) -> GateRefusal? {
-        let notification = item.notification
-        let isMail = item.progress == .due(.email)
+    /// Returns why the gate would refuse a delivery, before any is made.
+    private func refusal(_ item: RoutedNotification, _ stand: FollowUpStore.Facts, _ facts: DecisionFacts)
+        -> GateRefusal?
+    {
         let isAttention = item.progress == .due(.attention)
         var gateFacts = GateFacts(
-            status: notification.status,
-            isRead: notification.readAt != nil,
-            isDeleted: notification.deletedAt != nil,
-            isReplaced: stand.isReplaced,
-            expiresAt: notification.expiresAt,
-            isDeviceActive: true,
-            isOptedOut: facts.settings.isOptedOut || (isMail ? facts.preference.email : facts.preference.push) == false,
-            isRequired: facts.type.isRequired,
-            // Each device's own attempts are looked at when its turn comes.
-            wasAccepted: isAttention && stand.wasAccepted
+            item.progress == .due(.email) ? .email : isAttention ? .attention : .reach,
+            of: item.notification,
+            type: self.dispatcher.catalog[item.notification.type],
+            preference: facts.preference,
+            settings: facts.settings,
+            isReplaced: stand.isReplaced
         )
-        gateFacts.purpose = isMail ? .email : isAttention ? .attention : .reach
+        // For other purposes, the sender checks each device's attempts.
+        gateFacts.wasAccepted = isAttention && stand.wasAccepted
         return gate(gateFacts, now: facts.now)
     }
 
-    /// What waited for a release that is not needed any more rests in the inbox; what had nothing but its e-mail is over.
+    /// Settles a notification whose follow-up is no longer needed: it stays in the inbox, or ends
+    /// if mail was all there is.
     private func settle(
         _ notification: Notification,
         _ refusal: GateRefusal,
@@ -136,5 +134,45 @@ package struct FollowUpService: Service {
         guard self.dispatcher.events.isOn, let told = LifecycleEvent.Kind(ending: status) else { return }
         let channel: DeliveryChannel? = status == .sent ? .inApp : nil
         plan.tell(told, notification, at: self.dispatcher.now(), channel: channel, reason: refusal.rawValue)
+    }
+}
+
+/// A follow-up to store.
+struct Postponement: Sendable {
+    let notification: Notification
+    let kind: FollowUp
+    let due: Timestamp
+    let reason: String
+
+    var item: FollowUpStore.Item {
+        FollowUpStore.Item(user: self.notification.user, notification: self.notification.id, kind: self.kind)
+    }
+}
+
+extension Dispatcher {
+    /// Stores follow-ups, and brings those forward whose user has changed quiet hours meanwhile.
+    ///
+    /// A change of quiet hours is stored before it looks for follow-ups; here the follow-up is
+    /// stored before the look at quiet hours. So one of the two sees the other.
+    func putOff(_ postponements: [Postponement]) async throws {
+        guard !postponements.isEmpty else { return }
+        let items = postponements.map { ($0.item, $0.due, $0.reason) }
+        let critical = Set(postponements.lazy.filter { $0.notification.lane == .critical }.map(\.notification.id))
+        try await self.untilDone("put off") {
+            try await self.database.followUps.put(items, critical: critical, now: self.now())
+        }
+        PipelineMetrics.postponed.increment(by: items.count)
+        let quiet = postponements.filter { $0.reason == Reason.quietHours.rawValue }
+        guard !quiet.isEmpty else { return }
+        let catalog = self.catalog
+        let keys = quiet.map { catalog.wishKey(user: $0.notification.user, type: $0.notification.type) }
+        let wishes = try await self.untilDone("look up preferences") { try await self.database.recipients.wishes(keys) }
+        let now = self.now()
+        let outdated = zip(quiet, wishes).compactMap { postponement, wishes in
+            self.releaseMoment(of: postponement.notification, wishes: wishes, now: now) == postponement.due
+                ? nil : (postponement.item, postponement.due)
+        }
+        guard !outdated.isEmpty else { return }
+        try await self.untilDone("look again") { try await self.database.followUps.hasten(outdated, now: now) }
     }
 }

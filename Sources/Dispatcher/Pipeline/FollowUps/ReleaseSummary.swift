@@ -7,29 +7,29 @@ import CoreMetrics
 import Providers
 import Storage
 
-/// Pushes what quiet hours held back: one by one, or as one summary where a user would get more than five at once.
+/// Pushes what quiet hours held back: one by one, or as one summary if a user would get more than
+/// five.
 ///
-/// What its user cannot refuse goes alone always, since a summary can be refused.
-///
-/// The notifications themselves are in the inbox all the time; a summary is a push that counts and names them.
+/// Notifications of required types always go alone, because a user can refuse summaries. All of
+/// them are in the inbox; a summary is a push that counts and names them.
 struct ReleaseSummary: Sendable {
-    /// How many pushes a user gets at once before they become a summary.
+    /// A user who would get more pushes at once gets a summary.
     static let mostSingle = 5
-    /// How many notifications a summary names.
+    /// The most notifications that a summary names.
     private static let mostNamed = 10
-    /// The type of summaries; the catalog may have it, with its own texts.
+    /// The type of summaries, which the catalog may define with its own texts.
     static let type = "summary"
 
-    /// A notification that is to be pushed.
+    /// A notification to push.
     struct Release: Sendable {
-        let item: RouteItem
+        let item: RoutedNotification
         let facts: DecisionFacts
         let devices: [Device]
     }
 
     let dispatcher: Dispatcher
 
-    /// Adds the pushes to a plan; summaries are stored first.
+    /// Adds the pushes to a plan, after its summaries are stored.
     func add(_ releases: [Release], to plan: inout RoutePlan) async throws {
         let router = Router(dispatcher: self.dispatcher)
         var many: [[Release]] = []
@@ -44,7 +44,7 @@ struct ReleaseSummary: Sendable {
         guard !many.isEmpty else { return }
         let summaries = many.map { self.summary(of: $0) }
         let outcomes = try await self.dispatcher.untilDone("store summaries") {
-            try await self.dispatcher.notifications.store(summaries, areRepeats: true)
+            try await self.dispatcher.database.notifications.store(summaries, areRepeats: true)
         }
         for ((summary, group), outcome) in zip(zip(summaries, many), outcomes) {
             if Self.isOpen(outcome) {
@@ -71,7 +71,7 @@ struct ReleaseSummary: Sendable {
         }
     }
 
-    /// The same notifications make the same summary, as its id is made of the oldest one's.
+    /// Returns the summary of a group; its id is derived from the oldest notification's.
     private func summary(of group: [Release]) -> Notification {
         let notifications = group.map(\.item.notification)
         let first = notifications[0]
@@ -89,7 +89,7 @@ struct ReleaseSummary: Sendable {
             createdAt: now
         )
         summary.jobEntry = "summary/\(first.id)"
-        // Nobody hears of what another organisation sent.
+        // A summary across organisations names none.
         let orgs = Set(notifications.map(\.org))
         if orgs.count == 1 { summary.org = first.org }
         let severities = Set(notifications.map(\.severity))

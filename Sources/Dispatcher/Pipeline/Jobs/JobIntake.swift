@@ -4,10 +4,11 @@
 import Clients
 import Core
 import CoreMetrics
+import Logging
 import Providers
 import Storage
 
-/// The first stage: entries become valid jobs, jobs become stored notifications.
+/// The first stage: decodes entries as jobs and stores their notifications.
 struct JobIntake: Sendable {
     static let conflictReason = "id: was used before with other content; give another id"
 
@@ -20,10 +21,10 @@ struct JobIntake: Sendable {
         var stored = StoredBatch(group: batch.group, catalog: catalog, fence: Fence(batch.term))
         stored.finished = batch.entries.map(\.id)
         let now = self.dispatcher.now()
-        var sorted = StageClock.decode.measure { self.sort(batch, catalog, now: now, into: &stored) }
+        var sorted = self.sort(batch, catalog, now: now, into: &stored)
         defer { sorted.spans.end() }
         stored.dead += try await ScheduleIntake(dispatcher: self.dispatcher).store(sorted.waiting, now: now)
-        try await self.storeAsWished(&sorted.jobs, catalog, areRepeats: areRepeats, now: now, into: &stored)
+        try await self.store(&sorted.jobs, catalog, areRepeats: areRepeats, now: now, into: &stored)
         for job in sorted.jobs where job.isConflicting || stored.conflicts.contains(job.origin.text) {
             stored.dead.append(self.letter(job.origin, reason: Self.conflictReason, now: now))
         }
@@ -32,16 +33,16 @@ struct JobIntake: Sendable {
         return stored
     }
 
-    /// The jobs of a batch by what is done about them.
+    /// The jobs of a batch by what happens to them.
     private struct Sorted {
         var jobs: [PreparedJob] = []
-        /// What is due later.
+        /// Jobs that are due later.
         var waiting: [ScheduleIntake.Waiting] = []
         var broadcasts: [Broadcast] = []
         var spans = JobSpans()
     }
 
-    /// Decodes a batch; events and letters go to `stored`.
+    /// Decodes a batch; events and dead letters go to `stored`.
     private func sort(
         _ batch: LaneBatch,
         _ catalog: Catalog,
@@ -50,17 +51,17 @@ struct JobIntake: Sendable {
     ) -> Sorted {
         var sorted = Sorted()
         for entry in batch.entries {
-            // An entry that was deleted while it was pending only has to be acknowledged.
+            // An entry that was deleted while it was pending only needs its acknowledgement.
             guard let fields = entry.fields else { continue }
             let origin = JobOrigin(stream: batch.group.stream, entry: entry.id, fields: fields)
             do throws(JobFaults) {
                 var job = try catalog.job(origin.fields, providers: ProviderKinds.providers)
                 if job.id == nil, case .notification(let content) = job.payload, content.deliverAt != nil {
-                    // A scheduled job has its entry's name for an id, and this one may be taken
-                    // again after it has come.
+                    // A scheduled job without an id gets its entry as its id, so that taking it
+                    // again when it is due changes nothing.
                     job.id = origin.text
                 }
-                // One that was moved keeps the lane that it came by.
+                // A job that was moved to an overflow keeps its lane.
                 let isMoved = origin.latestStream != batch.group.stream
                 let lane = (isMoved ? self.dispatcher.keys.lane(ofJobs: origin.latestStream) : nil) ?? batch.lane
                 if case .notification(let content) = job.payload, ScheduleIntake.isLater(job, content, now: now) {
@@ -97,49 +98,42 @@ struct JobIntake: Sendable {
         return sorted
     }
 
-    private func storeAsWished(
+    private func store(
         _ prepared: inout [PreparedJob],
         _ catalog: Catalog,
         areRepeats: Bool,
         now: Timestamp,
         into stored: inout StoredBatch
     ) async throws {
-        let wishes = try await self.complete(
-            &prepared, catalog, now: now, dead: &stored.dead, told: &stored.told)
+        try await self.complete(&prepared, catalog, now: now, dead: &stored.dead, told: &stored.told)
         try await self.store(prepared[...], areRepeats: areRepeats, into: &stored)
-        let nothing = RecipientStore.Wishes()
-        stored.setWishes { wishes[$0] ?? nothing }
     }
 
-    /// Asks what the users want, decides how their notifications are stored, puts the words in and holds back what waits for a
-    /// digest.
+    /// Looks up what the users want, decides how notifications are stored, renders texts, and
+    /// gathers digests.
     ///
     /// - Parameters:
-    ///   - dead: gets letters for those whose locale has no words.
-    ///   - told: gets events of what waits for a digest.
-    /// - Returns: the wishes of those who have said anything.
+    ///   - dead: receives letters for users in whose locale a text cannot be rendered.
+    ///   - told: receives the events of notifications that a digest holds.
     func complete(
         _ prepared: inout [PreparedJob],
         _ catalog: Catalog,
         now: Timestamp,
         dead: inout [DeadLetter],
         told: inout [LifecycleEvent]
-    ) async throws -> [NotificationID: RecipientStore.Wishes] {
+    ) async throws {
         let keys = prepared.flatMap { job in
-            job.notifications.map { catalog.wishKey(user: $0.user, type: $0.type, needsLocale: job.needsLocale) }
+            job.notifications.map {
+                catalog.wishKey(
+                    user: $0.notification.user, type: $0.notification.type, needsLocale: job.needsLocale)
+            }
         }
         let wishes = try await self.dispatcher.untilDone("look up preferences") {
-            try await self.dispatcher.recipients.wishes(keys)
+            try await self.dispatcher.database.recipients.wishes(keys)
         }
-        // Most users have said nothing.
-        let nothing = RecipientStore.Wishes()
-        var special: [NotificationID: RecipientStore.Wishes] = [:]
-        let ids = prepared.lazy.flatMap { job in job.notifications.indices.lazy.map { job.notifications[$0].id } }
-        for (id, wish) in zip(ids, wishes) where wish != nothing { special[id] = wish }
-        StageClock.decide.measure { self.decideStoring(&prepared, catalog, wishes: wishes, now: now) }
-        dead += StageClock.word.measure { self.word(&prepared, wishes: wishes, now: now) }
+        self.decideStoring(&prepared, catalog, wishes: wishes, now: now)
+        dead += self.word(&prepared, now: now)
         told += try await self.gather(&prepared, catalog, now: now)
-        return special
     }
 
     private func letter(_ origin: JobOrigin, reason: String, now: Timestamp) -> DeadLetter {
@@ -152,7 +146,7 @@ struct JobIntake: Sendable {
         )
     }
 
-    /// Whom a job is for.
+    /// Returns the users that a job names, without the excepted ones.
     static func users(_ job: Job) -> [String] {
         guard case .users(let users) = job.audience else { return [] }
         guard !job.except.isEmpty else { return users }
@@ -160,9 +154,9 @@ struct JobIntake: Sendable {
         return users.filter { !except.contains(ExactText($0)) }
     }
 
-    /// A job and its notifications, before what their users want is known.
+    /// Prepares a job's notifications, before their users' wishes are known.
     ///
-    /// - Parameter createdAt: when the job was made, if that is known better than by its entry's id.
+    /// - Parameter createdAt: the time of the job; by default that of its entry's id.
     func prepare(
         _ job: Job,
         _ content: JobContent,
@@ -191,7 +185,7 @@ struct JobIntake: Sendable {
         origin: JobOrigin,
         lane: Lane,
         createdAt: Timestamp
-    ) throws(JobFaults) -> [Notification] {
+    ) throws(JobFaults) -> [RoutedNotification] {
         guard let type = catalog[content.type] else {
             throw JobFaults([JobFault("type", "is not in the catalog")])
         }
@@ -202,11 +196,11 @@ struct JobIntake: Sendable {
             notification.jobEntry = origin.text
             notification.org = job.org
             notification.jobID = job.id
-            return notification
+            return RoutedNotification(notification, .arrived)
         }
     }
 
-    /// Fills in status and channels from what the users want.
+    /// Sets wishes, status and channels.
     private func decideStoring(
         _ prepared: inout [PreparedJob],
         _ catalog: Catalog,
@@ -216,18 +210,20 @@ struct JobIntake: Sendable {
         var position = 0
         for job in prepared.indices {
             for index in prepared[job].notifications.indices {
-                prepared[job].notifications[index] = self.dispatcher.decideStoring(
-                    prepared[job].notifications[index], catalog, wishes: wishes[position], now: now)
+                prepared[job].notifications[index].wishes = wishes[position]
+                self.dispatcher.decideStoring(
+                    &prepared[job].notifications[index].notification, catalog, wishes: wishes[position], now: now)
                 position += 1
             }
         }
     }
 
-    /// Takes out what waits for its digest, and notes which jobs' ids came before with other content.
+    /// Removes the notifications that a digest holds, and marks jobs whose id a digest knows with
+    /// other content.
     ///
-    /// What was cancelled before it came stays, to be stored as cancelled.
+    /// Notifications that were cancelled before they came stay, and are stored as cancelled.
     ///
-    /// - Returns: what upstream apps are told of it.
+    /// - Returns: the events for upstream apps.
     private func gather(
         _ prepared: inout [PreparedJob],
         _ catalog: Catalog,
@@ -235,8 +231,9 @@ struct JobIntake: Sendable {
     ) async throws -> [LifecycleEvent] {
         let items = prepared.flatMap { job in
             job.digest.map { digest in
-                job.notifications.filter { $0.status == .pending }.map {
-                    DigestStore.Item(notification: Self.item($0, catalog), key: digest.key, rule: digest.rule)
+                job.notifications.filter { $0.notification.status == .pending }.map {
+                    DigestStore.Item(
+                        notification: Self.item($0.notification, catalog), key: digest.key, rule: digest.rule)
                 }
             } ?? []
         }
@@ -258,21 +255,24 @@ struct JobIntake: Sendable {
             taken.insert(item.notification.id)
         }
         for job in prepared.indices {
-            prepared[job].repeated = prepared[job].notifications.count { repeated.contains($0.id) }
-            prepared[job].isConflicting = prepared[job].notifications.contains { conflicting.contains($0.id) }
-            prepared[job].notifications.removeAll { taken.contains($0.id) }
+            prepared[job].repeated = prepared[job].notifications.count { repeated.contains($0.notification.id) }
+            prepared[job].isConflicting = prepared[job].notifications.contains {
+                conflicting.contains($0.notification.id)
+            }
+            prepared[job].notifications.removeAll { taken.contains($0.notification.id) }
         }
         return told
     }
 
-    /// A notification as it waits for its digest: its type's time to live begins with the summary, its own moment holds.
+    /// Returns a notification as a digest holds it: without its type's time to live, which begins
+    /// with the summary.
     private static func item(_ notification: Notification, _ catalog: Catalog) -> Notification {
         var item = notification
         if let type = catalog[item.type], item.expiresAt == item.createdAt + type.timeToLive { item.expiresAt = nil }
         return item
     }
 
-    /// Stores jobs as one batch; a batch that PostgreSQL refuses is halved until the culprit stands alone.
+    /// Stores jobs as one batch; halves a batch that PostgreSQL refuses until the bad job is alone.
     private func store(_ jobs: ArraySlice<PreparedJob>, areRepeats: Bool, into stored: inout StoredBatch) async throws {
         guard !jobs.isEmpty else { return }
         let distinct = Self.distinct(jobs.flatMap(\.notifications), conflicts: &stored.conflicts)
@@ -281,11 +281,10 @@ struct JobIntake: Sendable {
                 "store notifications",
                 isFinal: { ($0 as? PostgresError)?.isRefusal ?? false }
             ) {
-                try await self.dispatcher.notifications.storeBatch(distinct, areRepeats: areRepeats)
+                try await self.dispatcher.database.notifications.storeBatch(
+                    distinct.map(\.notification), areRepeats: areRepeats)
             }
-            for (notification, outcome) in zip(distinct, batch.outcomes) {
-                self.note(notification, outcome, into: &stored)
-            }
+            for (item, outcome) in zip(distinct, batch.outcomes) { self.note(item, outcome, into: &stored) }
             stored.replaced += batch.replacements
             stored.told += self.dispatcher.events(of: batch.replacements)
         } catch let error as PostgresError where error.isRefusal {
@@ -301,33 +300,91 @@ struct JobIntake: Sendable {
         }
     }
 
-    /// Notes for upstream apps what was stored and goes no further.
+    /// Adds the event of a notification that was stored with a final status.
     private func tell(_ notification: Notification, into stored: inout StoredBatch) {
         guard let kind = LifecycleEvent.Kind(ending: notification.status) else { return }
         stored.told += self.dispatcher.event(kind, of: notification, reason: notification.statusReason)
     }
 
     private func note(
-        _ notification: Notification,
+        _ item: RoutedNotification,
         _ outcome: NotificationStore.Outcome,
         into stored: inout StoredBatch
     ) {
         switch outcome {
         case .stored, .known:
-            if case .stored = outcome, notification.status != .pending {
-                self.tell(notification, into: &stored)
-            } else if let open = StoredBatch.Open(notification, outcome) {
+            if case .stored = outcome, item.notification.status != .pending {
+                self.tell(item.notification, into: &stored)
+            } else if let open = item.open(after: outcome) {
                 stored.open.append(open)
-            } else if let shown = StoredBatch.shown(notification, outcome) {
+            } else if let shown = item.shown(after: outcome) {
                 stored.shown.append(shown)
             }
         case .duplicate, .replaced:
             return
         case .conflict:
-            stored.conflicts.insert(notification.jobEntry)
+            stored.conflicts.insert(item.notification.jobEntry)
         case .cancelled:
             PipelineMetrics.cancelled.increment()
-            stored.told += self.dispatcher.event(.cancelled, of: notification)
+            stored.told += self.dispatcher.event(.cancelled, of: item.notification)
+        }
+    }
+}
+
+extension JobIntake {
+    /// Drops duplicates: the later of two with the same user, organisation and job id.
+    static func distinct(_ items: [RoutedNotification], conflicts: inout Set<String>) -> [RoutedNotification] {
+        guard items.contains(where: { $0.notification.jobID != nil }) else { return items }
+        struct Key: Hashable {
+            let user: ExactText
+            let org: ExactText
+            let job: ExactText
+        }
+        var seen: [Key: Notification] = [:]
+        var distinct: [RoutedNotification] = []
+        for item in items {
+            let notification = item.notification
+            guard let job = notification.jobID else {
+                distinct.append(item)
+                continue
+            }
+            let key = Key(
+                user: ExactText(notification.user),
+                org: ExactText(notification.org),
+                job: ExactText(job)
+            )
+            if let first = seen[key] {
+                if !first.says(whatIsSaidBy: notification) { conflicts.insert(notification.jobEntry) }
+            } else {
+                seen[key] = notification
+                distinct.append(item)
+            }
+        }
+        return distinct
+    }
+}
+
+extension Notification {
+    /// Whether two notifications with the same job id have the same content, as PostgreSQL compares
+    /// it.
+    fileprivate func says(whatIsSaidBy other: Notification) -> Bool {
+        ExactText(self.type) == ExactText(other.type) && ExactText(self.title) == ExactText(other.title)
+            && ExactText(self.body) == ExactText(other.body)
+            && self.data.flatMap { try? JSONParser.parse($0) } == other.data.flatMap { try? JSONParser.parse($0) }
+    }
+}
+
+extension JobIntake {
+    /// Logs one line per job, with the id and the entry that its sender knows.
+    func log(_ jobs: [PreparedJob]) {
+        guard self.dispatcher.logger.logLevel <= .debug else { return }
+        for job in jobs {
+            var metadata: Logger.Metadata = [
+                "job.entry": "\(job.origin.entry)", "redis.stream": "\(job.origin.stream)",
+                "notifications.count": "\(job.notifications.count)",
+            ]
+            metadata["job.id"] = job.notifications.first?.notification.jobID.map { "\($0)" }
+            self.dispatcher.logger.debug("job stored", metadata: metadata)
         }
     }
 }

@@ -8,8 +8,8 @@ import Storage
 
 /// Takes jobs from the three lanes until the process shuts down, and finishes what it took.
 ///
-/// Two stages overlap: while one batch is fanned out, the next one is stored. Each stage is sequential, so that a user's
-/// notifications go out in the order of their versions.
+/// Two stages overlap: one batch is routed while the next one is stored. Each stage is sequential,
+/// so a user's notifications go out in the order of their versions.
 package struct JobsService: Service {
     private static let batchSize = 256
 
@@ -19,9 +19,9 @@ package struct JobsService: Service {
     private let overflow: OverflowGuard?
 
     /// - Parameters:
-    ///   - readers: a connection for each lane, used by nobody else.
-    ///   - overflow: when an organisation's jobs are moved out of the others' way; nil for never.
-    ///   - executor: where the stages run; the cooperative pool if nil.
+    ///   - readers: a connection per lane for blocking reads.
+    ///   - overflow: when an organisation's jobs move to its overflow; nil for never.
+    ///   - executor: where the stages run; nil for the cooperative pool.
     package init(
         dispatcher: Dispatcher,
         readers: [Lane: RedisConnection],
@@ -40,7 +40,8 @@ package struct JobsService: Service {
 
     private func work() async throws {
         let taken = LaneQueue<LaneBatch>(capacity: 1)
-        // All of it by one lane: what was stored later, however urgent, has the later versions of the same inboxes.
+        // One lane for all: what is stored later has later versions of the same inboxes, however
+        // urgent it is.
         let stored = LaneQueue<StoredBatch>(capacity: 1)
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await self.read(into: taken) }
@@ -73,13 +74,13 @@ package struct JobsService: Service {
                     connection: connection,
                     count: Self.batchSize,
                     queue: queue,
-                    inHand: self.dispatcher.inHand,
+                    inFlight: self.dispatcher.inFlight,
                     leaseClock: self.dispatcher.leaseClock,
                     logger: self.dispatcher.logger
                 )
                 group.addTask { try await reader.run() }
             }
-            // Also where nothing is moved: others may have done so.
+            // Always, because other dispatchers may have moved jobs.
             group.addTask { await OverflowReader(dispatcher: self.dispatcher, queue: queue).run() }
             try await group.waitForAll()
         }

@@ -4,11 +4,11 @@
 import Core
 import Storage
 
-/// A job and the notifications that it asks for.
+/// A job and its notifications, before they are stored.
 struct PreparedJob: Sendable {
     /// A page of a broadcast.
     struct Page: Sendable {
-        /// Which of the broadcast's it is.
+        /// The page's name within the broadcast.
         let name: String
         /// The id of the broadcast's job.
         let job: String
@@ -18,24 +18,24 @@ struct PreparedJob: Sendable {
     private static let audience: Set<String> = ["user", "users", "topic", "all", "except"]
 
     let origin: JobOrigin
-    var notifications: [Notification]
-    /// What the notifications say; nil if they say it already.
+    var notifications: [RoutedNotification]
+    /// Renders the texts; nil once they are rendered, or if the job has its own.
     private var wording: JobWording?
-    /// The digest that they are gathered for; nil if they come on their own.
+    /// The digest that gathers the notifications; nil for none.
     let digest: (key: String, rule: DigestRule)?
-    /// Which page of a broadcast it is; nil for a job that names its users.
+    /// The page of a broadcast that this is; nil for a job that names its users.
     var page: Page?
-    /// How many have no notification, as their locale has no words.
+    /// The number of users in whose locale a text could not be rendered.
     private(set) var wordless = 0
-    /// How many have no notification, as their digest found that they have its id already.
+    /// The number of users whose digest already holds a notification with the job's id.
     var repeated = 0
-    /// Whether one of them was told something else by that id.
+    /// Whether a digest holds a notification with the job's id and other content.
     var isConflicting = false
 
-    /// - Throws: `JobFaults` if the words are the same for all recipients and cannot be made.
+    /// - Throws: `JobFaults` if the texts do not depend on the locale and cannot be rendered.
     init(
         origin: JobOrigin,
-        notifications: [Notification],
+        notifications: [RoutedNotification],
         wording: JobWording?,
         digest: (key: String, rule: DigestRule)? = nil
     ) throws(JobFaults) {
@@ -44,46 +44,46 @@ struct PreparedJob: Sendable {
         self.notifications = notifications
         self.wording = wording
         guard let wording, !wording.needsLocale else { return }
-        if let refusal = self.word(notifications.map { _ in nil }) { throw refusal.faults }
+        if let refusal = self.word() { throw refusal.faults }
     }
 
     /// Whether the recipients' locales are needed.
     var needsLocale: Bool { self.wording != nil }
 
-    /// The entry as which a letter about it is kept: each page of a broadcast has its own.
+    /// The entry id of a dead letter about it; each page of a broadcast has its own.
     var letterEntry: String {
         self.page.map { "\(self.origin.latestEntry).\($0.name)" } ?? self.origin.latestEntry
     }
 
-    /// Puts the words in, and takes out the notifications whose locale has none.
+    /// Renders the texts, and removes the notifications in whose locale that fails.
     ///
-    /// - Parameter locales: of the notifications, in their order.
-    /// - Returns: what is wrong, and the fields of a job for those whom it concerns.
-    mutating func word(_ locales: [String?]) -> (faults: JobFaults, fields: [(name: String, value: ArraySlice<UInt8>)])?
-    {
+    /// - Returns: the faults, and the fields of a job for the users concerned; nil for none.
+    mutating func word() -> (faults: JobFaults, fields: [(name: String, value: ArraySlice<UInt8>)])? {
         guard var wording = self.wording else { return nil }
         self.wording = nil
         var faults: [JobFault] = []
         var wordless: [Int] = []
-        for (index, locale) in zip(self.notifications.indices, locales) {
+        for index in self.notifications.indices {
+            let locale = self.notifications[index].wishes?.settings.locale
             do throws(JobFault) {
-                try wording.apply(to: &self.notifications[index], locale: locale)
+                try wording.apply(to: &self.notifications[index].notification, locale: locale)
             } catch {
                 if !faults.contains(error) { faults.append(error) }
                 wordless.append(index)
             }
         }
         guard !faults.isEmpty else { return nil }
-        let users = wordless.map { self.notifications[$0].user }
+        let users = wordless.map { self.notifications[$0].notification.user }
         self.wordless = wordless.count
         for index in wordless.reversed() { self.notifications.remove(at: index) }
         return (JobFaults(faults), self.fields(for: users))
     }
 
-    /// The fields of a job for these users alone: all of them as they came if there are no others.
+    /// Returns the fields of a job for these users alone; the original fields if there are no
+    /// others.
     ///
-    /// Those of a broadcast always name their users, as the broadcast is not expanded again. They have its id, so that nobody
-    /// is notified twice whose page is begun anew, and its first place, as the letter's name is no entry's.
+    /// Pages of a broadcast name their users, because the broadcast is not expanded again. They
+    /// carry its id, so that a repeated page notifies no user twice, and its origin.
     private func fields(for users: [String]) -> [(name: String, value: ArraySlice<UInt8>)] {
         let fields = self.origin.latestFields
         if self.page == nil, self.notifications.isEmpty { return fields }
@@ -96,5 +96,129 @@ struct PreparedJob: Sendable {
         }
         named.append((name: JobOrigin.replayField, value: Array(self.origin.text.utf8)[...]))
         return named
+    }
+}
+
+extension JobIntake {
+    /// Renders the texts of jobs whose recipients have locales.
+    ///
+    /// - Returns: dead letters for those in whose locale that fails.
+    func word(
+        _ prepared: inout [PreparedJob],
+        now: Timestamp
+    ) -> [DeadLetter] {
+        var letters: [DeadLetter] = []
+        for job in prepared.indices {
+            guard prepared[job].needsLocale, let refusal = prepared[job].word() else { continue }
+            letters.append(
+                DeadLetter(
+                    stream: prepared[job].origin.latestStream,
+                    entry: prepared[job].letterEntry,
+                    reason: refusal.faults.description,
+                    at: now,
+                    fields: refusal.fields
+                )
+            )
+        }
+        return letters
+    }
+}
+
+/// Renders a job's texts and buttons from the catalog, once per locale.
+struct JobWording: Sendable {
+    /// The rendered parts for one locale.
+    private struct Words: Sendable {
+        var message: RenderedMessage?
+        var data: [UInt8]?
+        /// The platform overrides with the e-mail's texts.
+        var platformWithEmail: [UInt8]?
+    }
+
+    private let content: JobContent
+    private let fallback: LocaleTag
+    private let buttons: [ActionSet.Button]
+    private let mayEmail: Bool
+    private var renderer: MessageRenderer?
+    private var words: [String?: Result<Words, JobFault>] = [:]
+
+    /// - Returns: nil if the catalog adds nothing to the job.
+    init?(_ content: JobContent, catalog: Catalog) {
+        self.content = content
+        self.fallback = catalog.defaultLocale
+        self.mayEmail = catalog[content.type]?.channels.contains(.email) == true
+        self.renderer = catalog.renderer(content)
+        self.buttons = catalog.actions(of: content.type)?.rule(for: content.extras.state)?.buttons ?? []
+        if self.renderer == nil, self.buttons.isEmpty { return nil }
+    }
+
+    /// Whether the result depends on the locale.
+    var needsLocale: Bool {
+        self.renderer?.isLocalised == true || self.buttons.contains { $0.titles.count > 1 }
+    }
+
+    /// Writes texts and buttons for a locale into a notification.
+    ///
+    /// - Throws: `JobFault` if a text cannot be rendered.
+    mutating func apply(to notification: inout Notification, locale: String?) throws(JobFault) {
+        let words = try self.words(for: locale)
+        if let message = words.message {
+            notification.title = message.title
+            notification.body = message.body
+        }
+        notification.data = words.data
+        if self.mayEmail, notification.channels.contains(.email) {
+            notification.extras.platform = words.platformWithEmail
+        }
+    }
+
+    private mutating func words(for locale: String?) throws(JobFault) -> Words {
+        if let known = self.words[locale] { return try known.get() }
+        let result: Result<Words, JobFault>
+        do throws(JobFault) {
+            var words = Words()
+            words.message = try self.renderer?.message(locale: locale)
+            words.data = self.data(locale)
+            words.platformWithEmail = self.platform(words.message)
+            result = .success(words)
+        } catch {
+            result = .failure(error)
+        }
+        self.words[locale] = result
+        return try result.get()
+    }
+
+    /// Returns the job's data with `actions`, unless it has its own.
+    private func data(_ locale: String?) -> [UInt8]? {
+        guard !self.buttons.isEmpty else { return self.content.data }
+        let members = self.content.data.flatMap { try? JSONParser.parse($0) }?.object ?? []
+        guard !members.contains(where: { $0.key == "actions" }) else { return self.content.data }
+        let actions = self.buttons.map { button in
+            var action = [
+                JSONMember("id", .string(button.id)),
+                JSONMember("title", .string(button.title(for: locale, default: self.fallback))),
+            ]
+            let flags = [
+                ("foreground", button.isForeground), ("destructive", button.isDestructive),
+                ("authentication", button.needsAuthentication),
+            ]
+            for (name, isSet) in flags where isSet { action.append(JSONMember(name, .bool(true))) }
+            return JSONValue.object(action)
+        }
+        return JSONWriter.bytes(of: .object(members + [JSONMember("actions", .array(actions))]))
+    }
+
+    /// Returns the job's overrides; the template fills in the e-mail parts that they leave open.
+    private func platform(_ message: RenderedMessage?) -> [UInt8]? {
+        let parts = [
+            ("subject", message?.emailSubject), ("text", message?.emailText), ("html", message?.emailHTML),
+        ]
+        guard parts.contains(where: { $0.1 != nil }) else { return self.content.extras.platform }
+        let platform = self.content.extras.platform.flatMap { try? JSONParser.parse($0) }
+        var email = platform?["email"]?.object ?? []
+        for case (let name, .some(let text)) in parts where !email.contains(where: { $0.key == name }) {
+            email.append(JSONMember(name, .string(text)))
+        }
+        let others = (platform?.object ?? []).filter { $0.key != "email" }
+        return JSONWriter.bytes(of: .object(others + [JSONMember("email", .object(email))]))
     }
 }

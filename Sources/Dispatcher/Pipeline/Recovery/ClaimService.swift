@@ -7,44 +7,43 @@ import Logging
 import ServiceLifecycle
 import Storage
 
-/// Takes over the work of dispatchers whose lease is void; and its own whose reply got lost.
+/// Takes over the entries of dispatchers whose lease has lapsed, and its own whose reply got lost.
 ///
-/// The stream counts how often an entry was handed out. After the first time, entries go together:
-/// jobs in batches, as a backlog would take seconds one by one, and deliveries several at once,
-/// each by itself, as each waits for a provider. After that, an entry is worked on alone, so that
-/// one that kills its dispatcher takes no other with it; after three such deaths it is set aside.
-/// Each provider has a task of its own, so that one that hangs holds up no other.
+/// The stream counts how often an entry was handed out. The second time, jobs go in batches,
+/// because a backlog would take long one by one, and several deliveries go at once, each alone,
+/// because each waits for a provider. After that an entry goes alone, so that one that kills its
+/// dispatcher takes no other with it; after three such deaths it is set aside. Each provider has
+/// its own task, so one that hangs delays no other.
 package struct ClaimService: Service {
-    /// How the entries of a stream are worked on.
+    /// How the entries of a stream are processed.
     private struct Pace {
-        /// How many that were handed out once go at the same time, each by itself; nil for one
-        /// batch.
+        /// How many entries that were handed out once go at the same time; nil for one batch.
         let width: Int?
 
         static let jobs = Pace(width: nil)
         static let deliveries = Pace(width: 16)
     }
 
-    /// Works on entries as one batch.
+    /// Processes entries as one batch.
     private typealias Work = @Sendable (_ entries: [StreamEntry], LeaseClock.Term) async throws -> Void
 
-    /// Sets an entry aside that kills its dispatchers.
+    /// Sets aside an entry that kills its dispatchers.
     ///
     /// - Parameter isFirst: whether no dispatcher has tried to set it aside before.
     private typealias SetAside =
         @Sendable (_ entry: StreamEntry, _ isFirst: Bool, LeaseClock.Term) async throws -> Void
 
-    /// How often an entry is handed out until it is set aside: in a batch, with others, thrice
+    /// An entry is set aside when it was handed out more often: in a batch, with others, and thrice
     /// alone.
     private static let mostDeliveries = 5
 
-    /// The reason of the dead letters of what kills its dispatchers.
+    /// The reason of dead letters that killed their dispatchers.
     static let deadlyReason = "three dispatchers died while they worked on it alone"
 
     private static let interval: Duration = .seconds(3)
-    /// Two that claim at once: the second finds the entry handed out just now, and lets it be.
+    /// When two dispatchers claim at once, the second finds the entry in use.
     private static let idle: Duration = .seconds(5)
-    /// No reply arrives this late: the call that would take it has ended (``LaneReader``).
+    /// No reply arrives this late, because the read that waits for it has ended (``LaneReader``).
     private static let lostReply: Duration = .seconds(10)
     private static let batchSize = 100
 
@@ -68,7 +67,7 @@ package struct ClaimService: Service {
     private func repeatedly(_ round: () async -> Void) async {
         while goesOn {
             await round()
-            // A lease that lapses tells nobody, so leases are looked at; well within the 30 s in which work is taken over.
+            // Poll leases every 3 s, well inside the 30 s takeover limit.
             await pause(for: Self.interval)
         }
     }
@@ -136,25 +135,25 @@ package struct ClaimService: Service {
             }
         } catch {
             self.dispatcher.logger.warning(
-                "work cannot be taken over",
+                "entries cannot be taken over; retrying",
                 metadata: ["redis.stream": "\(stream)", "error": "\(error)"]
             )
         }
     }
 
-    /// The term in which a consumer's work may be taken over.
+    /// Returns the term in which a consumer's work may be taken over.
     ///
-    /// Nil while its dispatcher holds its lease, as one that stood still comes back at any moment
-    /// and goes on; and nil while this one does not.
+    /// Nil while its dispatcher holds its lease, because a suspended process may resume, and nil
+    /// while this dispatcher holds none.
     private func term(toTakeOver consumer: String) async throws -> LeaseClock.Term? {
         guard let term = self.dispatcher.leaseClock.term else { return nil }
         let lease = self.dispatcher.keys.dispatcherLease(consumer)
         return try await Lease.isHeld(lease, connection: self.dispatcher.redis) ? nil : term
     }
 
-    /// Takes over what a consumer left.
+    /// Takes over a consumer's entries.
     ///
-    /// - Returns: whether nothing is left of it.
+    /// - Returns: whether none are left.
     private func takeOver(
         _ consumer: String,
         _ group: ConsumerGroup,
@@ -185,13 +184,13 @@ package struct ClaimService: Service {
                     try await work([entry], term)
                 }
             }
-            // What cannot be claimed now was handed out a moment ago; the next round sees.
+            // An entry that cannot be claimed was handed out just now; the next round sees it.
             if !isProgressing { return false }
         }
         return false
     }
 
-    /// Takes over several as one batch.
+    /// Takes over several entries as one batch.
     ///
     /// - Returns: whether there was anything to claim.
     private func takeOverTogether(
@@ -207,7 +206,7 @@ package struct ClaimService: Service {
         return true
     }
 
-    /// Takes over several at once, each as a batch of its own.
+    /// Takes over several entries at once, each alone.
     ///
     /// - Returns: whether there was anything to claim.
     private func takeOver(
@@ -221,7 +220,7 @@ package struct ClaimService: Service {
             var isProgressing = false
             var running = 0
             for item in items where goesOn {
-                // Claimed only when its turn has come, so that it is not idle, and others may have it, while it waits.
+                // Claimed only when its turn comes; an entry that idles may be claimed by others.
                 if running == width {
                     try await tasks.next()
                     running -= 1
@@ -238,14 +237,14 @@ package struct ClaimService: Service {
         }
     }
 
-    /// Works on what was handed out to this process in a reply that never arrived.
+    /// Processes entries that were handed out to this process in a reply that got lost.
     private func findLost(_ pendingCount: Int, _ group: ConsumerGroup, _ work: Work) async throws {
-        let known = self.dispatcher.inHand.count(of: group.stream)
+        let known = self.dispatcher.inFlight.count(of: group.stream)
         guard pendingCount > known else { return }
         for item in try await group.pending(of: self.dispatcher.name, count: known + Self.batchSize) {
             guard goesOn, let term = self.dispatcher.leaseClock.term else { return }
-            if self.dispatcher.inHand.contains(item.id, of: group.stream) { continue }
-            // Still idle if it really is lost; if the reply is only on its way, nothing is claimed.
+            if self.dispatcher.inFlight.contains(item.id, of: group.stream) { continue }
+            // If the reply is only late, the entry is no longer idle, and nothing is claimed.
             guard let entry = try await group.claim(item.id, idle: Self.lostReply) else { continue }
             PipelineMetrics.claimed.increment()
             try await work([entry], term)
@@ -261,7 +260,7 @@ package struct ClaimService: Service {
             at: self.dispatcher.now(),
             fields: origin.latestFields
         )
-        try await DeadLetterOffice(dispatcher: self.dispatcher).setAside([letter])
+        try await DeadLetterQueue(dispatcher: self.dispatcher).setAside([letter])
         try await self.dispatcher.acknowledge([entry.id], group)
     }
 }

@@ -8,7 +8,8 @@ import Logging
 import ServiceLifecycle
 import Storage
 
-/// Falls back to push where no socket proved receipt before its deadline, whoever published it.
+/// Falls back to push for notifications that no socket proved in time, whichever dispatcher
+/// published them.
 package struct ProofService: Service {
     private static let interval: Duration = .milliseconds(250)
     private static let hold: Duration = .seconds(30)
@@ -22,21 +23,22 @@ package struct ProofService: Service {
 
     package func run() async throws {
         while goesOn {
-            // A batch of each in turn, so that none waits for all that is due in another.
+            // A batch of each shard in turn, so that a full shard delays no other.
             var shards = Array(0..<Keyspace.unconfirmedShards)
             while !shards.isEmpty, goesOn {
                 var full: [Int] = []
                 for shard in shards where await self.leavesMore(shard) { full.append(shard) }
                 shards = full
             }
-            // Redis tells nobody that a deadline has passed; four looks a second keep the push within six seconds.
+            // Redis does not signal expired deadlines; polling every 250 ms keeps the push within
+            // six seconds.
             await pause(for: Self.interval)
         }
     }
 
-    /// Looks at a batch of one shard.
+    /// Handles a batch of one shard.
     ///
-    /// - Returns: whether it may have more that is due.
+    /// - Returns: whether more may be due.
     private func leavesMore(_ shard: Int) async -> Bool {
         do {
             return try await self.fallBack(shard) == Self.batchSize
@@ -46,9 +48,9 @@ package struct ProofService: Service {
         }
     }
 
-    /// Falls back for what is due in one shard.
+    /// Falls back for the due notifications of one shard.
     ///
-    /// - Returns: how many there were.
+    /// - Returns: how many were due.
     func fallBack(_ shard: Int) async throws -> Int {
         let set = self.dispatcher.live.unconfirmed
         let fence = self.dispatcher.fence(for: Self.hold)
@@ -59,16 +61,16 @@ package struct ProofService: Service {
             limit: Self.batchSize
         )
         guard !due.isEmpty else { return 0 }
-        let notifications = try await self.dispatcher.notifications.load(due.map { ($0.user, $0.id) })
+        let notifications = try await self.dispatcher.database.notifications.load(due.map { ($0.user, $0.id) })
         let unproven = notifications.filter { notification in
             notification.status == .pending && notification.readAt == nil && notification.deletedAt == nil
         }
         try await self.rest(notifications)
         let moment = self.dispatcher.now()
-        // Another dispatcher may have claimed them; if not, they come up again.
+        // Another dispatcher may have claimed them; otherwise they come up again.
         guard fence.isOpen else { return due.count }
         try await self.dispatcher.untilDone("record missing proofs") {
-            try await self.dispatcher.deliveries.noteUnproven(unproven.map { ($0.user, $0.id) }, at: moment)
+            try await self.dispatcher.database.deliveries.noteUnproven(unproven.map { ($0.user, $0.id) }, at: moment)
         }
         try await Router(dispatcher: self.dispatcher).fallBack(unproven)
         // Removed only now that the deliveries stream has them.
@@ -79,7 +81,7 @@ package struct ProofService: Service {
         return due.count
     }
 
-    /// Ends what its user read or deleted without a proof: nobody needs a push of it.
+    /// Settles notifications that were read or deleted without proof; they need no push.
     private func rest(_ notifications: [Notification]) async throws {
         let seen = notifications.filter { notification in
             notification.status == .pending && notification.statusReason == nil

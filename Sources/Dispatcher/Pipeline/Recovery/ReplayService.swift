@@ -9,10 +9,11 @@ import Providers
 import ServiceLifecycle
 import Storage
 
-/// Brings dead letters back to their streams when an operator wants it; any number of dispatchers may do so at once.
+/// Returns dead letters to their streams when an operator asks for it; any number of dispatchers
+/// may do so at once.
 ///
-/// A letter leaves the table when the stream has it. A crash in between appends it twice, which is recognised: a job's
-/// notifications have the ids that they would have had in its first place, and a delivery is checked against the attempts.
+/// A letter leaves the table once the stream has it. A crash in between appends it twice, which is
+/// harmless: a job's notifications keep their ids, and a delivery is checked against its attempts.
 package struct ReplayService: Service {
     private static let interval: Duration = .seconds(1)
     private static let hold: Duration = .seconds(60)
@@ -31,17 +32,17 @@ package struct ReplayService: Service {
             } catch {
                 self.dispatcher.logger.warning("dead letters cannot be replayed", metadata: ["error": "\(error)"])
             }
-            // The moments are in the table, so the table is asked; a second is as exact as a rate needs.
+            // PostgreSQL does not signal that a replay is due, so poll every second.
             await pause(for: Self.interval)
         }
     }
 
-    /// Appends a batch of the letters that are due.
+    /// Appends a batch of due letters.
     ///
     /// - Returns: how many there were.
     func replay() async throws -> Int {
         let fence = self.dispatcher.fence(for: Self.hold)
-        let letters = try await self.dispatcher.deadLetters.claimReplays(
+        let letters = try await self.dispatcher.database.deadLetters.claimReplays(
             now: self.dispatcher.now(), hold: Self.hold, limit: Self.batchSize)
         guard !letters.isEmpty else { return 0 }
         var batch = RedisBatch()
@@ -56,15 +57,15 @@ package struct ReplayService: Service {
                 batch.argument(.bytes(field.value))
             }
         }
-        // Another dispatcher may have claimed them; if not, they come up again.
+        // Another dispatcher may have claimed them; otherwise they come up again.
         guard fence.isOpen else { return letters.count }
         for reply in try await self.dispatcher.redis.send(batch) { _ = try reply.checked() }
-        try await self.dispatcher.deadLetters.remove(letters.map(\.id))
+        try await self.dispatcher.database.deadLetters.remove(letters.map(\.id))
         PipelineMetrics.replayed.increment(by: letters.count)
         return letters.count
     }
 
-    /// Where a letter goes: back where it came from, or, where that was no stream as its job came due, to its lane's jobs.
+    /// Returns the stream of a letter: its own, or its lane's jobs if it came from a schedule.
     private func stream(_ letter: DeadLetterStore.Letter, _ fields: [(name: String, value: [UInt8])]) -> String {
         guard letter.stream == Keyspace.schedules else { return letter.stream }
         let catalog = self.dispatcher.catalog
@@ -72,7 +73,7 @@ package struct ReplayService: Service {
             fields.filter { $0.name != JobOrigin.replayField }.map { ($0.name, $0.value[...]) },
             providers: ProviderKinds.providers)
         guard case .notification(let content)? = job?.payload else {
-            // Nobody can read it yet. No lane is less urgent than this one, so that the job has its own once somebody can.
+            // The job is still invalid. In the bulk lane it delays no other until it can be read.
             return self.dispatcher.keys.jobs(.bulk)
         }
         return self.dispatcher.keys.jobs(content.lane ?? catalog[content.type]?.lane ?? .normal)
@@ -81,7 +82,7 @@ package struct ReplayService: Service {
     private func fields(_ letter: DeadLetterStore.Letter) -> [(name: String, value: [UInt8])] {
         let fields = letter.fields
         if let text = fields.first(where: { $0.name == DeliveryWork.field })?.value, fields.count == 1 {
-            // It begins anew, but for what the attempts say that a device has.
+            // It starts over, except on devices that have accepted it by its attempts.
             guard let work = try? DeliveryWork(text) else { return fields }
             return [(DeliveryWork.field, Array(work.fromTheStart.text.utf8))]
         }

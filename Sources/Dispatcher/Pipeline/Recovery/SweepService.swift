@@ -8,24 +8,24 @@ import Logging
 import ServiceLifecycle
 import Storage
 
-/// Fans out again what was stored and has had no owner for two minutes, and hands on again what a
-/// Redis that went back may have lost, so that even an emptied Redis loses nothing that PostgreSQL
-/// has.
+/// Routes notifications again that had no owner for two minutes, and hands on again what Redis may
+/// have lost.
 ///
-/// Also makes the audit's parts for the days ahead.
+/// So even an emptied Redis loses nothing that PostgreSQL has. The service also creates the audit's
+/// partitions for the days ahead.
 package struct SweepService: Service {
     private static let interval: Duration = .seconds(20)
     private static let age: Duration = .seconds(120)
     private static let batchSize = 256
-    /// How far back deliveries may have waited in Redis, and in which steps their rows are looked for.
+    /// How far back deliveries may have waited in Redis, and the step in which their rows are read.
     private static let memory: Duration = .seconds(7 * 24 * 3_600)
     private static let memoryStep: Duration = .seconds(3_600)
-    /// Redis has lost nothing from before a beat that it still has, but clocks and writes differ by
-    /// some seconds, and rows say to within half a minute when they were handed on.
+    /// Redis has lost nothing from before a heartbeat that it still has, but clocks differ by
+    /// seconds, and rows record the hand-over within half a minute.
     private static let slack: Duration = .seconds(15 + 30)
-    /// How far back pushes may still be tried for one device when another has them: whatever is bulk gives up after a day.
+    /// How far back a push may still be retried for a device; bulk gives up after a day.
     private static let tries: Duration = .seconds(2 * 24 * 3_600)
-    /// How many deliveries that wait for a retry a repair remembers: about 40 MB of them.
+    /// The most waiting retries that a repair remembers, in about 40 MB.
     private static let mostWaiting = 500_000
 
     private let dispatcher: Dispatcher
@@ -38,29 +38,29 @@ package struct SweepService: Service {
         var round = 0
         while goesOn {
             do {
-                if round % 180 == 0 { try await self.dispatcher.deliveries.makeAttemptParts() }
+                if round % 180 == 0 { try await self.dispatcher.database.deliveries.makeAttemptParts() }
                 try await self.sweep()
                 round += 1
             } catch {
                 self.dispatcher.logger.warning("sweep failed", metadata: ["error": "\(error)"])
             }
-            // Nothing tells that a row has lost its owner, so rows are looked at.
+            // Nothing signals that a row has lost its owner, so poll.
             await pause(for: Self.interval)
         }
     }
 
-    /// One dispatcher sweeps at a time; the turn ends with the round.
+    /// Sweeps once; one dispatcher at a time does so.
     ///
-    /// All that is found is handed on in one round, page by page: after Redis was emptied that may be much. What still
-    /// waits for its proof then is found again by the next round, unless it was confirmed meanwhile.
+    /// All rows are routed in one round, page by page; after a loss of Redis there may be many. The
+    /// next round finds what still waits for its proof.
     func sweep() async throws {
         guard try await self.takeTurn() else { return }
-        let now = try await self.dispatcher.notifications.clock()
+        let now = try await self.dispatcher.database.notifications.clock()
         try await self.repair(now: now)
         let before = now + (.zero - Self.age)
         var last: NotificationStore.Unowned?
         while goesOn {
-            let page = try await self.dispatcher.notifications.unowned(
+            let page = try await self.dispatcher.database.notifications.unowned(
                 before: before,
                 after: last,
                 limit: Self.batchSize
@@ -69,38 +69,37 @@ package struct SweepService: Service {
             guard last != nil else { break }
             self.dispatcher.logger.info("unowned notifications found", metadata: ["count": "\(page.count)"])
             try await Router(dispatcher: self.dispatcher).route(
-                page.map { StoredBatch.Open(notification: $0.notification, unread: $0.unread, isRepeat: true) }
+                page.map { RoutedNotification($0.notification, .stored, unread: $0.unread, isRepeat: true) }
             )
             PipelineMetrics.swept.increment(by: page.count)
         }
-        try await self.dispatcher.notifications.advanceSweep(before: before)
+        try await self.dispatcher.database.notifications.advanceSweep(before: before)
     }
 
     // MARK: A Redis that went back
 
-    /// Hands on again what Redis may have lost, if it was emptied or is not the process that the
-    /// last sweep saw: one that was restarted or failed over may have come back without its last
-    /// second.
+    /// Hands on again what Redis may have lost, if it is not the process that the last sweep saw.
     ///
-    /// What a provider has accepted meanwhile is known by its attempts and not sent again.
+    /// One that restarted or failed over may lack its last second. The attempts tell what a
+    /// provider has accepted meanwhile.
     private func repair(now: Timestamp) async throws {
         let redis = self.dispatcher.redis
         let key = RedisArgument.text(self.dispatcher.keys.memory)
         let run = try await RedisRun.ask(redis)?.id ?? "unknown"
-        // The process and when the last sweep saw it, in Unix milliseconds.
+        // The process, and when the last sweep saw it in Unix milliseconds.
         let memory = try await redis.send("GET", key).string()?.split(separator: " ") ?? []
         let beat = memory.last.flatMap { Int64($0) }.map { Timestamp(milliseconds: $0) }
         if memory.first.map({ String($0) }) != run {
             let longest = now + (.zero - Self.memory)
             let since = max(beat.map { $0 + (.zero - Self.slack) } ?? longest, longest)
             self.dispatcher.logger.notice(
-                "Redis is new here, was restarted or emptied; handing on again what it may have lost",
+                "Redis is new, restarted or emptied; handing on again what it may have lost",
                 metadata: ["since": "\(since.rfc3339)"]
             )
-            let waiting = WaitingRetries(Live(redis, keys: self.dispatcher.keys), most: Self.mostWaiting)
+            let waiting = WaitingRetries(self.dispatcher.live, most: Self.mostWaiting)
             let router = Router(dispatcher: self.dispatcher, waiting: waiting)
             try await self.pushQueued(since: since, now: now, router)
-            try await self.dispatcher.followUps.recall(handedOnSince: since, now: now)
+            try await self.dispatcher.database.followUps.recall(handedOnSince: since, now: now)
             try await self.repeatLost(since: max(since, now + (.zero - Self.tries)), now: now, router)
             let unread = await waiting.unread
             if unread > 0 {
@@ -109,14 +108,14 @@ package struct SweepService: Service {
                     metadata: ["count": "\(unread)"])
             }
         }
-        // Last, so that a round that was cut short is begun again.
+        // Last, so that an interrupted round starts over.
         try await redis.send("SET", key, .text("\(run) \(now.milliseconds)"))
     }
 
-    /// Hands on again what waits for a push provider, page by page, the oldest first.
+    /// Hands on pushes that wait for a provider, page by page, the oldest first.
     private func pushQueued(since: Timestamp, now: Timestamp, _ router: Router) async throws {
         try await self.inSteps(since: since, now: now) { start, end, place in
-            let (page, last) = try await self.dispatcher.notifications.queued(
+            let (page, last) = try await self.dispatcher.database.notifications.queued(
                 handedOnSince: start, until: end, after: place, limit: Self.batchSize)
             if !page.isEmpty {
                 self.dispatcher.logger.info("queued notifications found", metadata: ["count": "\(page.count)"])
@@ -126,10 +125,10 @@ package struct SweepService: Service {
         }
     }
 
-    /// Hands on again what waited for one device while the notification was done with for another, page by page.
+    /// Hands on deliveries that waited for one device while another had ended the notification.
     private func repeatLost(since: Timestamp, now: Timestamp, _ router: Router) async throws {
         try await self.inSteps(since: since, now: now) { start, end, place in
-            let (lost, last) = try await self.dispatcher.deliveries.lost(
+            let (lost, last) = try await self.dispatcher.database.deliveries.lost(
                 handedOnSince: start, until: end, after: place, now: now, limit: Self.batchSize)
             if !lost.isEmpty {
                 self.dispatcher.logger.info("lost deliveries found", metadata: ["count": "\(lost.count)"])
@@ -139,10 +138,10 @@ package struct SweepService: Service {
         }
     }
 
-    /// Takes pages of one hour after the other, until each has no more.
+    /// Reads pages of one hour after the other.
     ///
-    /// It may be long, so the turn is held meanwhile. Where it was lost all the same, another dispatcher appends the same once
-    /// more, and claims and attempts tell.
+    /// This may take long, so the turn is renewed. If it is lost, another dispatcher appends the
+    /// same again, which claims and attempts tell.
     private func inSteps(
         since: Timestamp,
         now: Timestamp,
@@ -153,7 +152,7 @@ package struct SweepService: Service {
             let end = min(start + Self.memoryStep, now)
             var place: RepairPlace? = RepairPlace(start)
             while let after = place {
-                // Begun again by whoever sweeps next.
+                // The next sweep starts over.
                 guard goesOn else { throw CancellationError() }
                 place = try await page(start, end, after)
                 try await self.holdTurn()
@@ -164,13 +163,14 @@ package struct SweepService: Service {
 
     // MARK: Turns
 
-    /// Two that sweep at once would publish twice, which nodes notice, and push twice, which the attempts tell; a turn a
-    /// round spares both.
+    /// Takes the turn to sweep.
+    ///
+    /// Two sweeps at once would be harmless but publish and push twice.
     private func takeTurn() async throws -> Bool {
         try await self.setTurn("NX")
     }
 
-    /// Begins the turn anew.
+    /// Renews the turn.
     private func holdTurn() async throws {
         _ = try await self.setTurn("XX")
     }
@@ -185,16 +185,15 @@ package struct SweepService: Service {
     }
 }
 
-/// The process that Redis is: every start has another, as has a replica that takes over.
+/// A process of Redis; every start and every failover has another id.
 struct RedisRun: Sendable {
     let id: String
-    /// From when on, in Unix milliseconds by its clock, what it has was given to this process: the
-    /// end of the second in which it started.
+    /// The end of the second in which it started, in Unix milliseconds by its clock.
     let startedAt: Int64
-    /// The time by its clock, in Unix milliseconds.
+    /// Unix milliseconds by its clock.
     let now: Int64
 
-    /// Asks which it is; nil where that is not permitted.
+    /// Asks Redis; returns nil if that is not permitted.
     static func ask(_ connection: RedisConnection) async throws(RedisError) -> RedisRun? {
         var batch = RedisBatch()
         batch.append("INFO", "server")

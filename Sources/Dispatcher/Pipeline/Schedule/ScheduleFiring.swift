@@ -6,28 +6,28 @@ import CoreMetrics
 import Operations
 import Storage
 
-/// Fires what has come due: each job goes the way of one that was taken from a stream now.
+/// Fires jobs that are due, as if they had just been taken from a stream.
 ///
-/// What is being fired is claimed and the claim renewed; a claim that lapses lets another dispatcher fire it again, with
-/// the same entry, and so with the same ids.
+/// A schedule is claimed while it fires, and the claim is renewed. If it lapses, another dispatcher
+/// fires the same entry, with the same ids.
 struct ScheduleFiring: Sendable {
     /// The stream that fired jobs seem to come from.
     static let stream = Keyspace.schedules
     private static let hold: Duration = .seconds(30)
     private static let renewal: Duration = .seconds(10)
-    /// As ``Schedule/attempts`` counts: two claims, the first of them in a batch, and three times alone.
+    /// As ``Schedule/attempts`` counts: one claim in a batch, one with others, and three alone.
     private static let mostAttempts = 2 + 3
 
     /// A schedule and the occurrence that fires.
     private struct Firing: Sendable {
         let schedule: Schedule
         let occurrence: Recurrence.Occurrence
-        /// Where it stands after; nil if it is done.
+        /// The next occurrence; nil if it is done.
         let next: Recurrence.Occurrence?
-        /// What clocks show then.
+        /// The wall time of the next occurrence.
         var nextWall: WallTime?
 
-        /// The moments of one row differ, and its number is its own.
+        /// Occurrences of a schedule differ in time, and its number is unique.
         var entry: StreamEntry {
             var fields = self.schedule.fields.map { (name: $0.name, value: $0.value[...]) }
             if self.schedule.isRecurring {
@@ -43,19 +43,20 @@ struct ScheduleFiring: Sendable {
 
     let dispatcher: Dispatcher
 
-    /// Fires a batch of a lane; how many were due.
+    /// Fires a batch of a lane, and returns how many were due.
     func fireDue(_ lane: Lane) async throws -> Int {
-        let store = self.dispatcher.schedules
+        let store = self.dispatcher.database.schedules
         let fence = self.dispatcher.fence(for: Self.hold)
         let claimed = try await store.claim(lane, now: self.dispatcher.now(), hold: Self.hold)
         guard !claimed.isEmpty else { return 0 }
         var open = Set(claimed.map(\.id))
         let firings = try await self.firings(claimed)
-        // What was claimed before is worked on alone, so that one that kills its dispatcher takes no other with it.
+        // One that was claimed before goes alone, so that one that kills its dispatcher takes no
+        // other with it.
         let fresh = firings.filter { $0.schedule.attempts <= 1 }
         let batches = (fresh.isEmpty ? [] : [fresh]) + firings.filter { $0.schedule.attempts > 1 }.map { [$0] }
         for batch in batches {
-            // Another dispatcher may have claimed the rest; if not, it comes up again.
+            // Another dispatcher may have claimed the rest; otherwise it comes up again.
             guard fence.isOpen else { break }
             if let firing = batch.first, firing.schedule.attempts >= Self.mostAttempts {
                 try await self.setAside(firing)
@@ -68,17 +69,17 @@ struct ScheduleFiring: Sendable {
         return claimed.count
     }
 
-    /// Counts the turn of one that is fired alone, before it can do harm; those claimed with it have not had theirs.
+    /// Counts the attempt of a schedule that fires alone, before it can do harm.
     ///
-    /// - Returns: false if it was called off since it was claimed.
+    /// - Returns: false if it was cancelled since it was claimed.
     private func begin(_ batch: [Firing]) async throws -> Bool {
         guard let firing = batch.first, firing.schedule.attempts > 1 else { return true }
         return try await self.dispatcher.untilDone("begin a schedule alone") {
-            try await self.dispatcher.schedules.beginAlone(firing.schedule)
+            try await self.dispatcher.database.schedules.beginAlone(firing.schedule)
         }
     }
 
-    /// Takes the jobs in and routes them.
+    /// Takes in the jobs and routes them.
     private func handOn(_ firings: [Firing], _ lane: Lane, in term: LeaseClock.Term) async throws {
         let entries = firings.map(\.entry)
         let areRepeats = firings.contains { $0.schedule.attempts > 1 }
@@ -93,7 +94,7 @@ struct ScheduleFiring: Sendable {
         PipelineMetrics.fired.increment(by: firings.count)
     }
 
-    /// Moves on what was fired.
+    /// Moves schedules to their next occurrence, or removes them.
     private func settle(_ firings: [Firing]) async throws {
         let done = firings.filter { $0.next == nil }.map(\.schedule.id)
         let steps = firings.compactMap { firing in
@@ -104,19 +105,19 @@ struct ScheduleFiring: Sendable {
             }
         }
         try await self.dispatcher.untilDone("settle schedules") {
-            try await self.dispatcher.schedules.remove(done)
-            try await self.dispatcher.schedules.advance(steps)
+            try await self.dispatcher.database.schedules.remove(done)
+            try await self.dispatcher.database.schedules.advance(steps)
         }
     }
 
-    /// Renews the claim while `work` goes on.
+    /// Renews the claim while `work` runs.
     private func holding(_ ids: [NotificationID], _ work: @Sendable () async throws -> Void) async throws {
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask {
                 while true {
                     // Renew well before the claim lapses; the end of the work cancels this.
                     try await Task.sleep(for: Self.renewal)
-                    try? await self.dispatcher.schedules.hold(ids, until: self.dispatcher.now() + Self.hold)
+                    try? await self.dispatcher.database.schedules.hold(ids, until: self.dispatcher.now() + Self.hold)
                 }
             }
             defer { group.cancelAll() }
@@ -126,7 +127,7 @@ struct ScheduleFiring: Sendable {
 
     // MARK: Which occurrence fires
 
-    /// The occurrences that fire of what was claimed; what fires no more, or not now, is moved on here.
+    /// Returns the occurrences that fire; moves on those that do not.
     private func firings(_ claimed: [Schedule]) async throws -> [Firing] {
         let now = self.dispatcher.now()
         var firings: [Firing] = []
@@ -147,7 +148,7 @@ struct ScheduleFiring: Sendable {
                         schedule: schedule, occurrence: fires, next: next,
                         nextWall: next.flatMap { recurrence.wall(of: $0) }))
                 guard fires.at != schedule.dueAt else { continue }
-                // Whoever fires it again, should this one die, begins with the same occurrence.
+                // If this dispatcher dies, the next one starts with the same occurrence.
                 moving.insert(schedule.id)
                 steps.append(
                     ScheduleStore.Step(
@@ -163,16 +164,16 @@ struct ScheduleFiring: Sendable {
         }
         let (skips, done) = (steps, ended)
         let moved = try await self.dispatcher.untilDone("move schedules") {
-            try await self.dispatcher.schedules.remove(done)
-            return try await self.dispatcher.schedules.advance(skips)
+            try await self.dispatcher.database.schedules.remove(done)
+            return try await self.dispatcher.database.schedules.advance(skips)
         }
         return firings.filter { !moving.contains($0.schedule.id) || moved.contains($0.schedule.id) }
     }
 
-    /// How a schedule recurs; nil if it cannot any more, which is noted with it.
+    /// Returns a schedule's recurrence; records the fault and returns nil if it has none.
     private func recurrence(_ schedule: Schedule) async throws -> Recurrence? {
         do throws(ScheduleFault) {
-            return try schedule.recurrence(self.dispatcher.zones)
+            return try schedule.recurrence(self.dispatcher.zones.database)
         } catch {
             try await self.dispatcher.untilDone("fail schedule") { try await self.dispatcher.fail(schedule, error) }
             return nil
@@ -188,7 +189,7 @@ struct ScheduleFiring: Sendable {
             at: self.dispatcher.now(),
             fields: entry.fields ?? []
         )
-        try await DeadLetterOffice(dispatcher: self.dispatcher).setAside([letter])
+        try await DeadLetterQueue(dispatcher: self.dispatcher).setAside([letter])
         try await self.settle([firing])
     }
 }

@@ -6,7 +6,7 @@ import CoreMetrics
 import Operations
 import Storage
 
-/// Puts jobs that are due later where they wait.
+/// Stores jobs that are due later.
 struct ScheduleIntake: Sendable {
     /// A job that is due later.
     struct Waiting: Sendable {
@@ -14,27 +14,27 @@ struct ScheduleIntake: Sendable {
         let job: Job
         let content: JobContent
         let lane: Lane
-        /// Which page of a broadcast it is; empty for a job that names its users.
+        /// The page of a broadcast; empty for a job that names its users.
         var page = ""
     }
 
-    /// The fields that say when, and those that a part has its own of.
+    /// The fields with the due time, which a stored part replaces.
     private static let times: Set<String> = ["deliver_at", "deliver_local"]
     private static let audience: Set<String> = ["user", "users", "topic", "all", "except"]
 
     let dispatcher: Dispatcher
 
-    /// Whether a job has to wait.
+    /// Whether a job is due later.
     ///
-    /// A topic's users have their times when its pages are made.
+    /// The users of a topic get their times when its pages are expanded.
     static func isLater(_ job: Job, _ content: JobContent, now: Timestamp) -> Bool {
         if content.deliverLocal != nil, case .users = job.audience { return true }
         return content.deliverAt.map { $0 > now + JobContent.scheduleTolerance } ?? false
     }
 
-    /// Stores what waits; the same entry or job again changes nothing.
+    /// Stores jobs; storing the same entry or job again changes nothing.
     ///
-    /// - Returns: those that have another job's id.
+    /// - Returns: dead letters of jobs whose id another job has.
     func store(_ waiting: [Waiting], now: Timestamp) async throws -> [DeadLetter] {
         guard !waiting.isEmpty else { return [] }
         let zones = try await self.zones(of: waiting)
@@ -46,7 +46,7 @@ struct ScheduleIntake: Sendable {
         }
         let batch = schedules.map(\.schedule)
         let outcomes = try await self.dispatcher.untilDone("store schedules") {
-            try await self.dispatcher.schedules.add(batch)
+            try await self.dispatcher.database.schedules.add(batch)
         }
         var conflicts: Set<Int> = []
         for (schedule, outcome) in zip(schedules, outcomes) {
@@ -71,7 +71,7 @@ struct ScheduleIntake: Sendable {
         let users = waiting.filter { $0.content.deliverLocal != nil }.flatMap { JobIntake.users($0.job) }
         guard !users.isEmpty else { return [:] }
         return try await self.dispatcher.untilDone("look up zones") {
-            try await self.dispatcher.schedules.zones(ExactText.distinct(users))
+            try await self.dispatcher.database.schedules.zones(ExactText.distinct(users))
         }
     }
 
@@ -83,12 +83,12 @@ struct ScheduleIntake: Sendable {
         let fields = item.origin.fields
         let stream = item.origin.stream
         let origin = EntryDigest(stream: stream, entry: item.origin.entry, fields: fields)
-        // Whoever asks again does so in another trace, and asks for the same.
+        // The trace differs between repeats of the same job.
         let said = fields.filter { $0.name != SpanTracer.field }
         let asked = NotificationID(origin: EntryDigest(stream: "", entry: "", fields: said), user: "")
         let kept = fields.filter { !Self.times.contains($0.name) }.map { (name: $0.name, value: Array($0.value)) }
-        // One without an id has its entry's name for one, by which it is found when it has been fired too. And taken again
-        // after somebody has moved, a user may stand in two parts: the id makes it once.
+        // A job without an id gets its entry as its id, so that it is found after it has fired, and
+        // so that a user who changed zones between two attempts is notified once.
         let job = item.job.id ?? item.origin.text
         let id = kept.contains { $0.name == "id" } ? [] : [(name: "id", value: Array(job.utf8))]
         func schedule(
@@ -113,14 +113,14 @@ struct ScheduleIntake: Sendable {
             if case .users(let named) = item.job.audience { users = named }
             return [schedule(part: "", fields: kept + id, users: users, at: item.content.deliverAt ?? now)]
         }
-        // A recurring schedule that was missed does not come hours late; one that is replayed does, as somebody wants it.
+        // An occurrence that was missed by hours is dropped, unless an operator replays it.
         let delivery = LocalDelivery(
             JobIntake.users(item.job).map { ($0, zones[ExactText($0)]) },
             at: wall,
             now: now,
-            defaultZone: self.dispatcher.defaultZone,
+            defaultZone: self.dispatcher.zones.fallback,
             lateness: item.origin.latestStream == ScheduleFiring.stream ? Recurrence.missedLimit : nil,
-            rules: { self.dispatcher.zones.rules($0) }
+            rules: { self.dispatcher.zones.database.rules($0) }
         )
         PipelineMetrics.unknownZones.increment(by: delivery.unknownZones)
         return delivery.parts.map { part in

@@ -2,11 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
+import CoreMetrics
 import Logging
+import Operations
 import ServiceLifecycle
 import Storage
 
-/// Fires jobs that have come due; any number of dispatchers may do so at once, each takes what no other has claimed.
+/// Fires jobs that are due; any number of dispatchers may do so at once.
 package struct ScheduleService: Service {
     private static let interval: Duration = .milliseconds(250)
 
@@ -31,12 +33,13 @@ package struct ScheduleService: Service {
             } catch {
                 self.dispatcher.logger.warning("schedules cannot be fired", metadata: ["error": "\(error)"])
             }
-            // Nothing tells that a moment has come, so it is asked; four looks a second fire within one.
+            // PostgreSQL does not signal that a schedule is due; polling every 250 ms fires within
+            // a second.
             await pause(for: Self.interval)
         }
     }
 
-    /// Where much has come due, a batch is claimed while another is stored.
+    /// Fires until nothing is due; with much due, one batch is claimed while another is stored.
     private func fireAllThatIsDue() async throws {
         let firing = ScheduleFiring(dispatcher: self.dispatcher)
         try await withThrowingTaskGroup(of: (lane: Lane, isFull: Bool).self) { group in
@@ -54,5 +57,74 @@ package struct ScheduleService: Service {
                 if done.isFull { atOnce = 2 }
             }
         }
+    }
+}
+
+/// The order in which batches are taken from lanes until none has more.
+///
+/// The most urgent lane goes first, again after each full batch of another, and as often as its
+/// weight while others have more. So urgent work does not wait, and nothing starves.
+struct LaneTurns {
+    private static let weights = Dictionary(uniqueKeysWithValues: Lane.allCases.map { ($0, $0.weight) })
+
+    private var left = Self.weights
+    private var empty: Set<Lane> = []
+
+    /// Returns the next lane; nil when none has more.
+    mutating func next() -> Lane? {
+        let open = Lane.allCases.filter { !self.empty.contains($0) }
+        if let lane = open.first(where: { self.left[$0, default: 0] > 0 }) { return lane }
+        self.left = Self.weights
+        return open.first
+    }
+
+    /// Records whether a lane's batch was full.
+    mutating func note(_ lane: Lane, isFull: Bool) {
+        guard isFull else {
+            self.empty.insert(lane)
+            return
+        }
+        self.left[lane, default: 0] -= 1
+        // Urgent work may have come due meanwhile.
+        self.empty = []
+    }
+}
+
+/// Why a schedule can no longer fire.
+struct ScheduleFault: Error, CustomStringConvertible {
+    /// The prefix of faults that end when the zone exists again.
+    static let zone = "zone: "
+
+    let description: String
+}
+
+extension Schedule {
+    /// Returns the recurrence by the current zone rules.
+    func recurrence(_ zones: ZoneDatabase) throws(ScheduleFault) -> Recurrence {
+        var rules: ZoneRules?
+        if let zone = self.zone, zone != Self.recipientZone {
+            rules = zones.rules(zone)
+            if rules == nil {
+                throw ScheduleFault(description: "\(ScheduleFault.zone)\(zone) is not in the machine's time-zone data")
+            }
+        }
+        do throws(CronFault) {
+            let cron = try CronExpression(self.cron ?? "")
+            return try Recurrence(cron, in: rules, startsAt: self.startsAt, endsAt: self.endsAt)
+        } catch {
+            throw ScheduleFault(description: "cron: \(error)")
+        }
+    }
+}
+
+extension Dispatcher {
+    /// Records that a schedule can no longer fire.
+    func fail(_ schedule: Schedule, _ fault: ScheduleFault) async throws {
+        self.logger.error(
+            "schedule has failed",
+            metadata: ["schedule.id": "\(schedule.id)", "reason": "\(fault)"]
+        )
+        try await self.database.schedules.fail(schedule.id, reason: fault.description)
+        PipelineMetrics.failedSchedules.increment()
     }
 }

@@ -7,7 +7,7 @@ import Operations
 import ServiceLifecycle
 import Storage
 
-/// Follows the machine's time-zone data: when it changes, moments that depend on it are computed anew.
+/// Recomputes due times when the machine's time-zone data changes.
 struct ZoneWatch: Sendable {
     private static let interval: Duration = .seconds(60)
     private static let pageSize = 500
@@ -16,46 +16,50 @@ struct ZoneWatch: Sendable {
     let dispatcher: Dispatcher
 
     func run() async {
-        self.dispatcher.logger.info("time-zone data", metadata: ["zones.version": "\(self.dispatcher.zones.version)"])
-        // Nil until it is known whether moments were computed with these data.
+        self.dispatcher.logger.info(
+            "time-zone data", metadata: ["zones.version": "\(self.dispatcher.zones.database.version)"])
+        // Nil until it is known which data the due times were computed with.
         var isStale: Bool?
         while goesOn {
             do {
-                if self.dispatcher.zones.refresh() {
+                if self.dispatcher.zones.database.refresh() {
                     isStale = true
                     self.dispatcher.logger.notice(
                         "time-zone data has changed",
-                        metadata: ["zones.version": "\(self.dispatcher.zones.version)"]
+                        metadata: ["zones.version": "\(self.dispatcher.zones.database.version)"]
                     )
                 }
                 if isStale == nil {
-                    isStale = try await self.dispatcher.schedules.zoneVersion() != self.dispatcher.zones.version
+                    isStale =
+                        try await self.dispatcher.database.schedules.zoneVersion()
+                        != self.dispatcher.zones.database.version
                 }
                 if isStale == true {
                     try await self.recompute()
-                    // What waits for the end of quiet hours is looked at anew, and put off again where it is quiet still.
-                    try await self.dispatcher.followUps.reconsiderReleases(
+                    // Releases are reconsidered, and postponed again if quiet hours still hold.
+                    try await self.dispatcher.database.followUps.reconsiderReleases(
                         now: self.dispatcher.now(), over: Self.releaseSpan)
                     isStale = false
                 }
             } catch {
-                self.dispatcher.logger.warning("moments cannot be computed anew", metadata: ["error": "\(error)"])
+                self.dispatcher.logger.warning(
+                    "due times cannot be recomputed; retrying every minute", metadata: ["error": "\(error)"])
             }
-            // A package update tells nobody, so the files are looked at.
+            // A package update sends no signal, so poll the files.
             await pause(for: Self.interval)
         }
     }
 
-    /// Computes the moments of all that follows a zone's clocks, page by page.
+    /// Recomputes the due times of all schedules that follow a zone, page by page.
     private func recompute() async throws {
-        let version = self.dispatcher.zones.version
+        let version = self.dispatcher.zones.database.version
         let now = self.dispatcher.now()
         var last: NotificationID?
         var count = 0
         while goesOn {
-            let page = try await self.dispatcher.schedules.zoned(after: last, now: now, limit: Self.pageSize)
+            let page = try await self.dispatcher.database.schedules.zoned(after: last, now: now, limit: Self.pageSize)
             guard let end = page.last else {
-                try await self.dispatcher.schedules.noteZoneVersion(version)
+                try await self.dispatcher.database.schedules.noteZoneVersion(version)
                 break
             }
             last = end.id
@@ -65,31 +69,31 @@ struct ZoneWatch: Sendable {
                 steps.append(
                     ScheduleStore.Step(schedule, to: moment, wall: schedule.wall, firedAt: nil, wakeAt: moment))
             }
-            count += try await self.dispatcher.schedules.advance(steps).count
+            count += try await self.dispatcher.database.schedules.advance(steps).count
         }
         if count > 0 {
-            self.dispatcher.logger.notice("moments were computed anew", metadata: ["count": "\(count)"])
+            self.dispatcher.logger.notice("due times recomputed", metadata: ["count": "\(count)"])
         }
     }
 
-    /// When a schedule is due by the rules of now; nil to leave it as it is.
+    /// Returns when a schedule is due by the current rules; nil to leave it.
     private func moment(_ schedule: Schedule, now: Timestamp) async throws -> Timestamp? {
         if let wall = schedule.wall, let day = wall.day, !schedule.isRecurring {
-            guard let rules = schedule.zone.flatMap({ self.dispatcher.zones.rules($0) }) else { return nil }
+            guard let rules = schedule.zone.flatMap({ self.dispatcher.zones.database.rules($0) }) else { return nil }
             return rules.instant(CivilDate(daysSinceEpoch: day), minutes: wall.time.minutes)
         }
         guard schedule.isRecurring else { return nil }
         let recurrence: Recurrence
         do throws(ScheduleFault) {
-            recurrence = try schedule.recurrence(self.dispatcher.zones)
+            recurrence = try schedule.recurrence(self.dispatcher.zones.database)
         } catch {
             if schedule.state == .waiting { try await self.dispatcher.fail(schedule, error) }
             return nil
         }
         if schedule.state == .waiting { return recurrence.moved(schedule.wall, now: now) }
-        // What it missed meanwhile it does not make good for.
+        // Occurrences that it missed meanwhile are dropped.
         if let next = recurrence.next(after: now)?.at, schedule.stateReason?.hasPrefix(ScheduleFault.zone) == true {
-            try await self.dispatcher.schedules.revive(schedule.id, at: next)
+            try await self.dispatcher.database.schedules.revive(schedule.id, at: next)
         }
         return nil
     }

@@ -1,0 +1,128 @@
+// Carillon · BroadcastIntake.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Storage
+
+/// Jobs for a topic or for everyone, which ``BroadcastService`` expands.
+extension JobIntake {
+    /// The content of a page of a broadcast.
+    enum PageContent {
+        case notifications(PreparedJob)
+        /// Each user at their own time.
+        case later(ScheduleIntake.Waiting)
+        case events([StoredBatch.Event])
+    }
+
+    /// Returns a job as a broadcast; nil if it names its users, or is an event for all sockets.
+    func broadcast(
+        _ job: Job,
+        _ catalog: Catalog,
+        origin: JobOrigin,
+        lane: Lane,
+        now: Timestamp
+    ) -> Broadcast? {
+        let topic: String?
+        switch job.audience {
+        case .users: return nil
+        case .topic(let name): topic = name
+        case .everyone:
+            if case .event = job.payload { return nil }
+            topic = nil
+        }
+        var lane = lane
+        if case .notification(let content) = job.payload {
+            lane = Lane.mostUrgent(content.lane ?? catalog[content.type]?.lane ?? .normal, lane)
+        }
+        return Broadcast(
+            // No user has an empty name.
+            id: NotificationID(
+                origin: EntryDigest(stream: origin.stream, entry: origin.entry, fields: origin.fields),
+                user: ""
+            ),
+            org: job.org,
+            jobID: job.id,
+            entry: origin.text,
+            stream: origin.stream,
+            fields: origin.fields,
+            topic: topic,
+            lane: lane,
+            createdAt: min(Timestamp(milliseconds: origin.milliseconds ?? now.milliseconds), now)
+        )
+    }
+
+    /// Stores broadcasts before their entries are acknowledged.
+    func store(_ broadcasts: [Broadcast], into stored: inout StoredBatch) async throws {
+        for broadcast in broadcasts {
+            do {
+                let outcome = try await self.dispatcher.untilDone(
+                    "store a broadcast",
+                    isFinal: { ($0 as? PostgresError)?.isRefusal ?? false }
+                ) {
+                    try await self.dispatcher.database.broadcasts.add(broadcast)
+                }
+                if outcome == .conflict {
+                    stored.dead.append(self.letter(broadcast, reason: Self.conflictReason))
+                }
+            } catch let error as PostgresError where error.isRefusal {
+                let reason = "PostgreSQL refused it: SQLSTATE \(error.sqlState ?? "unknown")"
+                stored.dead.append(self.letter(broadcast, reason: reason))
+            }
+        }
+    }
+
+    private func letter(_ broadcast: Broadcast, reason: String) -> DeadLetter {
+        DeadLetter(
+            stream: broadcast.stream,
+            entry: broadcast.entry.split(separator: "/").last.map { String($0) } ?? "",
+            reason: reason,
+            at: self.dispatcher.now(),
+            fields: broadcast.fields
+        )
+    }
+
+    /// Returns the content of a page, before its users' wishes are known.
+    ///
+    /// - Parameter users: the chain's next page.
+    func content(
+        of chain: Broadcast.Chain,
+        _ job: Job,
+        _ catalog: Catalog,
+        users: [String]
+    ) throws(JobFaults) -> PageContent {
+        let broadcast = chain.broadcast
+        var job = job
+        // A broadcast without an id finds its notifications by its own.
+        job.id = broadcast.job
+        switch job.payload {
+        case .event(let name, let arguments):
+            return .events(users.map { StoredBatch.Event(user: $0, name: name, arguments: arguments) })
+        case .notification(let content) where content.deliverLocal != nil:
+            job.audience = .users(users)
+            job.except = []
+            return .later(
+                ScheduleIntake.Waiting(
+                    origin: broadcast.origin, job: job, content: content, lane: broadcast.lane,
+                    page: "\(chain.part)/\(chain.pages)"))
+        case .notification(let content):
+            // The broadcast's own time, because a replayed entry is newer.
+            var prepared = try self.prepare(
+                job, content, catalog, users: users, origin: broadcast.origin, lane: broadcast.lane,
+                createdAt: broadcast.createdAt, now: self.dispatcher.now())
+            prepared.page = PreparedJob.Page(name: "\(chain.part).\(chain.pages)", job: broadcast.job)
+            return .notifications(prepared)
+        }
+    }
+}
+
+extension Broadcast {
+    /// The original entry of its job.
+    var origin: JobOrigin {
+        JobOrigin(
+            stream: self.stream,
+            entry: self.entry.split(separator: "/").last.map { String($0) } ?? "",
+            fields: self.fields
+        )
+    }
+}

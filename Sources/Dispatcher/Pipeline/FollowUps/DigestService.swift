@@ -1,0 +1,221 @@
+// Carillon · DigestService.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import CoreMetrics
+import Logging
+import ServiceLifecycle
+import Storage
+
+/// Flushes digests whose windows are over.
+///
+/// Each is flushed once by any number of dispatchers: the summary's id is derived from the
+/// window's.
+package struct DigestService: Service {
+    private static let interval: Duration = .milliseconds(500)
+    private static let hold: Duration = .seconds(30)
+    private static let batchSize = 128
+    private static let toldAtOnce = 1_000
+    /// How long the job ids of items are kept.
+    private static let memory: Duration = .seconds(90 * 24 * 3_600)
+
+    private let dispatcher: Dispatcher
+
+    package init(dispatcher: Dispatcher) {
+        self.dispatcher = dispatcher
+    }
+
+    package func run() async throws {
+        var round = 0
+        while goesOn {
+            do {
+                while try await self.flush() == Self.batchSize, goesOn {}
+                if round % 120 == 0 { try await self.forget() }
+                round += 1
+            } catch {
+                self.dispatcher.logger.warning("digests cannot be flushed", metadata: ["error": "\(error)"])
+            }
+            // PostgreSQL does not signal the end of a window, so poll its index.
+            await pause(for: Self.interval)
+        }
+    }
+
+    /// Flushes a batch of windows.
+    ///
+    /// - Returns: how many there were.
+    func flush() async throws -> Int {
+        let now = self.dispatcher.now()
+        let fence = self.dispatcher.fence(for: Self.hold)
+        let due = try await self.dispatcher.database.digests.take(
+            now: now, until: now + Self.hold, limit: Self.batchSize)
+        guard !due.isEmpty else { return 0 }
+        let summaries = due.filter { $0.count > 0 }
+        guard let sent = try await self.send(summaries, now: now, within: fence) else { return due.count }
+        try await self.tell(due, summaries: sent)
+        try await self.dispatcher.untilDone("remove digests") {
+            try await self.dispatcher.database.digests.remove(due.map(\.id))
+        }
+        PipelineMetrics.summaries.increment(by: summaries.count)
+        return due.count
+    }
+
+    /// Stores and routes summaries like any other notifications, by their users' current wishes.
+    ///
+    /// - Returns: the summaries by window; nil if another dispatcher may have taken the windows
+    ///   meanwhile.
+    private func send(
+        _ due: [DigestStore.Due],
+        now: Timestamp,
+        within fence: Fence
+    ) async throws -> [NotificationID: Notification]? {
+        guard !due.isEmpty else { return fence.isOpen ? [:] : nil }
+        let catalog = self.dispatcher.catalog
+        let keys = due.map { catalog.wishKey(user: $0.user, type: $0.type, needsLocale: true) }
+        let wishes = try await self.dispatcher.untilDone("look up preferences") {
+            try await self.dispatcher.database.recipients.wishes(keys)
+        }
+        let decided = zip(due, wishes).map { digest, wish in
+            var summary = self.summary(of: digest, catalog, locale: wish.settings.locale, now: now)
+            self.dispatcher.decideStoring(&summary, catalog, wishes: wish, now: now)
+            return RoutedNotification(summary, .arrived, wishes: wish)
+        }
+        // Windows that no other dispatcher has taken come up again.
+        guard fence.isOpen else { return nil }
+        let batch = try await self.dispatcher.untilDone("store digests") {
+            try await self.dispatcher.database.notifications.storeBatch(decided.map(\.notification), areRepeats: true)
+        }
+        var open: [RoutedNotification] = []
+        var told: [LifecycleEvent] = []
+        for (item, outcome) in zip(decided, batch.outcomes) {
+            let notification = item.notification
+            if case .stored = outcome, let kind = LifecycleEvent.Kind(ending: notification.status) {
+                told += self.dispatcher.event(kind, of: notification, reason: notification.statusReason)
+            }
+            // A single item keeps its job's id, which may have been cancelled just now.
+            if case .cancelled = outcome { told += self.dispatcher.event(.cancelled, of: notification) }
+            if let item = item.open(after: outcome) { open.append(item) }
+        }
+        let router = Router(dispatcher: self.dispatcher)
+        try await router.route(open, within: fence)
+        try await router.publish(batch.replacements)
+        await self.dispatcher.tell(told + self.dispatcher.events(of: batch.replacements))
+        return Dictionary(uniqueKeysWithValues: zip(due.map(\.id), decided.map(\.notification)))
+    }
+
+    /// Adds the event of each item: the summary that replaces it, or why there is none.
+    private func tell(_ due: [DigestStore.Due], summaries: [NotificationID: Notification]) async throws {
+        guard self.dispatcher.events.isOn else { return }
+        let now = self.dispatcher.now()
+        let catalog = self.dispatcher.catalog
+        let windows = Dictionary(uniqueKeysWithValues: due.map { ($0.id, $0) })
+        var last: DigestStore.Held?
+        while goesOn {
+            let page = try await self.dispatcher.database.digests.held(
+                in: due.map(\.id), after: last, limit: Self.toldAtOnce)
+            await self.dispatcher.tell(
+                page.compactMap { item in
+                    guard let window = windows[item.window],
+                        let end = Self.end(of: item, summary: summaries[item.window])
+                    else { return nil }
+                    let label = NotificationLabel(
+                        id: item.id, user: window.user, type: window.type, category: catalog[window.type]?.category,
+                        org: window.org,
+                        job: item.job)
+                    return LifecycleEvent(end.kind, label, at: now, reason: end.reason)
+                }
+            )
+            last = page.last
+            if page.count < Self.toldAtOnce { return }
+        }
+    }
+
+    /// Returns the event of an item; nil if its end is unknown.
+    private static func end(
+        of item: DigestStore.Held,
+        summary: Notification?
+    ) -> (kind: LifecycleEvent.Kind, reason: String?)? {
+        switch item.fate {
+        case .cancelled: return (kind: .cancelled, reason: nil)
+        case .expired: return (kind: .expired, reason: nil)
+        case .read: return (kind: .suppressed, reason: DigestStore.Fate.read.rawValue)
+        case .alone, nil:
+            guard let summary else { return nil }
+            return (kind: .summarised, reason: summary.id.description)
+        }
+    }
+
+    private func summary(
+        of digest: DigestStore.Due,
+        _ catalog: Catalog,
+        locale: String?,
+        now: Timestamp
+    ) -> Notification {
+        let type = catalog[digest.type] ?? NotificationType(name: digest.type)
+        let content = self.content(of: digest, type: type, catalog, locale: locale)
+        var summary = NotificationDraft(content, type: type, lane: digest.lane, createdAt: now)
+            .notification(id: DigestStore.summary(of: digest.id, user: digest.user), user: digest.user)
+        summary.org = digest.org
+        summary.jobEntry = digest.alone?.entry ?? "digest/\(digest.id)"
+        summary.jobID = digest.alone?.job
+        return summary
+    }
+
+    /// Returns a single item as it is, or a summary, on the channels that its items had.
+    private func content(
+        of digest: DigestStore.Due,
+        type: NotificationType,
+        _ catalog: Catalog,
+        locale: String?
+    ) -> JobContent {
+        var content = digest.alone?.content ?? JobContent(type: type.name)
+        if digest.count > 1 {
+            let text = SummaryText(
+                count: digest.count, lines: digest.first, type: type.name, catalog: catalog, locale: locale)
+            if let fault = text.fault {
+                self.dispatcher.summaryFaults.note(fault, type: type.name, logger: self.dispatcher.logger)
+            }
+            (content.title, content.body) = (text.title, text.body)
+            content.data = SummaryText.data(count: digest.count, notifications: digest.first.map(\.id))
+        } else if digest.alone == nil, let only = digest.first.first {
+            // Gathered by an older release, which stored no more of it.
+            (content.title, content.body, content.data) = (only.title, only.body, only.data)
+        }
+        content.channels = digest.channels
+        content.delivery = digest.delivery
+        content.severity = digest.severity
+        content.expiresAt = digest.expiresAt
+        content.keepUntil = digest.keepUntil
+        return content
+    }
+
+    private func forget() async throws {
+        let before = try await self.dispatcher.database.notifications.clock() + (.zero - Self.memory)
+        while try await self.dispatcher.database.digests.forget(before: before, limit: 1_000) == 1_000, goesOn {}
+    }
+}
+
+/// Gathers notifications in digests before they are stored.
+struct DigestIntake: Sendable {
+    let dispatcher: Dispatcher
+
+    /// Gathers notifications.
+    ///
+    /// - Returns: an outcome each. Only single and cancelled ones are stored as notifications now.
+    func gather(_ items: [DigestStore.Item], now: Timestamp) async throws -> [DigestStore.Outcome] {
+        guard !items.isEmpty else { return [] }
+        let outcomes = try await self.dispatcher.untilDone("gather digests") {
+            try await self.dispatcher.database.digests.gather(items, now: now)
+        }
+        PipelineMetrics.held.increment(by: outcomes.count { $0 == .held })
+        return outcomes
+    }
+}
+
+extension Catalog {
+    /// Returns the digest of a job's notifications; nil if it names none, or its type has no
+    /// window.
+    func digest(of content: JobContent) -> (key: String, rule: DigestRule)? {
+        guard let key = content.digest, let rule = self[content.type]?.digest else { return nil }
+        return (key, rule)
+    }
+}

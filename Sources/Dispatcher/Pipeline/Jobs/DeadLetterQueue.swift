@@ -1,0 +1,65 @@
+// Carillon · DeadLetterQueue.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import CoreMetrics
+import Logging
+import Storage
+
+/// Stores dead letters: in PostgreSQL first, then in the dead stream.
+struct DeadLetterQueue: Sendable {
+    private static let batchSize = 100
+    private static let longestReason = 200
+
+    let dispatcher: Dispatcher
+
+    /// Returns when both have the letters.
+    ///
+    /// An entry that is set aside twice has one row, and may be in the stream twice.
+    ///
+    /// - Parameter isPatient: whether to retry until both have them. If not, the first error is
+    ///   thrown, for callers that hold a transaction open.
+    func setAside(_ letters: [DeadLetter], isPatient: Bool = true) async throws {
+        var rest = letters[...]
+        while !rest.isEmpty {
+            let batch = Array(rest.prefix(Self.batchSize))
+            rest = rest.dropFirst(batch.count)
+            try await self.dispatcher.untilDone("store dead letters", isFinal: { _ in !isPatient }) {
+                try await self.dispatcher.database.deadLetters.add(
+                    batch.map { ($0.stream, $0.entry, $0.reason, $0.at, $0.fields) }
+                )
+            }
+            try await self.dispatcher.untilDone("append dead letters", isFinal: { _ in !isPatient }) {
+                var commands = RedisBatch()
+                for letter in batch { DeadStream(keys: self.dispatcher.keys).add(letter, in: &commands) }
+                for reply in try await self.dispatcher.redis.send(commands) { _ = try reply.checked() }
+            }
+            PipelineMetrics.dead.increment(by: batch.count)
+            self.log(batch)
+        }
+    }
+
+    /// Logs one line per batch, because bad entries come in floods; each letter at level debug.
+    private func log(_ batch: [DeadLetter]) {
+        guard let first = batch.first else { return }
+        var metadata = Self.metadata(of: first)
+        metadata["count"] = "\(batch.count)"
+        self.dispatcher.logger.warning("set aside as dead letters", metadata: metadata)
+        guard self.dispatcher.logger.logLevel <= .debug else { return }
+        for letter in batch { self.dispatcher.logger.debug("dead letter", metadata: Self.metadata(of: letter)) }
+    }
+
+    private static func metadata(of letter: DeadLetter) -> Logger.Metadata {
+        // A reason may quote a job's field names, which must not break the line.
+        let reason = String(
+            letter.reason.unicodeScalars.prefix(self.longestReason).map { $0.value < 0x20 ? " " : Character($0) })
+        var metadata: Logger.Metadata = [
+            "redis.entry": "\(letter.entry)", "redis.stream": "\(letter.stream)", "reason": "\(reason)",
+        ]
+        if let id = letter.fields.first(where: { $0.name == "id" }) {
+            let plain = id.value.prefix(Self.longestReason).map { $0 < 0x20 ? UInt8(ascii: " ") : $0 }
+            metadata["job.id"] = "\(String(decoding: plain, as: UTF8.self))"
+        }
+        return metadata
+    }
+}

@@ -1,0 +1,208 @@
+// Carillon · Overflow.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import CoreMetrics
+import Logging
+import ServiceLifecycle
+import Storage
+import Synchronization
+
+/// When jobs of an organisation go to its overflow.
+package struct OverflowPolicy: Sendable {
+    /// The length of a lane from which jobs are moved.
+    package var backlog: Int
+    /// How many jobs a minute an organisation may have at each dispatcher, however busy the others
+    /// are.
+    package var leastShare: Int
+
+    package init(backlog: Int, leastShare: Int = 1_000) {
+        self.backlog = backlog
+        self.leastShare = leastShare
+    }
+}
+
+/// Moves jobs of an organisation that exceeds its share out of a long lane, so that the jobs behind
+/// them get their turn.
+///
+/// A job is in the overflow before it leaves its lane. A crash in between leaves it in both, with
+/// the same origin and so the same ids. Jobs without an organisation stay.
+final class OverflowGuard: Sendable {
+    private static let interval: Duration = .seconds(1)
+
+    private struct State {
+        var windows: [Lane: OrgWindow] = [:]
+        var backlogs: [Lane: Int] = [:]
+        /// Organisations whose overflow was full at the last look.
+        var full: Set<String> = []
+    }
+
+    private let dispatcher: Dispatcher
+    private let policy: OverflowPolicy
+    private let streams: OverflowStreams
+    private let state = Mutex(State())
+
+    init(dispatcher: Dispatcher, policy: OverflowPolicy) {
+        self.dispatcher = dispatcher
+        self.policy = policy
+        self.streams = dispatcher.live.overflows
+    }
+
+    /// Polls the length of the lanes until the process shuts down.
+    func watch() async {
+        let jobs = self.dispatcher.live.jobs
+        while goesOn {
+            if let lengths = try? await jobs.lengths() {
+                self.state.withLock { state in
+                    state.backlogs = lengths
+                    state.full = []
+                }
+            }
+            // Redis does not signal the length of a stream, so poll.
+            await pause(for: Self.interval)
+        }
+    }
+
+    /// Moves the excess of a batch and returns the rest.
+    func relieve(_ batch: LaneBatch) async throws -> LaneBatch {
+        let excess = self.excess(batch)
+        guard !excess.isEmpty else { return batch }
+        let jobs = excess.map { item in
+            let origin = JobOrigin(stream: batch.group.stream, entry: item.entry.id, fields: item.entry.fields ?? [])
+            return (org: item.org, fields: origin.movedFields)
+        }
+        let lengths = try await self.dispatcher.untilDone("move jobs to the overflow") {
+            try await self.streams.append(jobs)
+        }
+        let full = lengths.filter { $0.value >= OverflowStreams.bound }.map(\.key)
+        if !full.isEmpty { self.state.withLock { $0.full.formUnion(full) } }
+        let ids = Set(excess.map(\.entry.id))
+        try await self.dispatcher.acknowledge(Array(ids), batch.group)
+        PipelineMetrics.overflowed.increment(by: excess.count)
+        return batch.with(batch.entries.filter { !ids.contains($0.id) })
+    }
+
+    private func excess(_ batch: LaneBatch) -> [(org: String, entry: StreamEntry)] {
+        let now = self.dispatcher.now()
+        return self.state.withLock { state in
+            guard state.backlogs[batch.lane, default: 0] >= self.policy.backlog else { return [] }
+            var window = state.windows[batch.lane] ?? OrgWindow(leastShare: self.policy.leastShare)
+            // Removed while it changes, so that its dictionaries are not copied.
+            state.windows[batch.lane] = nil
+            defer { state.windows[batch.lane] = window }
+            return batch.entries.compactMap { entry in
+                guard let org = Self.org(entry), !state.full.contains(org), !window.take(org, at: now) else {
+                    return nil
+                }
+                return (org, entry)
+            }
+        }
+    }
+
+    /// Returns the organisation that a job names; nil for none or an invalid one.
+    private static func org(_ entry: StreamEntry) -> String? {
+        guard let bytes = entry["org"], !bytes.isEmpty, bytes.count <= 4 * JobLimits.org else { return nil }
+        return String(validating: bytes, as: UTF8.self)
+    }
+}
+
+/// The jobs of each organisation in the last minute, in steps of five seconds.
+struct OrgWindow {
+    private static let step: Int64 = 5
+    private static let steps: Int64 = 12
+    /// Organisations beyond this number are not counted or limited.
+    private static let mostOrgs = 10_000
+
+    /// How many jobs an organisation may have at least.
+    private let leastShare: Int
+    private var counts: [ExactText: Int] = [:]
+    private var total = 0
+    private var buckets: [(step: Int64, counts: [ExactText: Int])] = []
+
+    init(leastShare: Int) {
+        self.leastShare = leastShare
+    }
+
+    /// Counts a job, and returns whether it is within its organisation's share.
+    ///
+    /// The share is the average of the other organisations, but at least `leastShare`.
+    mutating func take(_ org: String, at moment: Timestamp) -> Bool {
+        var step = moment.seconds / Self.step
+        if let last = self.buckets.last?.step, last > step {
+            // The clock was set back: wait out a small step, start over after a large one.
+            if last - step < Self.steps { step = last } else { self = OrgWindow(leastShare: self.leastShare) }
+        }
+        self.forget(before: step - Self.steps + 1)
+        let org = ExactText(org)
+        let own = self.counts[org] ?? 0
+        if own == 0, self.counts.count >= Self.mostOrgs { return true }
+        let others = self.counts.count - (own > 0 ? 1 : 0)
+        let average = others > 0 ? (self.total - own) / others : 0
+        self.counts[org] = own + 1
+        self.total += 1
+        if self.buckets.last?.step != step { self.buckets.append((step, [:])) }
+        self.buckets[self.buckets.count - 1].counts[org, default: 0] += 1
+        return own < max(self.leastShare, average)
+    }
+
+    private mutating func forget(before step: Int64) {
+        while let first = self.buckets.first, first.step < step {
+            for (org, count) in first.counts {
+                let left = (self.counts[org] ?? 0) - count
+                self.counts[org] = left > 0 ? left : nil
+                self.total -= count
+            }
+            self.buckets.removeFirst()
+        }
+    }
+}
+
+/// Takes a batch of each organisation's overflow in turn, with the weight of the bulk lane.
+struct OverflowReader: Sendable {
+    private static let interval: Duration = .milliseconds(500)
+    private static let batchSize = 64
+
+    let dispatcher: Dispatcher
+    let queue: LaneQueue<LaneBatch>
+
+    func run() async {
+        let streams = self.dispatcher.live.overflows
+        var isFailing = false
+        while goesOn {
+            do {
+                let count = try await self.round(streams)
+                isFailing = false
+                if count > 0 { continue }
+            } catch {
+                if !isFailing {
+                    self.dispatcher.logger.warning("cannot read overflows", metadata: ["error": "\(error)"])
+                }
+                isFailing = true
+            }
+            // There may be many streams, and usually there are none, so poll their names rather
+            // than block on each.
+            await pause(for: Self.interval)
+        }
+    }
+
+    private func round(_ streams: OverflowStreams) async throws -> Int {
+        var count = 0
+        for org in try await streams.orgs() {
+            // As for the lanes, nothing is read without a lease.
+            guard goesOn, let term = self.dispatcher.leaseClock.term else { break }
+            let group = self.dispatcher.group(self.dispatcher.keys.overflow(org))
+            let entries = try await group.takeWaiting(count: Self.batchSize)
+            guard !entries.isEmpty else {
+                try await streams.dropIfEmpty(org)
+                continue
+            }
+            count += entries.count
+            PipelineMetrics.returned.increment(by: entries.count)
+            self.dispatcher.inFlight.take(entries.lazy.map(\.id), of: group.stream)
+            let batch = LaneBatch(lane: .bulk, group: group, entries: entries, term: term)
+            for part in batch.parts() { await self.queue.send(part, lane: .bulk) }
+        }
+        return count
+    }
+}

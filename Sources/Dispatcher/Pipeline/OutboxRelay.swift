@@ -1,0 +1,182 @@
+// Carillon · OutboxRelay.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import CoreMetrics
+import Logging
+import Metrics
+import ServiceLifecycle
+import Storage
+
+/// Moves the jobs of one database's outbox to their streams, ordered by id within a lane.
+///
+/// While a lane is full, its jobs stay in the outbox and those of other lanes pass them.
+///
+/// Any number of dispatchers may relay one outbox; a lock lets one move at a time. A row is deleted
+/// once Redis has its job. A crash in between appends it twice with the same id, which notifies
+/// once.
+package struct OutboxRelay: Service {
+    private static let batchSize = 256
+    /// NOTIFY only wakes the relay, so poll for what it missed.
+    private static let interval: Duration = .seconds(1)
+
+    private let dispatcher: Dispatcher
+    private let name: String
+    private let configuration: PostgresConfiguration
+    private let metrics: OutboxMetrics
+
+    /// - Parameters:
+    ///   - name: the database's name in logs and metrics.
+    ///   - configuration: how to connect; the relay opens one connection to move and one to listen.
+    package init(dispatcher: Dispatcher, name: String, configuration: PostgresConfiguration) {
+        self.dispatcher = dispatcher
+        self.name = name
+        var configuration = configuration
+        configuration.connections = 1
+        self.configuration = configuration
+        self.metrics = OutboxMetrics(database: name)
+    }
+
+    package func run() async throws {
+        let pool = try PostgresPool(self.configuration, logger: self.dispatcher.logger)
+        defer { pool.close() }
+        let bell = BatchQueue<Void>(capacity: 1)
+        let listener = try PostgresListener(
+            self.configuration,
+            channels: ["carillon_outbox"],
+            logger: self.dispatcher.logger
+        ) { _ in _ = bell.offer(()) }
+        defer { listener.close() }
+        await withTaskGroup(of: Void.self) { group in
+            group.addTask {
+                while goesOn {
+                    _ = bell.offer(())
+                    // A notification may be lost, so look again at an interval.
+                    await pause(for: Self.interval)
+                }
+                bell.finish()
+            }
+            group.addTask {
+                let store = Database(pool).outbox
+                var isFailing = false
+                while await bell.next(limit: 1) != nil { await self.relay(store, &isFailing) }
+            }
+        }
+    }
+
+    /// Moves everything that waits.
+    private func relay(_ store: OutboxStore, _ isFailing: inout Bool) async {
+        do {
+            let backlog = try await store.backlog()
+            self.metrics.note(backlog, now: self.dispatcher.now())
+            if backlog.count > 0 { try await self.move(store) }
+            if isFailing {
+                self.dispatcher.logger.info("outbox is relayed again", metadata: ["outbox": "\(self.name)"])
+            }
+            isFailing = false
+        } catch {
+            if !isFailing {
+                let hint = (error as? PostgresError)?.sqlState == "42P01" ? "; see dispatcher outbox-sql" : ""
+                self.dispatcher.logger.warning(
+                    "outbox cannot be relayed",
+                    metadata: ["outbox": "\(self.name)", "error": "\(error)\(hint)"]
+                )
+            }
+            isFailing = true
+        }
+    }
+
+    /// Moves the rows of lanes that are not full.
+    private func move(_ store: OutboxStore) async throws {
+        while goesOn {
+            let held = try await self.held()
+            if let held, held.lanes.count == Lane.allCases.count { return self.metrics.held.increment() }
+            let count = try await store.move(limit: Self.batchSize, leaving: held) { database, rows in
+                try await self.append(rows, of: database)
+            }
+            self.metrics.moved.increment(by: count)
+            guard count == 0 else { continue }
+            if held != nil, try await store.backlog().count > 0 { self.metrics.held.increment() }
+            return
+        }
+    }
+
+    /// Returns the lanes that are full; nil for none.
+    private func held() async throws -> OutboxStore.Held? {
+        let lengths = try await self.dispatcher.live.jobs.lengths()
+        let full = lengths.filter { $0.value >= JobStream.highWaterMark }
+        guard !full.isEmpty else { return nil }
+        let types = Dictionary(grouping: self.dispatcher.catalog.all, by: \.lane).mapValues { $0.map(\.name) }
+        return OutboxStore.Held(lanes: Set(full.keys), typesByLane: types)
+    }
+
+    /// Appends the jobs of rows to their streams, and stores dead letters of rows that are no jobs.
+    private func append(_ rows: [OutboxStore.Row], of database: String) async throws {
+        let content = self.read(rows, of: database)
+        // The rows' transaction is open: if Redis is down, roll back at once and keep the rows.
+        try await DeadLetterQueue(dispatcher: self.dispatcher).setAside(content.dead, isPatient: false)
+        guard !content.jobs.isEmpty else { return }
+        let stream = self.dispatcher.live.jobs
+        _ = try await stream.append(content.jobs)
+    }
+
+    /// Reads rows as jobs, or as dead letters if they are not JSON.
+    private func read(
+        _ rows: [OutboxStore.Row],
+        of database: String
+    ) -> (jobs: [(lane: Lane, fields: [(name: String, value: [UInt8])])], dead: [DeadLetter]) {
+        var jobs: [(lane: Lane, fields: [(name: String, value: [UInt8])])] = []
+        var dead: [DeadLetter] = []
+        for row in rows {
+            // The time is part of the id, because a restored database reuses row ids.
+            let id = "outbox:\(database):\(row.id).\(row.at.microseconds)"
+            do throws(JSONFault) {
+                jobs.append(self.job(try JSONParser.parse(row.fields), id: id))
+            } catch {
+                dead.append(
+                    DeadLetter(
+                        stream: self.dispatcher.keys.jobs(.normal),
+                        entry: id,
+                        reason: "job: is \(error)",
+                        at: self.dispatcher.now(),
+                        fields: [("job", row.fields[...])]
+                    )
+                )
+            }
+        }
+        return (jobs, dead)
+    }
+
+    /// Returns a row's job and its lane; the intake validates the rest.
+    private func job(_ value: JSONValue, id: String) -> (lane: Lane, fields: [(name: String, value: [UInt8])]) {
+        var fields = JobFields.flat(value.object ?? [])
+        if !fields.contains(where: { $0.name == "id" }) { fields.append(("id", Array(id.utf8))) }
+        let own = value["lane"]?.string.flatMap { Lane(rawValue: $0) }
+        let type = value["type"]?.string.flatMap { self.dispatcher.catalog[$0] }
+        return (own ?? type?.lane ?? .normal, fields)
+    }
+}
+
+struct OutboxMetrics: Sendable {
+    /// Rows that this dispatcher moved.
+    let moved: Counter
+    /// Times that a full lane kept rows in the outbox.
+    let held: Counter
+    private let waiting: Meter
+    private let age: Meter
+
+    init(database: String) {
+        let dimensions = [("database", database)]
+        self.moved = Counter(label: "carillon.outbox.moved", dimensions: dimensions)
+        self.held = Counter(label: "carillon.outbox.held", dimensions: dimensions)
+        self.waiting = Meter(label: "carillon.outbox.waiting", dimensions: dimensions)
+        self.age = Meter(label: "carillon.outbox.age", dimensions: dimensions)
+    }
+
+    func note(_ backlog: OutboxStore.Backlog, now: Timestamp) {
+        self.waiting.set(Int64(backlog.count))
+        let age = backlog.oldest.map { max(0, (now - $0).inMicroseconds) } ?? 0
+        self.age.set(Double(age) / 1_000_000)
+    }
+}

@@ -1,0 +1,198 @@
+// Carillon · RetentionService.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import CoreMetrics
+import Logging
+import Metrics
+import ServiceLifecycle
+import Storage
+
+/// Deletes data that is older than the retention periods, in bounded steps, one dispatcher at a
+/// time.
+///
+/// The turn only saves work: two dispatchers at once would find each other's rows deleted.
+package struct RetentionService: Service {
+    /// The retention periods.
+    package struct Periods: Sendable {
+        package var audit: Duration
+        package var inbox: Duration
+        package var tombstones: Duration
+        package var devices: Duration
+        package var deadLetters: Duration
+
+        /// Creates periods of so many days.
+        package init(audit: Int, inbox: Int, tombstones: Int, devices: Int, deadLetters: Int) {
+            func days(_ count: Int) -> Duration { .seconds(count * 86_400) }
+            self.audit = days(audit)
+            self.inbox = days(inbox)
+            self.tombstones = days(tombstones)
+            self.devices = days(devices)
+            self.deadLetters = days(deadLetters)
+        }
+    }
+
+    private static let interval: Duration = .seconds(60)
+    private static let batchSize = 500
+    /// The most steps of one kind in a round; the rest waits for the next round.
+    private static let mostSteps = 100
+    private static let mostDeadLetters = 100_000
+    /// A device that was switched off keeps its id this long, in case its token is registered
+    /// again.
+    private static let switchedOffDevices: Duration = .seconds(30 * 86_400)
+
+    private let dispatcher: Dispatcher
+    private let store: RetentionStore
+    private let periods: Periods
+
+    package init(dispatcher: Dispatcher, store: RetentionStore, periods: Periods) {
+        self.dispatcher = dispatcher
+        self.store = store
+        self.periods = periods
+    }
+
+    package func run() async throws {
+        while goesOn {
+            do {
+                if try await self.takeTurn() {
+                    let now = try await self.dispatcher.database.notifications.clock()
+                    for work in self.kinds {
+                        // One kind that fails must not stop the others: a part of the audit may be
+                        // in use.
+                        do { try await work(now) } catch { self.warn(error) }
+                    }
+                }
+            } catch {
+                self.warn(error)
+            }
+            // Nothing signals that data has grown old, so poll.
+            await pause(for: Self.interval)
+        }
+    }
+
+    private func warn(_ error: any Error) {
+        self.dispatcher.logger.warning("retention failed", metadata: ["error": "\(error)"])
+    }
+
+    private func takeTurn() async throws -> Bool {
+        let milliseconds = Self.interval.inMicroseconds / 1_000 - 1_000
+        let reply = try await self.dispatcher.redis.send(
+            "SET", .text(self.dispatcher.keys.retentionTurn), .text(self.dispatcher.name), "NX", "PX",
+            .integer(milliseconds)
+        )
+        return try reply.string() != nil
+    }
+
+    /// Repeats a step until it deletes less than a full batch.
+    private func inSteps(_ step: () async throws -> Int) async throws {
+        for _ in 0..<Self.mostSteps where goesOn {
+            if try await step() < Self.batchSize { return }
+        }
+    }
+
+    // MARK: Kinds
+
+    private var kinds: [(_ now: Timestamp) async throws -> Void] {
+        [self.audit, self.inboxes, self.tombstones, self.devices, self.cancellations, self.deadLetters]
+    }
+
+    private func cancellations(_ now: Timestamp) async throws {
+        try await self.inSteps {
+            try await self.store.dropCancellations(
+                before: now + (.zero - .seconds(7 * 86_400)), limit: Self.batchSize)
+        }
+    }
+
+    private func audit(_ now: Timestamp) async throws {
+        while goesOn, let part = try await self.store.dropAttemptPart(firstKept: now + (.zero - self.periods.audit)) {
+            RetentionMetrics.parts.increment()
+            self.dispatcher.logger.info("part of the audit dropped", metadata: ["part": "\(part)"])
+        }
+    }
+
+    private func inboxes(_ now: Timestamp) async throws {
+        try await self.inSteps {
+            let step = try await self.store.expireInboxes(
+                storedBefore: now + (.zero - self.periods.inbox), limit: Self.batchSize)
+            try await self.tell(step)
+            return step.found
+        }
+        try await self.inSteps {
+            let step = try await self.store.expireKept(now: now, limit: Self.batchSize)
+            try await self.tell(step)
+            return step.found
+        }
+    }
+
+    /// Publishes deletions to sockets; one that misses them sees a gap at its next frame, and fills
+    /// it.
+    private func tell(_ step: RetentionStore.Step) async throws {
+        RetentionMetrics.notifications.increment(by: step.found)
+        guard !step.removals.isEmpty else { return }
+        let now = self.dispatcher.now()
+        let frames = step.removals.map { removal in
+            NodeFrame(
+                kind: .deleted,
+                user: removal.user,
+                previous: removal.version - 1,
+                version: removal.version,
+                unread: removal.unread,
+                body: InboxChangeShape.encode(.ids(removal.ids), at: now)
+            )
+        }
+        let publisher = FramePublisher(
+            self.dispatcher.live, presence: self.dispatcher.presence)
+        do throws(RedisError) {
+            try await publisher.publish(frames)
+        } catch {
+            self.dispatcher.logger.warning(
+                "deletions not published to sockets; they fill the gap from the inbox", metadata: ["error": "\(error)"])
+        }
+    }
+
+    private func tombstones(_ now: Timestamp) async throws {
+        try await self.inSteps {
+            let count = try await self.store.removeTombstones(
+                deletedBefore: now + (.zero - self.periods.tombstones), limit: Self.batchSize)
+            RetentionMetrics.tombstones.increment(by: count)
+            return count
+        }
+    }
+
+    private func devices(_ now: Timestamp) async throws {
+        try await self.inSteps {
+            let count = try await self.store.deactivateDevices(
+                unseenSince: now + (.zero - self.periods.devices), now: now, limit: Self.batchSize)
+            RetentionMetrics.devices.increment(by: count)
+            return count
+        }
+        try await self.inSteps {
+            try await self.store.dropDevices(
+                switchedOffBefore: now + (.zero - Self.switchedOffDevices), limit: Self.batchSize)
+        }
+    }
+
+    private func deadLetters(_ now: Timestamp) async throws {
+        let count = try await self.store.dropDeadLetters(
+            before: now + (.zero - self.periods.deadLetters), keeping: Self.mostDeadLetters)
+        RetentionMetrics.deadLetters.increment(by: count)
+    }
+}
+
+/// Counts what retention deleted.
+enum RetentionMetrics {
+    /// Days of the audit.
+    static let parts = Self.removed("audit_days")
+    /// Notifications removed from inboxes.
+    static let notifications = Self.removed("notifications")
+    /// Deleted notifications that were purged.
+    static let tombstones = Self.removed("tombstones")
+    /// Devices that were switched off.
+    static let devices = Self.removed("devices")
+    static let deadLetters = Self.removed("dead_letters")
+
+    private static func removed(_ kind: String) -> Counter {
+        Counter(label: "carillon.retention.removed", dimensions: [("kind", kind)])
+    }
+}

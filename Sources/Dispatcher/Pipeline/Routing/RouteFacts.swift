@@ -1,0 +1,132 @@
+// Carillon · RouteFacts.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Logging
+import Providers
+import Storage
+
+/// The facts for the decisions about a batch, looked up for all of it at once.
+struct RouteFacts: Sendable {
+    private let dispatcher: Dispatcher
+    private let catalog: Catalog
+    private var presence: [ExactText: Presence] = [:]
+    private var devices: [ExactText: [Device]] = [:]
+    private var wishes: [RecipientStore.Wishes] = []
+    private var caps: [NotificationID: CapScope] = [:]
+
+    init(_ items: [RoutedNotification], catalog: Catalog, dispatcher: Dispatcher) async throws {
+        self.dispatcher = dispatcher
+        self.catalog = catalog
+        let stored = items.filter { $0.progress == .stored }
+        self.presence = try await Self.presence(of: stored.map(\.notification.user), dispatcher)
+        let presence = self.presence
+        let mayNeedPush = items.filter { item in
+            guard item.notification.channels.contains(.push) else { return false }
+            guard case .online = presence[ExactText(item.notification.user)] else { return true }
+            return !item.notification.channels.contains(.inApp)
+        }
+        self.devices = try await Self.devices(of: mayNeedPush.map(\.notification.user), dispatcher)
+        self.wishes = try await self.wishes(of: items)
+        self.caps = try await self.caps(reachedBy: stored)
+    }
+
+    /// Returns the presence of users; unknown if Redis answers with an error.
+    static func presence(of users: [String], _ dispatcher: Dispatcher) async throws -> [ExactText: Presence] {
+        guard !users.isEmpty else { return [:] }
+        let distinct = ExactText.distinct(users)
+        do {
+            let found = try await dispatcher.untilDone(
+                "look up presence",
+                isFinal: { ($0 as? RedisError)?.code == .server }
+            ) {
+                try await dispatcher.presence.lookUp(distinct)
+            }
+            return Dictionary(uniqueKeysWithValues: zip(distinct.map { ExactText($0) }, found))
+        } catch let error as RedisError where error.code == .server {
+            dispatcher.logger.error("presence unknown; notifications go out as push", metadata: ["error": "\(error)"])
+            return [:]
+        }
+    }
+
+    private static func devices(of users: [String], _ dispatcher: Dispatcher) async throws -> [ExactText: [Device]] {
+        guard !users.isEmpty else { return [:] }
+        let distinct = ExactText.distinct(users)
+        return try await dispatcher.untilDone("look up devices") {
+            try await dispatcher.database.recipients.activeDevices(distinct)
+        }
+    }
+
+    private func wishes(of items: [RoutedNotification]) async throws -> [RecipientStore.Wishes] {
+        let unknown = items.filter { $0.wishes == nil }
+        let keys = unknown.map { self.catalog.wishKey(user: $0.notification.user, type: $0.notification.type) }
+        let found = try await self.dispatcher.untilDone("look up preferences") {
+            try await self.dispatcher.database.recipients.wishes(keys)
+        }
+        var rest = found[...]
+        return items.map { $0.wishes ?? rest.popFirst() ?? RecipientStore.Wishes() }
+    }
+
+    /// Counts releases against the caps as of now, because they may have been stored long ago.
+    mutating func count(releases: [RoutedNotification]) async throws {
+        let reached = try await self.caps(reachedBy: releases, isAnew: true)
+        self.caps.merge(reached) { $1 }
+    }
+
+    /// Counts what would interrupt against the caps of its type, category and user; alerts are
+    /// exempt.
+    private func caps(
+        reachedBy items: [RoutedNotification],
+        isAnew: Bool = false
+    ) async throws -> [NotificationID: CapScope] {
+        var uses: [UsageCaps.Use] = []
+        var scopes: [[CapScope]] = []
+        for item in items where item.notification.channels.contains(.push) && item.notification.severity != .alert {
+            let caps = self.catalog.caps(ofType: item.notification.type)
+            guard !caps.isEmpty else { continue }
+            uses.append(
+                UsageCaps.Use(
+                    user: item.notification.user, notification: item.notification.id,
+                    caps: caps.map { UsageCaps.Cap(name: $0.name, limit: $0.limit) }))
+            scopes.append(caps.map(\.scope))
+        }
+        guard !uses.isEmpty else { return [:] }
+        let counted = uses
+        let now = self.dispatcher.now()
+        let reached = try await self.dispatcher.untilDone("count against caps") {
+            try await self.dispatcher.live.usageCaps
+                .use(counted, now: now, isAnew: isAnew)
+        }
+        var result: [NotificationID: CapScope] = [:]
+        for (index, number) in reached.enumerated() where number != nil {
+            result[uses[index].notification] = scopes[index][number ?? 0]
+        }
+        return result
+    }
+
+    /// Returns the devices of an item's user, including those that no provider serves.
+    func devices(of item: RoutedNotification) -> [Device] { self.devices[ExactText(item.notification.user)] ?? [] }
+
+    func presence(of item: RoutedNotification) -> Presence {
+        self.presence[ExactText(item.notification.user)] ?? .unknown
+    }
+
+    /// Returns the facts for the decision about the item at `index`.
+    func facts(_ item: RoutedNotification, at index: Int) -> DecisionFacts {
+        var facts = self.dispatcher.facts(
+            item.notification, self.wishes[index], self.catalog, progress: item.progress, now: self.dispatcher.now())
+        facts.isRepeat = item.isRepeat
+        facts.presence = self.presence(of: item)
+        facts.deviceCount = self.devices(of: item).count { self.dispatcher.channels.serves($0) }
+        facts.cap = self.caps[item.notification.id]
+        return facts
+    }
+}
+
+extension Catalog {
+    /// Returns the key of a user's wishes for a type and its category.
+    func wishKey(user: String, type: String, needsLocale: Bool = false) -> RecipientStore.Key {
+        RecipientStore.Key(user: user, type: type, category: self[type]?.category, needsLocale: needsLocale)
+    }
+}

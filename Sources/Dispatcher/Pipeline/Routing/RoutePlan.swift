@@ -1,0 +1,239 @@
+// Carillon · RoutePlan.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import Storage
+
+/// The result of a batch of decisions: one list per kind of action, each done in one step.
+struct RoutePlan {
+    struct Delivery {
+        let provider: Provider
+        let lane: Lane
+        let work: DeliveryWork
+        /// Whether it may already wait for a retry.
+        let mayWait: Bool
+
+        /// The same delivery as a repeat.
+        var again: Delivery {
+            Delivery(provider: self.provider, lane: self.lane, work: self.work.asRepeat, mayWait: true)
+        }
+    }
+
+    typealias Mark = (user: String, id: NotificationID, status: NotificationStatus, reason: String?, via: String?)
+
+    private(set) var awaited: [(UnconfirmedNotification, Timestamp)] = []
+    private(set) var deliveries: [Delivery] = []
+    private(set) var marks: [Mark] = []
+    /// Marks to write before anything is sent, because the sender may postpone again at once.
+    private(set) var releases: [Mark] = []
+    private(set) var notes: [(user: String, id: NotificationID, decision: String)] = []
+    private(set) var postponed: [Postponement] = []
+    /// Mail whose loss the notification's status would not show.
+    private(set) var remembered: [FollowUpStore.Item] = []
+    /// Notifications and the summaries that replace their pushes.
+    private(set) var summarised: [(user: String, id: NotificationID, summary: NotificationID)] = []
+    private(set) var skipped: [DeliveryStore.Attempt] = []
+    private(set) var told: [LifecycleEvent] = []
+    private(set) var frameCount = 0
+    private var full: [(node: String, frames: NodeFrameBatch)] = []
+    private var filling: [String: NodeFrameBatch] = [:]
+
+    /// The frames by node, in order for each node, in messages of bounded size.
+    var messages: [(node: String, frames: NodeFrameBatch)] {
+        self.full + self.filling.map { ($0.key, $0.value) }
+    }
+
+    /// - Parameters:
+    ///   - isSilent: whether clients should not ring.
+    ///   - code: the type's integer code, for clients that know types by it.
+    ///   - now: the time at which relative fields are computed.
+    mutating func publish(
+        _ notification: Notification,
+        unread: Int32,
+        code: Int?,
+        isSilent: Bool,
+        now: Timestamp,
+        to presence: Presence
+    ) {
+        guard case .online(let connections) = presence else { return }
+        let needsCamelCase = connections.contains { $0.dialect.shape == .camelCase }
+        let isListed = notification.version > 0
+        self.append(
+            NodeFrame(
+                kind: .notification,
+                user: notification.user,
+                previous: isListed ? notification.version - 1 : 0,
+                version: notification.version,
+                unread: unread,
+                awaitingLane: notification.channels.contains(.push) ? notification.lane : nil,
+                id: notification.id,
+                body: CanonicalShape.encode(notification, isSilent: isSilent),
+                camelCaseBody: needsCamelCase ? CamelCaseShape.encode(notification, code: code, now: now) : []
+            ),
+            to: presence
+        )
+    }
+
+    /// - Parameter replaced: notifications that one inbox lost together.
+    mutating func publish(
+        removalOf replaced: [NotificationStore.Replacement],
+        now: Timestamp,
+        to presence: Presence
+    ) {
+        guard let one = replaced.first else { return }
+        let body = InboxChangeShape.encode(.ids(replaced.map(\.id)), at: now)
+        self.append(
+            NodeFrame(
+                kind: .deleted, user: one.user, previous: one.version - 1, version: one.version, unread: one.unread,
+                body: body),
+            to: presence
+        )
+    }
+
+    mutating func publish(_ event: StoredBatch.Event, to presence: Presence) {
+        let body = Self.body(event.name, event.arguments)
+        self.append(NodeFrame(kind: .event, user: event.user, body: body), to: presence)
+    }
+
+    /// Returns the message for all nodes.
+    static func frames(_ event: StoredBatch.EventForEveryone) -> NodeFrameBatch {
+        var frames = NodeFrameBatch()
+        frames.append(
+            NodeFrame(
+                kind: .event,
+                user: "",
+                body: Self.body(event.name, event.arguments),
+                everyoneBut: Set(event.except.map { ExactText($0) })
+            )
+        )
+        return frames
+    }
+
+    private static func body(_ name: String, _ arguments: [UInt8]) -> [UInt8] {
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.member("name", name)
+        writer.key("args")
+        writer.raw(arguments)
+        writer.endObject()
+        return writer.bytes
+    }
+
+    private mutating func append(_ frame: NodeFrame, to presence: Presence) {
+        guard case .online(let connections) = presence else { return }
+        if connections.count == 1 {
+            self.append(frame, to: connections[0].node)
+        } else {
+            for node in Set(connections.map(\.node)) { self.append(frame, to: node) }
+        }
+    }
+
+    private mutating func append(_ frame: NodeFrame, to node: String) {
+        self.frameCount += 1
+        self.filling[node, default: NodeFrameBatch()].append(frame)
+        if let batch = self.filling[node], batch.isFull {
+            self.full.append((node, batch))
+            self.filling[node] = nil
+        }
+    }
+
+    mutating func awaitProof(_ notification: Notification, deadline: Timestamp) {
+        let waiting = UnconfirmedNotification(id: notification.id, user: notification.user, lane: notification.lane)
+        self.awaited.append((waiting, deadline))
+    }
+
+    mutating func deliver(
+        _ notification: Notification,
+        to device: Device,
+        isRepeat: Bool,
+        callsForAttention: Bool = false,
+        mayWait: Bool = false
+    ) {
+        let work = DeliveryWork(
+            notification: notification.id,
+            device: device.id,
+            user: notification.user,
+            attempt: 0,
+            isRepeat: isRepeat,
+            callsForAttention: callsForAttention
+        )
+        self.deliveries.append(
+            Delivery(provider: device.provider, lane: notification.lane, work: work, mayWait: mayWait))
+    }
+
+    /// Adds a delivery to the user's e-mail address.
+    mutating func mail(_ notification: Notification, isRepeat: Bool, mayWait: Bool) {
+        let work = DeliveryWork(
+            notification: notification.id,
+            device: Device.emailAddress,
+            user: notification.user,
+            attempt: 0,
+            isRepeat: isRepeat
+        )
+        self.deliveries.append(
+            Delivery(provider: .email, lane: notification.lane, work: work, mayWait: mayWait))
+    }
+
+    /// Records mail as a follow-up until it has ended.
+    mutating func remember(_ notification: Notification) {
+        self.remembered.append(
+            FollowUpStore.Item(user: notification.user, notification: notification.id, kind: .email))
+    }
+
+    /// Ends a notification's deferral.
+    ///
+    /// Its follow-up stays until the push is in its stream.
+    mutating func release(_ notification: Notification, reason: String) {
+        self.releases.append((notification.user, notification.id, .pending, reason, nil))
+    }
+
+    mutating func mark(_ notification: Notification, _ status: NotificationStatus, reason: String?, via: String?) {
+        self.marks.append((notification.user, notification.id, status, reason, via))
+    }
+
+    /// Ends a notification that a summary replaces.
+    mutating func summarise(_ notification: Notification, as summary: NotificationID) {
+        self.mark(notification, .sent, reason: "summarised", via: "summary")
+        self.summarised.append((notification.user, notification.id, summary))
+    }
+
+    /// Adds an event for upstream apps.
+    mutating func tell(
+        _ kind: LifecycleEvent.Kind,
+        _ notification: Notification,
+        at: Timestamp,
+        channel: DeliveryChannel? = nil,
+        device: Device? = nil,
+        reason: String? = nil
+    ) {
+        self.told.append(
+            LifecycleEvent(kind, notification.label, at: at, channel: channel, device: device, reason: reason)
+        )
+    }
+
+    mutating func note(_ notification: Notification, _ reason: Reason) {
+        self.notes.append((notification.user, notification.id, reason.rawValue))
+    }
+
+    mutating func postpone(_ notification: Notification, _ kind: FollowUp, until: Timestamp, reason: Reason) {
+        self.postponed.append(
+            Postponement(notification: notification, kind: kind, due: until, reason: reason.rawValue))
+    }
+
+    /// - Parameter device: nil for e-mail.
+    mutating func skip(_ notification: Notification, device: Device?, reason: String, at: Timestamp) {
+        self.skipped.append(
+            DeliveryStore.Attempt(
+                at: at,
+                user: notification.user,
+                notification: notification.id,
+                device: device?.id,
+                provider: device?.provider ?? .email,
+                kind: device == nil ? "email" : "push",
+                attempt: 0,
+                outcome: .skipped,
+                reason: reason
+            )
+        )
+    }
+}

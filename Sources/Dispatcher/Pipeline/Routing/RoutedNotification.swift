@@ -1,0 +1,124 @@
+// Carillon · RoutedNotification.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import Storage
+
+/// A notification on its way from its job to the stage that owns it next.
+struct RoutedNotification: Sendable {
+    var notification: Notification
+    var progress: DecisionFacts.Progress
+    /// The unread count of its inbox.
+    var unread: Int32 = 0
+    /// Whether it may have been handed on before.
+    var isRepeat = false
+    /// The user's wishes; nil until they are looked up.
+    var wishes: RecipientStore.Wishes?
+
+    init(
+        _ notification: Notification,
+        _ progress: DecisionFacts.Progress,
+        unread: Int32 = 0,
+        isRepeat: Bool = false,
+        wishes: RecipientStore.Wishes? = nil
+    ) {
+        self.notification = notification
+        self.progress = progress
+        self.unread = unread
+        self.isRepeat = isRepeat
+        self.wishes = wishes
+    }
+
+    /// Returns the notification to route after it was stored; nil if it is final, or another
+    /// dispatcher has it.
+    func open(after outcome: NotificationStore.Outcome) -> RoutedNotification? {
+        switch outcome {
+        case .stored(let version, let unread):
+            self.notification.status == .pending ? self.stored(version, unread, isRepeat: false) : nil
+        case .known(let version, let unread, let status, let isOwned):
+            status == .pending && !isOwned ? self.stored(version, unread, isRepeat: true) : nil
+        case .duplicate, .conflict, .cancelled, .replaced: nil
+        }
+    }
+
+    /// Returns the notification to publish again; nil if there is no need.
+    ///
+    /// It was stored before, is listed, and has an owner that may have died before it published it.
+    func shown(after outcome: NotificationStore.Outcome) -> RoutedNotification? {
+        guard case .known(let version, let unread, let status, let isOwned) = outcome, version > 0,
+            [.sent, .failed, .deferred].contains(status) || status == .pending && isOwned
+        else { return nil }
+        return self.stored(version, unread, isRepeat: true)
+    }
+
+    private func stored(_ version: Int64, _ unread: Int32, isRepeat: Bool) -> RoutedNotification {
+        var item = self
+        item.notification.version = version
+        item.unread = unread
+        item.isRepeat = isRepeat
+        item.progress = .stored
+        return item
+    }
+
+    /// Whether a delivery of it may already wait for a retry.
+    var mayWait: Bool {
+        switch self.progress {
+        case .arrived, .due(.release): false
+        case .unproven: self.notification.statusReason == "queued"
+        case .stored, .due(.attention), .due(.email): self.isRepeat
+        }
+    }
+}
+
+/// A stored batch of jobs: what to route, set aside and acknowledge.
+struct StoredBatch: Sendable {
+    /// An event that goes to sockets only.
+    struct Event: Sendable {
+        /// The stream entry's id; empty for a page of a broadcast.
+        var entry = ""
+        let user: String
+        let name: String
+        let arguments: [UInt8]
+    }
+
+    /// An event for all sockets but those of some users.
+    struct EventForEveryone: Sendable {
+        let entry: String
+        let name: String
+        let arguments: [UInt8]
+        let except: [String]
+    }
+
+    let group: ConsumerGroup
+    /// The catalog that the batch began with.
+    let catalog: Catalog
+    /// Whether the stored rows still belong to this process.
+    let fence: Fence
+    /// The notifications to route.
+    var open: [RoutedNotification] = []
+    var events: [Event] = []
+    var eventsForEveryone: [EventForEveryone] = []
+    /// Stored before and owned, but sockets may not have them.
+    var shown: [RoutedNotification] = []
+    /// Notifications that newer ones replaced.
+    var replaced: [NotificationStore.Replacement] = []
+    var dead: [DeadLetter] = []
+    /// The events of those that go no further.
+    var told: [LifecycleEvent] = []
+    var finished: [String] = []
+    /// Origins whose job id was used before with other content.
+    var conflicts: Set<String> = []
+
+    /// Returns the batch without entries that other dispatchers have taken over.
+    ///
+    /// Those dispatchers send the events and acknowledge the entries. Notifications stay, as
+    /// repeats.
+    func keeping(_ entries: Set<String>) -> StoredBatch {
+        var batch = self
+        batch.finished.removeAll { !entries.contains($0) }
+        batch.events.removeAll { !entries.contains($0.entry) }
+        batch.eventsForEveryone.removeAll { !entries.contains($0.entry) }
+        for index in batch.open.indices { batch.open[index].isRepeat = true }
+        return batch
+    }
+}

@@ -1,0 +1,407 @@
+// Carillon · Router.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import CoreMetrics
+import Logging
+import Providers
+import Storage
+
+/// Sends stored notifications to sockets and to the deliveries streams, or leaves them in the
+/// inbox.
+struct Router: Sendable {
+    private static let publishLimit = 512
+
+    /// The most waiting retries that a repeated job is compared with.
+    private static let mostWaiting = 10_000
+
+    let dispatcher: Dispatcher
+    /// The deliveries that wait for a retry; nil to look them up for each call.
+    var waiting: WaitingRetries?
+
+    /// Routes a batch, and acknowledges it once the next stage has all of it.
+    func finish(_ batch: StoredBatch) async throws {
+        let batch = try await self.owned(batch)
+        let told = try await self.advance(batch.open, batch.catalog, within: batch.fence)
+        try await self.show(batch.shown)
+        try await self.pushAgain(batch.shown)
+        try await self.publish(batch.replaced)
+        try await self.publish(batch.events)
+        try await self.publish(batch.eventsForEveryone)
+        try await DeadLetterQueue(dispatcher: self.dispatcher).setAside(batch.dead)
+        try await self.dispatcher.acknowledge(batch.finished, batch.group, telling: batch.told + told)
+        PipelineMetrics.jobs.increment(by: batch.finished.count)
+    }
+
+    /// Drops the entries that other dispatchers have taken over.
+    private func owned(_ batch: StoredBatch) async throws -> StoredBatch {
+        // Schedules and digests fire without a stream entry.
+        guard !batch.finished.isEmpty, !self.dispatcher.leaseClock.holds(batch.fence.term) else { return batch }
+        return batch.keeping(try await self.dispatcher.keep(batch.finished, of: batch.group).ids)
+    }
+
+    /// Routes notifications that were just stored, or found without an owner.
+    ///
+    /// - Parameters:
+    ///   - catalog: the catalog that they were stored with; the current one if nil.
+    ///   - fence: around the rows. Without one, each notification counts as sent before.
+    func route(_ open: [RoutedNotification], catalog: Catalog? = nil, within fence: Fence? = nil) async throws {
+        let told = try await self.advance(open, catalog ?? self.dispatcher.catalog, within: fence)
+        await self.dispatcher.tell(told)
+    }
+
+    /// Falls back to push for notifications without proof of receipt.
+    func fallBack(_ unproven: [Notification]) async throws {
+        let told = try await self.advance(
+            unproven.map { RoutedNotification($0, .unproven, isRepeat: true) }, self.dispatcher.catalog)
+        await self.dispatcher.tell(told)
+    }
+
+    /// Decides about each notification and carries out the decisions.
+    ///
+    /// - Returns: the events for upstream apps.
+    private func advance(
+        _ items: [RoutedNotification],
+        _ catalog: Catalog,
+        within fence: Fence? = nil
+    ) async throws -> [LifecycleEvent] {
+        guard !items.isEmpty else { return [] }
+        let facts = try await RouteFacts(items, catalog: catalog, dispatcher: self.dispatcher)
+        var plan = RoutePlan()
+        for (index, item) in items.enumerated() {
+            let known = facts.facts(item, at: index)
+            self.add(decide(known), item, known, devices: facts.devices(of: item), to: &plan)
+        }
+        try await self.carryOut(plan, within: fence)
+        return plan.told
+    }
+
+    // MARK: Planning
+
+    /// Adds the steps of one notification to a plan.
+    func add(
+        _ steps: [Step],
+        _ item: RoutedNotification,
+        _ facts: DecisionFacts,
+        devices: [Device],
+        to plan: inout RoutePlan
+    ) {
+        let notification = item.notification
+        for step in steps {
+            switch step {
+            case .publish(let isSilent):
+                plan.publish(
+                    notification, unread: item.unread, code: facts.type.code, isSilent: isSilent, now: facts.now,
+                    to: facts.presence)
+            case .awaitProof(let deadline):
+                plan.awaitProof(notification, deadline: facts.now + deadline)
+            case .push:
+                let callsForAttention = item.progress == .due(.attention)
+                for device in devices where self.dispatcher.channels.serves(device) {
+                    plan.deliver(
+                        notification, to: device, isRepeat: item.isRepeat, callsForAttention: callsForAttention,
+                        mayWait: item.mayWait)
+                }
+                if callsForAttention { continue }
+                if notification.status == .deferred {
+                    plan.release(notification, reason: "queued")
+                } else {
+                    plan.mark(notification, .pending, reason: "queued", via: nil)
+                }
+            case .email:
+                self.addMail(item, facts, isAllThereIs: Self.isLeftToMail(item, steps), to: &plan)
+            case .postpone(let kind, let until, let reason):
+                plan.postpone(notification, kind, until: until, reason: reason)
+                // Gives it an owner, so that the sweeper leaves it alone.
+                if kind == .email, Self.isLeftToMail(item, steps) {
+                    plan.mark(notification, .pending, reason: reason.rawValue, via: nil)
+                }
+                guard kind == .release, self.dispatcher.events.isOn else { continue }
+                plan.tell(.deferred, notification, at: facts.now, channel: .push, reason: reason.rawValue)
+            case .note(let reason):
+                plan.note(notification, reason)
+            case .settle(let status, let reason, let via):
+                plan.mark(notification, status, reason: reason.rawValue, via: via)
+                if self.dispatcher.events.isOn, let kind = LifecycleEvent.Kind(ending: status) {
+                    let channel: DeliveryChannel? = status == .sent ? .inApp : nil
+                    plan.tell(kind, notification, at: facts.now, channel: channel, reason: reason.rawValue)
+                }
+            case .wait, .store:
+                break
+            }
+        }
+        guard notification.channels.contains(.push), item.progress != .due(.email) else { return }
+        for device in devices where !self.dispatcher.channels.serves(device) {
+            plan.skip(notification, device: device, reason: "no_provider", at: facts.now)
+            guard self.dispatcher.events.isOn else { continue }
+            plan.tell(.failed, notification, at: facts.now, channel: .push, device: device, reason: "no_provider")
+        }
+    }
+
+    /// Adds an e-mail delivery, or records why there is none.
+    ///
+    /// - Parameter isAllThereIs: whether no other channel has the notification.
+    private func addMail(
+        _ item: RoutedNotification,
+        _ facts: DecisionFacts,
+        isAllThereIs: Bool,
+        to plan: inout RoutePlan
+    ) {
+        let notification = item.notification
+        let obstacle: String? =
+            if !self.dispatcher.channels.has(.email) {
+                "no_provider"
+            } else if facts.settings.email == nil {
+                "no_address"
+            } else {
+                nil
+            }
+        guard let obstacle else {
+            plan.mail(notification, isRepeat: item.isRepeat, mayWait: item.mayWait)
+            if isAllThereIs { plan.mark(notification, .pending, reason: "queued", via: nil) }
+            if item.progress == .stored { plan.remember(notification) }
+            return
+        }
+        plan.skip(notification, device: nil, reason: obstacle, at: facts.now)
+        guard isAllThereIs else { return }
+        plan.mark(notification, .failed, reason: obstacle, via: nil)
+        guard self.dispatcher.events.isOn else { return }
+        plan.tell(.failed, notification, at: facts.now, channel: .email, reason: obstacle)
+    }
+
+    /// Whether no other channel has the notification or will get it.
+    private static func isLeftToMail(_ item: RoutedNotification, _ steps: [Step]) -> Bool {
+        let notification = item.notification
+        // A queued push that waits for its provider is another channel, even when the mail is due
+        // again.
+        let mayBeQueued = item.progress == .stored || !notification.channels.contains(.push)
+        guard !notification.channels.contains(.inApp), notification.status == .pending,
+            mayBeQueued || notification.statusReason != "queued"
+        else { return false }
+        return !steps.contains { step in
+            switch step {
+            case .push, .awaitProof: true
+            case .postpone(let kind, _, _): kind != .email
+            default: false
+            }
+        }
+    }
+
+    // MARK: Doing
+
+    /// Carries out a plan; postpones first, so that no later part is forgotten once something is
+    /// sent.
+    ///
+    /// - Parameter fence: around the plan's rows. Without one, each may have been sent before.
+    func carryOut(_ plan: RoutePlan, within fence: Fence? = nil) async throws {
+        try await self.dispatcher.putOff(plan.postponed)
+        let (remembered, now) = (plan.remembered, self.dispatcher.now())
+        if !remembered.isEmpty {
+            try await self.dispatcher.untilDone("remember mail") {
+                try await self.dispatcher.database.followUps.remember(remembered, now: now)
+            }
+        }
+        let releases = plan.releases
+        if !releases.isEmpty {
+            try await self.dispatcher.untilDone("release notifications") {
+                try await self.dispatcher.database.notifications.mark(releases, notes: [])
+            }
+        }
+        try await self.publish(plan)
+        let session = self.dispatcher.redis.session
+        try await self.deliver(plan.deliveries, within: fence)
+        let (marks, notes) = (plan.marks, plan.notes)
+        if !marks.isEmpty || !notes.isEmpty {
+            try await self.dispatcher.untilDone("mark notifications") {
+                try await self.dispatcher.database.notifications.mark(marks, notes: notes)
+            }
+        }
+        if self.dispatcher.redis.session != session {
+            // Redis may have come back without them, and been repaired before they were marked.
+            try await self.deliver(plan.deliveries.map { $0.again }, within: nil)
+        }
+        let summarised = plan.summarised
+        if !summarised.isEmpty {
+            try await self.dispatcher.untilDone("record summaries") {
+                try await self.dispatcher.database.deliveries.noteSummarised(summarised, at: now)
+            }
+        }
+        let skipped = plan.skipped
+        if !skipped.isEmpty {
+            try await self.dispatcher.untilDone("record attempts") {
+                var settlement = DeliveryStore.Settlement()
+                settlement.attempts = skipped
+                try await self.dispatcher.database.deliveries.settle(settlement)
+            }
+        }
+    }
+
+    /// Writes deadlines before frames, so that no missing proof goes unnoticed.
+    ///
+    /// Repeating this is harmless: nodes drop frames that are not newer than what they sent.
+    private func publish(_ plan: RoutePlan) async throws {
+        let messages = plan.messages
+        let request = self.commands(plan.awaited, messages)
+        guard !request.isEmpty else { return }
+        let firstPublish = plan.awaited.count
+        let receivers = try await self.dispatcher.untilDone("publish frames") {
+            var receivers: [Int64] = []
+            for reply in try await self.dispatcher.redis.send(request) { receivers.append(try reply.integer()) }
+            return receivers
+        }
+        for (message, count) in zip(messages, receivers.dropFirst(firstPublish)) where count == 0 {
+            self.dispatcher.presence.doubt(node: message.node)
+        }
+        PipelineMetrics.published.increment(by: plan.frameCount)
+    }
+
+    private func commands(
+        _ awaited: [(UnconfirmedNotification, Timestamp)],
+        _ messages: [(node: String, frames: NodeFrameBatch)]
+    ) -> RedisBatch {
+        let unconfirmed = self.dispatcher.live.unconfirmed
+        var batch = RedisBatch()
+        for (notification, deadline) in awaited { unconfirmed.add(notification, deadline: deadline, in: &batch) }
+        for message in messages {
+            batch.append(
+                "PUBLISH", .text(self.dispatcher.keys.nodeChannel(message.node)), .bytes(message.frames.bytes)
+            )
+        }
+        return batch
+    }
+
+    /// Appends deliveries again that Redis may have lost, for the devices that a provider serves.
+    ///
+    /// As repeats: the attempts tell which of them were accepted meanwhile.
+    func deliverAgain(_ lost: [DeliveryStore.Lost]) async throws {
+        let deliveries = lost.filter { self.dispatcher.channels.serves($0.device) }.map { one in
+            RoutePlan.Delivery(
+                provider: one.device.provider,
+                lane: one.lane,
+                work: DeliveryWork(
+                    notification: one.notification, device: one.device.id, user: one.user, attempt: 0, isRepeat: true),
+                mayWait: true
+            )
+        }
+        try await self.deliver(deliveries, within: nil)
+    }
+
+    /// Appends pushes again that waited for a provider when Redis lost its last writes.
+    ///
+    /// Their users get the push even if they are online by now.
+    func pushAgain(_ queued: [Notification]) async throws {
+        try await self.fallBack(
+            queued.filter { notification in
+                notification.status == .pending && notification.statusReason == "queued"
+                    && notification.channels.contains(.push)
+            }
+        )
+    }
+
+    /// Appends the pushes of repeated jobs again: their acknowledgement was lost, and what was
+    /// appended before it may be lost too.
+    private func pushAgain(_ shown: [RoutedNotification]) async throws {
+        guard !shown.isEmpty else { return }
+        let keys = shown.map { ($0.notification.user, $0.notification.id) }
+        try await self.pushAgain(
+            try await self.dispatcher.untilDone("look up what is queued") {
+                try await self.dispatcher.database.notifications.load(keys)
+            }
+        )
+    }
+
+    /// Drops deliveries that wait for a retry, which would come too early.
+    private func withoutWaiting(_ deliveries: [RoutePlan.Delivery]) async throws -> [RoutePlan.Delivery] {
+        // Most batches have no repeats, so skip the lookup.
+        guard deliveries.contains(where: { $0.mayWait }) else { return deliveries }
+        var rest = deliveries.filter { !$0.mayWait }
+        let groups = Dictionary(grouping: deliveries.lazy.filter(\.mayWait)) {
+            [$0.provider.rawValue, $0.lane.rawValue]
+        }
+        let waiting =
+            self.waiting
+            ?? WaitingRetries(
+                self.dispatcher.live, most: Self.mostWaiting)
+        for group in groups.values {
+            let areWaiting = try await self.dispatcher.untilDone("look for retries") {
+                try await waiting.contain(group.map(\.work), provider: group[0].provider, lane: group[0].lane)
+            }
+            rest += zip(group, areWaiting).compactMap { $1 ? nil : $0 }
+        }
+        return rest
+    }
+
+    private func deliver(_ all: [RoutePlan.Delivery], within fence: Fence?) async throws {
+        let deliveries = try await self.withoutWaiting(all)
+        guard !deliveries.isEmpty else { return }
+        var isSecondTry = false
+        try await self.dispatcher.untilDone("append deliveries") {
+            var batch = RedisBatch()
+            for delivery in deliveries {
+                // After a failed append, some may have arrived; after a lapse of the lease, others
+                // may have been sent.
+                let isUnsure = isSecondTry || !(fence.map { self.dispatcher.holds($0) } ?? false)
+                let work = isUnsure ? delivery.work.asRepeat : delivery.work
+                batch.append(
+                    "XADD", .text(self.dispatcher.keys.deliveries(delivery.provider, delivery.lane)), "*",
+                    .text(DeliveryWork.field), .text(work.text)
+                )
+            }
+            isSecondTry = true
+            for reply in try await self.dispatcher.redis.send(batch) { _ = try reply.checked() }
+        }
+    }
+
+    /// Publishes frames again that a dead dispatcher may not have published; nodes drop repeats.
+    ///
+    /// Nothing else is done, because these notifications have an owner.
+    private func show(_ shown: [RoutedNotification]) async throws {
+        guard !shown.isEmpty else { return }
+        let presence = try await RouteFacts.presence(of: shown.map(\.notification.user), self.dispatcher)
+        var plan = RoutePlan()
+        for item in shown {
+            plan.publish(
+                item.notification, unread: item.unread, code: self.dispatcher.catalog[item.notification.type]?.code,
+                isSilent: true, now: self.dispatcher.now(),
+                to: presence[ExactText(item.notification.user)] ?? .unknown)
+        }
+        try await self.publish(plan)
+    }
+
+    /// Removes replaced notifications from sockets.
+    func publish(_ replaced: [NotificationStore.Replacement]) async throws {
+        let listed = replaced.filter { $0.version > 0 }
+        guard !listed.isEmpty else { return }
+        let presence = try await RouteFacts.presence(of: listed.map(\.user), self.dispatcher)
+        var plan = RoutePlan()
+        for group in Dictionary(grouping: listed, by: { ExactText($0.user) }).values {
+            plan.publish(
+                removalOf: group, now: self.dispatcher.now(), to: presence[ExactText(group[0].user)] ?? .unknown)
+        }
+        try await self.publish(plan)
+    }
+
+    private func publish(_ events: [StoredBatch.EventForEveryone]) async throws {
+        guard !events.isEmpty else { return }
+        var batch = RedisBatch()
+        for event in events {
+            let message = RedisArgument.bytes(RoutePlan.frames(event).bytes)
+            batch.append("PUBLISH", .text(self.dispatcher.keys.allNodesChannel), message)
+        }
+        let request = batch
+        try await self.dispatcher.untilDone("publish events") {
+            for reply in try await self.dispatcher.redis.send(request) { _ = try reply.checked() }
+        }
+        PipelineMetrics.published.increment(by: events.count)
+    }
+
+    /// Publishes events to the sockets of their users.
+    func publish(_ events: [StoredBatch.Event]) async throws {
+        guard !events.isEmpty else { return }
+        let presence = try await RouteFacts.presence(of: events.map(\.user), self.dispatcher)
+        var plan = RoutePlan()
+        for event in events { plan.publish(event, to: presence[ExactText(event.user)] ?? .unknown) }
+        try await self.publish(plan)
+    }
+}

@@ -1,0 +1,323 @@
+// Carillon · WebhookService.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import CoreMetrics
+import Logging
+import Metrics
+import Providers
+import ServiceLifecycle
+import Storage
+import Synchronization
+
+/// Sends lifecycle events to webhooks.
+///
+/// Each event goes to the queue of every webhook that wants it, is acknowledged, and leaves a queue
+/// when its receiver has answered. Any number of dispatchers may do this; a crash in between
+/// repeats some events. Each webhook has its own queue and requests, so a slow receiver delays no
+/// other.
+package struct WebhookService: Service {
+    private static let interval: Duration = .milliseconds(200)
+    /// A new webhook gets events after at most this long.
+    private static let refresh: Duration = .seconds(2)
+    private static let batchSize = 500
+    /// Queueing takes milliseconds; a dispatcher that has not finished by then is dead.
+    private static let abandoned: Duration = .seconds(30)
+    private static let inFlight = 256
+
+    private let dispatcher: Dispatcher
+    private let store: WebhookStore
+    private let feed: EventFeed
+    private let queues: WebhookQueues
+    private let sender: WebhookSender
+    private let roster = WebhookRoster()
+
+    /// - Parameter transfer: a client that connects to public addresses only, unless the operator
+    ///   allows others.
+    package init(dispatcher: Dispatcher, store: WebhookStore, transfer: TransferClient) {
+        self.dispatcher = dispatcher
+        self.store = store
+        self.feed = dispatcher.live.eventFeed
+        self.queues = dispatcher.live.webhookQueues
+        self.sender = WebhookSender(dispatcher: dispatcher, store: store, queues: self.queues, transfer: transfer)
+    }
+
+    package func run() async throws {
+        await withTaskGroup(of: Void.self) { group in
+            group.addTask {
+                await self.repeatedly("webhooks cannot be read", every: Self.refresh) { try await self.look() }
+            }
+            group.addTask {
+                await self.repeatedly("events cannot be handed to webhooks", every: Self.interval) {
+                    while goesOn, try await self.distribute() == Self.batchSize {}
+                }
+            }
+            group.addTask { await self.send() }
+        }
+    }
+
+    /// Repeats work; logs the first of several failures.
+    private func repeatedly(_ fault: String, every interval: Duration, _ work: () async throws -> Void) async {
+        var isFailing = false
+        while goesOn {
+            do {
+                try await work()
+                isFailing = false
+            } catch {
+                if !isFailing { self.dispatcher.logger.warning("\(fault)", metadata: ["error": "\(error)"]) }
+                isFailing = true
+            }
+            // Neither PostgreSQL nor Redis signals new work here, so poll.
+            await pause(for: interval)
+        }
+    }
+
+    private func look() async throws {
+        let webhooks = try await self.store.live()
+        self.roster.set(webhooks)
+        guard !webhooks.isEmpty else { return try await self.feed.skip() }
+        let fence = self.dispatcher.fence(for: Self.abandoned)
+        let abandoned = try await self.feed.takeOver(idle: Self.abandoned, count: Self.batchSize)
+        try await self.hand(abandoned, to: webhooks, within: fence)
+    }
+
+    private func distribute() async throws -> Int {
+        let webhooks = self.roster.all
+        guard !webhooks.isEmpty else { return 0 }
+        let fence = self.dispatcher.fence(for: Self.abandoned)
+        let entries = try await self.feed.take(count: Self.batchSize)
+        try await self.hand(entries, to: webhooks, within: fence)
+        return entries.count
+    }
+
+    /// Appends events to the queues of the webhooks that want them, then acknowledges them.
+    ///
+    /// - Parameter fence: around the entries; another dispatcher takes them over after it.
+    private func hand(_ entries: [StreamEntry], to webhooks: [Webhook], within fence: Fence) async throws {
+        guard !entries.isEmpty, fence.isOpen else { return }
+        let events = entries.compactMap { WebhookEvent($0) }
+        var lists = webhooks.map { (webhook: $0.id, json: [[UInt8]]()) }
+        for event in events {
+            var json: [UInt8]?
+            for (place, webhook) in webhooks.enumerated()
+            where event.at >= webhook.createdAt && webhook.wants(event.kind, org: event.org) {
+                let text = json ?? event.json
+                json = text
+                lists[place].json.append(text)
+            }
+        }
+        let lost = try await self.queues.append(lists, now: self.dispatcher.now())
+        try await self.feed.acknowledge(entries.map(\.id))
+        guard !lost.isEmpty else { return }
+        WebhookMetrics.full.increment(by: lost.values.reduce(0, +))
+        try await self.store.noteDropped(
+            Array(lost.keys), reason: "more than \(WebhookQueues.bound) events waited; the oldest were dropped")
+    }
+
+    private func send() async {
+        let permits = Permits(Self.inFlight)
+        await withDiscardingTaskGroup { group in
+            await self.repeatedly("webhooks cannot be sent", every: Self.interval) {
+                while goesOn {
+                    let fence = self.dispatcher.fence(for: WebhookSender.hold)
+                    let due = try await self.queues.claimDue(
+                        now: self.dispatcher.now(), hold: WebhookSender.hold, limit: 64)
+                    guard !due.isEmpty else { return }
+                    for webhook in due {
+                        await permits.acquire()
+                        group.addTask {
+                            defer { permits.release() }
+                            await self.sender.send(webhook, within: fence)
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The webhooks that get events, refreshed every two seconds.
+final class WebhookRoster: Sendable {
+    private let webhooks = Mutex<[NotificationID: Webhook]>([:])
+
+    func set(_ webhooks: [Webhook]) {
+        let byID = Dictionary(webhooks.map { ($0.id, $0) }) { $1 }
+        self.webhooks.withLock { $0 = byID }
+    }
+
+    var all: [Webhook] { self.webhooks.withLock { Array($0.values) } }
+}
+
+/// Sends one webhook its queued events, one request at a time.
+struct WebhookSender: Sendable {
+    /// How long a claim on a webhook lasts: longer than a request and its settlement.
+    static let hold: Duration = .seconds(60)
+    private static let timeout: Duration = .seconds(15)
+    private static let batchSize = 100
+    private static let backoff = Backoff(base: .seconds(2), limit: .seconds(15 * 60))
+    /// Older events are dropped.
+    private static let patience: Duration = .seconds(24 * 3_600)
+    /// A webhook without a good answer for this long is switched off.
+    private static let endurance: Duration = .seconds(5 * 24 * 3_600)
+
+    let dispatcher: Dispatcher
+    let store: WebhookStore
+    let queues: WebhookQueues
+    let transfer: TransferClient
+
+    /// Sends one request and settles its outcome.
+    ///
+    /// A failure on our side is retried after the claim has lapsed.
+    ///
+    /// - Parameter fence: around the claim; a request that might outlast it is left to the next
+    ///   claim.
+    func send(_ id: NotificationID, within fence: Fence) async {
+        do {
+            guard let webhook = try await self.store.find(id), webhook.status != .off else {
+                WebhookMetrics.off.increment(by: try await self.queues.forget(id))
+                return
+            }
+            let events = try await self.queues.oldest(of: id, limit: Self.batchSize)
+            guard !events.isEmpty else {
+                return try await self.queues.finish(id, entries: [], now: self.dispatcher.now())
+            }
+            let body = WebhookEvent.body(events.map(\.json))
+            guard fence.rest > Self.timeout else { return }
+            switch await self.transfer.perform(self.request(webhook, body)) {
+            case .answered(let response) where (200..<300).contains(response.status):
+                WebhookMetrics.accepted.increment()
+                WebhookMetrics.told.increment(by: events.count)
+                if webhook.status == .failing { try await self.store.noteSuccess(id) }
+                try await self.queues.finish(id, entries: events.map(\.entry), now: self.dispatcher.now())
+            case .answered(let response) where response.status == 410:
+                WebhookMetrics.gone.increment()
+                try await self.store.remove(id)
+                WebhookMetrics.off.increment(by: try await self.queues.forget(id))
+                let metadata: Logger.Metadata = ["webhook": "\(id)"]
+                self.dispatcher.logger.notice("webhook removed: its receiver answered 410", metadata: metadata)
+            case .answered(let response):
+                let reason = "answered with status \(response.status)"
+                try await self.noteFailure(
+                    id, reason: reason, retryAfter: response.retryAfter(now: self.dispatcher.now()))
+            case .unanswered(let failure):
+                try await self.noteFailure(id, reason: "no answer: \(failure.reason.rawValue)", retryAfter: nil)
+            }
+        } catch {
+            self.dispatcher.logger.warning(
+                "webhook cannot be settled", metadata: ["webhook": "\(id)", "error": "\(error)"])
+        }
+    }
+
+    private func request(_ webhook: Webhook, _ body: [UInt8]) -> TransferRequest {
+        let signature = WebhookSignature.make(secret: webhook.secret, body: body, at: self.dispatcher.now())
+        return TransferRequest(
+            .post,
+            url: webhook.url,
+            headers: [
+                ("content-type", "application/json"), ("carillon-webhook", webhook.id.description),
+                (WebhookSignature.header, signature),
+            ],
+            body: body,
+            timeout: Self.timeout
+        )
+    }
+
+    private func noteFailure(_ id: NotificationID, reason: String, retryAfter: Duration?) async throws {
+        WebhookMetrics.failed.increment()
+        let now = self.dispatcher.now()
+        guard let failures = try await self.store.noteFailure(id, reason: reason, at: now) else {
+            WebhookMetrics.off.increment(by: try await self.queues.forget(id))
+            return
+        }
+        guard now - failures.since < Self.endurance else {
+            let reason = "failed since \(failures.since.rfc3339), \(failures.count) times; last: \(reason)"
+            try await self.store.switchOff(id, reason: reason)
+            WebhookMetrics.off.increment(by: try await self.queues.forget(id))
+            self.dispatcher.logger.warning("webhook switched off", metadata: ["webhook": "\(id)"])
+            return
+        }
+        let own = Self.backoff.ceiling(attempt: failures.count - 1)
+        let jittered = own / 2 + Self.backoff.delay(attempt: failures.count - 1) / 2
+        let delay = max(jittered, min(retryAfter ?? .zero, .seconds(3_600)))
+        let oldest = Timestamp(microseconds: now.microseconds - Self.patience.inMicroseconds)
+        let dropped = try await self.queues.putOff(id, until: now + delay, droppingBefore: oldest)
+        if dropped > 0 { WebhookMetrics.old.increment(by: dropped) }
+    }
+}
+
+/// An event of the stream, in the form that webhooks get.
+struct WebhookEvent {
+    /// The entry's id, by which receivers recognize a repeat.
+    let id: String
+    let kind: String
+    let org: String
+    let at: Timestamp
+    private let entry: StreamEntry
+
+    /// Nil for an entry that was deleted.
+    init?(_ entry: StreamEntry) {
+        guard entry.fields != nil else { return nil }
+        self.entry = entry
+        self.id = entry.id
+        self.kind = Self.text(entry, "event")
+        self.org = Self.text(entry, "org")
+        self.at = Timestamp(milliseconds: Int64(entry.id.prefix { $0 != "-" }) ?? 0)
+    }
+
+    private static func text(_ entry: StreamEntry, _ name: String) -> String {
+        String(decoding: entry[name] ?? [], as: UTF8.self)
+    }
+
+    /// `{"id":…, "event":…, …}`, with null for empty fields.
+    var json: [UInt8] {
+        var writer = JSONWriter(capacity: 512)
+        writer.beginObject()
+        writer.member("id", self.id)
+        for field in self.entry.fields ?? [] {
+            writer.key(escaping: field.name)
+            if field.value.isEmpty {
+                writer.null()
+            } else {
+                writer.string(String(decoding: field.value, as: UTF8.self))
+            }
+        }
+        writer.endObject()
+        return writer.bytes
+    }
+
+    /// Returns the body of a request.
+    static func body(_ events: some Sequence<ArraySlice<UInt8>>) -> [UInt8] {
+        var writer = JSONWriter(capacity: 4_096)
+        writer.beginObject()
+        writer.key("events")
+        writer.beginArray()
+        for event in events { writer.raw(event) }
+        writer.endArray()
+        writer.endObject()
+        return writer.bytes
+    }
+}
+
+enum WebhookMetrics {
+    /// Events that receivers accepted.
+    static let told = Counter(label: "carillon.webhooks.told")
+    static let accepted = Self.requests("accepted")
+    static let failed = Self.requests("failed")
+    /// Answers with 410, which remove the webhook.
+    static let gone = Self.requests("gone")
+    /// Events dropped because too many waited.
+    static let full = Self.dropped("full")
+    /// Events dropped after a day.
+    static let old = Self.dropped("old")
+    /// Events of webhooks that were switched off or removed.
+    static let off = Self.dropped("off")
+
+    private static func requests(_ outcome: String) -> Counter {
+        Counter(label: "carillon.webhooks.requests", dimensions: [("outcome", outcome)])
+    }
+
+    private static func dropped(_ reason: String) -> Counter {
+        Counter(label: "carillon.webhooks.dropped", dimensions: [("reason", reason)])
+    }
+}

@@ -1,0 +1,119 @@
+// Carillon · FollowUpTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import Storage
+import Support
+import Testing
+
+@testable import Pipeline
+
+/// Postponed notifications whose user changes the quiet hours.
+@Suite(.timeLimit(.minutes(10)))
+struct PostponementTests {
+    @Test(
+        "brings a follow-up forward whose quiet hours have changed",
+        arguments: [false, true])
+    func changed(isOverride: Bool) async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let pool = database.pool
+                let dispatcher = try TestDispatcher.make(
+                    pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")])
+                var settings = UserSettings()
+                // Quiet all day except for a minute, which differs in Kolkata.
+                settings.zone = "Pacific/Honolulu"
+                settings.quietHours = QuietHours(start: 1, end: 0)
+                var due: [Timestamp] = []
+                let notifications = try ["steady", "moved"].enumerated().map { number, user in
+                    let notification = Self.notification(number, user: user)
+                    var wishes = RecipientStore.Wishes()
+                    wishes.settings = settings
+                    let end = dispatcher.releaseMoment(of: notification, wishes: wishes, now: TestDispatcher.now)
+                    due.append(try #require(end))
+                    return notification
+                }
+                let store = Database(pool).preferences
+                try await store.set(user: "steady", settings: settings)
+                if isOverride {
+                    var preference = TypePreference()
+                    preference.quietHours = QuietOverride.none
+                    try await store.set(user: "moved", settings: settings)
+                    try await store.set(user: "moved", preferences: ["news": preference])
+                } else {
+                    settings.zone = "Asia/Kolkata"
+                    try await store.set(user: "moved", settings: settings)
+                }
+                try await dispatcher.putOff(
+                    zip(notifications, due).map {
+                        Postponement(
+                            notification: $0, kind: .release, due: $1, reason: Reason.quietHours.rawValue)
+                    })
+                let taken = try await dispatcher.database.followUps.take(
+                    now: TestDispatcher.now, until: TestDispatcher.now + .seconds(30), limit: 10)
+                #expect(taken.map(\.item.user) == ["moved"])
+            }
+        }
+    }
+
+    private static func notification(_ number: Int, user: String) -> Notification {
+        Notification(
+            id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0000 + UInt64(number)),
+            user: user, type: "news", createdAt: TestDispatcher.now)
+    }
+}
+
+@Suite("The words of summaries", .timeLimit(.minutes(10)))
+struct SummaryTextTests {
+    private static func catalog(_ body: String) throws -> Catalog {
+        try CatalogParser.parse([
+            (
+                "c.yaml",
+                """
+                types:
+                  reply:
+                    digest: {window: 1h}
+                    summary:
+                      en: {title: "{{count}} replies", body: "\(body)"}
+                """
+            )
+        ])
+    }
+
+    /// Three lines; the second has no data.
+    private static let lines = (1...3).map { number in
+        DigestStore.Line(
+            id: NotificationID(high: 1, low: UInt64(number)), title: "t\(number)", body: "b\(number)",
+            data: number == 2 ? nil : Array(#"{"post":"p\#(number)"}"#.utf8))
+    }
+
+    private static func text(_ body: String) throws -> SummaryText {
+        SummaryText(count: 3, lines: Self.lines, type: "reply", catalog: try self.catalog(body), locale: nil)
+    }
+
+    @Test("renders variables that every item has")
+    func complete() throws {
+        let text = try Self.text("{{#items}}{{title}};{{/items}}")
+        #expect(text.title == "3 replies")
+        #expect(text.body == "t1;t2;t3;")
+        #expect(text.fault == nil)
+    }
+
+    @Test("leaves out an item that lacks a variable, and reports it")
+    func incomplete() throws {
+        let text = try Self.text("{{#items}}{{data.post}};{{/items}}")
+        #expect(text.title == "3 replies")
+        #expect(text.body == "p1;p3;")
+        #expect(text.fault?.field.contains("data.post") == true)
+    }
+
+    @Test(
+        "uses plain text when no item has a variable",
+        arguments: ["{{#items}}{{data.none}}{{/items}}", "{{total}}"])
+    func plain(body: String) throws {
+        let text = try Self.text(body)
+        #expect(text.title == "3 notifications")
+        #expect(text.body == "t1\nt2\nt3")
+        #expect(text.fault != nil)
+    }
+}

@@ -1,0 +1,401 @@
+// Carillon · RetryTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Providers
+import Storage
+import Support
+import Synchronization
+import Testing
+
+@testable import Pipeline
+
+/// Retries that return to their streams.
+@Suite(.timeLimit(.minutes(10)))
+struct RetryServiceTests {
+    private static func add(
+        _ numbers: Range<UInt64>, _ lane: Lane, _ redis: RedisConnection, _ keys: Keyspace
+    ) async throws {
+        let set = Live(redis, keys: keys).retries
+        var batch = RedisBatch()
+        for number in numbers {
+            let work = DeliveryWork(
+                notification: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0000 + number),
+                device: NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0003),
+                user: "ada", attempt: 1, isRepeat: true)
+            set.add(work, due: TestDispatcher.now, provider: .fcm, lane: lane, in: &batch)
+        }
+        for reply in try await redis.send(batch) { _ = try reply.checked() }
+    }
+
+    @Test("moves thousands that are due as the stream empties, each once, and critical ones at once")
+    func backlog() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")])
+                let service = DeliveriesService(dispatcher: dispatcher, provider: .fcm, calls: 64, readers: [:])
+                let mover = RetryService(dispatcher: dispatcher, deliveries: [service])
+                let set = Live(redis, keys: keys).retries
+                func length(_ lane: Lane) async throws -> Int {
+                    Int(try await redis.send("XLEN", .text(keys.deliveries(.fcm, lane))).integer())
+                }
+                try await Self.add(0..<3_000, .normal, redis, keys)
+                try await Self.add(3_000..<3_300, .critical, redis, keys)
+                await mover.move(service)
+                #expect(try await length(.critical) == 300)
+                #expect(try await length(.normal) == service.mostWaiting)
+                var total = 0
+                var rounds = 0
+                while try await set.count(provider: .fcm, lane: .normal) > 0, rounds < 100 {
+                    total += try await length(.normal)
+                    _ = try await redis.send("DEL", .text(keys.deliveries(.fcm, .normal)))
+                    await mover.move(service)
+                    rounds += 1
+                }
+                #expect(rounds > 5)
+                #expect(try await total + length(.normal) == 3_000, "each once")
+            }
+        }
+    }
+}
+
+/// Retries and held-back deliveries of two apps of one provider.
+@Suite(.timeLimit(.minutes(10)))
+struct RetryFairnessTests {
+    private struct IdleChannel: ProviderChannel {
+        let provider = Provider.fcm
+        let app: String
+
+        func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
+            ProviderReply(.unanswered(reason: "unused", mayHaveBeenSent: false))
+        }
+    }
+
+    /// Seconds that pass when the test says so.
+    private final class Seconds: Sendable {
+        private let count = Mutex<Int64>(0)
+
+        var now: Timestamp { TestDispatcher.now + .seconds(self.count.withLock { $0 }) }
+
+        func pass(_ count: Int64) {
+            self.count.withLock { $0 += count }
+        }
+    }
+
+    /// A dispatcher's retry service, for the apps `big` and `small`.
+    private final class Bench: Sendable {
+        private let sent = Mutex<[String: Int]>([:])
+        let redis: RedisConnection
+        let keys: Keyspace
+        let seconds: Seconds
+        let service: DeliveriesService
+        let mover: RetryService
+
+        init(_ database: TestDatabase, _ redis: RedisConnection, _ prefix: String) throws {
+            let keys = Keyspace(prefix: prefix)
+            let seconds = Seconds()
+            let dispatcher = try TestDispatcher.make(
+                database.pool, redis, keys, [NotificationType(name: "news")],
+                IdleChannel(app: "big"), IdleChannel(app: "small"), now: { seconds.now })
+            let service = DeliveriesService(dispatcher: dispatcher, provider: .fcm, calls: 8, readers: [:])
+            self.redis = redis
+            self.keys = keys
+            self.seconds = seconds
+            self.service = service
+            self.mover = RetryService(dispatcher: dispatcher, deliveries: [service])
+        }
+
+        var held: HeldSets { Live(self.redis, keys: self.keys).heldSets }
+        var retries: RetrySet { Live(self.redis, keys: self.keys).retries }
+
+        private func work(_ number: UInt64, _ user: String, attempt: Int) -> DeliveryWork {
+            DeliveryWork(
+                notification: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0000 + number),
+                device: NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0003),
+                user: user, attempt: attempt, isRepeat: attempt > 0)
+        }
+
+        /// Holds deliveries back that are due now.
+        func hold(_ numbers: Range<UInt64>, _ lane: Lane = .normal, of app: String) async throws {
+            var batch = RedisBatch()
+            for number in numbers {
+                self.held.add(
+                    self.work(number, app, attempt: 0), due: TestDispatcher.now, provider: .fcm, lane: lane, app: app,
+                    in: &batch)
+            }
+            for reply in try await self.redis.send(batch) { _ = try reply.checked() }
+        }
+
+        /// Adds retries that are due now.
+        func retry(_ numbers: Range<UInt64>, user: String, attempt: Int) async throws {
+            var batch = RedisBatch()
+            for number in numbers {
+                self.retries.add(
+                    self.work(number, user, attempt: attempt), due: TestDispatcher.now, provider: .fcm, lane: .normal,
+                    in: &batch)
+            }
+            for reply in try await self.redis.send(batch) { _ = try reply.checked() }
+        }
+
+        /// Returns the number of each user's deliveries in a stream.
+        func moved(_ lane: Lane = .normal) async throws -> [String: Int] {
+            let reply = try await self.redis.send("XRANGE", .text(self.keys.deliveries(.fcm, lane)), "-", "+")
+            guard var cursor = try reply.cursor(), let entries = try cursor.array() else { return [:] }
+            var counts: [String: Int] = [:]
+            for _ in 0..<entries {
+                // Its id, then the name and the text of its only field.
+                _ = try cursor.array()
+                try cursor.skip()
+                _ = try cursor.array()
+                try cursor.skip()
+                let work = try DeliveryWork(try cursor.bytes() ?? [])
+                counts[work.user, default: 0] += 1
+            }
+            return counts
+        }
+
+        /// Removes the normal stream's deliveries, as calls would.
+        func send() async throws {
+            for (user, count) in try await self.moved() { self.sent.withLock { $0[user, default: 0] += count } }
+            _ = try await self.redis.send("DEL", .text(self.keys.deliveries(.fcm, .normal)))
+        }
+
+        /// Returns the number of each user's moved deliveries, sent ones included.
+        func total() async throws -> [String: Int] {
+            let moved = try await self.moved()
+            return self.sent.withLock { $0.merging(moved) { $0 + $1 } }
+        }
+
+        /// Returns the number of held-back deliveries in the normal lane.
+        func waiting() async throws -> Int {
+            try await self.held.waiting(provider: .fcm, lane: .normal).count
+        }
+
+        /// Runs the retry service a second later.
+        func step() async {
+            self.seconds.pass(1)
+            await self.mover.move(self.service)
+        }
+    }
+
+    private static func with(_ body: (Bench) async throws -> Void) async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                try await body(try Bench(database, redis, prefix))
+            }
+        }
+    }
+
+    @Test("an app that is out of use delays no delivery of another app")
+    func outOfUse() async throws {
+        try await Self.with { bench in
+            try await bench.hold(0..<3_000, of: "big")
+            try await bench.hold(3_000..<3_001, of: "small")
+            try await bench.retry(4_000..<4_001, user: "small", attempt: 1)
+            // Dispatchers of older versions put untried deliveries here too.
+            try await bench.retry(4_001..<4_002, user: "small", attempt: 0)
+            bench.service.health.hold(
+                ["big"], until: TestDispatcher.now + .seconds(60), now: TestDispatcher.now)
+            await bench.mover.move(bench.service)
+            #expect(try await bench.moved() == ["small": 3])
+            #expect(try await bench.waiting() == 3_000)
+            #expect(try await bench.held.apps(provider: .fcm, lane: .normal) == ["big"])
+        }
+    }
+
+    @Test("retries and held-back deliveries of two apps share the room of a stream")
+    func shares() async throws {
+        try await Self.with { bench in
+            try await bench.hold(0..<3_000, of: "big")
+            try await bench.hold(3_000..<3_001, of: "small")
+            try await bench.retry(4_000..<7_000, user: "tried", attempt: 1)
+            await bench.mover.move(bench.service)
+            let moved = try await bench.moved()
+            #expect(moved["small"] == 1)
+            #expect(moved["tried"].map { $0 >= 10 } == true)
+            #expect(moved["big"].map { $0 >= 10 } == true)
+            #expect(moved.values.reduce(0, +) == bench.service.mostWaiting)
+        }
+    }
+
+    @Test("a full stream gets a few retries all the same")
+    func full() async throws {
+        try await Self.with { bench in
+            try await bench.retry(0..<100, user: "tried", attempt: 1)
+            await bench.mover.move(bench.service)
+            #expect(try await bench.moved() == ["tried": bench.service.mostWaiting])
+            await bench.step()
+            #expect(try await bench.moved() == ["tried": bench.service.mostWaiting + bench.service.fewestRetries])
+        }
+    }
+
+    @Test("probes an app that is back, then moves its backlog, while another app's goes on")
+    func comesBack() async throws {
+        try await Self.with { bench in
+            let health = bench.service.health
+            try await bench.hold(0..<1_000, of: "big")
+            try await bench.hold(3_000..<3_300, .critical, of: "big")
+            try await bench.hold(4_000..<4_020, of: "small")
+            health.hold(["big"], until: TestDispatcher.now + .seconds(60), now: TestDispatcher.now)
+            await bench.mover.move(bench.service)
+            #expect(try await bench.moved() == ["small": 20])
+            #expect(try await bench.moved(.critical).isEmpty)
+
+            bench.seconds.pass(60)
+            await bench.step()
+            #expect(try await bench.moved()["big"] == 4, "probes")
+            #expect(try await bench.moved(.critical) == ["big": 4], "probes")
+
+            #expect(health.admit("big", isShared: true, now: bench.seconds.now) == .yes)
+            health.note(ProviderReply(.answered(.accepted(id: nil))), app: "big", now: bench.seconds.now)
+            await bench.step()
+            #expect(try await bench.moved(.critical) == ["big": 300])
+            var steps = 0
+            while try await bench.waiting() > 0, steps < 1_000 {
+                try await bench.send()
+                await bench.step()
+                steps += 1
+            }
+            #expect(steps > 10)
+            #expect(try await bench.total() == ["big": 1_000, "small": 20], "each once")
+        }
+    }
+
+    @Test("moves what is held back of an app that no longer exists")
+    func unknownApp() async throws {
+        try await Self.with { bench in
+            try await bench.hold(0..<30, of: "gone")
+            bench.service.health.hold(["gone"], until: TestDispatcher.now + .seconds(60), now: TestDispatcher.now)
+            await bench.mover.move(bench.service)
+            #expect(try await bench.moved() == ["gone": 30])
+            #expect(try await bench.held.apps(provider: .fcm, lane: .normal).isEmpty)
+        }
+    }
+}
+
+struct RetryPolicyTests {
+    private static let now = Timestamp(seconds: 1_000)
+    private static let policy = RetryPolicy(backoff: Backoff(base: .seconds(1), limit: .seconds(8)), tries: 4)
+
+    private static func next(
+        tried: Int,
+        minimum: Duration? = nil,
+        expiresAt: Timestamp? = nil
+    ) -> Timestamp? {
+        var generator = SystemRandomNumberGenerator()
+        return self.policy.next(
+            tried: tried,
+            minimum: minimum,
+            now: self.now,
+            expiresAt: expiresAt,
+            using: &generator
+        )
+    }
+
+    @Test("delays stay under a ceiling that doubles, and tries end", arguments: 1...3)
+    func ceiling(tried: Int) throws {
+        for _ in 0..<200 {
+            let due = try #require(Self.next(tried: tried))
+            #expect(due >= Self.now)
+            #expect(due <= Self.now + .seconds(1 << (tried - 1)))
+        }
+        #expect(Self.next(tried: 4) == nil)
+    }
+
+    @Test("the delay that the provider asks for is a minimum")
+    func floor() throws {
+        for _ in 0..<200 {
+            let due = try #require(Self.next(tried: 1, minimum: .seconds(60)))
+            #expect(due >= Self.now + .seconds(60))
+            #expect(due <= Self.now + .seconds(61))
+        }
+    }
+
+    @Test("an expired delivery is not retried")
+    func expiry() {
+        #expect(Self.next(tried: 1, minimum: .seconds(60), expiresAt: Self.now + .seconds(60)) == nil)
+        #expect(Self.next(tried: 1, minimum: .seconds(60), expiresAt: Self.now + .seconds(120)) != nil)
+    }
+
+    /// Returns the longest delays of a policy, as many as its tries if they are counted.
+    private static func ceilings(_ lane: Lane, _ provider: Provider) -> [Duration] {
+        let policy = RetryPolicy.of(lane, provider)
+        return (0..<policy.tries - 1).map { policy.backoff.ceiling(attempt: $0) }
+    }
+
+    @Test(
+        "the ceilings of all lanes, and their sums",
+        arguments: [
+            (.critical, .fcm, [1, 2, 4, 8, 15, 15], 40, 540),
+            (.normal, .fcm, [15, 30, 60, 120, 240, 480, 960], 8, 1_905),
+            (.bulk, .fcm, [60, 120, 240, 480, 960, 1_920, 3_840, 7_200, 7_200], 16, 65_220),
+            (.critical, .email, [60, 120, 240, 480, 900, 900], 40, 32_400),
+            (.normal, .email, [120, 240, 480, 960, 1_920, 3_600, 3_600], 24, 68_520),
+            (.bulk, .email, [300, 600, 1_200, 2_400, 4_800, 7_200, 7_200], 16, 81_300),
+        ] as [(Lane, Provider, [Int], Int, Int)]
+    )
+    func table(lane: Lane, provider: Provider, first: [Int], tries: Int, total: Int) {
+        let ceilings = Self.ceilings(lane, provider)
+        #expect(Array(ceilings.prefix(first.count)) == first.map { Duration.seconds($0) })
+        #expect(ceilings.count == tries - 1)
+        let sum = ceilings.reduce(Duration.zero) { $0 + $1 }
+        #expect(sum == .seconds(total))
+        // No delivery is retried for longer than a day.
+        #expect(total <= 86_400)
+    }
+
+    @Test(
+        "all push services have the same delays", arguments: Lane.allCases, Provider.wellKnown.filter { $0 != .email })
+    func pushes(lane: Lane, provider: Provider) {
+        #expect(RetryPolicy.of(lane, provider) == RetryPolicy.of(lane, .fcm))
+    }
+
+    @Test(
+        "critical deliveries retry until they expire, or by count if they never do",
+        arguments: [Provider.fcm, .email]
+    )
+    func critical(provider: Provider) throws {
+        let policy = RetryPolicy.of(.critical, provider)
+        func next(tried: Int, expiresAt: Timestamp?) -> Timestamp? {
+            var generator = SystemRandomNumberGenerator()
+            return policy.next(tried: tried, minimum: nil, now: Self.now, expiresAt: expiresAt, using: &generator)
+        }
+        let tomorrow = Self.now + .seconds(86_400)
+        for tried in [39, 40, 41, 5_000] {
+            let due = try #require(next(tried: tried, expiresAt: tomorrow))
+            #expect(due <= Self.now + policy.backoff.limit)
+        }
+        #expect(next(tried: 5_000, expiresAt: Self.now) == nil)
+        #expect(next(tried: 39, expiresAt: nil) != nil)
+        #expect(next(tried: 40, expiresAt: nil) == nil)
+    }
+
+    @Test("other lanes end by count before they expire", arguments: [Lane.normal, .bulk], Provider.wellKnown)
+    func counted(lane: Lane, provider: Provider) {
+        var generator = SystemRandomNumberGenerator()
+        let policy = RetryPolicy.of(lane, provider)
+        let due = policy.next(
+            tried: policy.tries, minimum: nil, now: Self.now, expiresAt: Self.now + .seconds(30 * 86_400),
+            using: &generator)
+        #expect(due == nil)
+    }
+
+    @Test("no lane retries sooner than the critical one", arguments: Lane.allCases, Provider.wellKnown)
+    func lanes(lane: Lane, provider: Provider) {
+        let policy = RetryPolicy.of(lane, provider)
+        let critical = RetryPolicy.of(.critical, provider)
+        #expect(policy.backoff.ceiling(attempt: 0) >= critical.backoff.ceiling(attempt: 0))
+        #expect(policy.tries > 1)
+    }
+
+    @Test("mail retries for hours in every lane", arguments: Lane.allCases)
+    func mail(lane: Lane) {
+        let policy = RetryPolicy.of(lane, .email)
+        let longest = (0..<policy.tries).reduce(Duration.zero) { $0 + policy.backoff.ceiling(attempt: $1) }
+        #expect(policy.backoff.ceiling(attempt: 0) >= .seconds(60))
+        #expect(longest >= .seconds(8 * 3_600))
+    }
+}
