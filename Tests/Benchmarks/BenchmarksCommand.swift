@@ -18,7 +18,7 @@ struct BenchmarksCommand: AsyncParsableCommand {
             SoakCommand.self,
             FanoutCommand.self,
             UnicastCommand.self, ConnectsCommand.self, ReconnectCommand.self, RestCommand.self, BroadcastCommand.self,
-            StagesCommand.self, DueCommand.self, ScaleCommand.self, BareSocketsCommand.self, BareRestCommand.self,
+            CPUCommand.self, DueCommand.self, ScaleCommand.self, BareSocketsCommand.self, BareRestCommand.self,
         ]
     )
 }

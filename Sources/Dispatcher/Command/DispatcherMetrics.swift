@@ -3,15 +3,11 @@
 
 import Operations
 
-/// What a dispatcher prints at `/metrics`.
+/// The metrics that a dispatcher serves at `/metrics`.
 enum DispatcherMetrics {
     static let families =
         MetricFamily.common + [
             MetricFamily("carillon_jobs_finished", .counter, "entries of the jobs streams that were finished"),
-            MetricFamily(
-                "carillon_stage_cpu_seconds", .counter, by: ["stage"],
-                "a dispatcher's own processor time on jobs: decode, decide, word (templates), route, publish; "
-                    + "the clients of Redis and PostgreSQL are not in it"),
             MetricFamily("carillon_frames_published", .counter, "frames published to nodes"),
             MetricFamily(
                 "carillon_entries_claimed", .counter,

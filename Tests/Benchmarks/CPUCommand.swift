@@ -1,4 +1,4 @@
-// Carillon · StagesCommand.swift
+// Carillon · CPUCommand.swift
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
@@ -10,14 +10,12 @@ import NIOPosix
 import Support
 import Synchronization
 
-/// Measures a dispatcher's CPU time per job by stage, and that of the rules alone.
-struct StagesCommand: AsyncParsableCommand {
+/// Measures a dispatcher's CPU time per job, and that of a decision alone.
+struct CPUCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "stages",
-        abstract: "Measures CPU time per job by stage with every rule in use, and per decision; yardstick: a hash."
+        commandName: "cpu",
+        abstract: "Measures CPU time per job with every rule in use, and per decision; yardstick: a hash."
     )
-
-    private static let metric = "carillon_stage_cpu_seconds"
 
     @Option(help: "Online users.")
     var users = 1_000
@@ -43,10 +41,9 @@ struct StagesCommand: AsyncParsableCommand {
             let settings = self.plain ? [:] : try EveryRule.settings(in: stack.folder)
             let (gateway, port) = try await stack.gateway(settings: settings)
             let dispatcher = try await stack.dispatcher(settings: settings)
-            let metrics = try await MetricsPage(of: dispatcher)
             let sockets = SocketLoad(group: MultiThreadedEventLoopGroup(numberOfThreads: 1))
             sockets.isTimed.store(false, ordering: .relaxed)
-            let names = (0..<self.users).map { "stages-\($0)" }
+            let names = (0..<self.users).map { "cpu-\($0)" }
             try await sockets.connect(port: port, users: try LoadUser.named(names))
             if !self.plain { try await EveryRule.prepare(names, in: stack.database.pool) }
             let jobs = JobLoad(
@@ -58,30 +55,20 @@ struct StagesCommand: AsyncParsableCommand {
             try await jobs.append(self.warmUp, to: names, rate: 5_000, batch: 8)
             try await sockets.frames.reach(self.warmUp)
 
-            let before = try await metrics.values(Self.metric, by: "stage")
             let used = CoreShare.seconds(of: dispatcher.pid)
             let start = ContinuousClock.now
             try await jobs.append(self.jobs, to: names)
             let elapsed = try await sockets.frames.reach(self.warmUp + self.jobs) - start
-            // Its last batch may not be acknowledged yet, which no stage counts.
-            let after = try await metrics.values(Self.metric, by: "stage")
             let process = CoreShare.seconds(of: dispatcher.pid) - used
             await sockets.close()
             try await dispatcher.end(by: SIGTERM)
             try await gateway.end(by: SIGTERM)
 
-            var report = Report("stages")
+            var report = Report("cpu")
             report.add("jobs", self.jobs)
             report.add("users", self.users)
             report.add("rules", self.plain ? "plain" : "every")
             report.add("per_second", Double(self.jobs) / elapsed.inSeconds)
-            var total = 0.0
-            for (stage, seconds) in after {
-                let each = (seconds - (before[stage] ?? 0)) * 1_000_000 / Double(self.jobs)
-                report.add("\(stage)_us", each)
-                total += each
-            }
-            report.add("stages_us", total)
             report.add("process_us", process * 1_000_000 / Double(self.jobs))
             report.add("yardstick_hash_us", DecisionLoad(count: self.decisions).hashMicroseconds())
             try report.print()
