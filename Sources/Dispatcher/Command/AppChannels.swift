@@ -5,16 +5,18 @@ import Core
 import FoundationEssentials
 import Logging
 import Operations
+import Pipeline
 import Providers
+import ServiceLifecycle
 import Synchronization
 
-/// Makes the ways to providers out of the apps' settings, and makes them anew when their files change.
+/// Makes the ways to providers from the apps' settings, and again when their files change.
 final class AppChannels: Sendable {
-    /// What an app's way was made of; while that is the same, the way stays.
+    /// The input of an app's way, which is kept while this is the same.
     private struct Source: Equatable {
         let settings: [String: String]
         let shape: AppSettings.Shape
-        /// The contents of the files that it names.
+        /// The contents of the files that the settings name.
         let files: [String: [UInt8]]
     }
 
@@ -32,9 +34,9 @@ final class AppChannels: Sendable {
         self.context = context
     }
 
-    /// The ways of the start.
+    /// Returns the ways at start.
     ///
-    /// - Parameter fault: is told each fault, with the setting's name.
+    /// - Parameter fault: receives each fault with the setting's name.
     func make(fault: (_ name: String, _ reason: String) -> Void) async -> [ChannelDirectory.Way] {
         var ways: [ChannelDirectory.Way] = []
         for app in self.apps(fault: fault) {
@@ -66,7 +68,8 @@ final class AppChannels: Sendable {
         return Set(paths + [self.settings.appsFile].compactMap(\.self)).sorted()
     }
 
-    /// Puts new ways in the place of those whose settings or files have changed; a faulty one never replaces a good one.
+    /// Replaces the ways whose settings or files have changed; a faulty one never replaces a good
+    /// one.
     func renew(_ directory: ChannelDirectory) async {
         var isFaulty = false
         let apps = self.apps { name, reason in
@@ -91,7 +94,7 @@ final class AppChannels: Sendable {
                         self.context.logger.notice("credentials were read again", metadata: metadata)
                     } else {
                         self.context.logger.warning(
-                            "a provider that no app had at the start needs a restart", metadata: metadata)
+                            "a provider that no app had at start needs a restart of the dispatcher", metadata: metadata)
                     }
                 } catch {
                     self.context.logger.error(
@@ -112,7 +115,7 @@ final class AppChannels: Sendable {
         if directory.rateConflicts != conflicts { self.tellRates(directory) }
     }
 
-    /// Warns of apps that have one account and different rates, of which the smallest holds for all.
+    /// Warns of apps that share an account and have different rates.
     func tellRates(_ directory: ChannelDirectory) {
         for conflict in directory.rateConflicts {
             let rates = conflict.rates.sorted { $0.key < $1.key }.map { "\($0.key) \($0.value)" }
@@ -186,7 +189,8 @@ final class AppChannels: Sendable {
         return try PushShape(members: members.map { ($0.key, $0.sources) })
     }
 
-    /// Small files are compared as a whole: a time of change says nothing of one that was replaced within its second.
+    /// Compares whole files, which are small: their modification time misses a change within a
+    /// second.
     private func source(
         _ kind: any ProviderKind.Type,
         _ app: AppSettings,
@@ -197,5 +201,22 @@ final class AppChannels: Sendable {
         if case .file(let path) = app.shape { paths.append(path) }
         for path in paths { files[path] = try? self.context.read(path) }
         return Source(settings: settings, shape: app.shape, files: files)
+    }
+}
+
+/// Polls the files of credentials, and puts new ones into use.
+struct CredentialService: Service {
+    private static let interval: Duration = .seconds(10)
+
+    let channels: AppChannels
+    let directory: ChannelDirectory
+
+    func run() async throws {
+        await cancelWhenGracefulShutdown {
+            // A mounted secret changes by a link, which sends no reliable signal, so poll.
+            while (try? await Task.sleep(for: Self.interval)) != nil {
+                await self.channels.renew(self.directory)
+            }
+        }
     }
 }

@@ -25,7 +25,6 @@ struct BroadcastCommand: AsyncParsableCommand {
             """
     )
 
-    /// Between two looks at the progress, which nothing announces.
     private static let interval: Duration = .milliseconds(500)
     private static let barWidth: Int64 = 30
 
@@ -65,7 +64,7 @@ struct BroadcastCommand: AsyncParsableCommand {
             let (stream, entry) = try await submission.submit(reader)
             if !self.output.json || self.detach { self.show(stream, entry) }
             guard !self.detach else { return }
-            // A job id that was used before names the broadcast that is there.
+            // A job id that was used before names the broadcast that exists.
             let name = CancellationStore.Name(
                 org: submission.job.org,
                 id: submission.job.id ?? "",

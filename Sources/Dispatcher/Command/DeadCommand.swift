@@ -26,7 +26,7 @@ struct DeadCommand: AsyncParsableCommand {
         subcommands: [List.self, Show.self, Replay.self, Discard.self]
     )
 
-    /// Which letters are meant.
+    /// The letters to list.
     struct Filter: ParsableArguments {
         @Option(help: "How the reason begins.")
         var reason: String?
@@ -63,7 +63,7 @@ struct DeadCommand: AsyncParsableCommand {
         }
     }
 
-    /// What several of them are meant by: a number, a filter, or all.
+    /// The letters to replay or discard: a number, a filter, or all.
     struct Choice: ParsableArguments {
         @Argument(help: "The letter's number.")
         var id: Int64?
@@ -82,7 +82,7 @@ struct DeadCommand: AsyncParsableCommand {
         }
     }
 
-    /// The streams that letters may have come from, for shells that complete their names.
+    /// The streams that letters come from, for shell completion.
     private static var streams: [String] {
         let keys = Keyspace()
         let deliveries = ProviderKinds.providers.flatMap { provider in

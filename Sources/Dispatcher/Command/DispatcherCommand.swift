@@ -3,6 +3,7 @@
 
 import ArgumentParser
 import Operations
+import Storage
 
 /// The program `dispatcher`.
 @main
@@ -33,8 +34,51 @@ struct DispatcherCommand: AsyncParsableCommand {
 
     static func main() async { await CommandFrame.main(Self.self) }
 
-    /// Runs a command's work; what ends it early becomes a line on standard error and an exit code.
+    /// Runs a command; an error becomes a line on standard error and an exit code.
     static func run(_ work: () async throws -> Void) async throws {
         try await CommandFrame.run("dispatcher", work)
+    }
+}
+
+/// `dispatcher run`.
+struct RunCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "run",
+        abstract: "Works until SIGTERM or SIGINT, then finishes what it took.",
+        discussion: """
+            Applies missing migrations first. Start as many as you like, they share the
+            work. Prints `ready http://HOST:PORT`, where its metrics are, when it works.
+
+            Examples:
+              dispatcher run
+              dispatcher run --config /etc/carillon/dispatcher.env
+            """
+    )
+
+    @OptionGroup var options: CommonOptions
+
+    func run() async throws {
+        try await DispatcherCommand.run {
+            let reader = try await self.options.reader()
+            try await DispatcherComposition.run(DispatcherSettings(reader), reader: reader)
+        }
+    }
+}
+
+/// `dispatcher outbox-sql`.
+struct OutboxSQLCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "outbox-sql",
+        abstract: "Prints the SQL that gives a database an outbox.",
+        discussion: """
+            For databases other than Carillon's own, which has one. May be run again.
+
+            Examples:
+              dispatcher outbox-sql | psql -v ON_ERROR_STOP=1 postgresql://owner@host/shop
+            """
+    )
+
+    func run() async throws {
+        Terminal.line(Migrations.outboxScript)
     }
 }

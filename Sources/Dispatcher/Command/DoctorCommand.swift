@@ -54,7 +54,7 @@ struct DoctorCommand: AsyncParsableCommand {
             if !settings.common.database.isEmpty {
                 let database = await Examination.database(
                     CommandClients.database(reader, name: "doctor"),
-                    // Those for broadcasts, one that listens, and one for scripts.
+                    // Also those of broadcasts, a listener, and one for scripts.
                     needed: settings.common.databaseConnections + BroadcastService.chains + 3
                 )
                 report.add(database.findings)
@@ -79,7 +79,7 @@ struct DoctorCommand: AsyncParsableCommand {
         }
     }
 
-    /// Other databases whose outbox is relayed.
+    /// Examines the other databases whose outbox is relayed.
     private func outboxes(_ settings: DispatcherSettings) async -> [Finding] {
         var findings: [Finding] = []
         for (index, url) in settings.outboxDatabases.enumerated() {
@@ -105,9 +105,9 @@ struct DoctorCommand: AsyncParsableCommand {
         return findings
     }
 
-    /// Credentials, their files, and what they open.
+    /// Examines credentials, their files, and the providers that they open.
     private func providers(_ settings: DispatcherSettings) async throws -> [Finding] {
-        // What cannot be reached is told by a finding.
+        // A finding reports what cannot be reached.
         let logger = Logger(label: "carillon.doctor") { _ in SwiftLogNoOpLogHandler() }
         let transfers = DispatcherComposition.transfers(settings, logger: logger)
         let apps = DispatcherComposition.apps(
@@ -141,7 +141,7 @@ struct DoctorCommand: AsyncParsableCommand {
     }
 }
 
-/// What a probe of a provider means.
+/// The finding of a provider's probe.
 enum ProviderFinding {
     static func make(_ name: String, _ probe: ProviderProbe) -> Finding {
         guard let fault = probe.fault else { return Finding(.ok, "provider", "\(name): \(probe.subject)") }

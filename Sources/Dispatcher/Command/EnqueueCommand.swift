@@ -4,6 +4,8 @@
 import ArgumentParser
 import Core
 import Operations
+import Providers
+import Storage
 
 /// `dispatcher enqueue`.
 struct EnqueueCommand: AsyncParsableCommand {
@@ -61,4 +63,89 @@ struct EnqueueCommand: AsyncParsableCommand {
             }
         }
     }
+}
+
+/// A job from the command line, validated as the dispatcher does, then appended to its lane's
+/// stream.
+struct JobSubmission {
+    let fields: [(name: String, value: [UInt8])]
+    let job: Job
+
+    /// Validates the fields.
+    ///
+    /// - Parameters:
+    ///   - named: fields with options of their own.
+    ///   - others: each `name=value`.
+    /// - Throws: `ValidationError` that names every fault.
+    init(_ named: [(String, String?)], others: [String]) throws {
+        let fields = try Self.fields(named, others: others)
+        self.fields = fields
+        self.job = try Self.checked { () throws(JobFaults) in
+            try JobDecoder.decode(fields.map { ($0.name, $0.value[...]) }, providers: ProviderKinds.providers)
+        }
+    }
+
+    /// Collects the given fields without validating them.
+    static func fields(_ named: [(String, String?)], others: [String]) throws -> [(name: String, value: [UInt8])] {
+        var fields: [(name: String, value: [UInt8])] = []
+        for case (let name, .some(let value)) in named { fields.append((name, Array(value.utf8))) }
+        for field in others {
+            guard let equals = field.firstIndex(of: "=") else {
+                throw ValidationError("--field takes name=value, not \(field)")
+            }
+            fields.append((String(field[..<equals]), Array(field[field.index(after: equals)...].utf8)))
+        }
+        return fields
+    }
+
+    private static func checked(_ read: () throws(JobFaults) -> Job) throws -> Job {
+        do throws(JobFaults) {
+            return try read()
+        } catch {
+            throw ValidationError(error.faults.map { "\($0)" }.joined(separator: "\n"))
+        }
+    }
+
+    /// Appends the job; the catalog, if there is one, checks its type and gives its lane.
+    ///
+    /// - Returns: the stream and the entry's id.
+    func submit(_ reader: SettingsReader) async throws -> (stream: String, entry: String) {
+        let catalog = await CommandClients.catalog(reader, isRequired: false)
+        let configuration = await CommandClients.redis(reader, name: "enqueue")
+        try reader.finish()
+        guard let configuration else { return ("", "") }
+        let lane = try self.lane(catalog)
+        return try await CommandClients.withRedis(configuration) { connection in
+            let keys = Keyspace()
+            let entries = try await Live(connection, keys: keys).jobs.append([(lane, self.fields)])
+            return (keys.jobs(lane), entries.first ?? "")
+        }
+    }
+
+    private func lane(_ catalog: Catalog?) throws -> Lane {
+        if let catalog {
+            let slices = self.fields.map { (name: $0.name, value: $0.value[...]) }
+            _ = try Self.checked { () throws(JobFaults) in try catalog.job(slices, providers: ProviderKinds.providers) }
+        }
+        guard case .notification(let content) = self.job.payload else { return .normal }
+        return content.lane ?? catalog?[content.type]?.lane ?? .normal
+    }
+}
+
+/// The content of a job, as options of every command that takes one.
+struct JobTextOptions: ParsableArguments {
+    @Option(help: "The title.")
+    var title: String?
+
+    @Option(help: "The body.")
+    var body: String?
+
+    @Option(help: "A JSON object for the client.")
+    var data: String?
+
+    @Option(name: .customLong("field"), help: ArgumentHelp("Any other field of a job.", valueName: "name=value"))
+    var fields: [String] = []
+
+    /// The given fields by name.
+    var named: [(String, String?)] { [("title", self.title), ("body", self.body), ("data", self.data)] }
 }

@@ -59,7 +59,7 @@ struct LagCommand: AsyncParsableCommand {
                 let survey = Live(connection).survey
                 var report = try await self.look(survey)
                 while self.watch {
-                    // Redis does not signal how long a stream is, so poll at the interval that was asked for.
+                    // Redis does not signal the length of a stream, so poll at the given interval.
                     try await Task.sleep(for: .seconds(self.interval))
                     report = try await self.look(survey)
                 }
@@ -86,5 +86,98 @@ struct LagCommand: AsyncParsableCommand {
                 + "in overflow \(report.aside.overflow)")
         if self.watch { Terminal.line("at \(report.now.rfc3339)") }
         return report
+    }
+}
+
+/// The length and age of every queue.
+struct LagReport {
+    let streams: [StreamSurvey.Stream]
+    let aside: StreamSurvey.Aside
+    /// Redis's clock, which also dates the entries.
+    let now: Timestamp
+
+    /// Returns how long the oldest entry has been in a stream; nil if it is empty.
+    func age(_ stream: StreamSurvey.Stream) -> Duration? {
+        stream.oldest.map { max(.zero, self.now - $0) }
+    }
+
+    /// Returns how long the oldest pending entry has been in its stream.
+    func pendingAge(_ stream: StreamSurvey.Stream) -> Duration? {
+        stream.oldestPending.map { max(.zero, self.now - $0) }
+    }
+
+    /// Returns how long the first retry is overdue.
+    func overdue(_ stream: StreamSurvey.Stream) -> Duration? {
+        stream.nextRetry.flatMap { $0 < self.now ? self.now - $0 : nil }
+    }
+
+    /// Returns how long the oldest work of a stream has waited, in the stream, for a retry, or held
+    /// back.
+    func waited(_ stream: StreamSurvey.Stream) -> Duration? {
+        stream.waitingSince.map { max(.zero, self.now - $0) }
+    }
+
+    /// The longest wait of work that could have been done; only that shrinks with more dispatchers.
+    var worst: Duration {
+        self.streams.flatMap { [self.age($0), self.overdue($0)] }.compactMap(\.self).max() ?? .zero
+    }
+
+    /// Returns a table for people; empty streams are only counted.
+    ///
+    /// - Parameter showsAll: whether empty streams are listed too.
+    func table(showsAll: Bool) -> (table: Table, empty: Int) {
+        var table = Table([
+            .text("STREAM"), .number("LENGTH"), .number("LAG"), .number("PENDING"), .number("OLDEST"),
+            .number("OLDEST PENDING"), .number("CONSUMERS"), .number("RETRIES"), .number("OVERDUE"),
+            .number("WAITED"),
+        ])
+        var empty = 0
+        for stream in self.streams {
+            // The jobs' streams are always listed.
+            guard showsAll || stream.provider == nil || stream.length > 0 || stream.retries > 0 else {
+                empty += 1
+                continue
+            }
+            table.add([
+                stream.name, "\(stream.length)", stream.lag.map { "\($0)" }, "\(stream.pending)",
+                self.age(stream).map { DisplayText.duration($0) },
+                self.pendingAge(stream).map { DisplayText.duration($0) },
+                "\(stream.consumers)", stream.provider == nil ? nil : "\(stream.retries)",
+                self.overdue(stream).map { DisplayText.duration($0) },
+                self.waited(stream).map { DisplayText.duration($0) },
+            ])
+        }
+        return (table, empty)
+    }
+
+    /// Writes the members of a JSON object.
+    func write(to writer: inout JSONWriter) {
+        writer.member("at", self.now.rfc3339)
+        writer.member("worst_seconds", self.worst.components.seconds)
+        writer.key("streams")
+        writer.beginArray()
+        for stream in self.streams {
+            writer.beginObject()
+            writer.member("name", stream.name)
+            writer.member("lane", stream.lane.rawValue)
+            writer.member("provider", stream.provider?.rawValue)
+            let numbers: [(String, Int64?)] = [
+                ("length", Int64(stream.length)), ("lag", stream.lag.map { Int64($0) }),
+                ("pending", Int64(stream.pending)), ("oldest_seconds", self.age(stream)?.components.seconds),
+                ("oldest_pending_seconds", self.pendingAge(stream)?.components.seconds),
+                ("consumers", Int64(stream.consumers)), ("retries", Int64(stream.retries)),
+                ("overdue_seconds", self.overdue(stream)?.components.seconds),
+                ("waited_seconds", self.waited(stream)?.components.seconds),
+            ]
+            for (name, number) in numbers {
+                writer.key(escaping: name)
+                if let number { writer.integer(number) } else { writer.null() }
+            }
+            writer.endObject()
+        }
+        writer.endArray()
+        writer.member("dead", self.aside.dead)
+        writer.member("unconfirmed", self.aside.unconfirmed)
+        writer.member("overflow", self.aside.overflow)
     }
 }

@@ -88,7 +88,7 @@ struct SendTestCommand: AsyncParsableCommand {
         return JSONValue.object([JSONMember("provider", .string(Provider.email.rawValue))]).merging(answer)
     }
 
-    /// What a dispatcher answers to a request for such a target.
+    /// Sends a request for a target to a dispatcher, and returns its answer.
     private func ask(_ target: [JSONMember], _ redis: RedisConnection) async throws -> JSONValue {
         let id = RandomName.make()
         var members = [JSONMember("id", .string(id)), JSONMember("user", .string(self.user))] + target

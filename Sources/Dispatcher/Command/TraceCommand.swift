@@ -74,7 +74,7 @@ struct TraceCommand: AsyncParsableCommand {
         table.show()
     }
 
-    /// Milliseconds while they matter.
+    /// Formats a duration, in milliseconds while they matter.
     private static func offset(_ duration: Duration) -> String {
         let milliseconds = duration.inMicroseconds / 1_000
         return milliseconds.magnitude < 10_000 ? "\(milliseconds) ms" : DisplayText.duration(duration)
