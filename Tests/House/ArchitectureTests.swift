@@ -108,6 +108,22 @@ struct SourceFileTests {
         }
     }
 
+    @Test("comments fit in 100 columns and do not begin with a noun clause", arguments: ["Sources", "Tests"])
+    func comments(folder: String) throws {
+        let opening = #/^\/\/+ (?:- )?(?:What|Whom|Whoever|That|Who|Nobody|Of|By|Whose|Whatever|Whichever) /#
+        var faults: [String] = []
+        for file in try House.swiftFiles(in: folder) {
+            let lines = try House.text(file).split(separator: "\n", omittingEmptySubsequences: false)
+            for (index, line) in lines.enumerated() {
+                let comment = line.drop { $0 == " " }
+                guard comment.hasPrefix("//") else { continue }
+                if line.count > 100 { faults.append("\(file):\(index + 1): longer than 100 columns") }
+                if comment.contains(opening) { faults.append("\(file):\(index + 1): begins with a noun clause") }
+            }
+        }
+        #expect(faults.isEmpty, "\(faults.joined(separator: "\n"))")
+    }
+
     @Test("declarations are package or narrower, never public")
     func noPublic() throws {
         for file in try House.swiftFiles(in: "Sources") {
