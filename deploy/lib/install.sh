@@ -1,7 +1,7 @@
 # Carillon · install.sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs missing packages and starts none of their services. Source after messages.sh.
+# Installs missing packages and starts none of their services, and builds. Source after messages.sh.
 
 # Each line: a Debian package and evidence that it is installed. Swift links the first few.
 NEEDED_PACKAGES='
@@ -103,4 +103,30 @@ check_swift() {
     [[ ${version%%.*} -gt 6 || (${version%%.*} -eq 6 && ${version#*.} -ge 2) ]] ||
         fail "Swift $version is too old; install 6.2 or newer"
     say "Swift $version"
+}
+
+# The time of a release build from nothing, in minutes of one core.
+BUILD_CORE_MINUTES=22
+
+# build_programs CONFIGURATION: builds every program of $ROOT in one go, so that no core waits for
+# another program, and shows progress. A first build also gets an estimate.
+build_programs() {
+    local began=$SECONDS shown=$SECONDS total=0 left line
+    if [[ ! -x $ROOT/.build/$1/gateway ]]; then
+        total=$((BUILD_CORE_MINUTES * 60 / $(nproc)))
+        say "the first build takes about $(((total + 59) / 60)) minutes on $(nproc) cores"
+    fi
+    (cd "$ROOT" && exec swift build -c "$1" 9>&-) | while IFS= read -r line; do
+        if [[ $line != \[+([0-9])/+([0-9])\]* ]]; then
+            printf '%s\n' "$line"
+            continue
+        fi
+        ((SECONDS - shown >= 15)) || continue
+        shown=$SECONDS left=$((total - SECONDS + began))
+        if ((left > 60)); then
+            say "${line%%]*}] $(((left + 59) / 60)) minutes left"
+        else
+            say "${line%%]*}]"
+        fi
+    done
 }
