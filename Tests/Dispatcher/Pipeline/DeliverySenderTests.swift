@@ -75,7 +75,7 @@ struct DeliverySenderTests {
                         id: "\(number + 1)-0", fields: [(DeliveryWork.field, Array(work.text.utf8)[...])])
                 }
                 dispatcher.inFlight.take(entries.map(\.id), of: stream)
-                let sender = Self.sender(dispatcher, redis, keys)
+                let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
                 let batch = LaneBatch(lane: .normal, group: dispatcher.group(stream), entries: entries)
                 let settled = Settled()
                 let task = Task { try await sender.sendAlone(batch) { settled.add($0) } }
@@ -121,7 +121,7 @@ struct DeliverySenderTests {
                     let entry = StreamEntry(
                         id: id ?? "", fields: [(DeliveryWork.field, Array(work.text.utf8)[...])])
                     batches.append(LaneBatch(lane: .normal, group: dispatcher.group(stream), entries: [entry]))
-                    senders.append(Self.sender(dispatcher, redis, keys))
+                    senders.append(DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512))
                 }
                 // The other dispatcher takes its entry during the first one's call.
                 let (second, batch) = (senders[1], batches[1])
@@ -164,7 +164,7 @@ struct DeliverySenderTests {
                     notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
                 let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, Array(work.text.utf8)[...])])
                 let group = dispatcher.group(keys.deliveries(.fcm, .normal))
-                let sender = Self.sender(dispatcher, redis, keys)
+                let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
                 let settled = Settled()
                 try await sender.sendAlone(LaneBatch(lane: .normal, group: group, entries: [entry])) { settled.add($0) }
                 #expect(settled.entries == ["1-0"])
@@ -199,7 +199,7 @@ struct DeliverySenderTests {
                     notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
                 let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, Array(work.text.utf8)[...])])
                 let group = dispatcher.group(keys.deliveries(.fcm, .normal))
-                let sender = Self.sender(dispatcher, redis, keys)
+                let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
                 try await sender.sendAlone(LaneBatch(lane: .normal, group: group, entries: [entry])) { _ in }
                 #expect(priorities.withLock { $0 } == [expected])
             }
@@ -219,7 +219,7 @@ struct DeliverySenderTests {
                 let dispatcher = try TestDispatcher.make(
                     database.pool, redis, keys, [NotificationType(name: "news")], channel)
                 dispatcher.leaseClock.renewed(at: .now)
-                let sender = Self.sender(dispatcher, redis, keys)
+                let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
                 let stream = keys.deliveries(.fcm, .normal)
                 for id in [Self.first, Self.second] {
                     let work = DeliveryWork(
@@ -284,7 +284,7 @@ struct DeliverySenderTests {
                     isRetraction: true)
                 let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, Array(work.text.utf8)[...])])
                 let group = dispatcher.group(keys.deliveries(.fcm, .normal))
-                let sender = Self.sender(dispatcher, redis, keys)
+                let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
                 try await sender.sendAlone(LaneBatch(lane: .normal, group: group, entries: [entry])) { _ in }
                 let sent = messages.withLock { $0 }
                 #expect(sent.map(\.purpose) == [.retract])
@@ -314,10 +314,10 @@ struct DeliverySenderTests {
                         ? TestDispatcher.make(database.pool, redis, keys, types, own, OtherChannel())
                         : TestDispatcher.make(database.pool, redis, keys, types, own)
                     dispatcher.leaseClock.renewed(at: .now)
-                    let health = ProviderHealth(.fcm, calls: 512, logger: TestLog.logger)
+                    let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
+                    let health = sender.health
                     health.hold(
                         ["another", "default"], until: TestDispatcher.now + .seconds(60), now: TestDispatcher.now)
-                    let sender = Self.sender(dispatcher, redis, keys, health: health)
                     let group = dispatcher.group(keys.deliveries(.fcm, .normal))
                     let settled = Settled()
                     try await sender.sendAlone(LaneBatch(lane: .normal, group: group, entries: [entry])) {
@@ -341,8 +341,8 @@ struct DeliverySenderTests {
                 let dispatcher = try TestDispatcher.make(
                     database.pool, redis, keys, [NotificationType(name: "news")], channel)
                 dispatcher.leaseClock.renewed(at: .now)
-                let health = ProviderHealth(.fcm, calls: 512, logger: TestLog.logger)
-                let sender = Self.sender(dispatcher, redis, keys, health: health)
+                let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
+                let health = sender.health
                 let work = DeliveryWork(
                     notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
                 let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, Array(work.text.utf8)[...])])
@@ -380,7 +380,7 @@ struct DeliverySenderTests {
                     dispatcher.leaseClock.renewed(at: .now)
                     let group = dispatcher.group(keys.deliveries(.fcm, .normal))
                     let settled = Settled()
-                    try await Self.sender(dispatcher, redis, keys)
+                    try await DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
                         .sendAlone(LaneBatch(lane: .normal, group: group, entries: [entry])) { settled.add($0) }
                     #expect(settled.entries == ["1-0"])
                     #expect(settled.heldApps == (other == "default" ? ["default"] : []))
@@ -424,22 +424,6 @@ struct DeliverySenderTests {
             self.note(message)
             return ProviderReply(.answered(.accepted(id: "1")))
         }
-    }
-
-    private static func sender(
-        _ dispatcher: Dispatcher,
-        _ redis: RedisConnection,
-        _ keys: Keyspace,
-        health: ProviderHealth = ProviderHealth(.fcm, calls: 512, logger: TestLog.logger)
-    ) -> DeliverySender {
-        DeliverySender(
-            dispatcher: dispatcher,
-            provider: .fcm,
-            health: health,
-            pauses: AccountPauses(.fcm, health: health, channels: dispatcher.channels),
-            turns: RatedTurns(.fcm, turns: Live(redis, keys: keys).sendingTurns, now: dispatcher.clock.now),
-            metrics: PipelineMetrics.Deliveries(.fcm)
-        )
     }
 
     /// A provider that runs code during a call.

@@ -112,7 +112,7 @@ struct FencingTests {
                 try await group.create()
                 let entries = try await group.takeWaiting(count: 10)
                 dispatcher.inFlight.take(entries.map(\.id), of: stream)
-                let sender = Self.sender(dispatcher, redis, keys)
+                let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
                 let outcomes = Mutex<[String: DeliveryOutcome.Result]>([:])
                 let settle: @Sendable (DeliveryOutcome) async -> Void = { outcome in
                     outcomes.withLock { $0[outcome.entry.id] = outcome.result }
@@ -143,18 +143,6 @@ struct FencingTests {
                 #expect(try await rival.pending(of: "rival", count: 10).map(\.id) == [entries[0].id])
             }
         }
-    }
-
-    private static func sender(_ dispatcher: Dispatcher, _ redis: RedisConnection, _ keys: Keyspace) -> DeliverySender {
-        let health = ProviderHealth(.fcm, calls: 512, logger: TestLog.logger)
-        return DeliverySender(
-            dispatcher: dispatcher,
-            provider: .fcm,
-            health: health,
-            pauses: AccountPauses(.fcm, health: health, channels: dispatcher.channels),
-            turns: RatedTurns(.fcm, turns: Live(redis, keys: keys).sendingTurns, now: dispatcher.clock.now),
-            metrics: PipelineMetrics.Deliveries(.fcm)
-        )
     }
 
     @Test(

@@ -18,8 +18,6 @@ package struct DeliveriesService: Service {
     private var batchSize: Int { min(Self.largestBatch, self.calls / 2) }
     private let sender: DeliverySender
     private let settler: DeliverySettler
-    let health: ProviderHealth
-    let pauses: AccountPauses
 
     /// - Parameters:
     ///   - calls: the most calls to the provider in flight.
@@ -33,20 +31,9 @@ package struct DeliveriesService: Service {
         self.dispatcher = dispatcher
         self.calls = calls
         self.readers = readers
-        let metrics = PipelineMetrics.Deliveries(provider)
-        let turns = dispatcher.live.sendingTurns
-        self.health = ProviderHealth(provider, calls: calls, logger: dispatcher.logger)
-        self.pauses = AccountPauses(provider, health: self.health, channels: dispatcher.channels)
-        self.sender = DeliverySender(
-            dispatcher: dispatcher,
-            provider: provider,
-            health: self.health,
-            pauses: self.pauses,
-            turns: RatedTurns(provider, turns: turns, now: dispatcher.clock.now),
-            metrics: metrics
-        )
+        self.sender = DeliverySender(dispatcher: dispatcher, provider: provider, calls: calls)
         self.settler = DeliverySettler(
-            dispatcher: dispatcher, provider: provider, metrics: metrics, tally: ProviderTally(provider))
+            dispatcher: dispatcher, provider: provider, metrics: self.sender.metrics, tally: ProviderTally(provider))
     }
 
     package func run() async throws {
@@ -94,6 +81,8 @@ package struct DeliveriesService: Service {
     }
 
     var provider: Provider { self.settler.provider }
+    var health: ProviderHealth { self.sender.health }
+    var pauses: AccountPauses { self.sender.pauses }
     /// The most deliveries that ``RetryService`` lets wait in a stream: work for the calls until it
     /// looks again.
     var mostWaiting: Int { 4 * self.calls }

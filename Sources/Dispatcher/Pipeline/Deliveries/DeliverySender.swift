@@ -22,6 +22,16 @@ struct DeliverySender: Sendable {
     let turns: RatedTurns
     let metrics: PipelineMetrics.Deliveries
 
+    /// - Parameter calls: the most calls to the provider in flight.
+    init(dispatcher: Dispatcher, provider: Provider, calls: Int) {
+        self.dispatcher = dispatcher
+        self.provider = provider
+        self.health = ProviderHealth(provider, calls: calls, logger: dispatcher.logger)
+        self.pauses = AccountPauses(provider, health: self.health, channels: dispatcher.channels)
+        self.turns = RatedTurns(provider, turns: dispatcher.live.sendingTurns, now: dispatcher.clock.now)
+        self.metrics = PipelineMetrics.Deliveries(provider)
+    }
+
     /// A batch with its facts, without what is settled already.
     struct Prepared: Sendable {
         fileprivate let batch: LaneBatch
