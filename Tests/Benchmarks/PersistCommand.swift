@@ -165,10 +165,10 @@ struct PersistWork: Sendable {
             extras, category, entity_type, entity_id, collapse_key, status, status_reason, created_at, expires_at,
             keep_until
         FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21,
-            $22, $23, $24, $25)
-        AS t (n, user_id, id, job_entry, org_id, job_id, type, severity, delivery, lane, channels, listed, title,
-            body, data, extras, category, entity_type, entity_id, collapse_key, status, status_reason, created_at,
-            expires_at, keep_until)
+            $22, $23)
+        AS t (user_id, id, job_entry, org_id, job_id, type, severity, delivery, lane, channels, title, body, data,
+            extras, category, entity_type, entity_id, collapse_key, status, status_reason, created_at, expires_at,
+            keep_until)
         """
 
     /// Writes the store's own statements for `Yardsticks/persist.c`.
@@ -186,7 +186,7 @@ struct PersistWork: Sendable {
 
     private static func plainInsert(of batch: [Core.Notification]) -> PostgresStatement {
         // The store's last statement has the columns first.
-        let columns = NotificationStore.statements(for: batch, areRepeats: false).last?.parameters.prefix(25) ?? []
+        let columns = NotificationStore.statements(for: batch, areRepeats: false).last?.parameters.prefix(23) ?? []
         return PostgresStatement(Self.plainInsert, Array(columns))
     }
 
