@@ -341,7 +341,7 @@ struct DigestStoreTests {
                 #expect(alone.entry == "jobs/1")
                 #expect(alone.content.title == "n1")
                 #expect(alone.content.body == "b")
-                #expect(alone.content.data.map { String(decoding: $0, as: UTF8.self) } == #"{"a":1}"#)
+                #expect(alone.content.data.map { String(decoding: $0, as: UTF8.self) } == #"{"a": 1}"#)
                 #expect(alone.content.extras == notification.extras)
                 #expect(alone.content.category == "c")
                 #expect(alone.content.entityType == "task")
