@@ -231,7 +231,7 @@ struct KeySetCacheTests {
             let error = await #expect(throws: TokenFault.self) { try await verifier.verify(token) }
             #expect(error?.code == .unavailable)
             #expect(error?.status == 503)
-            #expect(error?.description.contains("out of reach") == true)
+            #expect(error?.description.contains("cannot be read now") == true)
             // Answered without a read each.
             for _ in 0..<20 { await #expect(throws: TokenFault.self) { try await verifier.verify(token) } }
             #expect(issuer.readings <= 2)
