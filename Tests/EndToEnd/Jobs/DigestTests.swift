@@ -134,7 +134,7 @@ struct DigestTests {
             let none = try await Self.only(gateway, "none")
             #expect(none["title"]?.string == "2 notifications")
             #expect(Set((none["body"]?.string ?? "").split(separator: "\n")) == ["bare 1", "bare 2"])
-            let lines = dispatcher.errors().split(separator: "\n").filter { $0.contains("a summary's words ask for") }
+            let lines = dispatcher.errors().split(separator: "\n").filter { $0.contains("summary template needs a variable that items lack") }
             #expect(lines.count == 1)
             #expect(lines.first?.contains("data.post") == true)
         }
