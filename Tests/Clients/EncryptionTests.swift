@@ -1,11 +1,12 @@
 // Carillon · EncryptionTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import Core
 import Crypto
 import Sandbox
 import Testing
+
+@testable import Clients
 
 /// The example of RFC 8291 section 5 and appendix A.
 enum Vector {

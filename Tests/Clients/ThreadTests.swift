@@ -1,12 +1,13 @@
 // Carillon · ThreadTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import Foundation
 import Glibc
 import Support
 import Synchronization
 import Testing
+
+@testable import Clients
 
 @Suite(.timeLimit(.minutes(10)))
 struct ThreadTests {

@@ -1,8 +1,9 @@
 // Carillon · ShapeTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Core
 import Testing
+
+@testable import Core
 
 @Suite("Camel case shape", .timeLimit(.minutes(10)))
 struct CamelCaseShapeTests {

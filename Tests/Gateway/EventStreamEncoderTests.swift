@@ -1,8 +1,9 @@
 // Carillon · EventStreamEncoderTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Protocols
 import Testing
+
+@testable import Protocols
 
 @Suite("Server-Sent Events", .timeLimit(.minutes(10)))
 struct EventStreamEncoderTests {

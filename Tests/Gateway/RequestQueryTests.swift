@@ -1,8 +1,9 @@
 // Carillon · RequestQueryTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Protocols
 import Testing
+
+@testable import Protocols
 
 @Suite("Request queries", .timeLimit(.minutes(10)))
 struct RequestQueryTests {

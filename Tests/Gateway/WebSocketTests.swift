@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import NIOCore
-import Protocols
 import Testing
+
+@testable import Protocols
 
 @Suite("WebSocket parser", .timeLimit(.minutes(10)))
 struct WebSocketParserTests {

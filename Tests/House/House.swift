@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Foundation
-import Operations
 import Testing
 import Yams
+
+@testable import Operations
 
 /// The checkout that the tests were built from.
 enum House {

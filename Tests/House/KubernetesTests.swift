@@ -4,8 +4,9 @@
 import Core
 import Foundation
 import Operations
-import Storage
 import Testing
+
+@testable import Storage
 
 @Suite("Kubernetes", .timeLimit(.minutes(10)))
 struct KubernetesTests {

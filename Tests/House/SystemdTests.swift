@@ -1,8 +1,9 @@
 // Carillon · SystemdTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Operations
 import Testing
+
+@testable import Operations
 
 @Suite("systemd", .timeLimit(.minutes(10)))
 struct SystemdTests {

@@ -1,10 +1,11 @@
 // Carillon · CatalogReloadTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Core
 import Foundation
-import Operations
 import Testing
+
+@testable import Core
+@testable import Operations
 
 @Suite("Catalog files", .timeLimit(.minutes(10)))
 struct CatalogFileTests {

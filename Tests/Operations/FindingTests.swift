@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
-import Operations
 import Testing
+
+@testable import Operations
 
 /// The doctor's rules, without I/O.
 struct FindingTests {

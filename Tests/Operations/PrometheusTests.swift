@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import CoreMetrics
-import Operations
 import Testing
+
+@testable import Operations
 
 @Suite("Prometheus text", .timeLimit(.minutes(10)))
 struct PrometheusTests {

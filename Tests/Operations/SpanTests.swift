@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
-import Operations
 import Testing
 import Tracing
+
+@testable import Operations
 
 struct SpanTests {
     private static let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

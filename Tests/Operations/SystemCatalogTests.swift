@@ -1,10 +1,11 @@
 // Carillon · SystemCatalogTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Core
 import Foundation
 import Operations
 import Testing
+
+@testable import Core
 
 /// The example catalogs (`examples/catalog.d`) and the demo's (`deploy/catalog.d`).
 @Suite("Example catalogs", .timeLimit(.minutes(10)))

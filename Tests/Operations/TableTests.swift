@@ -1,8 +1,9 @@
 // Carillon · TableTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Operations
 import Testing
+
+@testable import Operations
 
 struct TableTests {
     private static let plain = Style(isOn: false)

@@ -1,10 +1,11 @@
 // Carillon · ZoneDatabaseTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Core
 import Foundation
 import Operations
 import Testing
+
+@testable import Core
 
 @Suite struct ZoneDatabaseTests {
     @Test(arguments: [

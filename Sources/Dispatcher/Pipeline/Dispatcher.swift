@@ -14,7 +14,7 @@ import Storage
 package struct Dispatcher: Sendable {
     /// The clocks of a dispatcher.
     package struct Clock: Sendable {
-        package let now: @Sendable () -> Timestamp
+        let now: @Sendable () -> Timestamp
         /// The clock by which claims expire; it continues while the machine sleeps.
         let instant: @Sendable () -> ContinuousClock.Instant
 
@@ -44,18 +44,18 @@ package struct Dispatcher: Sendable {
     }
 
     /// Changes at every start, so that a name never means two processes.
-    package let name: String
+    let name: String
     package private(set) var database: Database
     /// Redis, by a connection for non-blocking commands.
     package private(set) var live: Live
-    package private(set) var presence: PresenceRegistry
+    private(set) var presence: PresenceRegistry
     /// Lifecycle events for upstream apps.
     package let events: EventLog
     package let catalogs: CatalogRegister
-    package let zones: Zones
+    let zones: Zones
     /// The ways to providers; a delivery without one is recorded as `no_provider`.
     package let channels: ChannelDirectory
-    package let clock: Clock
+    let clock: Clock
     package let logger: Logger
     let inFlight = InFlightEntries()
     let leaseClock = LeaseClock()
@@ -88,7 +88,7 @@ package struct Dispatcher: Sendable {
         self.logger = logger
     }
 
-    package var redis: RedisConnection { self.live.connection }
+    var redis: RedisConnection { self.live.connection }
     package var keys: Keyspace { self.live.keys }
 
     /// Returns the same dispatcher on other connections, for work that must not delay the rest.
@@ -100,10 +100,10 @@ package struct Dispatcher: Sendable {
         return copy
     }
 
-    package func now() -> Timestamp { self.clock.now() }
+    func now() -> Timestamp { self.clock.now() }
 
     /// The current catalog; a batch takes it once and keeps it.
-    package var catalog: Catalog { self.catalogs.current }
+    var catalog: Catalog { self.catalogs.current }
 
     /// Returns the facts of a notification and its user's wishes, for a decision.
     func facts(

@@ -16,11 +16,11 @@ import Storage
 package struct RetentionService: Service {
     /// The retention periods.
     package struct Periods: Sendable {
-        package var audit: Duration
-        package var inbox: Duration
-        package var tombstones: Duration
-        package var devices: Duration
-        package var deadLetters: Duration
+        var audit: Duration
+        var inbox: Duration
+        var tombstones: Duration
+        var devices: Duration
+        var deadLetters: Duration
 
         /// Creates periods of so many days.
         package init(audit: Int, inbox: Int, tombstones: Int, devices: Int, deadLetters: Int) {

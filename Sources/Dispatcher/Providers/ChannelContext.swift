@@ -8,20 +8,20 @@ import Synchronization
 
 /// The dependencies of provider channels.
 package struct ChannelContext: Sendable {
-    package let transfers: TransferPool
-    package let now: @Sendable () -> Timestamp
+    let transfers: TransferPool
+    let now: @Sendable () -> Timestamp
     package let logger: Logger
     /// Reads a credential file.
     package let read: @Sendable (String) throws(CredentialFault) -> [UInt8]
     /// A PEM file of certificate authorities for channels with their own connections; nil means the
     /// system's.
-    package let caFile: String?
+    let caFile: String?
     /// The time limit for an answer; nil means each provider's default.
-    package let timeout: Duration?
+    let timeout: Duration?
     /// Credentials shared by channels with the same key, including later channels.
-    package let credentials = SharedCredentials()
+    let credentials = SharedCredentials()
     /// Returns the one-click unsubscribe URL for e-mail about a notification; nil if there is none.
-    package let unsubscribe: @Sendable (Notification) -> String?
+    let unsubscribe: @Sendable (Notification) -> String?
 
     package init(
         transfers: TransferPool,

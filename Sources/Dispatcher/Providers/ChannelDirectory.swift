@@ -14,7 +14,7 @@ package final class ChannelDirectory: Sendable {
         ///
         /// The effective limit belongs to the account, because its apps may have different
         /// settings: see ``ChannelDirectory/messagesPerSecond(of:)``.
-        package let messagesPerSecond: Int?
+        let messagesPerSecond: Int?
 
         package init(_ channel: any ProviderChannel, messagesPerSecond: Int? = nil) {
             self.channel = channel
@@ -28,12 +28,6 @@ package final class ChannelDirectory: Sendable {
         package let account: String
         /// The rate of each app by name; apps without a rate are left out.
         package let rates: [String: Int]
-
-        package init(provider: Provider, account: String, rates: [String: Int]) {
-            self.provider = provider
-            self.account = account
-            self.rates = rates
-        }
     }
 
     private struct Table {
@@ -66,7 +60,7 @@ package final class ChannelDirectory: Sendable {
     }
 
     /// Returns the channel of an app; nil if it has none.
-    package func way(_ provider: Provider, app: String) -> Way? {
+    func way(_ provider: Provider, app: String) -> Way? {
         self.table.withLock { $0.ways[provider]?[app] }
     }
 

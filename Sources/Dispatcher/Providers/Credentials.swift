@@ -134,13 +134,13 @@ actor CredentialCache {
 ///
 /// Apple counts the tokens of a key across apps, and accepts no second one within 20 minutes on a
 /// connection.
-package final class SharedCredentials: Sendable {
+final class SharedCredentials: Sendable {
     /// Keys change rarely; beyond this number the whole cache is rebuilt.
     private static let capacity = 100
 
     private let caches = Mutex<[String: CredentialCache]>([:])
 
-    package init() {}
+    init() {}
 
     /// Returns the cache of a key's credential; creates it if needed.
     func cache(of key: String, make: () -> CredentialCache) -> CredentialCache {
@@ -182,16 +182,16 @@ extension [String: String] {
 /// The token endpoint is unreachable or fails.
 ///
 /// Temporary: the configuration is not at fault.
-package struct CredentialOutage: Error, Sendable, Equatable, CustomStringConvertible {
+struct CredentialOutage: Error, Sendable, Equatable, CustomStringConvertible {
     /// A status such as `503`, or the reason for no answer, such as `timeout`.
-    package let cause: String
+    let cause: String
 
-    package init(_ cause: String) {
+    init(_ cause: String) {
         self.cause = cause
     }
 
     /// The reason in records and metrics.
-    package var reason: String { "token_endpoint_\(self.cause)" }
+    var reason: String { "token_endpoint_\(self.cause)" }
 
-    package var description: String { self.reason }
+    var description: String { self.reason }
 }

@@ -5,7 +5,7 @@ import Clients
 import Core
 
 /// A channel that sends each message as one HTTP request.
-package protocol HTTPProviderChannel: ProviderChannel {
+protocol HTTPProviderChannel: ProviderChannel {
     var transfer: TransferClient { get }
 
     /// Creates the request for one device.
@@ -38,7 +38,7 @@ extension HTTPProviderChannel {
     /// Known providers answer within seconds.
     private static var patience: Duration { .seconds(30) }
 
-    package func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
+    func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
         let first = await self.attempt(message, device)
         guard case .answered(.staleCredential) = first.reply.result, let request = first.request,
             await self.renewCredential(of: request)
@@ -105,10 +105,10 @@ extension ProviderRequest {
 }
 
 /// The reason why no message can be made for a device.
-package struct MessageRefusal: Error, Sendable, Equatable {
-    package let reason: String
+struct MessageRefusal: Error, Sendable, Equatable {
+    let reason: String
 
-    package init(_ reason: String) {
+    init(_ reason: String) {
         self.reason = reason
     }
 }
@@ -176,12 +176,12 @@ extension TransferResponse {
 }
 
 extension HTTPProviderChannel {
-    package var addresses: [String] { [] }
-    package var needsHTTP2: Bool { false }
-    package var carriesTraces: Bool { true }
+    var addresses: [String] { [] }
+    var needsHTTP2: Bool { false }
+    var carriesTraces: Bool { true }
 
     /// Checks TCP, TLS and HTTP for each address; any answer to a GET will do.
-    package func probe() async -> [ProviderProbe] {
+    func probe() async -> [ProviderProbe] {
         var probes: [ProviderProbe] = []
         for address in self.addresses { probes.append(await self.probe(address)) }
         return probes
@@ -201,18 +201,12 @@ extension HTTPProviderChannel {
 }
 
 /// An HTTP request to a provider, ready to send.
-package struct ProviderRequest: Sendable, Equatable {
-    package var url: String
-    package var headers: [(name: String, value: String)]
-    package var body: [UInt8]
+struct ProviderRequest: Sendable, Equatable {
+    var url: String
+    var headers: [(name: String, value: String)]
+    var body: [UInt8]
 
-    package init(url: String, headers: [(name: String, value: String)], body: [UInt8]) {
-        self.url = url
-        self.headers = headers
-        self.body = body
-    }
-
-    package static func == (left: ProviderRequest, right: ProviderRequest) -> Bool {
+    static func == (left: ProviderRequest, right: ProviderRequest) -> Bool {
         left.url == right.url && left.body == right.body
             && left.headers.map { "\($0.name): \($0.value)" } == right.headers.map { "\($0.name): \($0.value)" }
     }

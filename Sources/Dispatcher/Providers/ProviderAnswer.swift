@@ -67,11 +67,11 @@ package struct AnswerRule: Sendable {
         case refused
     }
 
-    package let reason: String
-    package let reaction: Reaction
+    let reason: String
+    let reaction: Reaction
     /// The minimum delay if the answer names none.
-    package let after: Duration?
-    package let advice: String
+    let after: Duration?
+    let advice: String
 
     package init(_ reason: String, _ reaction: Reaction, after: Duration? = nil, _ advice: String) {
         self.reason = reason

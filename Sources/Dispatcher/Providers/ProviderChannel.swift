@@ -43,7 +43,7 @@ package struct ProviderProbe: Sendable, Equatable {
     /// The fault; nil if the dependency works.
     package let fault: String?
 
-    package init(_ subject: String, fault: String?) {
+    init(_ subject: String, fault: String?) {
         self.subject = subject
         self.fault = fault
     }

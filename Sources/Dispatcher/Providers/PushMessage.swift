@@ -20,7 +20,7 @@ package struct PushMessage: Sendable {
     /// badge is not our count.
     package var badgeVersion: Int64?
     /// The type's integer code for clients.
-    package var code: Int?
+    var code: Int?
     /// The category of the app's registered buttons; nil shows none.
     package var buttonCategory: String?
     /// The action on the device.
@@ -31,7 +31,7 @@ package struct PushMessage: Sendable {
     package var priority: PushPriority
     /// Whether the user may unsubscribe from such notifications.
     package var isRefusable = true
-    package var now: Timestamp
+    var now: Timestamp
 
     /// - Parameters:
     ///   - unread: the user's unread count, used unless the notification sets a badge.

@@ -17,9 +17,9 @@ package struct PushShape: Sendable, Equatable {
     }
 
     package struct Member: Sendable, Equatable {
-        package let key: String
+        let key: String
         /// The first source with a value supplies it.
-        package let sources: [Source]
+        let sources: [Source]
 
         package init(_ key: String, _ sources: [Source]) {
             self.key = key
@@ -27,9 +27,9 @@ package struct PushShape: Sendable, Equatable {
         }
     }
 
-    package let members: [Member]
+    let members: [Member]
     /// Whether the other members of the notification's data are included.
-    package let hasData: Bool
+    let hasData: Bool
 
     package init(_ members: [Member], hasData: Bool) {
         self.members = members

@@ -57,7 +57,7 @@ package enum EventStreamEncoder {
     }
 
     /// Encodes an event with only data.
-    package static func event(data: [UInt8], lineEnd: LineEnd = .lineFeed) -> [UInt8] {
+    static func event(data: [UInt8], lineEnd: LineEnd = .lineFeed) -> [UInt8] {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(data.count + 16)
         Self.append("data", linesOf: data, lineEnd.bytes, to: &bytes)
@@ -110,7 +110,7 @@ package enum EventStreamEncoder {
 
 /// The reason why an event cannot be encoded.
 package struct EventStreamFault: Error, Sendable, Equatable, CustomStringConvertible {
-    package enum Field: String, Sendable {
+    enum Field: String, Sendable {
         /// The id contains CR, LF or NUL; a client ignores an id with NUL.
         case id
         /// The name contains CR or LF.
@@ -119,9 +119,9 @@ package struct EventStreamFault: Error, Sendable, Equatable, CustomStringConvert
         case retry
     }
 
-    package let field: Field
+    let field: Field
 
-    package init(_ field: Field) {
+    init(_ field: Field) {
         self.field = field
     }
 

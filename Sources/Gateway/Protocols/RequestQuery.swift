@@ -10,7 +10,7 @@ package struct RequestQuery: Sendable, Equatable {
         package let name: String
         package let value: String
 
-        package init(_ name: String, _ value: String) {
+        init(_ name: String, _ value: String) {
             self.name = name
             self.value = value
         }

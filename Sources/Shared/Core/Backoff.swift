@@ -7,9 +7,9 @@
 /// Full jitter keeps callers that failed together from retrying together.
 package struct Backoff: Sendable, Equatable {
     /// The ceiling of the first delay.
-    package let base: Duration
+    let base: Duration
     /// The largest ceiling.
-    package let limit: Duration
+    let limit: Duration
 
     package init(base: Duration, limit: Duration) {
         self.base = base

@@ -1,9 +1,10 @@
 // Carillon · LoginTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import Support
 import Testing
+
+@testable import Clients
 
 @Suite(.timeLimit(.minutes(10)))
 struct LoginTests {

@@ -1,10 +1,11 @@
 // Carillon · RedisLossTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import NIOPosix
 import Support
 import Testing
+
+@testable import Clients
 
 @Suite(.timeLimit(.minutes(10)))
 struct RedisLossTests {

@@ -1,11 +1,12 @@
 // Carillon · SubscriptionTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import NIOPosix
 import Support
 import Synchronization
 import Testing
+
+@testable import Clients
 
 @Suite(.timeLimit(.minutes(10)))
 struct SubscriptionTests {

@@ -1,8 +1,9 @@
 // Carillon · FairQueueTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import Testing
+
+@testable import Clients
 
 @Suite("Fair queue")
 struct FairQueueTests {

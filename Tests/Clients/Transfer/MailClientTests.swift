@@ -1,10 +1,11 @@
 // Carillon · MailClientTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import Foundation
 import Sandbox
 import Testing
+
+@testable import Clients
 
 @Suite("Mail over real connections", .transfer, .timeLimit(.minutes(10)))
 struct MailClientTests {

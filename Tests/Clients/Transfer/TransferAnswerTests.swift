@@ -1,9 +1,10 @@
 // Carillon · TransferAnswerTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import Sandbox
 import Testing
+
+@testable import Clients
 
 @Suite("Transfer answers", .transfer, .timeLimit(.minutes(10)))
 struct TransferAnswerTests {

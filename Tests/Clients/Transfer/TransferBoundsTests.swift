@@ -1,9 +1,10 @@
 // Carillon · TransferBoundsTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import Sandbox
 import Testing
+
+@testable import Clients
 
 @Suite("Transfer limits, cancelling and shutdown", .transfer, .timeLimit(.minutes(10)))
 struct TransferBoundsTests {

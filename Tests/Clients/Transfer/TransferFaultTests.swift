@@ -1,10 +1,11 @@
 // Carillon · TransferFaultTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import Sandbox
 import Support
 import Testing
+
+@testable import Clients
 
 @Suite("Transfer failures", .transfer, .timeLimit(.minutes(10)))
 struct TransferFaultTests {

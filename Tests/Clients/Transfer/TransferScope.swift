@@ -1,11 +1,12 @@
 // Carillon · TransferScope.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import Crypto
 import Foundation
 import Sandbox
 import Testing
+
+@testable import Clients
 
 /// Runs a suite with one shared sandbox; each test has its own client and device tokens.
 struct TransferScope: SuiteTrait, TestScoping {

@@ -1,9 +1,10 @@
 // Carillon · CatalogFaultTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Core
 import Foundation
 import Testing
+
+@testable import Core
 
 @Suite("Catalog faults", .timeLimit(.minutes(10)))
 struct CatalogFaultTests {

@@ -1,8 +1,9 @@
 // Carillon · CatalogTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Core
 import Testing
+
+@testable import Core
 
 @Suite("Catalog", .timeLimit(.minutes(10)))
 struct CatalogTests {

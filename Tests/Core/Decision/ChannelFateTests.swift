@@ -1,8 +1,9 @@
 // Carillon · ChannelFateTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Core
 import Testing
+
+@testable import Core
 
 @Suite("Decision: channel fates", .timeLimit(.minutes(10)))
 struct ChannelFateTests {

@@ -1,8 +1,9 @@
 // Carillon · GateTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Core
 import Testing
+
+@testable import Core
 
 @Suite("Gate", .timeLimit(.minutes(10)))
 struct GateTests {

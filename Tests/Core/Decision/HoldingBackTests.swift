@@ -1,9 +1,10 @@
 // Carillon · HoldingBackTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Core
 import Support
 import Testing
+
+@testable import Core
 
 /// Quiet hours, caps, idle users and e-mail.
 @Suite("Decision: holding back", .timeLimit(.minutes(10)))

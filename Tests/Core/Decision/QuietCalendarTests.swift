@@ -1,9 +1,10 @@
 // Carillon · QuietCalendarTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Core
 import Support
 import Testing
+
+@testable import Core
 
 @Suite("Decision: quiet hours", .timeLimit(.minutes(10)))
 struct QuietCalendarTests {

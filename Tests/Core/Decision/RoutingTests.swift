@@ -1,8 +1,9 @@
 // Carillon · RoutingTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Core
 import Testing
+
+@testable import Core
 
 @Suite("Decision: routing", .timeLimit(.minutes(10)))
 struct RoutingTests {

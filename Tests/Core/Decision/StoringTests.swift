@@ -1,8 +1,9 @@
 // Carillon · StoringTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Core
 import Testing
+
+@testable import Core
 
 @Suite("Decision: storing", .timeLimit(.minutes(10)))
 struct StoringTests {

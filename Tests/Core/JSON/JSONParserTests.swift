@@ -1,8 +1,9 @@
 // Carillon · JSONParserTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Core
 import Testing
+
+@testable import Core
 
 @Suite("JSON parser", .timeLimit(.minutes(10)))
 struct JSONParserTests {

@@ -1,8 +1,9 @@
 // Carillon · JSONValueTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Core
 import Testing
+
+@testable import Core
 
 @Suite("JSON values", .timeLimit(.minutes(10)))
 struct JSONValueTests {

@@ -1,8 +1,9 @@
 // Carillon · JobDecoderTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Core
 import Testing
+
+@testable import Core
 
 @Suite("Valid jobs", .timeLimit(.minutes(10)))
 struct JobDecoderTests {

@@ -1,9 +1,10 @@
 // Carillon · BatchQueueTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Core
 import Synchronization
 import Testing
+
+@testable import Core
 
 @Suite("Batch queue", .timeLimit(.minutes(10)))
 struct BatchQueueTests {

@@ -1,8 +1,9 @@
 // Carillon · LaneQueueTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Core
 import Testing
+
+@testable import Core
 
 @Suite("Lane queue", .timeLimit(.minutes(10)))
 struct LaneQueueTests {

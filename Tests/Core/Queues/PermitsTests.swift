@@ -1,9 +1,10 @@
 // Carillon · PermitsTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Core
 import Synchronization
 import Testing
+
+@testable import Core
 
 @Suite("Permits", .timeLimit(.minutes(10)))
 struct PermitsTests {

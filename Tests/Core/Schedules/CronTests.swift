@@ -1,9 +1,10 @@
 // Carillon · CronTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Core
 import Support
 import Testing
+
+@testable import Core
 
 @Suite(.timeLimit(.minutes(10)))
 struct CronTests {

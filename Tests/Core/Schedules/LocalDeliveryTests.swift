@@ -1,9 +1,10 @@
 // Carillon · LocalDeliveryTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Core
 import Support
 import Testing
+
+@testable import Core
 
 @Suite struct LocalDeliveryTests {
     private static let zones = SystemZones()

@@ -1,8 +1,9 @@
 // Carillon · MessageTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Core
 import Testing
+
+@testable import Core
 
 @Suite("Message templates", .timeLimit(.minutes(10)))
 struct MessageTests {

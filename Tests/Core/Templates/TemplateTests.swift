@@ -1,8 +1,9 @@
 // Carillon · TemplateTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Core
 import Testing
+
+@testable import Core
 
 @Suite("Template texts", .timeLimit(.minutes(10)))
 struct TemplateTests {

@@ -1,10 +1,11 @@
 // Carillon · ZoneFileTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Core
 import Foundation
 import Support
 import Testing
+
+@testable import Core
 
 @Suite struct ZoneFileTests {
     /// A version 2 file without transitions, so that only its footer counts.

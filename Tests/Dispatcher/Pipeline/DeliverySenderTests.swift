@@ -2,15 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
-import Core
 import Logging
-import Providers
 import Storage
 import Support
 import Synchronization
 import Testing
 
+@testable import Core
 @testable import Pipeline
+@testable import Providers
 
 /// Sending, up to the provider's call.
 @Suite(.timeLimit(.minutes(10)))

@@ -4,11 +4,11 @@
 import Clients
 import Core
 import Providers
-import Storage
 import Support
 import Testing
 
 @testable import Pipeline
+@testable import Storage
 
 /// The settlement of outcomes.
 @Suite(.timeLimit(.minutes(10)))

@@ -2,14 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
-import Core
 import Providers
-import Storage
 import Support
 import Synchronization
 import Testing
 
+@testable import Core
 @testable import Pipeline
+@testable import Storage
 
 /// Entries of a dispatcher that others may have taken over.
 @Suite(.timeLimit(.minutes(10)))

@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
-import Storage
 import Support
 import Testing
 
 @testable import Pipeline
+@testable import Storage
 
 /// Postponed notifications whose user changes the quiet hours.
 @Suite(.timeLimit(.minutes(10)))

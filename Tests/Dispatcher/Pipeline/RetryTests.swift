@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
-import Core
 import Providers
 import Storage
 import Support
 import Synchronization
 import Testing
 
+@testable import Core
 @testable import Pipeline
 
 /// Retries that return to their streams.

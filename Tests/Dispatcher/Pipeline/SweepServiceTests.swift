@@ -4,11 +4,11 @@
 import Clients
 import Core
 import Providers
-import Storage
 import Support
 import Testing
 
 @testable import Pipeline
+@testable import Storage
 
 /// Deliveries that are handed on again when Redis restarted since the last sweep.
 @Suite(.timeLimit(.minutes(10)))

@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
-import Core
 import Operations
 import Providers
 import Storage
 import Support
 
+@testable import Core
 @testable import Pipeline
 
 /// A dispatcher whose clock stands still or is set by the test.

@@ -1,10 +1,11 @@
 // Carillon · APNSRequestTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Core
 import Crypto
-import Providers
 import Testing
+
+@testable import Core
+@testable import Providers
 
 @Suite("APNs requests", .timeLimit(.minutes(10)))
 struct APNSRequestTests {

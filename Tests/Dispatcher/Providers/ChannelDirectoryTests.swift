@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
-import Providers
 import Testing
+
+@testable import Providers
 
 struct ChannelDirectoryTests {
     private struct DeliveryChannel: ProviderChannel {

@@ -1,12 +1,13 @@
 // Carillon · ChannelTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
-import Core
-import Providers
 import Sandbox
 import Support
 import Testing
+
+@testable import Clients
+@testable import Core
+@testable import Providers
 
 /// Which Apple host a push uses.
 @Suite("APNs channel", .timeLimit(.minutes(10)))

@@ -4,9 +4,10 @@
 import Core
 import Crypto
 import Foundation
-import Providers
 import Testing
 import _CryptoExtras
+
+@testable import Providers
 
 @Suite("Provider credentials", .timeLimit(.minutes(10)))
 struct CredentialTests {

@@ -1,9 +1,10 @@
 // Carillon · EmailAnswerTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
-import Providers
 import Testing
+
+@testable import Clients
+@testable import Providers
 
 @Suite("Mail relay answers", .timeLimit(.minutes(10)))
 struct EmailAnswerTests {

@@ -3,7 +3,8 @@
 
 import Core
 import Foundation
-import Providers
+
+@testable import Providers
 
 /// A parsed message of ours.
 struct MailText {

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
-import Providers
+
+@testable import Providers
 
 /// Messages and devices for tests.
 enum Messages {

@@ -4,9 +4,10 @@
 import Clients
 import Core
 import Logging
-import Providers
 import Support
 import Testing
+
+@testable import Providers
 
 /// Transcripts of answers, for people.
 @Suite("Transcripts", .timeLimit(.minutes(10)))

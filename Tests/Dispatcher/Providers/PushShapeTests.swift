@@ -4,8 +4,9 @@
 import Core
 import Foundation
 import Operations
-import Providers
 import Testing
+
+@testable import Providers
 
 /// The push data of shapes; those of `examples/` serve unmodified clients.
 @Suite("Push shapes")

@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
-import Providers
 import Testing
+
+@testable import Providers
 
 @Suite("Push service answers", .timeLimit(.minutes(10)))
 struct WebPushAnswerTests {

@@ -2,12 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
-import Core
 import Crypto
 import Foundation
-import Providers
 import Sandbox
 import Testing
+
+@testable import Core
+@testable import Providers
 
 @Suite("Push service requests", .timeLimit(.minutes(10)))
 struct WebPushRequestTests {

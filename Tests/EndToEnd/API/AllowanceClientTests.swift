@@ -1,11 +1,12 @@
 // Carillon · AllowanceClientTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import Core
-import HTTP
 import Support
 import Testing
+
+@testable import Clients
+@testable import HTTP
 
 /// The family-finance app's client against `/api/v1`.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -1,10 +1,11 @@
 // Carillon · CompatibilityClientTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import Core
 import Support
 import Testing
+
+@testable import Clients
 
 /// The accounting app's client on `/api/notifications` and `/api/push`.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -1,10 +1,11 @@
 // Carillon · CompatibilityTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import Core
 import Support
 import Testing
+
+@testable import Clients
 
 /// How clients of the replaced systems authenticate and label their bodies.
 @Suite(.serialized, .timeLimit(.minutes(10)))

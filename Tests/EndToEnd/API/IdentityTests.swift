@@ -5,9 +5,10 @@ import Clients
 import Core
 import Crypto
 import Foundation
-import HTTP
 import Support
 import Testing
+
+@testable import HTTP
 
 /// Authentication: key sets, tickets, limited service tokens and revocation.
 @Suite(.timeLimit(.minutes(10)))

@@ -3,9 +3,10 @@
 
 import Clients
 import Core
-import HTTP
 import Support
 import Testing
+
+@testable import HTTP
 
 /// The inbox over REST: entity tags, cached pages, changes and receipts.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -1,11 +1,12 @@
 // Carillon · RestTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import Core
-import HTTP
 import Support
 import Testing
+
+@testable import Clients
+@testable import HTTP
 
 /// The REST calls of users and services.
 @Suite(.serialized, .timeLimit(.minutes(10)))

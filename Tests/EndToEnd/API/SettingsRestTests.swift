@@ -1,11 +1,12 @@
 // Carillon · SettingsRestTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import Core
-import HTTP
 import Support
 import Testing
+
+@testable import Clients
+@testable import HTTP
 
 /// Devices, preferences and settings over REST.
 @Suite(.serialized, .timeLimit(.minutes(10)))

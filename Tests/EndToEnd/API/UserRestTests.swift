@@ -1,14 +1,15 @@
 // Carillon · UserRestTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import Core
 import Foundation
-import HTTP
 import Sandbox
 import Storage
 import Support
 import Testing
+
+@testable import Clients
+@testable import HTTP
 
 /// Users as services manage them: import, export and erasure.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -4,10 +4,11 @@
 import Clients
 import Core
 import Foundation
-import HTTP
 import Sandbox
 import Support
 import Testing
+
+@testable import HTTP
 
 /// Jobs for a topic and for all users.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -1,12 +1,13 @@
 // Carillon · CancelTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import Core
-import HTTP
 import Sandbox
 import Support
 import Testing
+
+@testable import Clients
+@testable import HTTP
 
 /// Jobs cancelled before, during and after delivery, and ids that are used twice.
 @Suite(.serialized, .timeLimit(.minutes(10)))

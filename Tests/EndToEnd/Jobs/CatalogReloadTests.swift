@@ -4,9 +4,10 @@
 import Clients
 import Core
 import Foundation
-import HTTP
 import Support
 import Testing
+
+@testable import HTTP
 
 /// Catalog reloads during work.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -3,9 +3,10 @@
 
 import Clients
 import Core
-import Storage
 import Support
 import Testing
+
+@testable import Storage
 
 /// The main path: from XADD to a socket or a phone.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -4,10 +4,11 @@
 import Clients
 import Core
 import Foundation
-import HTTP
-import Storage
 import Support
 import Testing
+
+@testable import HTTP
+@testable import Storage
 
 /// Several notifications become one: digests and collapse keys.
 @Suite(.serialized, .timeLimit(.minutes(10)))
@@ -134,7 +135,9 @@ struct DigestTests {
             let none = try await Self.only(gateway, "none")
             #expect(none["title"]?.string == "2 notifications")
             #expect(Set((none["body"]?.string ?? "").split(separator: "\n")) == ["bare 1", "bare 2"])
-            let lines = dispatcher.errors().split(separator: "\n").filter { $0.contains("summary template needs a variable that items lack") }
+            let lines = dispatcher.errors().split(separator: "\n").filter {
+                $0.contains("summary template needs a variable that items lack")
+            }
             #expect(lines.count == 1)
             #expect(lines.first?.contains("data.post") == true)
         }

@@ -1,13 +1,14 @@
 // Carillon · QuietHoursTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import Core
 import Foundation
-import HTTP
 import Sandbox
 import Support
 import Testing
+
+@testable import Clients
+@testable import HTTP
 
 /// Quiet hours, caps, idle users and switches, through both programs.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -1,12 +1,13 @@
 // Carillon · RecurringScheduleTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import Core
 import Foundation
-import HTTP
 import Support
 import Testing
+
+@testable import Clients
+@testable import HTTP
 
 /// Recurring schedules: each occurrence fires once, at its zone's local time.
 @Suite(.serialized, .timeLimit(.minutes(10)))

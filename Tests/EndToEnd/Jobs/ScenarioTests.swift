@@ -1,12 +1,13 @@
 // Carillon · ScenarioTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import Core
-import HTTP
 import Sandbox
 import Support
 import Testing
+
+@testable import Clients
+@testable import HTTP
 
 /// Notification types of the five replaced systems, with the shipped catalog.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -1,12 +1,13 @@
 // Carillon · ScheduleTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import Core
 import Foundation
-import HTTP
 import Support
 import Testing
+
+@testable import Clients
+@testable import HTTP
 
 /// Jobs for later reach their users at their time, once.
 @Suite(.serialized, .timeLimit(.minutes(10)))

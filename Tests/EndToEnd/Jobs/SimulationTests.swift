@@ -4,9 +4,10 @@
 import Clients
 import Core
 import Foundation
-import HTTP
 import Support
 import Testing
+
+@testable import HTTP
 
 /// Simulations predict what a job would do.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -1,11 +1,12 @@
 // Carillon · TemplateJobTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import Core
-import HTTP
 import Support
 import Testing
+
+@testable import Clients
+@testable import HTTP
 
 /// Jobs with text from the catalog's templates.
 @Suite(.serialized, .timeLimit(.minutes(10)))

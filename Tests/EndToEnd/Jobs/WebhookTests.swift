@@ -4,10 +4,11 @@
 import Clients
 import Core
 import Foundation
-import HTTP
 import Sandbox
 import Support
 import Testing
+
+@testable import HTTP
 
 /// Webhooks: signed events over HTTP for upstream apps, retried, each independent of the others.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -4,9 +4,10 @@
 import Clients
 import Core
 import Foundation
-import HTTP
 import Support
 import Testing
+
+@testable import HTTP
 
 /// `dispatcher trace`, `simulate` and `lag`, and the exit codes of commands.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -4,10 +4,11 @@
 import Clients
 import Core
 import Foundation
-import HTTP
 import Sandbox
 import Support
 import Testing
+
+@testable import HTTP
 
 /// Logs of both programs: a request is found by its id, a job by the job's id.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -4,10 +4,11 @@
 import Clients
 import Core
 import Foundation
-import HTTP
 import Sandbox
 import Support
 import Testing
+
+@testable import HTTP
 
 /// The metrics pages match the documentation, and the alert rules and dashboard match the metrics.
 @Suite(.serialized, .timeLimit(.minutes(10)))

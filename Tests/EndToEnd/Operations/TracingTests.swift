@@ -4,10 +4,11 @@
 import Clients
 import Core
 import Foundation
-import HTTP
 import Sandbox
 import Support
 import Testing
+
+@testable import HTTP
 
 /// A job's trace context reaches the provider, with and without a collector.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -1,12 +1,13 @@
 // Carillon · EmailTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import Core
-import HTTP
 import Sandbox
 import Support
 import Testing
+
+@testable import Clients
+@testable import HTTP
 
 /// E-mail from the job to the relay.
 @Suite(.serialized, .timeLimit(.minutes(10)))

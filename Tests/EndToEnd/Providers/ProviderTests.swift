@@ -4,12 +4,13 @@
 import Clients
 import Core
 import Foundation
-import HTTP
 import Providers
 import Sandbox
 import Storage
 import Support
 import Testing
+
+@testable import HTTP
 
 /// Provider handling around the calls: announcements, apps, breakers, rates, unknown outcomes, test
 /// sends.

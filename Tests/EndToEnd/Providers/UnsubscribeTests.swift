@@ -1,10 +1,11 @@
 // Carillon · UnsubscribeTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import Core
 import Support
 import Testing
+
+@testable import Clients
 
 /// One-click unsubscribe, by mail programs and by people.
 @Suite(.serialized, .timeLimit(.minutes(10)))

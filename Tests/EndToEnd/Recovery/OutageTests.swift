@@ -3,9 +3,10 @@
 
 import Clients
 import Core
-import HTTP
 import Support
 import Testing
+
+@testable import HTTP
 
 /// Redis and PostgreSQL stall, die and return; nothing accepted is lost.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -4,11 +4,12 @@
 import Clients
 import Core
 import Glibc
-import HTTP
 import Storage
 import Support
 import Synchronization
 import Testing
+
+@testable import HTTP
 
 /// Gateways cut off from Redis, in one or both directions: open sockets lose nothing.
 @Suite(.serialized, .timeLimit(.minutes(10)))

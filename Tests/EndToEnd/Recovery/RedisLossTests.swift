@@ -5,9 +5,10 @@ import Clients
 import Core
 import Foundation
 import Glibc
-import HTTP
 import Support
 import Testing
+
+@testable import HTTP
 
 /// Redis loses data while work waits.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -1,12 +1,13 @@
 // Carillon · PresenceTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import Core
 import Foundation
-import HTTP
 import Support
 import Testing
+
+@testable import Clients
+@testable import HTTP
 
 /// Presence of users and the state of their connections.
 @Suite(.serialized, .timeLimit(.minutes(10)))

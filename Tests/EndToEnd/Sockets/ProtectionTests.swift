@@ -1,12 +1,13 @@
 // Carillon · ProtectionTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import Core
 import Foundation
-import HTTP
 import Support
 import Testing
+
+@testable import Clients
+@testable import HTTP
 
 /// Limits and refusals of the gateway's listener.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -1,12 +1,13 @@
 // Carillon · SignalRTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import Core
 import Foundation
 import HTTP
 import Support
 import Testing
+
+@testable import Clients
 
 /// The notification hub over WebSockets.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -4,9 +4,10 @@
 import Clients
 import Core
 import Foundation
-import HTTP
 import Support
 import Testing
+
+@testable import HTTP
 
 /// Server-Sent Events: the event id is the inbox version, so a client resumes without loss or
 /// repetition.

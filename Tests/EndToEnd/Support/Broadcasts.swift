@@ -3,9 +3,10 @@
 
 import Clients
 import Core
-import HTTP
 import Support
 import Testing
+
+@testable import HTTP
 
 /// Calls of a gateway for tests of broadcasts.
 enum Broadcasts {

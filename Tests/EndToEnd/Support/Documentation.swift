@@ -1,11 +1,12 @@
 // Carillon · Documentation.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import Foundation
-import HTTP
 import Sandbox
 import Support
+
+@testable import Clients
+@testable import HTTP
 
 /// A fenced block of a page, with the instructions in the comment right above it.
 ///

@@ -1,10 +1,11 @@
 // Carillon · ReceivedMail.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import Core
 import Sandbox
 import Support
+
+@testable import Clients
 
 /// A mail that the sandbox relay accepted.
 struct ReceivedMail: Sendable {

@@ -1,7 +1,6 @@
 // Carillon · Time.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import Core
 import Foundation
 import Logging
@@ -13,6 +12,8 @@ import Storage
 import Support
 import Synchronization
 import Testing
+
+@testable import Clients
 
 extension Stack {
     /// Makes everything stored ten minutes older, so that the sweeper may hand it on again.

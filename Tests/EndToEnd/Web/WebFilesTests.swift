@@ -3,9 +3,10 @@
 
 import Clients
 import Core
-import HTTP
 import Support
 import Testing
+
+@testable import HTTP
 
 /// Files and statistics for the web pages, without a browser.
 @Suite(.serialized, .timeLimit(.minutes(10)))

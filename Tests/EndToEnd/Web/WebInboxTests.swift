@@ -1,12 +1,13 @@
 // Carillon · WebInboxTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import Core
 import Foundation
-import HTTP
 import Support
 import Testing
+
+@testable import Clients
+@testable import HTTP
 
 /// The inbox page in a real browser.
 @Suite(.serialized, .timeLimit(.minutes(10)), .enabled(if: Browser.isInstalled))

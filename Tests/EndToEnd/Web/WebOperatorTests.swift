@@ -3,9 +3,10 @@
 
 import Clients
 import Core
-import HTTP
 import Support
 import Testing
+
+@testable import HTTP
 
 /// The operator page in a real browser.
 @Suite(.serialized, .timeLimit(.minutes(10)), .enabled(if: Browser.isInstalled))

@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
-import HTTP
 import HTTPTypes
 import Hummingbird
+
+@testable import HTTP
 
 /// A description that the gateway serves, and the routes that it is of.
 enum DescribedDocument: CaseIterable {

@@ -2,10 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
-import HTTP
 import Storage
 import Synchronization
 import Testing
+
+@testable import HTTP
 
 @Suite(.timeLimit(.minutes(10)))
 struct InboxPageCacheTests {

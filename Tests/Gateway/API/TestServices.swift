@@ -2,12 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
-import Core
 import HTTP
 import Logging
 import NIOPosix
 import Operations
 import Storage
+
+@testable import Core
 
 /// Services without a backend, for tests that call no route.
 enum TestServices {

@@ -1,11 +1,11 @@
 // Carillon · AllowanceTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Core
-import Storage
 import Testing
 
+@testable import Core
 @testable import HTTP
+@testable import Storage
 
 @Suite("The family-finance app's JSON", .timeLimit(.minutes(10)))
 struct AllowanceShapeTests {

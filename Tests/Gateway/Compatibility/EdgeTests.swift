@@ -1,12 +1,12 @@
 // Carillon · EdgeTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Core
 import HTTPTypes
 import Protocols
 import Storage
 import Testing
 
+@testable import Core
 @testable import HTTP
 
 @Suite("The edge scheduler's token table", .timeLimit(.minutes(10)))

@@ -1,9 +1,9 @@
 // Carillon · NewsShapeTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Core
 import Testing
 
+@testable import Core
 @testable import HTTP
 
 @Suite("The news app's JSON", .timeLimit(.minutes(10)))

@@ -3,12 +3,13 @@
 
 import Clients
 import Core
-import HTTP
 import NIOHTTP1
-import Sockets
 import Storage
 import Support
 import Testing
+
+@testable import HTTP
+@testable import Sockets
 
 @Suite("Credentials", .timeLimit(.minutes(10)))
 struct CredentialResolverTests {

@@ -2,14 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
-import Core
-import HTTP
 import NIOPosix
 import Operations
 import Storage
 import Support
 import Synchronization
 import Testing
+
+@testable import Core
+@testable import HTTP
 
 @Suite("Inbox changes by users", .timeLimit(.minutes(10)))
 struct InboxServiceTests {

@@ -5,11 +5,12 @@ import Clients
 import Core
 import Crypto
 import Foundation
-import HTTP
 import Support
 import Synchronization
 import Testing
 import _CryptoExtras
+
+@testable import HTTP
 
 @Suite("Key sets", .timeLimit(.minutes(10)))
 struct KeySetTests {

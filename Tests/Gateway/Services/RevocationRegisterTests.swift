@@ -3,10 +3,11 @@
 
 import Clients
 import Core
-import HTTP
 import Storage
 import Support
 import Testing
+
+@testable import HTTP
 
 @Suite("Revoked tokens", .timeLimit(.minutes(10)))
 struct RevocationRegisterTests {

@@ -4,7 +4,6 @@
 import Core
 import Crypto
 import Foundation
-import HTTP
 import Support
 import Synchronization
 import Testing

@@ -2,11 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
-import HTTP
 import Operations
 import Storage
 import Support
 import Testing
+
+@testable import HTTP
 
 @Suite("User rate limits", .timeLimit(.minutes(10)))
 struct UserRateTests {

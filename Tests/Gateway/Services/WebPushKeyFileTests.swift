@@ -2,10 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
-import HTTP
 import Logging
 import Synchronization
 import Testing
+
+@testable import HTTP
 
 struct WebPushKeyFileTests {
     /// Records the level and the fault of log lines.

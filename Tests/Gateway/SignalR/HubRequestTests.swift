@@ -1,8 +1,9 @@
 // Carillon · HubRequestTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Protocols
 import Testing
+
+@testable import Protocols
 
 @Suite("SignalR negotiation", .timeLimit(.minutes(10)))
 struct NegotiationTests {

@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
-import Protocols
 import Testing
+
+@testable import Protocols
 
 @Suite("SignalR liveness and closing", .timeLimit(.minutes(10)))
 struct LivenessTests {

@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
-import Protocols
 import Testing
+
+@testable import Protocols
 
 @Suite("SignalR long polling and event stream", .timeLimit(.minutes(10)))
 struct PollingTests {

@@ -1,8 +1,9 @@
 // Carillon · EngineIOClosingTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Protocols
 import Testing
+
+@testable import Protocols
 
 @Suite("Engine.IO heartbeat", .timeLimit(.minutes(10)))
 struct EngineIOHeartbeatTests {

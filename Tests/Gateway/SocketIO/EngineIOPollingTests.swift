@@ -1,8 +1,9 @@
 // Carillon · EngineIOPollingTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Protocols
 import Testing
+
+@testable import Protocols
 
 @Suite("Engine.IO over polling", .timeLimit(.minutes(10)))
 struct EngineIOPollingTests {

@@ -1,8 +1,9 @@
 // Carillon · EngineIOUpgradeTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Protocols
 import Testing
+
+@testable import Protocols
 
 @Suite("Engine.IO on a WebSocket from the start", .timeLimit(.minutes(10)))
 struct EngineIOWebSocketTests {

@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
-import Protocols
 import Support
 import Testing
+
+@testable import Protocols
 
 @Suite("Socket.IO packets to the client", .timeLimit(.minutes(10)))
 struct SocketIOPacketTests {

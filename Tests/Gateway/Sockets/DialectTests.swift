@@ -1,10 +1,10 @@
 // Carillon · DialectTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Core
 import Protocols
 import Testing
 
+@testable import Core
 @testable import Sockets
 
 @Suite("Native dialect", .timeLimit(.minutes(10)))

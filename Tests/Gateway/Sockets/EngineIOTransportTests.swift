@@ -8,9 +8,10 @@ import NIOCore
 import NIOEmbedded
 import NIOHTTP1
 import Protocols
-import Sockets
 import Synchronization
 import Testing
+
+@testable import Sockets
 
 @Suite("Engine.IO at a path", .timeLimit(.minutes(10)))
 struct EngineIOEndpointTests {

@@ -5,7 +5,6 @@ import Core
 import Logging
 import NIOCore
 import NIOPosix
-import Sockets
 import Support
 import Synchronization
 

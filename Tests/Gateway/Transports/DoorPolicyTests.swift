@@ -6,8 +6,9 @@ import Logging
 import NIOCore
 import NIOHTTP1
 import NIOPosix
-import Sockets
 import Testing
+
+@testable import Sockets
 
 @Suite("Origins of pages", .timeLimit(.minutes(10)))
 struct AllowedOriginsTests {

@@ -7,9 +7,10 @@ import Logging
 import NIOCore
 import NIOEmbedded
 import NIOPosix
-import Sockets
 import Support
 import Testing
+
+@testable import Sockets
 
 @Suite("Reading at the door", .timeLimit(.minutes(10)))
 struct DoorReadingTests {

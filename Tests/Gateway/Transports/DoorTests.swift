@@ -9,9 +9,10 @@ import NIOCore
 import NIOEmbedded
 import NIOHTTP1
 import NIOPosix
-import Sockets
 import Synchronization
 import Testing
+
+@testable import Sockets
 
 /// Faulty WebSocket handshakes (RFC 6455, section 4.2.1) at the door.
 @Suite("Faulty handshakes", .timeLimit(.minutes(10)))

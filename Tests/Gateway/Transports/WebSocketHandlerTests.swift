@@ -4,8 +4,9 @@
 import NIOCore
 import NIOEmbedded
 import Protocols
-import Sockets
 import Testing
+
+@testable import Sockets
 
 @Suite("Pongs", .timeLimit(.minutes(10)))
 struct PongTests {

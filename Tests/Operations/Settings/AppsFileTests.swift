@@ -1,8 +1,9 @@
 // Carillon · AppsFileTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Operations
 import Testing
+
+@testable import Operations
 
 @Suite("File of apps")
 struct AppsFileTests {

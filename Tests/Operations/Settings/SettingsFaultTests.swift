@@ -1,8 +1,9 @@
 // Carillon · SettingsFaultTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Operations
 import Testing
+
+@testable import Operations
 
 @Suite("Faults of settings", .timeLimit(.minutes(10)))
 struct SettingsFaultTests {

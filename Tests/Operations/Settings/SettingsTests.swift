@@ -4,8 +4,9 @@
 import Clients
 import Foundation
 import Logging
-import Operations
 import Testing
+
+@testable import Operations
 
 /// The settings of both programs from given variables, with their faults.
 struct Readings {

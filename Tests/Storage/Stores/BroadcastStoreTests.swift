@@ -3,9 +3,10 @@
 
 import Clients
 import Core
-import Storage
 import Support
 import Testing
+
+@testable import Storage
 
 @Suite(.timeLimit(.minutes(10)))
 struct BroadcastStoreTests {

@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
-import Core
 import Storage
 import Testing
+
+@testable import Core
 
 @Suite("Digests", .timeLimit(.minutes(10)))
 struct DigestStoreTests {

@@ -3,8 +3,9 @@
 
 import Clients
 import Core
-import Storage
 import Testing
+
+@testable import Storage
 
 @Suite("Follow-ups", .timeLimit(.minutes(10)))
 struct FollowUpStoreTests {

@@ -1,10 +1,11 @@
 // Carillon · MigrationTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import Storage
 import Support
 import Testing
+
+@testable import Clients
 
 @Suite("Migrations", .timeLimit(.minutes(10)))
 struct MigrationTests {

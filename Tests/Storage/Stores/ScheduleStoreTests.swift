@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
-import Core
-import Storage
 import Testing
+
+@testable import Core
+@testable import Storage
 
 @Suite(.timeLimit(.minutes(10)))
 struct ScheduleStoreTests {

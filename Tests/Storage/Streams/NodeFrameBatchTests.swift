@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
-import Storage
 import Testing
+
+@testable import Storage
 
 @Suite("Frames from dispatcher to node", .timeLimit(.minutes(10)))
 struct NodeFrameBatchTests {

@@ -3,10 +3,11 @@
 
 import Clients
 import Core
-import Storage
 import Support
 import Synchronization
 import Testing
+
+@testable import Storage
 
 /// Ownership of stream entries and connections after a process stalled.
 @Suite(.timeLimit(.minutes(10)))

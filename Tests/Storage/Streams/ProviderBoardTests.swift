@@ -3,9 +3,10 @@
 
 import Clients
 import Core
-import Storage
 import Support
 import Testing
+
+@testable import Storage
 
 /// Counts that dispatchers publish about their providers, on a real Redis.
 @Suite(.timeLimit(.minutes(10)))

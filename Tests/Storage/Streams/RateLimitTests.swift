@@ -2,10 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
-import Core
-import Storage
 import Support
 import Testing
+
+@testable import Core
+@testable import Storage
 
 /// The scripts that protect the gateway, on a real Redis.
 @Suite("Token buckets and presence states", .timeLimit(.minutes(10)))

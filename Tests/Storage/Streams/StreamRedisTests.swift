@@ -2,10 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
-import Core
-import Storage
 import Support
 import Testing
+
+@testable import Core
+@testable import Storage
 
 /// Contracts of the Redis types, each test under its own prefix of a real Redis.
 @Suite(.timeLimit(.minutes(10)))

@@ -12,9 +12,9 @@ package struct BroadcastService: Service {
     /// The settings of broadcasts.
     package struct Configuration: Sendable {
         /// A larger audience waits for a confirmation; 0 for none.
-        package var confirmAbove: Int64
+        var confirmAbove: Int64
         /// Expansion pauses while this many deliveries of its lane wait.
-        package var highWaterMark: Int64
+        var highWaterMark: Int64
 
         package init(confirmAbove: Int64, highWaterMark: Int64) {
             self.confirmAbove = confirmAbove

@@ -12,10 +12,10 @@ import Synchronization
 /// When jobs of an organisation go to its overflow.
 package struct OverflowPolicy: Sendable {
     /// The length of a lane from which jobs are moved.
-    package var backlog: Int
+    var backlog: Int
     /// How many jobs a minute an organisation may have at each dispatcher, however busy the others
     /// are.
-    package var leastShare: Int
+    var leastShare: Int
 
     package init(backlog: Int, leastShare: Int = 1_000) {
         self.backlog = backlog

@@ -125,9 +125,9 @@ struct APNSChannel: HTTPProviderChannel {
 }
 
 /// Apple's .p8 signing key with its team; creates provider tokens.
-package struct APNSKey: Sendable {
+struct APNSKey: Sendable {
     /// Identifies the key by a hash.
-    package let identity: String
+    let identity: String
     private let keyID: String
     private let teamID: String
     private let keys: JWTKeyCollection
@@ -140,7 +140,7 @@ package struct APNSKey: Sendable {
     }
 
     /// - Throws: ``CredentialFault`` if the PEM holds no P-256 key.
-    package init(pem: String, keyID: String, teamID: String) async throws(CredentialFault) {
+    init(pem: String, keyID: String, teamID: String) async throws(CredentialFault) {
         self.keyID = keyID
         self.teamID = teamID
         let hash = SHA256.hash(data: pem.utf8.filter { $0 > 0x20 })
@@ -154,7 +154,7 @@ package struct APNSKey: Sendable {
     }
 
     /// Creates a provider token, which Apple accepts for an hour from `now`.
-    package func token(now: Timestamp) async throws(CredentialFault) -> String {
+    func token(now: Timestamp) async throws(CredentialFault) -> String {
         do {
             return try await self.keys.sign(
                 Claims(iss: self.teamID, iat: now.seconds),

@@ -74,7 +74,7 @@ package enum APNSAnswer {
     ///   - isComplete: false if the body may be cut.
     ///   - identifier: the header `apns-id`.
     ///   - retryAfter: the Retry-After header; Apple's own minimum still applies.
-    package static func read(
+    static func read(
         status: Int,
         body: [UInt8],
         isPage: Bool = false,

@@ -4,7 +4,7 @@
 import Core
 
 /// Builds requests for Apple's provider API, `POST /3/device/<token>`.
-package struct APNSRequest {
+struct APNSRequest {
     private static let sizeLimit = 4_096
     /// Apple stores a notification for at most 30 days.
     private static let longestLifetime: Duration = .seconds(30 * 86_400)
@@ -20,7 +20,7 @@ package struct APNSRequest {
     ///   - shape: the data that the app's clients read.
     /// - Throws: ``MessageRefusal`` with the part that is too large, if the payload cannot be
     ///   brought within Apple's limit.
-    package static func make(
+    static func make(
         _ message: PushMessage,
         device: Device,
         endpoint: String,

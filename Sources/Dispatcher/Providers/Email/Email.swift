@@ -64,7 +64,7 @@ package struct EmailChannel: ProviderChannel {
     private let unsubscribe: @Sendable (Notification) -> String?
 
     /// - Parameter unsubscribe: returns the one-click unsubscribe URL; nil for none.
-    package init(
+    init(
         app: String,
         sender: EmailSender,
         client: MailClient,
@@ -119,14 +119,14 @@ package struct EmailChannel: ProviderChannel {
 }
 
 /// The sender of mail: `notices@example.com` or `Example <notices@example.com>`.
-package struct EmailSender: Sendable, Equatable {
+struct EmailSender: Sendable, Equatable {
     private static let longestName = 128
 
     let name: String?
     let address: EmailAddress
 
     /// - Throws: ``CredentialFault``, worded to follow a setting's name.
-    package init(_ text: String) throws(CredentialFault) {
+    init(_ text: String) throws(CredentialFault) {
         let form = "must be notices@example.com or Example <notices@example.com>"
         guard let bracket = text.firstIndex(of: "<") else {
             guard let address = EmailAddress(text.trimmingBlanks) else { throw CredentialFault(form) }

@@ -38,7 +38,7 @@ package enum EmailAnswer {
     ]
 
     /// Maps a reply.
-    package static func read(_ reply: MailReply) -> ProviderAnswer {
+    static func read(_ reply: MailReply) -> ProviderAnswer {
         if reply.isAccepted { return .accepted(id: self.queueID(reply.text)) }
         let reason = self.reason(reply)
         guard (500..<600).contains(reply.code) else {
@@ -70,7 +70,7 @@ package enum EmailAnswer {
     }
 
     /// Maps a failure without a reply; nil if it says nothing about the configuration.
-    package static func read(_ failure: TransferFailure) -> ProviderAnswer? {
+    static func read(_ failure: TransferFailure) -> ProviderAnswer? {
         switch failure.code {
         case 64: .configuration(reason: "no_starttls")
         case 67: .configuration(reason: "login_denied")

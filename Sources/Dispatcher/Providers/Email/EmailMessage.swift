@@ -7,27 +7,27 @@ import Core
 /// 2046).
 ///
 /// Every attempt produces the same message except for its date.
-package struct EmailMessage: Sendable {
+struct EmailMessage: Sendable {
     /// The reason why there is no message.
-    package struct Fault: Error, Sendable, Equatable, CustomStringConvertible {
-        package let description: String
+    struct Fault: Error, Sendable, Equatable, CustomStringConvertible {
+        let description: String
 
-        package init(_ description: String) {
+        init(_ description: String) {
             self.description = description
         }
     }
 
     /// The envelope's addresses.
-    package let sender: String
-    package let recipient: String
+    let sender: String
+    let recipient: String
     /// CRLF line breaks, without dot-stuffing.
-    package let content: [UInt8]
+    let content: [UInt8]
 
     /// - Parameters:
     ///   - recipient: the user's address.
     ///   - unsubscribe: the one-click unsubscribe URL (RFC 8058); nil for none.
     /// - Throws: ``Fault`` if the address or a field is invalid.
-    package init(
+    init(
         _ message: PushMessage,
         from sender: EmailSender,
         to recipient: String,

@@ -47,7 +47,7 @@ package enum FCMAnswer {
     ///   - isPage: whether the body is an HTML page, and so not FCM's.
     ///   - isComplete: false if the body may be cut.
     ///   - retryAfter: the Retry-After header.
-    package static func read(
+    static func read(
         status: Int,
         body: [UInt8],
         isPage: Bool = false,

@@ -4,7 +4,7 @@
 import Core
 
 /// Builds requests for FCM's HTTP v1 API, `messages:send`.
-package struct FCMRequest {
+struct FCMRequest {
     /// FCM's limit on the keys and values of notification and data.
     private static let sizeLimit = 4_096
     /// The limit for a topic.
@@ -25,7 +25,7 @@ package struct FCMRequest {
     ///   - channel: the Android channel, unless the job sets one.
     ///   - clickAction: the intent action of a tap on Android, unless the job sets one; `category`
     ///     means the message's button category; with nil a tap opens the app.
-    package static func make(
+    static func make(
         _ message: PushMessage,
         device: Device,
         endpoint: String,

@@ -6,12 +6,12 @@ import FoundationEssentials
 import JWTKit
 
 /// A Google service account, which requests access tokens for a project (RFC 7523).
-package struct FCMServiceAccount: Sendable {
+struct FCMServiceAccount: Sendable {
     /// Google's tokens last an hour; a longer lifetime is capped here.
     private static let longestLifetime: Int64 = 86_400
 
-    package let project: String
-    package let tokenURL: String
+    let project: String
+    let tokenURL: String
     private let email: String
     private let keyID: String
     private let keys: JWTKeyCollection
@@ -29,7 +29,7 @@ package struct FCMServiceAccount: Sendable {
     /// Parses the file from Google's console.
     ///
     /// - Throws: ``CredentialFault`` that names the member.
-    package init(json: [UInt8]) async throws(CredentialFault) {
+    init(json: [UInt8]) async throws(CredentialFault) {
         guard let value = try? JSONParser.parse(json), value.object != nil else {
             throw CredentialFault("the service account file is not a JSON object")
         }
@@ -54,7 +54,7 @@ package struct FCMServiceAccount: Sendable {
     }
 
     /// Creates the request for an access token.
-    package func tokenRequest(now: Timestamp) async throws(CredentialFault) -> ProviderRequest {
+    func tokenRequest(now: Timestamp) async throws(CredentialFault) -> ProviderRequest {
         let assertion = Assertion(
             iss: self.email,
             scope: "https://www.googleapis.com/auth/firebase.messaging",
@@ -78,13 +78,13 @@ package struct FCMServiceAccount: Sendable {
 
     /// Whether the token endpoint's status means an outage or throttling, so that the account is
     /// not at fault.
-    package static func isOutage(_ status: Int) -> Bool { status >= 500 || status == 429 || status == 408 }
+    static func isOutage(_ status: Int) -> Bool { status >= 500 || status == 429 || status == 408 }
 
     /// Parses the token endpoint's answer.
     ///
     /// - Returns: the token and its lifetime.
     /// - Throws: ``CredentialFault`` with the endpoint's error code.
-    package static func token(
+    static func token(
         status: Int,
         body: [UInt8]
     ) throws(CredentialFault) -> (token: String, lifetime: Duration) {

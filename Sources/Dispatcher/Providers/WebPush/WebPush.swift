@@ -58,15 +58,15 @@ package enum WebPush: ProviderKind {
 }
 
 /// Web Push with one key, to any service that subscriptions name.
-package struct WebPushChannel: HTTPProviderChannel {
-    package let provider = Provider.webpush
-    package let app: String
-    package let transfer: TransferClient
-    package let now: @Sendable () -> Timestamp
+struct WebPushChannel: HTTPProviderChannel {
+    let provider = Provider.webpush
+    let app: String
+    let transfer: TransferClient
+    let now: @Sendable () -> Timestamp
     /// The hosts are strangers; trace headers would link messages of one job.
-    package let carriesTraces = false
-    package let retractionsHaveBadge = true
-    package let timeout: Duration?
+    let carriesTraces = false
+    let retractionsHaveBadge = true
+    let timeout: Duration?
     private let tokens: VAPIDTokens
     private let origins: WebPushOrigins
     private let shape: PushShape
@@ -75,7 +75,7 @@ package struct WebPushChannel: HTTPProviderChannel {
     /// - Parameters:
     ///   - origins: the services that subscriptions may name.
     ///   - transfer: a client that refuses private addresses.
-    package init(
+    init(
         app: String,
         tokens: VAPIDTokens,
         origins: WebPushOrigins,
@@ -96,11 +96,11 @@ package struct WebPushChannel: HTTPProviderChannel {
     }
 
     /// The subscription's push service.
-    package func service(of device: Device) -> String? {
+    func service(of device: Device) -> String? {
         (try? WebPushSubscription(token: device.token))?.origin
     }
 
-    package func request(_ message: PushMessage, device: Device) async throws -> ProviderRequest {
+    func request(_ message: PushMessage, device: Device) async throws -> ProviderRequest {
         let subscription: WebPushSubscription
         do throws(WebPushSubscription.Fault) {
             subscription = try WebPushSubscription(token: device.token)
@@ -132,7 +132,7 @@ package struct WebPushChannel: HTTPProviderChannel {
         return WebPushRequest.make(message, subscription: subscription, authorization: authorization, body: body)
     }
 
-    package func read(_ response: TransferResponse, now: Timestamp) -> ProviderAnswer? {
+    func read(_ response: TransferResponse, now: Timestamp) -> ProviderAnswer? {
         WebPushAnswer.read(
             status: response.status,
             body: response.body,
@@ -144,11 +144,11 @@ package struct WebPushChannel: HTTPProviderChannel {
     }
 
     /// Tokens are renewed long before they expire, and no answer reports expiry.
-    package func renewCredential(of request: ProviderRequest) async -> Bool { false }
+    func renewCredential(of request: ProviderRequest) async -> Bool { false }
 }
 
 /// The `Authorization` values of one key, cached for each push service.
-package final class VAPIDTokens: Sendable {
+final class VAPIDTokens: Sendable {
     /// Services accept a token for at most a day (RFC 8292 section 2).
     private static let lifetime: Duration = .seconds(12 * 3_600)
     /// Tokens are renewed after half of their lifetime, which tolerates clock differences.
@@ -165,14 +165,14 @@ package final class VAPIDTokens: Sendable {
     private let capacity: Int
     private let tokens = Mutex<[String: Token]>([:])
 
-    package init(key: VAPIDKey, subject: String, capacity: Int = 256) {
+    init(key: VAPIDKey, subject: String, capacity: Int = 256) {
         self.key = key
         self.subject = subject
         self.capacity = capacity
     }
 
     /// Returns the `Authorization` value for the service at `origin`; at capacity it evicts others.
-    package func authorization(origin: String, now: Timestamp) throws(VAPIDKey.Fault) -> String {
+    func authorization(origin: String, now: Timestamp) throws(VAPIDKey.Fault) -> String {
         if let known = self.tokens.withLock({ $0[origin] }), now < known.renewAt { return known.text }
         let token = try self.key.token(audience: origin, subject: self.subject, expiresAt: now + Self.lifetime)
         let text = "vapid t=\(token), k=\(self.key.publicKey)"
@@ -187,5 +187,5 @@ package final class VAPIDTokens: Sendable {
     }
 
     /// The number of cached origins.
-    package var count: Int { self.tokens.withLock { $0.count } }
+    var count: Int { self.tokens.withLock { $0.count } }
 }

@@ -50,7 +50,7 @@ package enum WebPushAnswer {
     ///   - isComplete: false if the body may be cut.
     ///   - location: the Location header, which names the message.
     ///   - retryAfter: the Retry-After header.
-    package static func read(
+    static func read(
         status: Int,
         body: [UInt8],
         isPage: Bool = false,

@@ -111,7 +111,7 @@ package enum WebhookAnswer {
     /// Maps an answer.
     ///
     /// - Parameter retryAfter: the Retry-After header.
-    package static func read(status: Int, body: [UInt8], retryAfter: Duration?) -> ProviderAnswer {
+    static func read(status: Int, body: [UInt8], retryAfter: Duration?) -> ProviderAnswer {
         if (200..<300).contains(status) {
             let id = (try? JSONParser.parse(body))?["id"]?.string
             return .accepted(id: id.map { String($0.prefix(Self.longestID)) })

@@ -9,7 +9,7 @@ import Protocols
 package struct APIContext: RequestContext {
     package var coreContext: CoreRequestContextStorage
     /// The caller; set by ``IdentityMiddleware``.
-    package var caller: Caller?
+    var caller: Caller?
 
     package init(source: ApplicationRequestContextSource) {
         self.coreContext = CoreRequestContextStorage(source: source)
@@ -23,7 +23,7 @@ package struct APIContext: RequestContext {
     /// Returns the user who calls.
     ///
     /// - Throws: ``Problem`` 401 without a caller.
-    package func user() throws -> String {
+    func user() throws -> String {
         guard let caller else { throw Problem(.unauthorized, "a bearer token is required") }
         return caller.user
     }
@@ -34,7 +34,7 @@ package struct APIContext: RequestContext {
     ///   must then enforce its limits.
     /// - Throws: ``Problem`` 401 or 403.
     @discardableResult
-    package func requireService(allowsLimited: Bool = false) throws -> Caller {
+    func requireService(allowsLimited: Bool = false) throws -> Caller {
         guard let caller else { throw Problem(.unauthorized, "a bearer token is required") }
         guard caller.isService else { throw Problem(.forbidden, "the token's scope must be service or admin") }
         guard allowsLimited || !caller.allowance.isLimited else { throw Self.limited }

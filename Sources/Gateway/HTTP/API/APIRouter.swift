@@ -40,7 +40,7 @@ package enum APIRouter {
     }
 
     /// Returns the document that `GET /openapi.json` serves.
-    package static func document(_ services: APIServices) -> JSONValue {
+    static func document(_ services: APIServices) -> JSONValue {
         Self.addRoutes(to: Router(context: APIContext.self), services).document()
     }
 

@@ -61,8 +61,8 @@ package struct IdentityServices: Sendable {
 
 /// The inboxes.
 package struct InboxServices: Sendable {
-    package let store: InboxStore
-    package let service: InboxService
+    let store: InboxStore
+    let service: InboxService
     package let pages: InboxPageCache
 
     /// - Parameter cacheBytes: the most bytes of cached pages; 0 disables the cache.

@@ -17,25 +17,15 @@ import Synchronization
 /// evicted too, which also removes those of erased users.
 package final class InboxPageCache: Service {
     /// The query of a page: only newest pages are cached.
-    package struct Selection: Sendable, Hashable {
+    struct Selection: Sendable, Hashable {
         let limit: Int
         let unreadOnly: Bool
-
-        package init(limit: Int, unreadOnly: Bool) {
-            self.limit = limit
-            self.unreadOnly = unreadOnly
-        }
     }
 
     /// A page and the inbox state that it shows.
-    package struct Page: Sendable {
-        package let state: InboxStore.State
-        package let json: [UInt8]
-
-        package init(state: InboxStore.State, json: [UInt8]) {
-            self.state = state
-            self.json = json
-        }
+    struct Page: Sendable {
+        let state: InboxStore.State
+        let json: [UInt8]
     }
 
     /// How long an unused page stays.
@@ -47,7 +37,7 @@ package final class InboxPageCache: Service {
     private let contents = Mutex(RecentPages())
 
     /// - Parameter bytes: the most bytes to cache; 0 disables the cache.
-    package init(bytes: Int, now: @escaping @Sendable () -> Timestamp) {
+    init(bytes: Int, now: @escaping @Sendable () -> Timestamp) {
         self.bound = bytes
         self.now = now
     }
@@ -64,10 +54,10 @@ package final class InboxPageCache: Service {
     }
 
     /// The cached bytes.
-    package var bytes: Int { self.contents.withLock { $0.bytes } }
+    var bytes: Int { self.contents.withLock { $0.bytes } }
 
     /// Returns the user's cached page if it matches the selection.
-    package func page(of user: String, _ selection: Selection) -> Page? {
+    func page(of user: String, _ selection: Selection) -> Page? {
         guard self.bound > 0 else { return nil }
         return self.contents.withLock { contents -> Page? in
             let user = ExactText(user)
@@ -78,7 +68,7 @@ package final class InboxPageCache: Service {
     }
 
     /// Evicts the user's page.
-    package func forget(_ user: String) {
+    func forget(_ user: String) {
         self.contents.withLock { contents in
             contents.remove(ExactText(user))
             InboxPageMetrics.bytes.record(contents.bytes)
@@ -86,7 +76,7 @@ package final class InboxPageCache: Service {
     }
 
     /// Evicts pages that were not used in the last ten minutes.
-    package func dropIdle() {
+    func dropIdle() {
         let end = self.now() + (.zero - Self.idleLimit)
         self.contents.withLock { contents in
             while let oldest = contents.oldest, oldest.usedAt < end { contents.remove(oldest.user) }
@@ -95,7 +85,7 @@ package final class InboxPageCache: Service {
     }
 
     /// Caches a page in place of the user's previous one.
-    package func keep(_ page: Page, of user: String, _ selection: Selection) {
+    func keep(_ page: Page, of user: String, _ selection: Selection) {
         guard self.bound > 0 else { return }
         // Copy to drop the writer's spare capacity.
         var json: [UInt8] = []

@@ -12,19 +12,14 @@ import Sockets
 import Synchronization
 
 /// Authenticates the caller; 401 for a missing or invalid credential.
-package struct IdentityMiddleware: RouterMiddleware {
-    package typealias Context = APIContext
+struct IdentityMiddleware: RouterMiddleware {
+    typealias Context = APIContext
 
     let credentials: CredentialResolver
     /// `.canonical`, or `.compatible` for the paths of existing clients.
     let accepting: CredentialKinds
 
-    package init(credentials: CredentialResolver, accepting: CredentialKinds) {
-        self.credentials = credentials
-        self.accepting = accepting
-    }
-
-    package func handle(
+    func handle(
         _ request: Request,
         context: APIContext,
         next: @concurrent (Request, APIContext) async throws -> Response
@@ -60,10 +55,10 @@ extension PresentedCredentials {
 /// Converts errors into problem documents.
 ///
 /// Internal errors are logged, and answered without details.
-package struct ProblemMiddleware: RouterMiddleware {
-    package typealias Context = APIContext
+struct ProblemMiddleware: RouterMiddleware {
+    typealias Context = APIContext
 
-    package func handle(
+    func handle(
         _ request: Request,
         context: APIContext,
         next: @concurrent (Request, APIContext) async throws -> Response
@@ -76,7 +71,7 @@ package struct ProblemMiddleware: RouterMiddleware {
     }
 
     /// Returns the problem for an error, and logs internal errors.
-    package static func problem(_ error: any Error, _ request: Request, _ context: APIContext) -> Problem {
+    static func problem(_ error: any Error, _ request: Request, _ context: APIContext) -> Problem {
         switch error {
         case let problem as Problem: return problem
         case let error as HTTPError: return Problem(error.status, error.body ?? error.status.reasonPhrase)
@@ -98,15 +93,15 @@ package struct ProblemMiddleware: RouterMiddleware {
 }
 
 /// Gives each request an id for its response and log lines, and counts responses.
-package struct RequestMiddleware: RouterMiddleware {
-    package typealias Context = APIContext
+struct RequestMiddleware: RouterMiddleware {
+    typealias Context = APIContext
 
     private static let header = HTTPField.Name("X-Request-ID")
     private static let longestID = 128
 
-    package init() {}
+    init() {}
 
-    package func handle(
+    func handle(
         _ request: Request,
         context: APIContext,
         next: @concurrent (Request, APIContext) async throws -> Response
@@ -213,16 +208,16 @@ enum CallMetrics {
 }
 
 /// Answers 429 to users who call too often; services have no limit.
-package struct CallRateMiddleware: RouterMiddleware {
-    package typealias Context = APIContext
+struct CallRateMiddleware: RouterMiddleware {
+    typealias Context = APIContext
 
     private let rate: UserRate?
 
-    package init(rate: UserRate?) {
+    init(rate: UserRate?) {
         self.rate = rate
     }
 
-    package func handle(
+    func handle(
         _ request: Request,
         context: APIContext,
         next: @concurrent (Request, APIContext) async throws -> Response
@@ -238,16 +233,16 @@ package struct CallRateMiddleware: RouterMiddleware {
 /// Limits the memory for request bodies of users over all connections; services have no limit.
 ///
 /// Answers 503 to a body that exceeds the budget.
-package struct BodyBudgetMiddleware: RouterMiddleware {
-    package typealias Context = APIContext
+struct BodyBudgetMiddleware: RouterMiddleware {
+    typealias Context = APIContext
 
     private let budget: Tally
 
-    package init(budget: Tally) {
+    init(budget: Tally) {
         self.budget = budget
     }
 
-    package func handle(
+    func handle(
         _ request: Request,
         context: APIContext,
         next: @concurrent (Request, APIContext) async throws -> Response

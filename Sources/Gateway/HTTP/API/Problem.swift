@@ -7,20 +7,20 @@ import Hummingbird
 import NIOCore
 
 /// An error response as `application/problem+json` (RFC 9457).
-package struct Problem: HTTPResponseError {
-    package let status: HTTPResponse.Status
-    package let detail: String
-    package let faults: [JobFault]
+struct Problem: HTTPResponseError {
+    let status: HTTPResponse.Status
+    let detail: String
+    let faults: [JobFault]
     /// Seconds after which a retry may succeed.
-    package let retryAfter: Int?
+    let retryAfter: Int?
     /// The allowed methods, for 405.
-    package var allowed: [String] = []
+    var allowed: [String] = []
     /// An error code for clients of other systems; clients of this API use the status.
-    package var code: String?
+    var code: String?
     /// The details that such clients read in addition to the message.
-    package var details: String?
+    var details: String?
 
-    package init(
+    init(
         _ status: HTTPResponse.Status,
         _ detail: String,
         faults: [JobFault] = [],
@@ -50,7 +50,7 @@ package struct Problem: HTTPResponseError {
     /// Unknown ids and those of other users look the same.
     static let notFound = Problem(.notFound, "there is no such thing")
 
-    package func response(from request: Request, context: some RequestContext) throws -> Response {
+    func response(from request: Request, context: some RequestContext) throws -> Response {
         var writer = JSONWriter()
         writer.beginObject()
         writer.member("type", "about:blank")
@@ -66,7 +66,7 @@ package struct Problem: HTTPResponseError {
     }
 
     /// Returns a response with another body and the same headers.
-    package func response(_ body: [UInt8], status: HTTPResponse.Status) -> Response {
+    func response(_ body: [UInt8], status: HTTPResponse.Status) -> Response {
         var headers: HTTPFields = [.contentType: "application/problem+json"]
         if status == .unauthorized { headers[.wwwAuthenticate] = "Bearer" }
         if let retryAfter { headers[.retryAfter] = String(retryAfter) }
@@ -75,7 +75,7 @@ package struct Problem: HTTPResponseError {
     }
 
     /// Writes the faults as an array of objects with `field` and `reason`.
-    package func writeFaults(to writer: inout JSONWriter) {
+    func writeFaults(to writer: inout JSONWriter) {
         writer.beginArray()
         for fault in self.faults {
             writer.beginObject()
@@ -119,7 +119,7 @@ extension ProblemStyle {
 
 extension Response {
     /// Returns a JSON response.
-    package static func json(_ writer: JSONWriter, status: HTTPResponse.Status = .ok) -> Response {
+    static func json(_ writer: JSONWriter, status: HTTPResponse.Status = .ok) -> Response {
         .json(writer.bytes, status: status)
     }
 
@@ -135,7 +135,7 @@ extension Response {
     /// Returns a JSON object with the members that `write` adds.
     ///
     /// - Parameter capacity: the expected bytes.
-    package static func object(
+    static func object(
         status: HTTPResponse.Status = .ok,
         capacity: Int = 512,
         _ write: (inout JSONWriter) throws -> Void

@@ -11,7 +11,7 @@ import Storage
 package struct UserFields: Sendable {
     /// An FCM token has about 160 characters, a Web Push subscription about 600; a PostgreSQL index
     /// holds 2,700 bytes.
-    package static let longestToken = 2_048
+    static let longestToken = 2_048
     static let mostPreferences = 1_000
     static let mostTopics = 1_000
     private static let zones = ZoneDatabase()
@@ -117,12 +117,12 @@ package struct UserFields: Sendable {
         return text
     }
 
-    package static let longestLocale = 35
+    static let longestLocale = 35
     /// The fault of an invalid language tag.
-    package static let noLanguageTag = "must be a language tag such as de or de-CH"
+    static let noLanguageTag = "must be a language tag such as de or de-CH"
 
     /// Whether the text is a language tag; an underscore may replace the hyphen.
-    package static func isLanguageTag(_ text: String) -> Bool {
+    static func isLanguageTag(_ text: String) -> Bool {
         let parts = text.utf8.split(omittingEmptySubsequences: false) {
             $0 == UInt8(ascii: "-") || $0 == UInt8(ascii: "_")
         }
@@ -178,10 +178,10 @@ package struct UserFields: Sendable {
     }
 
     /// The fault of a token with other characters.
-    package static let unprintable = "must be printable ASCII"
+    static let unprintable = "must be printable ASCII"
 
     /// Whether the token is printable ASCII.
-    package static func isPrintable(_ token: String) -> Bool { token.utf8.allSatisfy { (0x20...0x7E).contains($0) } }
+    static func isPrintable(_ token: String) -> Bool { token.utf8.allSatisfy { (0x20...0x7E).contains($0) } }
 
     /// Reads `provider`; nil if it is absent or invalid.
     func provider(_ body: inout FieldReader) -> Provider? {
@@ -221,7 +221,7 @@ package struct UserFields: Sendable {
     ///
     /// - Parameter user: the user; nil if the record names it in `user_id`.
     /// - Throws: ``JobFaults`` with every fault.
-    package func record(_ value: JSONValue, user: String?) throws(JobFaults) -> UserRecord {
+    func record(_ value: JSONValue, user: String?) throws(JobFaults) -> UserRecord {
         guard value.object != nil else { throw JobFaults([JobFault("record", "must be a JSON object")]) }
         var body = FieldReader(value, at: "")
         body.allow(Schema.userRecord.names.union(user == nil ? ["user_id"] : []))

@@ -31,9 +31,9 @@ package enum CompatibilityRouter {
     /// Values that the registrations of these clients leave out.
     package struct Defaults: Sendable {
         /// The app whose credentials serve the devices.
-        package var app = "default"
+        var app = "default"
         /// The APNs environment of the tokens.
-        package var environment: ProviderEnvironment
+        var environment: ProviderEnvironment
 
         package init(environment: ProviderEnvironment) {
             self.environment = environment
@@ -46,7 +46,7 @@ package enum CompatibilityRouter {
     }
 
     /// The document that `GET /openapi/compatibility.json` answers.
-    package static func document(_ services: APIServices, defaults: Defaults) -> JSONValue {
+    static func document(_ services: APIServices, defaults: Defaults) -> JSONValue {
         Self.addRoutes(to: Router(context: APIContext.self), services, defaults).document()
     }
 

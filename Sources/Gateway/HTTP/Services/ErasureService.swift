@@ -7,11 +7,11 @@ import Storage
 ///
 /// Tokens are revoked first, so that sockets close and no old token recreates the user. Every step
 /// is idempotent: repeat an interrupted erasure to finish it.
-package struct ErasureService: Sendable {
+struct ErasureService: Sendable {
     /// The number of erased items, by table or kind of key.
-    package struct Report: Sendable {
-        package var postgres: [(name: String, count: Int)] = []
-        package var redis: [(name: String, count: Int)] = []
+    struct Report: Sendable {
+        var postgres: [(name: String, count: Int)] = []
+        var redis: [(name: String, count: Int)] = []
     }
 
     private let revocations: RevocationRegister
@@ -37,7 +37,7 @@ package struct ErasureService: Sendable {
     /// data.
     ///
     /// - Parameter caps: the names of all caps in the catalog.
-    package func erase(user: String, caps: [String]) async throws -> Report {
+    func erase(user: String, caps: [String]) async throws -> Report {
         _ = try await self.revocations.revoke(user: user)
         let erasure = try await self.users.erase(user: user)
         var report = Report()

@@ -47,7 +47,7 @@ package struct EventTeller: Sendable {
     }
 
     /// Writes events.
-    package func tell(_ events: [LifecycleEvent]) async {
+    func tell(_ events: [LifecycleEvent]) async {
         guard let log, let connection, !events.isEmpty else { return }
         do throws(RedisError) {
             try await log.append(events, on: connection)

@@ -10,11 +10,11 @@ import Storage
 package struct GatewayBase: Sendable {
     package let database: Database
     package let live: Live
-    package let presence: PresenceRegistry
-    package let catalogs: CatalogRegister
+    let presence: PresenceRegistry
+    let catalogs: CatalogRegister
     package let zones = ZoneDatabase()
     private let defaultZoneName: String
-    package let events: EventTeller
+    let events: EventTeller
     package let now: @Sendable () -> Timestamp
     package let logger: Logger
 

@@ -10,9 +10,9 @@ import Operations
 import Storage
 
 /// Applies users' changes to inboxes: stores them, then publishes them to all sockets of the user.
-package struct InboxService: Sendable {
+struct InboxService: Sendable {
     /// The most notifications that a change lists; a larger one gives only its version.
-    package static let mostNamed = 500
+    static let mostNamed = 500
 
     private let store: InboxStore
     private let publisher: FramePublisher
@@ -35,7 +35,7 @@ package struct InboxService: Sendable {
     /// Marks notifications as read; all if `ids` is nil.
     ///
     /// - Parameter isBulk: whether the client sent a list rather than a single id.
-    package func markRead(
+    func markRead(
         user: String,
         ids: [NotificationID]?,
         isBulk: Bool = false
@@ -49,7 +49,7 @@ package struct InboxService: Sendable {
     }
 
     /// Deletes a notification, or all read ones if `id` is nil.
-    package func delete(user: String, id: NotificationID?) async throws -> InboxStore.Change {
+    func delete(user: String, id: NotificationID?) async throws -> InboxStore.Change {
         let change = try await self.store.delete(user: user, id: id, at: self.now())
         await self.tell(user, .deleted, change, all: id == nil ? "all_read" : nil)
         return change
@@ -58,7 +58,7 @@ package struct InboxService: Sendable {
     /// Records the first time that a notification was opened.
     ///
     /// - Returns: whether the user has the notification.
-    package func markOpened(user: String, id: NotificationID) async throws -> Bool {
+    func markOpened(user: String, id: NotificationID) async throws -> Bool {
         let now = self.now()
         guard let receipt = try await self.store.markOpened(user: user, id: id, at: now) else { return false }
         await self.tell(.opened, receipt, at: now)
@@ -68,7 +68,7 @@ package struct InboxService: Sendable {
     /// Records a client's confirmation of a notification, so that no fallback follows.
     ///
     /// - Returns: whether the user has the notification.
-    package func markDelivered(user: String, id: NotificationID) async throws -> Bool {
+    func markDelivered(user: String, id: NotificationID) async throws -> Bool {
         // Update the row first: after a crash the deadline expires and the gate finds the delivery.
         let now = self.now()
         guard let receipt = try await self.store.markDelivered(user: user, id: id, at: now, via: "client") else {
@@ -123,7 +123,7 @@ package struct InboxService: Sendable {
 /// Removes read notifications from the user's other devices if their type asks for it.
 ///
 /// It is best effort and limited per user.
-package struct RetractionService: Sendable {
+struct RetractionService: Sendable {
     private static let perSecond = 2
     private static let burst = 20
     private static let asked = Counter(label: "carillon.retractions.asked")

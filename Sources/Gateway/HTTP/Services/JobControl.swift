@@ -6,23 +6,23 @@ import Logging
 import Storage
 
 /// Reports and controls jobs after they were sent.
-package struct JobControl: Sendable {
+struct JobControl: Sendable {
     /// The state of a job.
-    package struct Report: Sendable {
-        package let name: CancellationStore.Name
+    struct Report: Sendable {
+        let name: CancellationStore.Name
         /// Nil if the notifications were not counted.
-        package let tally: CancellationStore.Tally?
-        package let cancelledAt: Timestamp?
+        let tally: CancellationStore.Tally?
+        let cancelledAt: Timestamp?
         /// The progress of a broadcast.
-        package let progress: Broadcast.Progress?
+        let progress: Broadcast.Progress?
         /// The number of rows that are scheduled for later.
-        package let scheduled: Int
+        let scheduled: Int
         /// Whether nothing of the job is in progress, as far as it was counted.
-        package let isFinal: Bool
+        let isFinal: Bool
     }
 
     /// A command for a broadcast.
-    package enum Order: Sendable {
+    enum Order: Sendable {
         case pause, resume, confirm
 
         fileprivate var state: Broadcast.State { self == .pause ? .paused : .expanding }
@@ -73,7 +73,7 @@ package struct JobControl: Sendable {
 
     /// Returns the name of a job from its own id or its entry's id (`1700000000000-0`), the latter
     /// with or without the stream (`stream/entry`).
-    package func name(org: String, id: String) -> CancellationStore.Name {
+    func name(org: String, id: String) -> CancellationStore.Name {
         let parts = id.split(separator: "/", omittingEmptySubsequences: false)
         let numbers = (parts.last ?? "").split(separator: "-", omittingEmptySubsequences: false)
         let streams = Lane.allCases.map { self.keys.jobs($0) }
@@ -93,7 +93,7 @@ package struct JobControl: Sendable {
     ///
     /// - Parameter isCounted: whether to count its notifications, which is slow for a million of
     ///   them.
-    package func find(_ name: CancellationStore.Name, isCounted: Bool = true) async throws -> Report? {
+    func find(_ name: CancellationStore.Name, isCounted: Bool = true) async throws -> Report? {
         if let progress = try await self.broadcasts.find(name) {
             return try await self.report(name, progress, isCounted: isCounted)
         }
@@ -143,7 +143,7 @@ package struct JobControl: Sendable {
     /// Pauses, resumes or confirms a broadcast; idempotent.
     ///
     /// - Returns: its state and whether it matches the command; nil if the job is not a broadcast.
-    package func order(
+    func order(
         _ order: Order,
         _ name: CancellationStore.Name
     ) async throws -> (report: Report, isObeyed: Bool)? {
@@ -159,7 +159,7 @@ package struct JobControl: Sendable {
     ///
     /// It is idempotent and continues after an interruption. A broadcast has stopped expanding when
     /// this returns; the dispatchers withdraw its stored notifications.
-    package func cancel(_ name: CancellationStore.Name) async throws -> Report? {
+    func cancel(_ name: CancellationStore.Name) async throws -> Report? {
         let at = self.now()
         try await self.cancellations.record(name, at: at)
         // Scheduled rows may outlive the record of the cancellation.

@@ -5,9 +5,9 @@ import Core
 import Storage
 
 /// Statistics for operators, cached and shared by concurrent callers.
-package actor StatisticsService {
+actor StatisticsService {
     /// The minutes covered by the summary.
-    package static let minutes = 60
+    static let minutes = 60
     private static let typesSpan: Duration = .seconds(86_400)
     /// The lifetime of the cache.
     private static let lifetime: Duration = .seconds(5)
@@ -22,14 +22,14 @@ package actor StatisticsService {
     private var counted: (until: ContinuousClock.Instant, broadcasts: [StatisticsStore.BroadcastReach])?
     private var counting: Task<[StatisticsStore.BroadcastReach], any Error>?
 
-    package init(store: StatisticsStore, now: @escaping @Sendable () -> Timestamp) {
+    init(store: StatisticsStore, now: @escaping @Sendable () -> Timestamp) {
         self.store = store
         self.now = now
     }
 
     /// Returns the sends of the last hour by minute, including the current one, and of the last day
     /// by type.
-    package func summary() async throws -> StatisticsStore.Summary {
+    func summary() async throws -> StatisticsStore.Summary {
         let now = self.now()
         if let known, now - known.at < Self.lifetime, now >= known.at { return known.summary }
         if let reading { return try await reading.value }
@@ -47,7 +47,7 @@ package actor StatisticsService {
     /// Counts the reach of the newest broadcasts.
     ///
     /// Broadcasts may have millions of rows, so counting takes at most a twentieth of the time.
-    package func broadcasts() async throws -> [StatisticsStore.BroadcastReach] {
+    func broadcasts() async throws -> [StatisticsStore.BroadcastReach] {
         if let counted, ContinuousClock.now < counted.until { return counted.broadcasts }
         if let counting { return try await counting.value }
         let store = self.store

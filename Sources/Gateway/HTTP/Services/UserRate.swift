@@ -79,7 +79,7 @@ package final class UserRate: Service {
     }
 
     /// Counts actions and returns how long the user must wait first; nil if not at all.
-    package func delay(_ user: String, count: Int = 1) -> Duration? {
+    func delay(_ user: String, count: Int = 1) -> Duration? {
         let key = ExactText(user)
         let now = self.now()
         let (delay, due) = self.accounts.withLock { accounts -> (Duration?, Int) in

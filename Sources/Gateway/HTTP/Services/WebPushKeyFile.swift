@@ -33,7 +33,7 @@ package final class WebPushKeyFile: Service {
     }
 
     /// The public key in base64url.
-    package var publicKey: String { self.state.withLock { $0.publicKey } }
+    var publicKey: String { self.state.withLock { $0.publicKey } }
 
     /// Reloads the file periodically.
     package func run() async throws {
@@ -44,7 +44,7 @@ package final class WebPushKeyFile: Service {
     }
 
     /// Reloads the key if the file is valid.
-    package func look() {
+    func look() {
         let metadata: Logger.Metadata = ["setting": "VAPID_KEY"]
         do throws(VAPIDKey.Fault) {
             guard let file = self.read() else { throw VAPIDKey.Fault("the file cannot be read") }

@@ -4,9 +4,9 @@
 import Core
 
 /// The secrets for the signatures of webhooks.
-package enum WebhookSecret {
+enum WebhookSecret {
     /// Returns a new secret of 256 random bits.
-    package static func make() -> String {
+    static func make() -> String {
         "whsec_" + Base64.url.encode((0..<32).map { _ in UInt8.random(in: .min ... .max) })
     }
 }

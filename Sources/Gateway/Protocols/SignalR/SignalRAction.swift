@@ -63,9 +63,9 @@ package enum SignalRAdmission: Sendable, Equatable {
 }
 
 /// A call of a client method; its result comes as ``SignalRAction/clientResult(_:)``.
-package struct SignalRClientInvocation: Sendable, Equatable {
-    package let invocationID: String
+struct SignalRClientInvocation: Sendable, Equatable {
+    let invocationID: String
     /// The record to write if the admission allows it.
-    package let record: SignalRRecord
-    package let admission: SignalRAdmission
+    let record: SignalRRecord
+    let admission: SignalRAdmission
 }

@@ -167,7 +167,7 @@ package enum SignalRErrorText {
     }
 
     /// Returns the error that hides a failure's details.
-    package static func unexpected(_ target: String) -> String {
+    static func unexpected(_ target: String) -> String {
         "An unexpected error occurred invoking '\(target)' on the server."
     }
 
@@ -176,7 +176,7 @@ package enum SignalRErrorText {
         "\(Self.unexpected(target)) HubException: \(reason)"
     }
 
-    package static func unauthorized(_ target: String) -> String {
+    static func unauthorized(_ target: String) -> String {
         "Failed to invoke '\(target)' because user is unauthorized"
     }
 

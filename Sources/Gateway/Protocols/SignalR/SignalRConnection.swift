@@ -9,27 +9,27 @@ package final class SignalRConfiguration: Sendable {
     package static let standard = SignalRConfiguration()
 
     /// The longest record from a client; a longer one closes the connection.
-    package let maximumMessageBytes: Int
+    let maximumMessageBytes: Int
     /// The time without writes after which the server pings.
-    package let keepAliveInterval: Int64
+    let keepAliveInterval: Int64
     /// The time without input after which a client counts as lost.
-    package let clientTimeout: Int64
+    let clientTimeout: Int64
     /// The time limit for the client's handshake.
-    package let handshakeTimeout: Int64
+    let handshakeTimeout: Int64
     /// The invocations that may wait for the running one; more close the connection.
-    package let maximumWaitingInvocations: Int
+    let maximumWaitingInvocations: Int
     /// The bytes of the waiting invocations; more close the connection.
-    package let maximumWaitingBytes: Int
+    let maximumWaitingBytes: Int
     /// The concurrent streams in either direction; a further one gets an error.
-    package let maximumStreams: Int
+    let maximumStreams: Int
     /// The server's own invocations that may await results.
-    package let maximumClientResults: Int
+    let maximumClientResults: Int
     /// The unacknowledged bytes that stateful reconnect keeps before it accepts no more.
     package let resendBufferBytes: Int
     /// The delay of acknowledgements, so that one covers many messages.
-    package let acknowledgementDelay: Int64
+    let acknowledgementDelay: Int64
     /// The time a connection with stateful reconnect waits for its client.
-    package let detachedLimit: Int64
+    let detachedLimit: Int64
 
     package init(
         maximumMessageBytes: Int = 32 * 1024,
@@ -127,7 +127,7 @@ package struct SignalRConnection: Sendable {
     package var isBackPressured: Bool { self.reliability?.isFull(self.configuration.resendBufferBytes) ?? false }
 
     /// The latest time for the next ``tick(now:)``; nil if none is due.
-    package var nextDeadline: Int64? {
+    var nextDeadline: Int64? {
         switch self.phase {
         case .closed: return nil
         case .handshaking: return self.since + self.configuration.handshakeTimeout
@@ -271,7 +271,7 @@ package struct SignalRConnection: Sendable {
     }
 
     /// Calls a client method and awaits its result.
-    package mutating func invokeClient(target: String, arguments: [JSONValue], now: Int64) -> SignalRClientInvocation {
+    mutating func invokeClient(target: String, arguments: [JSONValue], now: Int64) -> SignalRClientInvocation {
         let invocationID = String(self.lastClientInvocation + 1)
         let record = SignalRRecord(
             .invocation(SignalRInvocation(target: target, arguments: arguments, invocationID: invocationID)))
@@ -288,7 +288,7 @@ package struct SignalRConnection: Sendable {
     }
 
     /// Stops waiting for a client's result.
-    package mutating func forgetClientInvocation(_ invocationID: String) {
+    mutating func forgetClientInvocation(_ invocationID: String) {
         self.clientResults.remove(invocationID)
     }
 

@@ -135,7 +135,7 @@ package struct SignalRRecordSplitter: Sendable {
     }
 
     /// The bytes of the unfinished record.
-    package var pendingBytes: Int { self.pending.count }
+    var pendingBytes: Int { self.pending.count }
 
     /// Returns the records that these bytes complete.
     package mutating func split(_ bytes: [UInt8]) -> Batch {
@@ -181,11 +181,11 @@ package struct SignalRFault: Error, Sendable, Equatable, CustomStringConvertible
 
     package let code: Code
     /// A text that the client may see; never quotes its input.
-    package let message: String
+    let message: String
     /// The property at fault, or the byte of the record.
     package let place: String?
 
-    package init(_ code: Code, _ message: String, at place: String? = nil) {
+    init(_ code: Code, _ message: String, at place: String? = nil) {
         self.code = code
         self.message = message
         self.place = place

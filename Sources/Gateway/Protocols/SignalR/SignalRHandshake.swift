@@ -10,8 +10,8 @@ package enum SignalRHandshake: Sendable, Equatable {
     /// The error in the answer.
     case refused(String)
 
-    package static let timeoutError = "Handshake was canceled."
-    package static let unexpectedError = "An unexpected error occurred during connection handshake."
+    static let timeoutError = "Handshake was canceled."
+    static let unexpectedError = "An unexpected error occurred during connection handshake."
     private static let highestVersion: Int64 = 2
 
     /// Decides about a request, a record without its separator.
@@ -41,7 +41,7 @@ package enum SignalRHandshake: Sendable, Equatable {
     }
 
     /// The answer with its separator.
-    package var response: [UInt8] {
+    var response: [UInt8] {
         switch self {
         case .accepted: Self.success
         case .refused(let error): Self.failure(error)

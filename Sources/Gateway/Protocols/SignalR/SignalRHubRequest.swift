@@ -6,11 +6,11 @@ package struct SignalRHubRequest: Sendable, Equatable {
     /// The state of the connection that the request's id names.
     package struct Standing: Sendable, Equatable {
         /// Nil until the first request chose one.
-        package var transport: SignalRTransport?
+        var transport: SignalRTransport?
         /// Whether a transport is attached now; irrelevant for long polling.
-        package var isAttached: Bool
+        var isAttached: Bool
         /// Whether the connection may move to a new socket: ``SignalRConnection/canReattach``.
-        package var canReattach: Bool
+        var canReattach: Bool
 
         package init(transport: SignalRTransport?, isAttached: Bool, canReattach: Bool) {
             self.transport = transport
@@ -35,11 +35,11 @@ package struct SignalRHubRequest: Sendable, Equatable {
         case refuse(SignalRResponse)
     }
 
-    package let method: String
+    let method: String
     /// See ``SignalRConnectRequest/id``.
-    package let id: String?
-    package let wantsWebSocket: Bool
-    package let wantsEventStream: Bool
+    let id: String?
+    let wantsWebSocket: Bool
+    let wantsEventStream: Bool
 
     /// Describes a request.
     ///

@@ -23,7 +23,7 @@ package enum SignalRMessage: Sendable, Equatable {
     case sequence(sequenceID: Int64)
 
     /// Whether stateful reconnect counts and repeats the message: types 1 to 5.
-    package var isCounted: Bool {
+    var isCounted: Bool {
         switch self {
         case .invocation, .streamItem, .completion, .cancelInvocation: true
         case .ping, .close, .acknowledgement, .sequence: false
@@ -36,10 +36,10 @@ package struct SignalRInvocation: Sendable, Equatable {
     package let target: String
     package let arguments: [JSONValue]
     /// Nil if no answer is wanted; a stream always has one.
-    package let invocationID: String?
+    let invocationID: String?
     /// The ids of the streams that the caller sends with the call.
-    package let streamIDs: [String]
-    package let headers: [String: String]
+    let streamIDs: [String]
+    let headers: [String: String]
     /// Whether the answer is a stream (type 4).
     package let isStream: Bool
 
@@ -73,20 +73,15 @@ package struct SignalRCompletion: Sendable, Equatable {
         case error(String)
     }
 
-    package let invocationID: String
-    package let outcome: Outcome
-
-    package init(invocationID: String, outcome: Outcome) {
-        self.invocationID = invocationID
-        self.outcome = outcome
-    }
+    let invocationID: String
+    let outcome: Outcome
 }
 
 /// An encoded message with its separator, which many connections can share.
 package struct SignalRRecord: Sendable, Equatable {
     package let bytes: [UInt8]
     /// The message's ``SignalRMessage/isCounted``.
-    package let isCounted: Bool
+    let isCounted: Bool
 
     static let ping = SignalRRecord(.ping)
 

@@ -8,7 +8,7 @@ package struct SignalRNegotiation: Sendable, Equatable {
     /// The server's record of an offered connection.
     package struct Offer: Sendable, Equatable {
         /// 0 or 1.
-        package let version: Int
+        let version: Int
         /// The secret that the client returns as `id`: the token, or in version 0 the connection's
         /// id.
         package let id: String
@@ -112,7 +112,7 @@ package struct SignalRNegotiation: Sendable, Equatable {
 /// A complete HTTP answer.
 package struct SignalRResponse: Sendable, Equatable {
     package static let plainText = "text/plain"
-    package static let json = "application/json"
+    static let json = "application/json"
 
     /// Forbids caching of polls and their answers.
     package static let cacheControl = "no-cache, no-store"

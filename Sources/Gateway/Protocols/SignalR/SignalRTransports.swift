@@ -33,9 +33,9 @@ package struct SignalRPollingState: Sendable {
     /// Times are in milliseconds.
     package struct Limits: Sendable, Equatable {
         /// The time after which a parked GET is answered with nothing.
-        package var pollTimeout: Int64
+        var pollTimeout: Int64
         /// The time a connection lives without a parked GET.
-        package var silence: Int64
+        var silence: Int64
         /// The bytes that may wait for a GET.
         ///
         /// One record may exceed it; the next then ends the connection.
@@ -79,13 +79,13 @@ package struct SignalRPollingState: Sendable {
     }
 
     /// Whether the connection has ended.
-    package var isEnded: Bool { self.isOver }
+    var isEnded: Bool { self.isOver }
 
     /// Whether a GET waits for records.
-    package var isPolled: Bool { self.parked != nil }
+    var isPolled: Bool { self.parked != nil }
 
     /// The latest time for the next ``tick(now:)``; nil if none is due.
-    package var nextDeadline: Int64? {
+    var nextDeadline: Int64? {
         guard !self.isOver else { return nil }
         return self.parked.map { $0.since + self.limits.pollTimeout } ?? (self.idleSince + self.limits.silence)
     }

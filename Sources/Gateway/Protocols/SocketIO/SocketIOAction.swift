@@ -59,9 +59,9 @@ package struct SocketIOConnectRequest: Sendable, Equatable {
 /// The data that makes a joined namespace recoverable.
 package struct SocketIORecoveryGrant: Sendable, Equatable {
     /// The secret for the next recovery: the old one after a recovery, else a new one.
-    package let pid: String
+    let pid: String
     /// The missed events in order, sent before the reply to the client's CONNECT.
-    package let missed: [SocketIOMissedEvent]
+    let missed: [SocketIOMissedEvent]
 
     package init(pid: String, missed: [SocketIOMissedEvent] = []) {
         self.pid = pid
@@ -71,8 +71,8 @@ package struct SocketIORecoveryGrant: Sendable, Equatable {
 
 /// An event that a client missed, with its offset.
 package struct SocketIOMissedEvent: Sendable, Equatable {
-    package let name: SocketIOEventName
-    package let arguments: [SocketIOValue]
+    let name: SocketIOEventName
+    let arguments: [SocketIOValue]
     package let offset: String
 
     package init(_ name: SocketIOEventName, _ arguments: [SocketIOValue], offset: String) {
@@ -152,7 +152,7 @@ package enum SocketIODisconnectReason: String, Sendable, CaseIterable {
     case serverNamespaceDisconnect = "server namespace disconnect"
 
     /// Whether a client that reconnects may get its missed events.
-    package var isRecoverable: Bool {
+    var isRecoverable: Bool {
         switch self {
         case .transportError, .transportClose, .forcedClose, .pingTimeout, .serverShuttingDown, .forcedServerClose: true
         case .parseError, .clientNamespaceDisconnect, .serverNamespaceDisconnect: false
@@ -160,7 +160,7 @@ package enum SocketIODisconnectReason: String, Sendable, CaseIterable {
     }
 
     /// Maps the end of the session.
-    package init(_ reason: EngineIOCloseReason) {
+    init(_ reason: EngineIOCloseReason) {
         switch reason {
         case .transportClose: self = .transportClose
         case .pingTimeout: self = .pingTimeout

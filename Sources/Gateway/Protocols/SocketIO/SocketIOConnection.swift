@@ -7,19 +7,19 @@ import Core
 /// it.
 package final class SocketIOConfiguration: Sendable {
     /// The time a connection may stay without a joined namespace.
-    package let connectTimeout: Milliseconds
+    let connectTimeout: Milliseconds
     /// The attachments of one packet; more close the connection.
-    package let maximumAttachments: Int
+    let maximumAttachments: Int
     /// The bytes of all attachments of one packet; more close the connection.
-    package let maximumAttachmentBytes: Int
+    let maximumAttachmentBytes: Int
     /// The namespaces joined or requested; a further CONNECT is refused.
-    package let maximumNamespaces: Int
+    let maximumNamespaces: Int
     /// The bytes of a namespace's name; a longer name closes the connection.
-    package let maximumNamespaceLength: Int
+    let maximumNamespaceLength: Int
     /// The pending acknowledgements of a namespace; a further event that wants one is not sent.
-    package let maximumAwaitedAcknowledgements: Int
+    let maximumAwaitedAcknowledgements: Int
     /// Whether `pid` and `offset` in a CONNECT request recovery.
-    package let offersRecovery: Bool
+    let offersRecovery: Bool
 
     package init(
         connectTimeout: Milliseconds = 10_000,
@@ -286,7 +286,7 @@ extension SocketIOConnection {
     }
 
     /// Stops waiting for the client's acknowledgement; a late one is ignored.
-    package mutating func forget(_ id: UInt64, in namespace: String = SocketIOPacket.defaultNamespace) {
+    mutating func forget(_ id: UInt64, in namespace: String = SocketIOPacket.defaultNamespace) {
         _ = self.memberships[namespace]?.settle(id)
     }
 

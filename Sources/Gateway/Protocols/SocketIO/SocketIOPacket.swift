@@ -20,12 +20,12 @@ package struct SocketIOPacket: Sendable, Equatable {
     package static let defaultNamespace = "/"
 
     /// The largest acknowledgement id that every client can represent.
-    package static let maximumAcknowledgement: UInt64 = 1 << 53 - 1
+    static let maximumAcknowledgement: UInt64 = 1 << 53 - 1
 
-    package let namespace: String
+    let namespace: String
     package let content: Content
 
-    package init(_ content: Content, namespace: String = Self.defaultNamespace) {
+    init(_ content: Content, namespace: String = Self.defaultNamespace) {
         self.namespace = namespace
         self.content = content
     }
@@ -106,10 +106,10 @@ package enum SocketIOValue: Sendable, Equatable {
     case object([Member])
 
     package struct Member: Sendable, Equatable {
-        package let key: String
-        package let value: SocketIOValue
+        let key: String
+        let value: SocketIOValue
 
-        package init(_ key: String, _ value: SocketIOValue) {
+        init(_ key: String, _ value: SocketIOValue) {
             self.key = key
             self.value = value
         }

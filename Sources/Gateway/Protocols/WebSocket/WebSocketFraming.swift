@@ -42,7 +42,7 @@ package enum WebSocketFraming {
         buffer.writeInteger(sequence)
     }
 
-    package static func writeClose(_ code: WebSocketCloseCode, reason: String, to buffer: inout ByteBuffer) {
+    static func writeClose(_ code: WebSocketCloseCode, reason: String, to buffer: inout ByteBuffer) {
         self.writeClose(code.rawValue, reason: reason, to: &buffer)
     }
 

@@ -45,16 +45,16 @@ package enum WebSocketHandshake {
 }
 
 /// The key exchange of the handshake (RFC 6455 section 4.2.2).
-package enum WebSocketKey {
+enum WebSocketKey {
     private static let suffix = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
     /// Whether the client's key is 16 bytes in base64.
-    package static func isValid(_ key: String) -> Bool {
+    static func isValid(_ key: String) -> Bool {
         Data(base64Encoded: key)?.count == 16
     }
 
     /// Returns the value of `Sec-WebSocket-Accept`.
-    package static func accept(_ key: String) -> String {
+    static func accept(_ key: String) -> String {
         // The RFC requires SHA-1; security does not depend on it.
         Data(Insecure.SHA1.hash(data: Data((key + Self.suffix).utf8))).base64EncodedString()
     }

@@ -253,7 +253,7 @@ enum SignalRDialect {
 
 /// The SignalR hub at `/hubs/notifications`.
 package struct NotificationHub: SignalRHub {
-    package static let path = "/hubs/notifications"
+    static let path = "/hubs/notifications"
 
     private let hub: SocketHub
     private let backend: any SocketBackend

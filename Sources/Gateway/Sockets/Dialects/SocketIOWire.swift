@@ -299,7 +299,7 @@ struct SocketIORecovery {
 /// Socket.IO at `/socket.io/`.
 package struct SocketIOEndpoint: TransportEndpoint {
     /// Without the slash that clients add.
-    package static let path = "/socket.io"
+    static let path = "/socket.io"
 
     private let engine: EngineIOEndpoint
 

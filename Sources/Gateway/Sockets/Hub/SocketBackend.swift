@@ -11,13 +11,6 @@ package struct ReceiptProof: Sendable, Equatable {
     /// The lane of the wait that the proof ends; nil if nothing waits.
     package let awaitingLane: Lane?
     package let at: Timestamp
-
-    package init(user: String, id: NotificationID, awaitingLane: Lane?, at: Timestamp) {
-        self.user = user
-        self.id = id
-        self.awaitingLane = awaitingLane
-        self.at = at
-    }
 }
 
 /// A request to mark notifications read.
@@ -28,7 +21,7 @@ package struct Reading: Sendable {
     /// Whether the client sent a list of ids, not a single one.
     package let isBulk: Bool
 
-    package init(user: String, ids: [NotificationID]?, isBulk: Bool = false) {
+    init(user: String, ids: [NotificationID]?, isBulk: Bool = false) {
         self.user = user
         self.ids = ids
         self.isBulk = isBulk
@@ -46,7 +39,7 @@ package struct SocketOpening: Sendable {
     /// missed.
     package let client: String?
 
-    package init(user: String, connection: String, dialect: Dialect, since: Int64?, client: String? = nil) {
+    init(user: String, connection: String, dialect: Dialect, since: Int64?, client: String? = nil) {
         self.user = user
         self.connection = connection
         self.dialect = dialect
@@ -75,7 +68,7 @@ package struct InboxQuestion: Sendable {
     /// Whether to answer even if nothing changed.
     package var wantsAnswer = false
 
-    package init(user: String, dialect: Dialect, since: Int64) {
+    init(user: String, dialect: Dialect, since: Int64) {
         self.user = user
         self.dialect = dialect
         self.since = since
@@ -148,8 +141,8 @@ package struct PresenceChange: Sendable {
 /// The reason why a socket is refused.
 package struct SocketRefusal: Error, Sendable, Equatable {
     /// An HTTP status: 401 or 403, or 503 if the credential cannot be checked now.
-    package let status: Int
-    package let reason: String
+    let status: Int
+    let reason: String
 
     package init(status: Int, reason: String) {
         self.status = status
@@ -161,14 +154,14 @@ package struct SocketRefusal: Error, Sendable, Equatable {
 package struct InboxSnapshot: Sendable {
     /// A notification in the shape of the dialect that asked.
     package struct Item: Sendable {
-        package let id: NotificationID
+        let id: NotificationID
         /// The inbox version of its latest change.
         package let version: Int64
         package let json: [UInt8]
         /// Whether its receipt is not proven yet.
-        package let awaitsProof: Bool
-        package let lane: Lane
-        package let isRead: Bool
+        let awaitsProof: Bool
+        let lane: Lane
+        let isRead: Bool
 
         package init(
             id: NotificationID,
@@ -189,9 +182,9 @@ package struct InboxSnapshot: Sendable {
 
     /// A deleted notification.
     package struct Deletion: Sendable {
-        package let id: NotificationID
+        let id: NotificationID
         /// The inbox version of its deletion.
-        package let version: Int64
+        let version: Int64
 
         package init(id: NotificationID, version: Int64) {
             self.id = id
@@ -200,12 +193,12 @@ package struct InboxSnapshot: Sendable {
     }
 
     package var version: Int64
-    package var unread: Int32
-    package var total: Int32
+    var unread: Int32
+    var total: Int32
     /// The newest unread notifications, or all changed ones if changes were requested.
     package var items: [Item]
     /// Notifications deleted since the requested version.
-    package var deleted: [Deletion]
+    var deleted: [Deletion]
     /// Whether the client must discard what it has.
     package var isReset: Bool
     package var hasMore: Bool
@@ -238,7 +231,7 @@ package struct InboxSnapshot: Sendable {
     }
 
     /// Returns the part that is new to a client that has all changes up to `version`.
-    package func news(after version: Int64) -> InboxSnapshot {
+    func news(after version: Int64) -> InboxSnapshot {
         var news = self
         news.items.removeAll { $0.version <= version }
         news.deleted.removeAll { $0.version <= version }
@@ -248,10 +241,10 @@ package struct InboxSnapshot: Sendable {
 
 /// The user of a socket, and how long its token is valid.
 package struct SocketIdentity: Sendable, Equatable {
-    package let user: String
+    let user: String
     /// When the token was issued, if known.
-    package let issuedAt: Timestamp?
-    package let expiresAt: Timestamp?
+    let issuedAt: Timestamp?
+    let expiresAt: Timestamp?
 
     package init(user: String, issuedAt: Timestamp? = nil, expiresAt: Timestamp?) {
         self.user = user
@@ -261,7 +254,7 @@ package struct SocketIdentity: Sendable, Equatable {
 
     /// Whether its token was issued later than another's; if that is unknown or equal, whether it
     /// expires later.
-    package func isNewer(than other: SocketIdentity) -> Bool {
+    func isNewer(than other: SocketIdentity) -> Bool {
         if let own = self.issuedAt, let others = other.issuedAt, own != others { return own > others }
         guard let end = other.expiresAt else { return false }
         return self.expiresAt.map { $0 > end } ?? true
@@ -279,7 +272,7 @@ package struct SocketCredentials: Sendable, CustomStringConvertible {
     /// A one-use ticket, from the query.
     package var ticket: String?
 
-    package init(_ headers: HTTPHeaders) {
+    init(_ headers: HTTPHeaders) {
         self.authorization = headers["authorization"]
     }
 

@@ -6,36 +6,36 @@ import Metrics
 /// The limits of sockets, with what happens beyond them.
 package struct SocketConfiguration: Sendable {
     /// Time for a socket without a credential to send one; then closed with 4401.
-    package var authentication: Duration = .seconds(10)
+    var authentication: Duration = .seconds(10)
     /// Silence after which a socket is pinged.
-    package var pingInterval: Duration = .seconds(25)
+    var pingInterval: Duration = .seconds(25)
     /// Time for the pong; then the connection is dropped.
-    package var pingTimeout: Duration = .seconds(20)
+    var pingTimeout: Duration = .seconds(20)
     /// Bytes of a client's message; beyond, closed with 1009.
-    package var maximumMessage = 64 * 1024
+    var maximumMessage = 64 * 1024
     /// Bytes that may wait for a slow reader; beyond, closed with 4408.
-    package var maximumOutbound = 1024 * 1024
+    var maximumOutbound = 1024 * 1024
     /// Messages that a client may send in a burst and per second; beyond, closed with 1008.
-    package var messageBurst = 60
-    package var messagesPerSecond = 20
+    var messageBurst = 60
+    var messagesPerSecond = 20
     /// Messages between checks of the user's rate over all sockets; beyond that rate, closed with
     /// 1008.
-    package var messagesPerReport = 16
+    var messagesPerReport = 16
     /// Sockets and streams of one user on this node; beyond, the oldest is closed with 4409.
     package var connectionsPerUser = 32
     /// Sockets that may wait for presence and inbox; beyond, closed with 1013.
-    package var waitingOpenings = 50_000
+    var waitingOpenings = 50_000
     /// Changes that may wait for an event loop; beyond, its sockets catch up from their inboxes.
-    package var changesPerLoop = 50_000
+    var changesPerLoop = 50_000
     /// Time that a change may wait for an earlier one before the gap is filled from the inbox.
-    package var holdTime: Duration = .milliseconds(200)
+    var holdTime: Duration = .milliseconds(200)
     /// Whether Socket.IO clients may recover missed events after a lost connection (connection
     /// state recovery).
     package var recovery = false
     /// Interval of the check that presence names every socket.
-    package var audit: Duration = .seconds(300)
+    var audit: Duration = .seconds(300)
     /// Time over which a shutdown spreads the closing of sockets.
-    package var drain: Duration = .seconds(5)
+    var drain: Duration = .seconds(5)
 
     package init() {}
 }

@@ -16,20 +16,20 @@ package protocol SignalRHub: Sendable {
 /// The caller of one request.
 package struct SignalRCaller: Sendable {
     /// The bearer token of the header, or else the query's `access_token`.
-    package let accessToken: String?
-    package let head: HTTPRequestHead
-    package let address: SocketAddress?
+    let accessToken: String?
+    let head: HTTPRequestHead
+    let address: SocketAddress?
 }
 
 /// An admitted caller.
 package struct SignalRPermit: Sendable {
     /// The owner of a connection; requests for it by others are answered as if it did not exist.
-    package let owner: String
+    let owner: String
     /// Opens the hub's side of a connection, on the connection's event loop; nil if the loop cannot
     /// serve it.
-    package let open: @Sendable (SignalRSession) -> (any SignalRApplication)?
+    let open: @Sendable (SignalRSession) -> (any SignalRApplication)?
     /// Gives the owner's connection this caller's credential, on the connection's event loop.
-    package var renew: @Sendable (any SignalRApplication) -> Void = { _ in }
+    var renew: @Sendable (any SignalRApplication) -> Void = { _ in }
 
     package init(owner: String, open: @escaping @Sendable (SignalRSession) -> (any SignalRApplication)?) {
         self.owner = owner
@@ -68,23 +68,23 @@ extension SignalRApplication {
 /// The address and the limits of a hub.
 package struct SignalREndpointConfiguration: Sendable {
     /// The hub's path; `/negotiate` follows it.
-    package var path: String
-    package var connection: SignalRConfiguration
-    package var polling = SignalRPollingState.Limits()
+    var path: String
+    var connection: SignalRConfiguration
+    var polling = SignalRPollingState.Limits()
     package var webSocket: WebSocketLimits
     /// The transports on offer, the preferred one first.
-    package var transports: [SignalRTransport] = [.webSockets, .serverSentEvents, .longPolling]
+    var transports: [SignalRTransport] = [.webSockets, .serverSentEvents, .longPolling]
     package var allowsStatefulReconnect = true
     /// Whether a WebSocket with an unknown id opens a connection: another node may have issued the
     /// id.
-    package var acceptsForeignWebSockets = false
+    var acceptsForeignWebSockets = false
     /// Origins of pages whose browsers may call; `*` means all.
     package var allowedOrigins: Set<String> = []
     /// Connections and offers at a time; more are answered with 503.
-    package var maximumConnections = 1_000_000
+    var maximumConnections = 1_000_000
     /// Over Server-Sent Events and long polling: time without requests after the handshake before
     /// the server's first messages are written.
-    package var openingQuiet: TimeAmount = .milliseconds(200)
+    var openingQuiet: TimeAmount = .milliseconds(200)
     /// Interval of the timer that serves a loop's connections.
     package var tick: TimeAmount = .seconds(1)
 

@@ -26,8 +26,8 @@ package final class SignalRSession {
     /// Secret: a client with this id and the right credential can use the connection.
     let id: String
     /// The id outside the transport.
-    package let connectionID: String
-    package let transport: SignalRTransport
+    let connectionID: String
+    let transport: SignalRTransport
     let node: SignalRNode
     package let eventLoop: any EventLoop
     var connection: SignalRConnection
@@ -107,7 +107,7 @@ package final class SignalRSession {
     }
 
     /// Sends records that other connections share.
-    package func send(_ bundle: SignalRBundle) {
+    func send(_ bundle: SignalRBundle) {
         guard case .webSocket(let socket, _) = self.link else { return bundle.records.forEach { self.send($0) } }
         let admitted = bundle.records.filter { self.admits($0) }
         guard admitted.count == bundle.records.count else { return admitted.forEach { self.write($0.bytes) } }
@@ -126,10 +126,10 @@ package final class SignalRSession {
     }
 
     /// Whether the application should pause until the client acknowledges.
-    package var isBackPressured: Bool { self.connection.isBackPressured }
+    var isBackPressured: Bool { self.connection.isBackPressured }
 
     /// Whether the client ever answers ``requestProof(_:)``.
-    package var provesReceipt: Bool {
+    var provesReceipt: Bool {
         switch self.transport {
         case .webSockets: self.answersPings
         case .longPolling: true
@@ -491,12 +491,12 @@ extension SignalRSession {
 }
 
 /// Records for many connections: encoded once, and framed once for all WebSockets.
-package struct SignalRBundle: Sendable {
-    package let records: [SignalRRecord]
+struct SignalRBundle: Sendable {
+    let records: [SignalRRecord]
     let bytes: [UInt8]
     let frame: ByteBuffer
 
-    package init(_ records: [SignalRRecord]) {
+    init(_ records: [SignalRRecord]) {
         self.records = records
         self.bytes = records.flatMap(\.bytes)
         self.frame = WebSocketFraming.text(self.bytes)

@@ -15,7 +15,7 @@ package final class EngineIOConnection {
         let messages: UInt64
     }
 
-    package var eventLoop: any EventLoop { self.roster.eventLoop }
+    var eventLoop: any EventLoop { self.roster.eventLoop }
     let sid: String
     private let server: EngineIOServer
     private let roster: EngineIORoster
@@ -83,7 +83,7 @@ package final class EngineIOConnection {
 
     // MARK: For the application
 
-    package var transport: EngineIOTransport? { self.session.transport }
+    var transport: EngineIOTransport? { self.session.transport }
 
     /// Marks the client as identified: the connection no longer counts for its address, and over
     /// polling a later close waits until the client has learned of it.
@@ -104,7 +104,7 @@ package final class EngineIOConnection {
     }
 
     /// Sends one message as a WebSocket frame, packet type included, that connections share.
-    package func send(frame: ByteBuffer) {
+    func send(frame: ByteBuffer) {
         // Actions that wait must go first.
         if self.pending.isEmpty, let carrier = self.session.writing(messages: 1), let outlet = self.outlet(carrier) {
             return outlet.say(.frame(frame))
@@ -128,7 +128,7 @@ package final class EngineIOConnection {
     }
 
     /// Closes the connection; over polling, an identified client learns of it by its next request.
-    package func close(_ reason: EngineIOCloseReason) {
+    func close(_ reason: EngineIOCloseReason) {
         // Keeps nothing for strangers, or a flood of them would fill the node.
         let lingers = self.isWelcome
         self.run { session, now, actions in

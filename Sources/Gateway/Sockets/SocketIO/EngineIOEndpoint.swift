@@ -320,9 +320,9 @@ struct EngineIOExchange: Sendable {
 
 /// The request that opens a connection.
 package struct EngineIOOpening: Sendable {
-    package let head: HTTPRequestHead
-    package let query: EngineIOQuery
-    package let address: SocketAddress?
+    let head: HTTPRequestHead
+    let query: EngineIOQuery
+    let address: SocketAddress?
 }
 
 /// The origins of pages whose browsers may poll (Fetch Standard, CORS protocol).

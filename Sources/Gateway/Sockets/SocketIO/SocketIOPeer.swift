@@ -18,9 +18,9 @@ package final class SocketIOPeer: EngineIOApplication {
 
     // MARK: For the application
 
-    package var transport: EngineIOTransport? { self.engine?.transport }
+    var transport: EngineIOTransport? { self.engine?.transport }
 
-    package func hasJoined(_ namespace: String = SocketIOPacket.defaultNamespace) -> Bool {
+    func hasJoined(_ namespace: String = SocketIOPacket.defaultNamespace) -> Bool {
         self.connection.hasJoined(namespace)
     }
 
@@ -58,7 +58,7 @@ package final class SocketIOPeer: EngineIOApplication {
 
     /// Sends an event of the default namespace as a WebSocket frame that connections share; ignored
     /// if the namespace is not joined.
-    package func emit(frame: ByteBuffer) {
+    func emit(frame: ByteBuffer) {
         guard self.connection.hasJoined() else { return }
         self.engine?.send(frame: frame)
     }
@@ -70,19 +70,19 @@ package final class SocketIOPeer: EngineIOApplication {
     }
 
     /// Disconnects the client from a namespace; it does not reconnect automatically.
-    package func disconnect(_ namespace: String = SocketIOPacket.defaultNamespace) {
+    func disconnect(_ namespace: String = SocketIOPacket.defaultNamespace) {
         self.run { connection, actions in
             connection.disconnect(namespace, now: EngineIORoster.now(), into: &actions)
         }
     }
 
     /// Closes the whole connection.
-    package func close(_ reason: SocketIOCloseReason) {
+    func close(_ reason: SocketIOCloseReason) {
         self.run { connection, actions in connection.close(reason, into: &actions) }
     }
 
     /// Closes the whole connection because its client reads too slowly.
-    package func closeAsTooSlow() {
+    func closeAsTooSlow() {
         self.engine?.close(.tooMuchWaiting)
     }
 

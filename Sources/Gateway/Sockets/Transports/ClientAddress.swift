@@ -7,19 +7,19 @@ import NIOHTTP1
 
 /// An IP address as bytes, 4 or 16; an IPv4 address inside IPv6 (RFC 4291, section 2.5.5.2) counts
 /// as IPv4.
-package struct ClientAddress: Hashable, Sendable {
+struct ClientAddress: Hashable, Sendable {
     private static let mapped: [UInt8] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF]
 
     let bytes: [UInt8]
 
     /// Nil for a Unix socket.
-    package init?(_ address: SocketAddress?) {
+    init?(_ address: SocketAddress?) {
         guard let text = address?.ipAddress else { return nil }
         self.init(text)
     }
 
     /// Nil if the text is not an address.
-    package init?(_ text: some StringProtocol) {
+    init?(_ text: some StringProtocol) {
         if let bytes = Self.parse(String(text), family: AF_INET, count: 4) {
             self.bytes = bytes
         } else if let bytes = Self.parse(String(text), family: AF_INET6, count: 16) {
@@ -80,7 +80,7 @@ package struct AddressList: Sendable {
         }
     }
 
-    package func contains(_ address: ClientAddress) -> Bool {
+    func contains(_ address: ClientAddress) -> Bool {
         self.networks.contains { $0.contains(address) }
     }
 
@@ -88,7 +88,7 @@ package struct AddressList: Sendable {
     /// `X-Forwarded-For`.
     ///
     /// An untrusted hop may have invented the entries to its left, so they are ignored.
-    package func client(of head: HTTPRequestHead, peer: SocketAddress?) -> ClientAddress? {
+    func client(of head: HTTPRequestHead, peer: SocketAddress?) -> ClientAddress? {
         guard var client = ClientAddress(peer) else { return nil }
         guard !self.networks.isEmpty, self.contains(client) else { return client }
         let hops = head.headers[canonicalForm: "x-forwarded-for"].reversed().prefix(Self.longestChain)

@@ -15,7 +15,7 @@ import NIOHTTPTypes
 /// The server's task for a connection begins with its first request for the server, and ends early
 /// if the connection becomes a socket.
 package struct DoorChannel: HTTPChannelHandler {
-    package enum Outcome: Sendable {
+    enum Outcome: Sendable {
         case http(NIOAsyncChannel<HTTPRequestPart, HTTPResponsePart>)
         /// The connection will never need the server.
         case taken
@@ -110,15 +110,15 @@ package struct DoorChannel: HTTPChannelHandler {
 /// Time limits of connections.
 package struct DoorTimeouts: Sendable {
     /// Until the first request has arrived.
-    package var firstRequest: Duration = .seconds(10)
+    var firstRequest: Duration = .seconds(10)
     /// Until the body of a request has arrived.
-    package var body: Duration = .seconds(20)
+    var body: Duration = .seconds(20)
     /// For a client with a full connection to read any of it.
-    package var stall: Duration = .seconds(30)
+    var stall: Duration = .seconds(30)
     /// For a client's system to acknowledge what was sent (TCP_USER_TIMEOUT, RFC 5482).
-    package var acknowledgement: Duration = .seconds(60)
+    var acknowledgement: Duration = .seconds(60)
     /// Between two requests.
-    package var idle: Duration = .seconds(75)
+    var idle: Duration = .seconds(75)
 
     package init() {}
 }

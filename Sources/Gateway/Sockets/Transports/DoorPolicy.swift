@@ -20,7 +20,7 @@ package struct DoorPolicy: Sendable {
     /// Bytes of a body that the HTTP server reads at most; beyond, the answer is 413.
     ///
     /// Its routes have smaller limits of their own.
-    package var maximumBody = 32 * 1024 * 1024
+    var maximumBody = 32 * 1024 * 1024
     /// Proxies whose `X-Forwarded-For` is trusted.
     package var trustedProxies = AddressList()
     /// Counts the sockets and streams of each address; nil for no limit.
@@ -90,7 +90,7 @@ package enum AllowedOrigins: Sendable, Equatable {
     case listed(Set<String>)
 
     /// A page's rights on an answer, in terms of CORS.
-    package struct Grant: Sendable, Equatable {
+    struct Grant: Sendable, Equatable {
         /// For `access-control-allow-origin`.
         let origin: String
         let allowsCredentials: Bool
@@ -99,7 +99,7 @@ package enum AllowedOrigins: Sendable, Equatable {
     /// Whether a page of an origin may open a socket.
     ///
     /// - Parameter host: The request's own; pages that this host serves always may.
-    package func admits(_ origin: String, host: String?) -> Bool {
+    func admits(_ origin: String, host: String?) -> Bool {
         self.grant(origin) != nil || Self.isOwn(origin, host: host)
     }
 
@@ -107,7 +107,7 @@ package enum AllowedOrigins: Sendable, Equatable {
     ///
     /// - Parameter allowsCredentials: Whether a page may send credentials even if every page is
     ///   allowed.
-    package func grant(_ origin: String, allowsCredentials: Bool = false) -> Grant? {
+    func grant(_ origin: String, allowsCredentials: Bool = false) -> Grant? {
         switch self {
         // Browsers reject `*` for requests with credentials (Fetch, section 3.2.5).
         case .any where allowsCredentials: Grant(origin: origin, allowsCredentials: true)

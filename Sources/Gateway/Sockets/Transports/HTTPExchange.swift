@@ -16,17 +16,17 @@ package final class HTTPExchange {
         let body: ByteBuffer
     }
 
-    package let head: HTTPRequestHead
+    let head: HTTPRequestHead
     /// Empty until all of it has arrived.
-    package private(set) var body = ByteBuffer()
-    package let address: SocketAddress?
-    package let eventLoop: any EventLoop
+    private(set) var body = ByteBuffer()
+    let address: SocketAddress?
+    let eventLoop: any EventLoop
     /// Called once if the client leaves before the answer is complete, or if the body is cut
     /// because it is too large or too late.
-    package var onAbort: (() -> Void)?
+    var onAbort: (() -> Void)?
     /// Called once with the body, in place of ``TransportEndpoint/handle(_:)``; set by
     /// ``TransportEndpoint/begin(_:)``.
-    package var onBody: ((ByteBuffer) -> Void)?
+    var onBody: ((ByteBuffer) -> Void)?
     private weak var door: DoorHandler?
     private var isWhole = false
     private var isAnswered = false
@@ -60,13 +60,13 @@ package final class HTTPExchange {
     var keepsBody: Bool { self.head.method == .POST && !self.isAnswered }
 
     /// The path without its query.
-    package var path: Substring { self.head.uri.prefix { $0 != "?" } }
+    var path: Substring { self.head.uri.prefix { $0 != "?" } }
 
     /// Answers; only the first answer counts.
     ///
     /// An answer that comes before the body waits for it; a client that is still writing might
     /// never read it.
-    package func respond(_ status: HTTPResponseStatus, headers: HTTPHeaders = [:], body: ByteBuffer = ByteBuffer()) {
+    func respond(_ status: HTTPResponseStatus, headers: HTTPHeaders = [:], body: ByteBuffer = ByteBuffer()) {
         guard !self.isAnswered else { return }
         self.finish()
         guard self.isWhole else {
@@ -76,42 +76,42 @@ package final class HTTPExchange {
         self.door?.answer(self.head, status, headers, body)
     }
 
-    package func respond(_ refusal: TransportRefusal) {
+    func respond(_ refusal: TransportRefusal) {
         self.respond(refusal.status, headers: refusal.headers, body: ByteBuffer(bytes: refusal.body))
     }
 
     /// The client's address, as far as trusted proxies report it; nil for a Unix socket.
-    package var client: ClientAddress? { self.door?.client(of: self.head) }
+    var client: ClientAddress? { self.door?.client(of: self.head) }
 
     /// Counts the connection for its client's address before a stream or a poll begins; false if
     /// the address has too many.
-    package func countStream() -> Bool { self.door?.countAddress(self.head) ?? false }
+    func countStream() -> Bool { self.door?.countAddress(self.head) ?? false }
 
     /// The answer if ``countStream()`` is false.
-    package static let tooManyStreams = TransportRefusal.problem(
+    static let tooManyStreams = TransportRefusal.problem(
         .tooManyRequests, "too many streams of this address are open")
 
     /// Begins an answer in pieces; the connection ends with it.
-    package func begin(_ status: HTTPResponseStatus, headers: HTTPHeaders) {
+    func begin(_ status: HTTPResponseStatus, headers: HTTPHeaders) {
         guard !self.isAnswered else { return }
         self.door?.beginStream(self.head, status, headers)
     }
 
     /// Adds a piece to the answer.
-    package func write(_ bytes: ByteBuffer) {
+    func write(_ bytes: ByteBuffer) {
         guard !self.isAnswered else { return }
         self.door?.writeStream(bytes)
     }
 
     /// Ends an answer in pieces.
-    package func end() {
+    func end() {
         guard !self.isAnswered else { return }
         self.finish()
         self.door?.endStream()
     }
 
     /// Bytes that wait for a slow reader.
-    package var backlog: Int { self.door?.backlog ?? 0 }
+    var backlog: Int { self.door?.backlog ?? 0 }
 
     private func finish() {
         self.isAnswered = true

@@ -17,11 +17,11 @@ package struct LoopReference<Object: AnyObject>: Sendable {
     private let bound: NIOLoopBound<Weak>
 
     /// Called on the loop.
-    package init(_ object: Object, eventLoop: any EventLoop) {
+    init(_ object: Object, eventLoop: any EventLoop) {
         self.bound = NIOLoopBound(Weak(object), eventLoop: eventLoop)
     }
 
-    package var eventLoop: any EventLoop { self.bound.eventLoop }
+    var eventLoop: any EventLoop { self.bound.eventLoop }
 
     /// Calls `body` on the loop, at once if this is it; ignored if the object is gone.
     package func call(_ body: @escaping @Sendable (Object) -> Void) {
@@ -35,7 +35,7 @@ package struct LoopReference<Object: AnyObject>: Sendable {
     }
 
     /// Calls `body` on the loop, or `ifGone` if the object is gone.
-    package func call(_ body: @escaping @Sendable (Object) -> Void, ifGone: @escaping @Sendable () -> Void) {
+    func call(_ body: @escaping @Sendable (Object) -> Void, ifGone: @escaping @Sendable () -> Void) {
         let bound = self.bound
         let run: @Sendable () -> Void = {
             if let object = bound.value.object { body(object) } else { ifGone() }
@@ -44,7 +44,7 @@ package struct LoopReference<Object: AnyObject>: Sendable {
     }
 
     /// Runs a query on the loop; fails with ``LoopObjectIsGone``.
-    package func ask<Answer: Sendable>(_ question: @escaping @Sendable (Object) -> Answer) -> EventLoopFuture<Answer> {
+    func ask<Answer: Sendable>(_ question: @escaping @Sendable (Object) -> Answer) -> EventLoopFuture<Answer> {
         self.bound.eventLoop.submit {
             guard let object = self.bound.value.object else { throw LoopObjectIsGone() }
             return question(object)
@@ -53,22 +53,22 @@ package struct LoopReference<Object: AnyObject>: Sendable {
 }
 
 /// The object of a ``LoopReference`` no longer exists.
-package struct LoopObjectIsGone: Error {}
+struct LoopObjectIsGone: Error {}
 
 /// The sessions of a node that several connections can reach, by their secret ids.
-package final class SessionDirectory<Session: AnyObject>: Sendable {
+final class SessionDirectory<Session: AnyObject>: Sendable {
     private let limit: Int
     private let sessions = Mutex<[String: LoopReference<Session>]>([:])
 
     /// - Parameter limit: Sessions beyond this are refused.
-    package init(limit: Int) {
+    init(limit: Int) {
         self.limit = limit
     }
 
-    package var count: Int { self.sessions.withLock { $0.count } }
+    var count: Int { self.sessions.withLock { $0.count } }
 
     /// Adds a session; false if there are too many or the id is taken.
-    package func add(_ id: String, _ session: LoopReference<Session>) -> Bool {
+    func add(_ id: String, _ session: LoopReference<Session>) -> Bool {
         self.sessions.withLock { sessions in
             guard sessions.count < self.limit, sessions[id] == nil else { return false }
             sessions[id] = session
@@ -76,9 +76,9 @@ package final class SessionDirectory<Session: AnyObject>: Sendable {
         }
     }
 
-    package subscript(id: String) -> LoopReference<Session>? { self.sessions.withLock { $0[id] } }
+    subscript(id: String) -> LoopReference<Session>? { self.sessions.withLock { $0[id] } }
 
-    package func remove(_ id: String) {
+    func remove(_ id: String) {
         _ = self.sessions.withLock { $0.removeValue(forKey: id) }
     }
 }

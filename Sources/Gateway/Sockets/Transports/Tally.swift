@@ -15,7 +15,7 @@ package final class Tally: Sendable {
     }
 
     /// Counts more; false, without counting, if there is not room for all of it.
-    package func take(_ amount: Int = 1) -> Bool {
+    func take(_ amount: Int = 1) -> Bool {
         let held = self.count.add(amount, ordering: .relaxed).newValue
         if held > self.limit / 16 { self.isFlooded.store(true, ordering: .relaxed) }
         guard held <= self.limit else {
@@ -25,7 +25,7 @@ package final class Tally: Sendable {
         return true
     }
 
-    package func giveBack(_ amount: Int = 1) {
+    func giveBack(_ amount: Int = 1) {
         self.count.subtract(amount, ordering: .relaxed)
     }
 
@@ -72,7 +72,7 @@ package final class AddressTally: Sendable {
     }
 
     /// Counts one more; false, without counting, if the address has its share already.
-    package func take(_ address: ClientAddress) -> Bool {
+    func take(_ address: ClientAddress) -> Bool {
         self.counts.withLock { counts in
             let count = counts[address.share, default: 0]
             guard count < self.limit else { return false }
@@ -81,7 +81,7 @@ package final class AddressTally: Sendable {
         }
     }
 
-    package func giveBack(_ address: ClientAddress) {
+    func giveBack(_ address: ClientAddress) {
         self.counts.withLock { counts in
             guard let count = counts[address.share] else { return }
             counts[address.share] = count > 1 ? count - 1 : nil

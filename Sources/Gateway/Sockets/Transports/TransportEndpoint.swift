@@ -55,11 +55,11 @@ extension TransportEndpoint {
 
 /// An admitted WebSocket.
 package struct WebSocketAdmission: Sendable {
-    package let subprotocol: String?
-    package let limits: WebSocketLimits
+    let subprotocol: String?
+    let limits: WebSocketLimits
     /// Makes the application's side, on the connection's event loop; nil if the loop cannot serve
     /// it.
-    package let open: @Sendable (any EventLoop) -> (any WebSocketApplication)?
+    let open: @Sendable (any EventLoop) -> (any WebSocketApplication)?
 
     package init(
         subprotocol: String? = nil,
@@ -74,11 +74,11 @@ package struct WebSocketAdmission: Sendable {
 
 /// A refusal, sent as the answer.
 package struct TransportRefusal: Error, Sendable {
-    package let status: HTTPResponseStatus
-    package var headers: HTTPHeaders
-    package let body: [UInt8]
+    let status: HTTPResponseStatus
+    var headers: HTTPHeaders
+    let body: [UInt8]
 
-    package init(_ status: HTTPResponseStatus, headers: HTTPHeaders, body: [UInt8]) {
+    init(_ status: HTTPResponseStatus, headers: HTTPHeaders, body: [UInt8]) {
         self.status = status
         self.headers = headers
         self.body = body
@@ -87,7 +87,7 @@ package struct TransportRefusal: Error, Sendable {
 
 extension TransportRefusal {
     /// Makes a problem document (RFC 9457).
-    package static func problem(_ status: HTTPResponseStatus, _ reason: String) -> TransportRefusal {
+    static func problem(_ status: HTTPResponseStatus, _ reason: String) -> TransportRefusal {
         var writer = JSONWriter()
         writer.beginObject()
         writer.member("type", "about:blank")

@@ -47,7 +47,7 @@ package final class WebSocketHandler: ChannelInboundHandler {
         self.lastHeard = .now()
     }
 
-    package var isClosing: Bool { self.closeDeadline != nil || self.context == nil }
+    var isClosing: Bool { self.closeDeadline != nil || self.context == nil }
 
     // MARK: Channel
 
@@ -165,7 +165,7 @@ package final class WebSocketHandler: ChannelInboundHandler {
     }
 
     /// Adds a whole frame that other sockets share; it is not copied if it is alone.
-    package func send(frame: ByteBuffer) {
+    func send(frame: ByteBuffer) {
         guard !self.isClosing else { return }
         if self.outbound == nil {
             self.outbound = frame
@@ -211,7 +211,7 @@ package final class WebSocketHandler: ChannelInboundHandler {
     }
 
     /// Adds a close frame; the connection is dropped when the peer answers, or after five seconds.
-    package func close(_ code: WebSocketCloseCode, reason: String) {
+    func close(_ code: WebSocketCloseCode, reason: String) {
         self.close(rawCode: code.rawValue, reason: reason)
     }
 
@@ -228,14 +228,14 @@ package final class WebSocketHandler: ChannelInboundHandler {
 
     /// Pauses or resumes reading; meanwhile, input waits in the system's buffers and then at the
     /// peer.
-    package func setReading(_ isOn: Bool) {
+    func setReading(_ isOn: Bool) {
         try? self.context?.channel.syncOptions?.setOption(.autoRead, value: isOn)
     }
 
     // MARK: Time
 
     /// Drops the connection if the peer did not answer the close frame in time.
-    package func tick(now: NIODeadline) {
+    func tick(now: NIODeadline) {
         if let closeDeadline, closeDeadline <= now { self.drop() }
     }
 
@@ -243,7 +243,7 @@ package final class WebSocketHandler: ChannelInboundHandler {
     /// for `timeout` after it.
     ///
     /// - Returns: Whether a ping is due.
-    package func isPingDue(now: NIODeadline, interval: Duration, timeout: Duration) -> Bool {
+    func isPingDue(now: NIODeadline, interval: Duration, timeout: Duration) -> Bool {
         guard self.closeDeadline == nil else { return false }
         if let pingedAt {
             if now - pingedAt > TimeAmount(timeout) { self.drop() }
@@ -289,9 +289,9 @@ package struct WebSocketLimits: Sendable {
     /// Bytes of a client's message; beyond, closed with 1009.
     package var maximumMessage: Int
     /// Frames of a client's message; beyond, closed with 1008.
-    package var maximumFragments: Int
+    var maximumFragments: Int
     /// Bytes that may wait for a slow reader; beyond, the application closes the socket.
-    package var maximumOutbound: Int
+    var maximumOutbound: Int
 
     package init(maximumMessage: Int, maximumFragments: Int = 256, maximumOutbound: Int = 1024 * 1024) {
         self.maximumMessage = maximumMessage

@@ -31,11 +31,11 @@ package struct PostgresError: Error, Sendable, Equatable, CustomStringConvertibl
     package let code: Code
     /// The five characters of PostgreSQL's appendix A.
     package let sqlState: String?
-    package let constraint: String?
+    let constraint: String?
     package let table: String?
-    package let column: String?
+    let column: String?
     /// Our own message, or the network's.
-    package let message: String?
+    let message: String?
     /// The file and line that created the error.
     private let place: String
 

@@ -8,14 +8,14 @@ import Synchronization
 /// Settings of a pool and its connections.
 package struct PostgresConfiguration: Sendable {
     /// A libpq connection string: a URI or `key=value` pairs.
-    package var connectionString: String
+    var connectionString: String
     /// The name that `pg_stat_activity` shows.
     package var applicationName: String
     package var connections = 4
     /// The calls that one connection carries at once, pipelined.
-    package var pipelineDepth = 16
+    var pipelineDepth = 16
     /// The limit on calls that wait for a connection; more are refused with `overloaded`.
-    package var maximumWaiting = 4_096
+    var maximumWaiting = 4_096
     /// The time limit of a call, waiting included.
     ///
     /// The server cancels a statement a little earlier, at nine tenths of it.
@@ -25,7 +25,7 @@ package struct PostgresConfiguration: Sendable {
     package var sessionSettings: [(name: String, value: String)] = []
     /// Runs first on each new connection; an error rejects the connection.
     package var prepare: (@Sendable (BlockingConnection) throws(PostgresError) -> Void)?
-    package var reconnect = Backoff(base: .milliseconds(50), limit: .seconds(2))
+    var reconnect = Backoff(base: .milliseconds(50), limit: .seconds(2))
 
     package init(connectionString: String, applicationName: String) {
         self.connectionString = connectionString

@@ -145,7 +145,7 @@ package struct PostgresRow: Sendable {
         }
     }
 
-    package func bytes(_ column: Int) throws(PostgresError) -> [UInt8] {
+    func bytes(_ column: Int) throws(PostgresError) -> [UInt8] {
         try self.result.withBytes(self.row, column) { (bytes) throws(PostgresError) in Array(bytes) }
     }
 

@@ -131,8 +131,8 @@ package enum PostgresType: UInt32, Sendable {
 
 /// A one-dimensional array parameter, encoded as it is filled: one column of a batch for `unnest`.
 package struct PostgresArray: Sendable {
-    package let type: PostgresType
-    package private(set) var count = 0
+    let type: PostgresType
+    private(set) var count = 0
     private var hasNulls = false
     private var elements: [UInt8] = []
 
@@ -168,7 +168,7 @@ package struct PostgresArray: Sendable {
     }
 
     /// Adds bytes, or text that is already UTF-8.
-    package mutating func append(bytes: some Collection<UInt8>) {
+    mutating func append(bytes: some Collection<UInt8>) {
         self.count += 1
         self.elements.appendBigEndian(Int32(bytes.count))
         self.elements.append(contentsOf: bytes)

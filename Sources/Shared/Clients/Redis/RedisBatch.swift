@@ -153,10 +153,10 @@ extension ByteBuffer {
 
 /// A Lua script that Redis caches under the SHA-1 of its source.
 package struct RedisScript: Sendable {
-    package let name: String
-    package let source: String
+    let name: String
+    let source: String
     /// The SHA-1 of the source in lower-case hexadecimal, as `EVALSHA` takes it.
-    package let digest: String
+    let digest: String
 
     /// - Parameters:
     ///   - name: the name in logs.

@@ -6,7 +6,7 @@ import FoundationEssentials
 
 /// How a Redis connection behaves.
 package struct RedisConfiguration: Sendable {
-    package var address: RedisAddress
+    var address: RedisAddress
     /// The name that `CLIENT LIST` shows.
     package var clientName: String
     /// PEM file of the certificate authorities for a `rediss://` server; nil means the system's.
@@ -16,10 +16,10 @@ package struct RedisConfiguration: Sendable {
     package var commandTimeout: Duration = .seconds(5)
     /// The limit on commands that wait for a connection or a reply; more are refused with
     /// `overloaded`.
-    package var maximumWaitingCommands = 65_536
+    var maximumWaitingCommands = 65_536
     /// The limit on bytes that wait to be written; more are refused with `overloaded`.
-    package var maximumWaitingBytes = 64 * 1024 * 1024
-    package var reconnect = Backoff(base: .milliseconds(50), limit: .seconds(2))
+    var maximumWaitingBytes = 64 * 1024 * 1024
+    var reconnect = Backoff(base: .milliseconds(50), limit: .seconds(2))
 
     package init(address: RedisAddress, clientName: String) {
         self.address = address
@@ -32,16 +32,16 @@ package struct RedisConfiguration: Sendable {
 /// Forms: `redis://[user[:password]@]host[:port][/database]`, `rediss://…` for TLS,
 /// `unix:///path/to.sock[?db=N]` for a local socket.
 package struct RedisAddress: Sendable, Equatable, CustomStringConvertible {
-    package enum Endpoint: Sendable, Equatable {
+    enum Endpoint: Sendable, Equatable {
         case tcp(host: String, port: Int)
         case unixSocket(path: String)
     }
 
-    package let endpoint: Endpoint
-    package let usesTLS: Bool
-    package let username: String?
-    package let password: String?
-    package let database: Int
+    let endpoint: Endpoint
+    let usesTLS: Bool
+    let username: String?
+    let password: String?
+    let database: Int
 
     /// Reads a Redis URL.
     ///

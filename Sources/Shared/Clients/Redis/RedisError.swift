@@ -45,7 +45,7 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible, 
     }
 
     /// Whether the command certainly did not run.
-    package var wasNotSent: Bool {
+    var wasNotSent: Bool {
         switch self.code {
         case .unavailable, .overloaded, .closed, .configuration: true
         case .timeout, .connectionLost, .server, .unexpectedReply, .malformedReply: false

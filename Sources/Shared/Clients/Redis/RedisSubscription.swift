@@ -68,7 +68,7 @@ package actor RedisSubscription {
         self.channel?.close(promise: nil)
     }
 
-    package var isSubscribed: Bool { self.subscribed.count == self.channels.count }
+    var isSubscribed: Bool { self.subscribed.count == self.channels.count }
 
     /// Drops the connection with its unread input, and subscribes again.
     package func restart(_ reason: String) {

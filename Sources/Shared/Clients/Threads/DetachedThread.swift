@@ -8,7 +8,7 @@ import Glibc
 ///
 /// SIGPIPE is blocked on that thread: a broken connection must not end the process, whatever the
 /// library on the thread does.
-package enum DetachedThread {
+enum DetachedThread {
     private final class Work {
         let body: @Sendable () -> Void
 
@@ -20,7 +20,7 @@ package enum DetachedThread {
     /// Starts `body` on a detached thread; false if the system has no thread left.
     ///
     /// - Parameter name: the thread's name; Linux keeps 15 bytes.
-    package static func run(name: String, _ body: @escaping @Sendable () -> Void) -> Bool {
+    static func run(name: String, _ body: @escaping @Sendable () -> Void) -> Bool {
         let named: @Sendable () -> Void = {
             pthread_setname_np(pthread_self(), String(decoding: name.utf8.prefix(15), as: UTF8.self))
             Self.blockBrokenPipeSignal()
@@ -56,11 +56,11 @@ package enum DetachedThread {
 }
 
 /// Wakes one waiting thread; a ring without a waiter is remembered.
-package final class Doorbell: Sendable {
+final class Doorbell: Sendable {
     private let descriptor: CInt
 
     /// Returns nil if the system has no descriptor left.
-    package init?() {
+    init?() {
         self.descriptor = eventfd(0, CInt(EFD_CLOEXEC | EFD_NONBLOCK))
         guard self.descriptor >= 0 else { return nil }
     }
@@ -70,13 +70,13 @@ package final class Doorbell: Sendable {
     }
 
     /// Rings from any thread.
-    package func ring() {
+    func ring() {
         var one: UInt64 = 1
         _ = write(self.descriptor, &one, MemoryLayout<UInt64>.size)
     }
 
     /// Blocks the calling thread until a ring or the timeout; returns whether it rang.
-    package func wait(milliseconds: Int) -> Bool {
+    func wait(milliseconds: Int) -> Bool {
         var wanted = pollfd(fd: self.descriptor, events: Int16(POLLIN), revents: 0)
         // A signal may end the wait early, which counts as a timeout.
         guard poll(&wanted, 1, CInt(clamping: milliseconds)) > 0 else { return false }

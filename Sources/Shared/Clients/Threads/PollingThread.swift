@@ -8,16 +8,16 @@ import Synchronization
 /// A thread that waits in epoll and runs work from its inbox.
 ///
 /// Serves libraries whose sockets NIO cannot watch, so that they never block the cooperative pool.
-package final class PollingThread: Sendable {
+final class PollingThread: Sendable {
     /// The object that the thread serves; its methods run only on the thread.
-    package protocol Owner: AnyObject, Sendable {
+    protocol Owner: AnyObject, Sendable {
         /// Reports that a watched socket can be read or written.
         func socketIsReady(_ socket: CInt)
         /// Runs at least every 50 milliseconds.
         func tick()
     }
 
-    package typealias Work = @Sendable () -> Void
+    typealias Work = @Sendable () -> Void
 
     private struct Inbox {
         var work: [Work] = []
@@ -30,7 +30,7 @@ package final class PollingThread: Sendable {
     private let wake: CInt
 
     /// Returns nil if the system has no descriptors left.
-    package init?() {
+    init?() {
         self.epoll = epoll_create1(CInt(EPOLL_CLOEXEC))
         self.wake = eventfd(0, CInt(EFD_CLOEXEC | EFD_NONBLOCK))
         guard self.epoll >= 0, self.wake >= 0 else { return nil }
@@ -44,13 +44,13 @@ package final class PollingThread: Sendable {
 
     /// Starts the loop, which retains itself and `owner` until ``stop()``; false if the system has
     /// no thread left.
-    package func start(name: String, owner: any Owner) -> Bool {
+    func start(name: String, owner: any Owner) -> Bool {
         DetachedThread.run(name: name) { self.loop(owner) }
     }
 
     /// Runs `work` on the thread soon; false if the thread was stopped.
     @discardableResult
-    package func run(_ work: @escaping Work) -> Bool {
+    func run(_ work: @escaping Work) -> Bool {
         let mustWake = self.inbox.withLock { inbox -> Bool? in
             if inbox.isStopped { return nil }
             inbox.work.append(work)
@@ -63,7 +63,7 @@ package final class PollingThread: Sendable {
     }
 
     /// Ends the loop after the work in the inbox.
-    package func stop() {
+    func stop() {
         self.inbox.withLock { $0.isStopped = true }
         self.wakeUp()
     }
@@ -76,17 +76,17 @@ package final class PollingThread: Sendable {
     // MARK: On the thread
 
     /// Watches a socket for reading and, if requested, for writing.
-    package func watch(_ socket: CInt, forWriting: Bool) {
+    func watch(_ socket: CInt, forWriting: Bool) {
         self.control(EPOLL_CTL_ADD, socket, forWriting: forWriting)
     }
 
     /// Changes whether a watched socket is watched for writing.
-    package func rewatch(_ socket: CInt, forWriting: Bool) {
+    func rewatch(_ socket: CInt, forWriting: Bool) {
         self.control(EPOLL_CTL_MOD, socket, forWriting: forWriting)
     }
 
     /// Stops watching a socket; call this before closing it.
-    package func unwatch(_ socket: CInt) {
+    func unwatch(_ socket: CInt) {
         self.control(EPOLL_CTL_DEL, socket, forWriting: false)
     }
 

@@ -5,7 +5,7 @@
 ///
 /// Higher priorities go first. Within a priority the hosts take turns, each in order of arrival. No
 /// host holds more than its share, so a hanging host delays only its own requests.
-package struct FairQueue<Element> {
+struct FairQueue<Element> {
     /// The elements of one host and priority, in order of arrival.
     private struct Line {
         private var elements: [Element?] = []
@@ -77,18 +77,18 @@ package struct FairQueue<Element> {
     private var recent: Int?
 
     /// The number of waiting elements.
-    package var count: Int { self.rotations.reduce(0) { $0 + $1.count } }
+    var count: Int { self.rotations.reduce(0) { $0 + $1.count } }
 
     /// - Parameter share: the in-flight limit of one host.
-    package init(share: Int) {
+    init(share: Int) {
         self.share = share
     }
 
     /// Returns the number of waiting elements of one priority.
-    package func count(of priority: TransferPriority) -> Int { self.rotations[priority.rawValue].count }
+    func count(of priority: TransferPriority) -> Int { self.rotations[priority.rawValue].count }
 
     /// Appends `element` behind the others of its host and priority.
-    package mutating func append(_ element: Element, origin: String, priority: TransferPriority = .normal) {
+    mutating func append(_ element: Element, origin: String, priority: TransferPriority = .normal) {
         let number = self.number(of: origin)
         let rank = priority.rawValue
         if self.lanes[number].lines[rank].isEmpty { self.rotations[rank].lanes.append(number) }
@@ -98,7 +98,7 @@ package struct FairQueue<Element> {
 
     /// Removes the next element whose host has a free place; pass its lane to ``release(lane:)``
     /// when it ends.
-    package mutating func next() -> (element: Element, lane: Int)? {
+    mutating func next() -> (element: Element, lane: Int)? {
         for rank in self.rotations.indices {
             if let next = self.next(of: rank) { return next }
         }
@@ -128,13 +128,13 @@ package struct FairQueue<Element> {
     }
 
     /// Frees a place of the lane.
-    package mutating func release(lane: Int) {
+    mutating func release(lane: Int) {
         self.lanes[lane].inFlight -= 1
         self.discardIfUnused(lane)
     }
 
     /// Removes and returns the waiting elements that match, in no particular order.
-    package mutating func removeAll(where predicate: (Element) -> Bool) -> [Element] {
+    mutating func removeAll(where predicate: (Element) -> Bool) -> [Element] {
         var removed: [Element] = []
         for rank in self.rotations.indices {
             let numbers = self.rotations[rank].lanes

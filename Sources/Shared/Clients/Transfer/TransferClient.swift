@@ -9,7 +9,7 @@ package struct TransferConfiguration: Sendable {
     /// A PEM file of certificate authorities, trusted in addition to the system's directory; nil
     /// means the system's bundle only.
     package var caFile: String?
-    package var userAgent = "carillon"
+    var userAgent = "carillon"
     /// The connections to one host, 2 to 8.
     ///
     /// Without a limit libcurl opens one for each request that finds the others full.
@@ -22,7 +22,7 @@ package struct TransferConfiguration: Sendable {
     /// The limit on waiting requests; beyond it a request ends as `overloaded` at once.
     package var maximumWaiting = 10_000
     /// The time limit for TCP and TLS together.
-    package var connectTimeout: Duration = .seconds(5)
+    var connectTimeout: Duration = .seconds(5)
     /// Whether `http` URLs are allowed.
     package var allowPlainHTTP = false
     /// Whether to connect only to public addresses and through no proxy, for URLs chosen by
@@ -97,7 +97,7 @@ package final class TransferClient: Sendable {
     }
 
     /// The current and total numbers of requests.
-    package func snapshot() -> TransferSnapshot { self.mailbox.snapshot }
+    func snapshot() -> TransferSnapshot { self.mailbox.snapshot }
 
     /// Ends all transfers as `shutdown`, closes the connections and returns when the thread has
     /// ended.
@@ -108,19 +108,19 @@ package final class TransferClient: Sendable {
 }
 
 /// The current and total numbers of a ``TransferClient``'s requests.
-package struct TransferSnapshot: Sendable, Equatable {
+struct TransferSnapshot: Sendable, Equatable {
     /// In flight in libcurl.
-    package var inFlight: Int
+    var inFlight: Int
     /// Waiting in our queue.
-    package var waiting: Int
+    var waiting: Int
     /// Answered, with any status.
-    package var completed: Int
+    var completed: Int
     /// Ended without an answer, refused ones included.
-    package var failed: Int
+    var failed: Int
     /// Refused because too many waited.
-    package var refused: Int
+    var refused: Int
 
-    package init(inFlight: Int = 0, waiting: Int = 0, completed: Int = 0, failed: Int = 0, refused: Int = 0) {
+    init(inFlight: Int = 0, waiting: Int = 0, completed: Int = 0, failed: Int = 0, refused: Int = 0) {
         self.inFlight = inFlight
         self.waiting = waiting
         self.completed = completed

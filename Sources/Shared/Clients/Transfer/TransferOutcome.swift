@@ -29,7 +29,7 @@ package struct TransferResponse: Sendable, CustomStringConvertible {
     /// The status is valid; the body may be cut.
     package let isComplete: Bool
     /// The time from the call to the answer, waiting included.
-    package let duration: Duration
+    let duration: Duration
     /// The raw header lines, parsed on demand since most callers want one or none.
     private let headerBlock: [UInt8]
 
@@ -56,7 +56,7 @@ package struct TransferResponse: Sendable, CustomStringConvertible {
     }
 
     /// The fields in wire order, names in lower case.
-    package var headers: [(name: String, value: String)] {
+    var headers: [(name: String, value: String)] {
         self.lines.compactMap { line in
             guard let colon = line.firstIndex(of: UInt8(ascii: ":")) else { return nil }
             let name = String(decoding: line[..<colon].map(\.lowercasedASCII), as: UTF8.self)
@@ -145,7 +145,7 @@ package struct TransferFailure: Error, Sendable, Equatable, CustomStringConverti
     /// Whether the request never left our queue, which says nothing about the server.
     package var neverHadTurn: Bool { self.reason == .noTurn || self.reason == .overloaded }
 
-    package init(_ reason: Reason, mayHaveBeenSent: Bool = false, code: Int = 0) {
+    init(_ reason: Reason, mayHaveBeenSent: Bool = false, code: Int = 0) {
         self.reason = reason
         self.mayHaveBeenSent = mayHaveBeenSent
         self.code = code

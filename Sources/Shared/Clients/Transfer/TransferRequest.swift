@@ -11,18 +11,18 @@ package struct TransferRequest: Sendable, CustomStringConvertible {
         case delete = "DELETE"
     }
 
-    package var method: Method
+    var method: Method
     /// An absolute URL, `https` unless the configuration allows `http`.
-    package var url: String
+    var url: String
     /// Sent in this order, in addition to the user agent and what HTTP requires; HTTP/2 sends names
     /// in lower case.
-    package var headers: [(name: String, value: String)]
-    package var body: [UInt8]
+    var headers: [(name: String, value: String)]
+    var body: [UInt8]
     /// The caller's time limit, waiting in our queue included.
-    package var timeout: Duration
-    package var priority: TransferPriority
+    var timeout: Duration
+    var priority: TransferPriority
     /// The limit of the response body; a longer one is cut and reported as incomplete.
-    package var maximumResponseBytes: Int
+    var maximumResponseBytes: Int
 
     package init(
         _ method: Method,

@@ -14,14 +14,9 @@ package final class WebPushEncryption: Sendable {
     /// The random values of a message; tests may fix them.
     package struct Ephemeral: Sendable {
         /// 16 bytes.
-        package let salt: [UInt8]
+        let salt: [UInt8]
         /// A P-256 private key, 32 bytes.
-        package let privateKey: [UInt8]
-
-        package init(salt: [UInt8], privateKey: [UInt8]) {
-            self.salt = salt
-            self.privateKey = privateKey
-        }
+        let privateKey: [UInt8]
     }
 
     /// Idle workspaces; at most one a thread ever exists, because encryption never suspends.

@@ -16,7 +16,7 @@ package struct ActionSet: Sendable {
         /// Whether the device must be unlocked first.
         package var needsAuthentication = false
 
-        package init(id: String) {
+        init(id: String) {
             self.id = id
         }
 
@@ -32,7 +32,7 @@ package struct ActionSet: Sendable {
     /// The buttons for some states.
     package struct Rule: Sendable, Equatable {
         /// The category that the client's app registered; nil for the type's.
-        package var category: String?
+        var category: String?
         package var buttons: [Button] = []
     }
 
@@ -41,7 +41,7 @@ package struct ActionSet: Sendable {
     /// The rule for all other states, and for none.
     private var fallback: Rule?
 
-    package init(name: String) {
+    init(name: String) {
         self.name = name
     }
 

@@ -12,7 +12,7 @@ package struct Catalog: Sendable {
     /// A catalog of types and topics alone.
     ///
     /// - Throws: ``CatalogFaults`` if a name or an integer code occurs twice.
-    package init(_ types: [NotificationType], topics: [TopicRule] = []) throws(CatalogFaults) {
+    init(_ types: [NotificationType], topics: [TopicRule] = []) throws(CatalogFaults) {
         var document = CatalogDocument()
         document.types = types.map { Placed(TypeEntry(type: $0)) }
         document.topics = topics.map { Placed($0) }
@@ -42,7 +42,7 @@ package struct Catalog: Sendable {
     package var defaultLocale: LocaleTag { self.content.defaultLocale }
 
     /// The shared template of this name.
-    package func template(named name: String) -> TemplateSet? { self.content.templates[name] }
+    func template(named name: String) -> TemplateSet? { self.content.templates[name] }
 
     /// A type's own templates.
     package func templates(of type: String) -> TemplateSet? { self.content.types[type]?.templates }

@@ -6,11 +6,11 @@ import Yams
 /// The rule for a topic, or for all topics that match a pattern.
 package struct TopicRule: Sendable, Equatable {
     /// A name, in which `*` matches any number of characters.
-    package let pattern: String
+    let pattern: String
     /// Whether users may subscribe themselves.
     package var isOpen = false
 
-    package init(pattern: String) {
+    init(pattern: String) {
         self.pattern = pattern
     }
 }

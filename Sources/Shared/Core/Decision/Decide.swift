@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// How long a socket has to prove receipt before the push goes out.
-package let proofDeadline: Duration = .seconds(5)
+let proofDeadline: Duration = .seconds(5)
 
 /// The `sent_via` of a notification that was handed to sockets, none of which proved receipt.
 package let socketWay = "socket"
@@ -73,7 +73,7 @@ package func decide(_ facts: DecisionFacts) -> [Step] {
 // MARK: Storing
 
 /// Why a channel is not used, whatever else is so.
-package enum Exclusion: String, Sendable, CaseIterable {
+enum Exclusion: String, Sendable, CaseIterable {
     case notOfType = "not_of_type"
     case notOfJob = "not_of_job"
     case deliveryInApp = "delivery_in_app"
@@ -86,7 +86,7 @@ package enum Exclusion: String, Sendable, CaseIterable {
 
 extension DecisionFacts {
     /// Why a channel is left out when the notification is stored; nil if it is used.
-    package func exclusion(of channel: DeliveryChannel) -> Exclusion? {
+    func exclusion(of channel: DeliveryChannel) -> Exclusion? {
         let one = Channels(channel)
         guard self.type.channels.contains(one) else { return .notOfType }
         guard self.notification.channels.contains(one) else { return .notOfJob }

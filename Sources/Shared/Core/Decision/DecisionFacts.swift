@@ -26,7 +26,7 @@ package struct DecisionFacts: Sendable {
     package var presence = Presence.unknown
     /// The cap that the user has reached; nil for none.
     package var cap: CapScope?
-    package var progress: Progress
+    var progress: Progress
     /// Whether it may have been handed to sockets before.
     package var isRepeat = false
     package var now: Timestamp
@@ -64,7 +64,7 @@ package struct DecisionFacts: Sendable {
     }
 
     /// Whether a socket may still prove receipt.
-    package var mayBeProven: Bool {
+    var mayBeProven: Bool {
         guard case .online(let connections) = self.presence else { return false }
         return connections.contains { $0.dialect.canProve }
     }
@@ -81,7 +81,7 @@ package struct DecisionFacts: Sendable {
     }
 
     /// Whether the time of day matters for this notification.
-    package var hasQuietHours: Bool { self.quietHours != nil }
+    var hasQuietHours: Bool { self.quietHours != nil }
 
     /// The end of the quiet hours that hold now; nil if none do.
     package var quietEnd: Timestamp? {

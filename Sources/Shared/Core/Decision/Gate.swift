@@ -15,22 +15,22 @@ package struct GateFacts: Sendable {
         case retraction
     }
 
-    package var purpose = Purpose.reach
+    var purpose = Purpose.reach
     package var status: NotificationStatus
-    package var isRead: Bool
-    package var isDeleted: Bool
-    package var isReplaced: Bool
-    package var expiresAt: Timestamp?
+    var isRead: Bool
+    var isDeleted: Bool
+    var isReplaced: Bool
+    var expiresAt: Timestamp?
     package var isDeviceActive: Bool
     /// Whether the user has switched off the channel for the type, or everything.
-    package var isOptedOut: Bool
-    package var isRequired: Bool
+    var isOptedOut: Bool
+    var isRequired: Bool
     /// Whether this device has accepted it before.
     package var wasAccepted: Bool
     /// When the quiet hours that hold now release it; nil if none do, or they do not apply.
     package var releaseAt: Timestamp?
 
-    package init(
+    init(
         status: NotificationStatus,
         isRead: Bool,
         isDeleted: Bool,

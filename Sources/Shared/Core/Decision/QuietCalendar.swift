@@ -5,7 +5,7 @@
 ///
 /// A window includes its start and excludes its end. A wall time that a clock change skips means
 /// the first instant after the gap; one that occurs twice means the first.
-package struct QuietCalendar: Sendable {
+struct QuietCalendar: Sendable {
     private static let mostChained = 7
     /// A clock change brings two windows closer by fewer minutes than this.
     private static let mostShifted = 180
@@ -13,13 +13,13 @@ package struct QuietCalendar: Sendable {
     private let hours: QuietHours
     private let zone: ZoneRules
 
-    package init(_ hours: QuietHours, zone: ZoneRules) {
+    init(_ hours: QuietHours, zone: ZoneRules) {
         self.hours = hours
         self.zone = zone
     }
 
     /// Returns the end of the quiet hours that `moment` is in; nil if it is in none.
-    package func end(at moment: Timestamp) -> Timestamp? {
+    func end(at moment: Timestamp) -> Timestamp? {
         guard self.hours.start != self.hours.end, self.hours.weekdays & 0x7F != 0 else { return nil }
         guard var end = self.window(around: moment) else { return nil }
         // At a clock change, a day's window may run into the next one.
@@ -31,7 +31,7 @@ package struct QuietCalendar: Sendable {
     }
 
     /// Whether no window can begin within `minutes` of the end of another.
-    package func leavesFree(minutes: Int) -> Bool {
+    func leavesFree(minutes: Int) -> Bool {
         let length = (self.hours.end - self.hours.start + 1_440) % 1_440
         return 1_440 - length > minutes + Self.mostShifted
     }
@@ -56,12 +56,12 @@ package struct QuietCalendar: Sendable {
 ///
 /// The same user, end and lane always give the same delay. All of a user's notifications of a lane
 /// are released together, and may become one summary.
-package enum ReleaseSpread {
+enum ReleaseSpread {
     /// Longer than any delay.
     static let mostMinutes = 15
 
     /// Returns the longest delay of a lane; critical notifications have none.
-    package static func longest(_ lane: Lane) -> Duration {
+    static func longest(_ lane: Lane) -> Duration {
         switch lane {
         case .critical: .zero
         case .normal: .seconds(300)
@@ -70,7 +70,7 @@ package enum ReleaseSpread {
     }
 
     /// Returns the delay after `end`, in whole milliseconds, below the lane's longest.
-    package static func delay(user: String, end: Timestamp, lane: Lane) -> Duration {
+    static func delay(user: String, end: Timestamp, lane: Lane) -> Duration {
         let span = UInt64(self.longest(lane).components.seconds) * 1_000
         guard span > 0 else { return .zero }
         return .milliseconds(Int64(self.hash(user, end) % span))

@@ -29,7 +29,7 @@ package struct JSONParser {
     /// Parses a whole slice.
     ///
     /// - Throws: ``JSONFault`` with the first fault and its offset in the slice.
-    package static func parse(_ bytes: ArraySlice<UInt8>) throws(JSONFault) -> JSONValue {
+    static func parse(_ bytes: ArraySlice<UInt8>) throws(JSONFault) -> JSONValue {
         try bytes.withUnsafeBufferPointer { (bytes) throws(JSONFault) in try Self.parse(bytes) }
     }
 
@@ -258,7 +258,7 @@ package struct JSONFault: Error, Sendable, Equatable, CustomStringConvertible {
     /// Bytes from the start of the text.
     package let offset: Int
 
-    package init(_ kind: Kind, at offset: Int) {
+    init(_ kind: Kind, at offset: Int) {
         self.kind = kind
         self.offset = offset
     }

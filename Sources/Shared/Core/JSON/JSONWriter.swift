@@ -56,7 +56,7 @@ package struct JSONWriter: Sendable {
         text.withUTF8 { self.string(utf8: UnsafeRawBufferPointer($0)) }
     }
 
-    package mutating func string(_ text: Substring) {
+    mutating func string(_ text: Substring) {
         var text = text
         text.withUTF8 { self.string(utf8: UnsafeRawBufferPointer($0)) }
     }
@@ -227,7 +227,7 @@ extension JSONWriter {
         self.string(text)
     }
 
-    package mutating func member(_ key: StaticString, _ text: Substring) {
+    mutating func member(_ key: StaticString, _ text: Substring) {
         self.key(key)
         self.string(text)
     }

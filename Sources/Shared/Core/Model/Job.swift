@@ -18,7 +18,7 @@ package struct Job: Sendable, Equatable {
         case event(name: String, arguments: [UInt8])
     }
 
-    package init(audience: Audience, payload: Payload) {
+    init(audience: Audience, payload: Payload) {
         self.audience = audience
         self.payload = payload
     }

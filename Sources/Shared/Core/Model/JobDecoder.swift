@@ -308,7 +308,7 @@ package enum JobFields {
 /// Text is counted in Unicode scalars, JSON in bytes.
 package enum JobLimits {
     /// The number of fields; more than there are field names.
-    package static let fields = 64
+    static let fields = 64
     package static let user = 128
     package static let users = 1_000
     package static let id = 128
@@ -319,5 +319,5 @@ package enum JobLimits {
     package static let url = 2_048
     package static let badge = 99_999
     package static let json = 16_384
-    package static let usersJSON = 1_048_576
+    static let usersJSON = 1_048_576
 }

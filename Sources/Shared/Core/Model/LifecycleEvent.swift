@@ -37,11 +37,11 @@ package struct LifecycleEvent: Sendable, Equatable {
 
     /// How a notification reached its user.
     package struct Way: Sendable, Equatable {
-        package let channel: DeliveryChannel
+        let channel: DeliveryChannel
         /// The device, if a provider delivered to one.
-        package let device: NotificationID?
-        package let platform: Platform?
-        package let app: String?
+        let device: NotificationID?
+        let platform: Platform?
+        let app: String?
 
         package init(
             _ channel: DeliveryChannel, device: NotificationID? = nil, platform: Platform? = nil, app: String? = nil

@@ -52,13 +52,13 @@ package struct WallTime: Sendable, Hashable, CustomStringConvertible {
     }
 
     /// The wall time in UTC of a moment from 1970 on, to the minute.
-    package init(_ moment: Timestamp) {
+    init(_ moment: Timestamp) {
         let minutes = Int(max(0, moment.seconds) / 60)
         self.init(day: minutes / 1_440, time: LocalTime(minutes: minutes % 1_440) ?? .midnight)
     }
 
     /// Parses `HH:MM` or `YYYY-MM-DDTHH:MM`; nil if malformed.
-    package init?(_ text: String) {
+    init?(_ text: String) {
         if let time = LocalTime(text) {
             self.init(day: nil, time: time)
             return
@@ -70,7 +70,7 @@ package struct WallTime: Sendable, Hashable, CustomStringConvertible {
     }
 
     /// The moment of this wall time in UTC; without a day, on 1970-01-01.
-    package var moment: Timestamp {
+    var moment: Timestamp {
         Timestamp(seconds: Int64((self.day ?? 0) * 86_400 + self.time.minutes * 60))
     }
 

@@ -72,11 +72,6 @@ package enum QuietPolicy: String, Sendable, CaseIterable {
 package struct FrequencyCap: Sendable, Equatable {
     package var count: Int
     package var window: Duration
-
-    package init(count: Int, window: Duration) {
-        self.count = count
-        self.window = window
-    }
 }
 
 /// How notifications with the same digest key become one.
@@ -89,7 +84,7 @@ package struct DigestRule: Sendable, Equatable {
     /// How many are delivered one by one before the rest is held for the summary.
     package var singles = 0
 
-    package init(window: Duration, maximum: Duration? = nil) {
+    init(window: Duration, maximum: Duration? = nil) {
         self.window = window
         self.maximum = maximum ?? window
     }

@@ -17,7 +17,7 @@ package struct TypePreference: Sendable, Equatable {
     }
 
     /// Returns this preference with its open channels taken from another.
-    package func filled(from other: TypePreference) -> TypePreference {
+    func filled(from other: TypePreference) -> TypePreference {
         TypePreference(
             inApp: self.inApp ?? other.inApp,
             push: self.push ?? other.push,
@@ -76,7 +76,7 @@ package enum PreferenceKey {
     package static func category(_ name: String) -> String { self.categoryPrefix + name }
 
     /// Returns the category of a key; nil if the key is a type's name.
-    package static func category(of key: String) -> String? {
+    static func category(of key: String) -> String? {
         key.hasPrefix(self.categoryPrefix) ? String(key.dropFirst(self.categoryPrefix.count)) : nil
     }
 }

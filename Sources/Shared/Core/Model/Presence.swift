@@ -19,7 +19,7 @@ package enum Dialect: String, Sendable, CaseIterable {
     /// Whether its clients can prove receipt without a call of their own.
     ///
     /// The transport may still forbid it.
-    package var canProve: Bool { self != .sse }
+    var canProve: Bool { self != .sse }
 }
 
 /// A JSON form of a notification.
@@ -66,7 +66,7 @@ package struct ConnectionPresence: Sendable, Equatable {
     /// Whether the client reported the loss of focus at least ``idleAfter`` ago.
     ///
     /// A connection that never reported focus is active.
-    package func isIdle(at now: Timestamp) -> Bool {
+    func isIdle(at now: Timestamp) -> Bool {
         self.state == .idle && (self.stateSince ?? self.since) + Self.idleAfter <= now
     }
 }

@@ -142,7 +142,7 @@ extension Timestamp {
     }
 
     /// The number of days in a month.
-    package static func days(inMonth month: Int, of year: Int) -> Int {
+    static func days(inMonth month: Int, of year: Int) -> Int {
         switch month {
         case 4, 6, 9, 11: 30
         case 2: year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) ? 29 : 28
@@ -152,7 +152,7 @@ extension Timestamp {
 
     /// Days since 1970-01-01 in the proleptic Gregorian calendar, by 400-year cycles that start in
     /// March.
-    package static func days(year: Int, month: Int, day: Int) -> Int {
+    static func days(year: Int, month: Int, day: Int) -> Int {
         let shifted = month <= 2 ? year - 1 : year
         let cycle = Int(Self.floorDivide(Int64(shifted), 400).0)
         let yearOfCycle = shifted - cycle * 400

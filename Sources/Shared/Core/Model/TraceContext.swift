@@ -12,11 +12,6 @@ package struct TraceContext: Sendable, Hashable {
     package struct Halves: Sendable, Hashable {
         package let high: UInt64
         package let low: UInt64
-
-        package init(high: UInt64, low: UInt64) {
-            self.high = high
-            self.low = low
-        }
     }
 
     /// Length of version 00: 2, 32, 16 and 2 digits, with dashes between them.

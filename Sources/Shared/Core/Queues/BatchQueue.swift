@@ -82,10 +82,10 @@ package final class BatchQueue<Element: Sendable>: Sendable {
         }
     }
 
-    package var isFinished: Bool { self.state.withLock { $0.isFinished } }
+    var isFinished: Bool { self.state.withLock { $0.isFinished } }
 
     /// The number of waiting elements.
-    package var count: Int { self.state.withLock { $0.elements.count } }
+    var count: Int { self.state.withLock { $0.elements.count } }
 
     /// Refuses new elements; waiting ones are still delivered.
     package func finish() {

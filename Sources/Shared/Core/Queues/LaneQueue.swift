@@ -70,7 +70,7 @@ package final class LaneQueue<Element: Sendable>: Sendable {
     }
 
     /// The number of waiting elements.
-    package var count: Int {
+    var count: Int {
         self.state.withLock { $0.slots.values.reduce(0) { $0 + $1.count } }
     }
 

@@ -47,7 +47,7 @@ package final class Permits: Sendable {
     }
 
     /// The number of taken permits.
-    package var inUse: Int { self.state.withLock { self.total - $0.free } }
+    var inUse: Int { self.state.withLock { self.total - $0.free } }
 }
 
 /// A fixed number of permits for in-flight work, some of them reserved for urgent lanes.
@@ -103,7 +103,7 @@ package final class LanePermits: Sendable {
     }
 
     /// The number of taken permits.
-    package var inUse: Int { self.state.withLock { $0.inUse.reduce(0, +) } }
+    var inUse: Int { self.state.withLock { $0.inUse.reduce(0, +) } }
 
     /// Whether a permit for the lane keeps it and all more urgent lanes within their limits.
     private func isFree(_ lane: Lane, _ state: borrowing State) -> Bool {

@@ -81,7 +81,7 @@ extension CronExpression {
     /// Times of day fire once a day: a time in a gap fires right after the gap, a time in an
     /// overlap fires at the earlier of the two. A rate (`*` in minute or hour) follows the wall
     /// clock: it skips a gap and fires in both halves of an overlap. Nil only at the end of time.
-    package func next(after moment: Timestamp, in rules: ZoneRules) -> Timestamp? {
+    func next(after moment: Timestamp, in rules: ZoneRules) -> Timestamp? {
         self.isFixed ? self.nextTime(after: moment, in: rules) : self.nextPace(after: moment, in: rules)
     }
 

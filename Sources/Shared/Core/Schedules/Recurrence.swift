@@ -19,7 +19,7 @@ package struct Recurrence: Sendable {
     package static let missedLimit: Duration = .seconds(3_600)
     /// How far ahead a schedule in the recipients' zones is split by zone; no zone is 15 h ahead of
     /// UTC.
-    package static let lead: Duration = .seconds(15 * 3_600)
+    static let lead: Duration = .seconds(15 * 3_600)
     /// No zone is further behind UTC.
     private static let longestWest: Duration = .seconds(12 * 3_600)
 

@@ -44,7 +44,7 @@ package enum CamelCaseShape {
 
 /// A short English age for lists: `just now`, `5m ago`, `3h ago`, `2d ago`, `1w ago`, `4mo ago`,
 /// `1y ago`.
-package enum TimeAgo {
+enum TimeAgo {
     private static let minute: Int64 = 60
     private static let hour = 60 * Self.minute
     private static let day = 24 * Self.hour
@@ -53,7 +53,7 @@ package enum TimeAgo {
     private static let year = 365 * Self.day
 
     /// Returns the age of a moment at `now`; future moments are `just now`.
-    package static func text(_ moment: Timestamp, now: Timestamp) -> String {
+    static func text(_ moment: Timestamp, now: Timestamp) -> String {
         let seconds = (now - moment).components.seconds
         return switch seconds {
         case ..<Self.minute: "just now"

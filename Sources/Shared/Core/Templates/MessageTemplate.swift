@@ -3,20 +3,20 @@
 
 /// The compiled texts of a notification in one locale.
 package struct MessageTemplate: Sendable {
-    package var title: TemplateText
-    package var body: TemplateText?
-    package var emailSubject: TemplateText?
-    package var emailText: TemplateText?
-    package var emailHTML: TemplateText?
+    var title: TemplateText
+    var body: TemplateText?
+    var emailSubject: TemplateText?
+    var emailText: TemplateText?
+    var emailHTML: TemplateText?
 
-    package init(title: TemplateText) {
+    init(title: TemplateText) {
         self.title = title
     }
 
     /// Fills in the variables and cuts texts that are too long.
     ///
     /// - Throws: ``TemplateVariableFault``.
-    package func render(_ variables: TemplateVariables) throws(TemplateVariableFault) -> RenderedMessage {
+    func render(_ variables: TemplateVariables) throws(TemplateVariableFault) -> RenderedMessage {
         func text(_ template: TemplateText?, limit: Int) throws(TemplateVariableFault) -> String? {
             guard let template else { return nil }
             return try template.render(variables).cut(to: limit)
@@ -39,7 +39,7 @@ package struct MessageTemplate: Sendable {
 /// The rendered texts of a notification.
 package struct RenderedMessage: Sendable, Equatable {
     /// The limit of each part of an e-mail.
-    package static let longestEmail = 65_536
+    static let longestEmail = 65_536
 
     package var title = ""
     package var body = ""
@@ -47,12 +47,12 @@ package struct RenderedMessage: Sendable, Equatable {
     package var emailText: String?
     package var emailHTML: String?
 
-    package init() {}
+    init() {}
 }
 
 extension String {
     /// Cuts the text to `limit` Unicode scalars; a cut text ends with `…` after a whole character.
-    package func cut(to limit: Int) -> String {
+    func cut(to limit: Int) -> String {
         guard self.utf8.count > limit, self.unicodeScalars.count > limit else { return self }
         var kept = ""
         var count = 0
@@ -95,7 +95,7 @@ package struct MessageRenderer: Sendable {
     }
 
     /// Returns the faults of the variables in every locale.
-    package func faults() -> [JobFault] {
+    func faults() -> [JobFault] {
         self.templates.locales.keys.sorted().compactMap { locale in
             guard case .failure(let fault) = self.render(locale) else { return nil }
             return fault
@@ -119,9 +119,9 @@ package struct MessageRenderer: Sendable {
 
 /// A job's variables.
 package struct TemplateVariables: Sendable, Equatable {
-    package let members: [JSONMember]
+    let members: [JSONMember]
 
-    package init(_ members: [JSONMember] = []) {
+    init(_ members: [JSONMember] = []) {
         self.members = members
     }
 

@@ -4,18 +4,18 @@
 /// A template in all its locales.
 package struct TemplateSet: Sendable {
     /// The owner, for faults: `type payment_received` or `template welcome`.
-    package let owner: String
+    let owner: String
     /// Templates by locale key.
     package private(set) var locales: [String: MessageTemplate] = [:]
 
-    package init(owner: String) {
+    init(owner: String) {
         self.owner = owner
     }
 
     /// Adds a locale.
     ///
     /// - Returns: false if it exists.
-    package mutating func add(_ template: MessageTemplate, for locale: LocaleTag) -> Bool {
+    mutating func add(_ template: MessageTemplate, for locale: LocaleTag) -> Bool {
         guard self.locales[locale.key] == nil else { return false }
         self.locales[locale.key] = template
         return true
@@ -23,7 +23,7 @@ package struct TemplateSet: Sendable {
 
     /// Returns the best locale for a user: theirs or a parent, then the default or a parent, then
     /// the first.
-    package func locale(for locale: String?, default fallback: LocaleTag) -> String {
+    func locale(for locale: String?, default fallback: LocaleTag) -> String {
         if self.locales.count == 1, let only = self.locales.first { return only.key }
         if let locale, self.locales[locale] != nil { return locale }
         for wanted in [locale.flatMap { LocaleTag($0) }, fallback] {
@@ -36,7 +36,7 @@ package struct TemplateSet: Sendable {
 /// A language tag such as `de`, `pt-BR` or `zh-Hant-TW` (BCP 47), compared without regard to case.
 package struct LocaleTag: Sendable, Hashable {
     /// The default without any other setting.
-    package static let english = LocaleTag(key: "en")
+    static let english = LocaleTag(key: "en")
 
     /// Lower case, with hyphens.
     package let key: String
@@ -44,7 +44,7 @@ package struct LocaleTag: Sendable, Hashable {
     /// Parses a tag; `_` counts as `-`, as in POSIX names.
     ///
     /// - Returns: nil if malformed.
-    package init?(_ text: String) {
+    init?(_ text: String) {
         guard text.utf8.count <= 35 else { return nil }
         let key = text.lowercased().replacing("_", with: "-")
         let parts = key.split(separator: "-", omittingEmptySubsequences: false)
@@ -61,7 +61,7 @@ package struct LocaleTag: Sendable, Hashable {
     }
 
     /// The tag and its parents, the nearest first: zh-Hant-TW, zh-Hant, zh.
-    package var chain: [LocaleTag] {
+    var chain: [LocaleTag] {
         var chain = [self]
         var parts = self.key.split(separator: "-")
         while parts.count > 1 {

@@ -4,9 +4,9 @@
 import Mustache
 
 /// A compiled text with placeholders.
-package struct TemplateText: Sendable {
+struct TemplateText: Sendable {
     /// How variables are written.
-    package enum Form: Sendable {
+    enum Form: Sendable {
         /// Unchanged.
         case text
         /// With HTML's special characters escaped.
@@ -23,7 +23,7 @@ package struct TemplateText: Sendable {
     private let memberNames: Set<String>
 
     /// - Throws: ``TemplateSyntaxFault`` with the line in the text.
-    package init(_ source: String, _ form: Form) throws(TemplateSyntaxFault) {
+    init(_ source: String, _ form: Form) throws(TemplateSyntaxFault) {
         self.source = source
         let tags = try TemplateTags(source)
         self.memberNames = tags.memberNames
@@ -44,7 +44,7 @@ package struct TemplateText: Sendable {
     /// Fills in the variables.
     ///
     /// - Throws: ``TemplateVariableFault`` for the first variable that is missing or is not text.
-    package func render(_ variables: TemplateVariables) throws(TemplateVariableFault) -> String {
+    func render(_ variables: TemplateVariables) throws(TemplateVariableFault) -> String {
         guard let template else { return self.source }
         let lookup = TemplateLookup(memberNames: self.memberNames)
         let text = template.render(ScopeValue(variables.members, lookup: lookup, isRoot: true))
@@ -63,17 +63,17 @@ package struct TemplateText: Sendable {
 }
 
 /// A fault in a template's text.
-package struct TemplateSyntaxFault: Error, Sendable, Equatable {
+struct TemplateSyntaxFault: Error, Sendable, Equatable {
     /// The line in the text, from 1.
-    package let line: Int
-    package let reason: String
+    let line: Int
+    let reason: String
 }
 
 /// A missing or unsuitable variable.
-package struct TemplateVariableFault: Error, Sendable, Equatable {
+struct TemplateVariableFault: Error, Sendable, Equatable {
     /// The variable's path, such as `invoice.number`.
-    package let name: String
-    package let reason: String
+    let name: String
+    let reason: String
 
     static let missing = "is missing"
     static let object = "is an object; give text or a number"

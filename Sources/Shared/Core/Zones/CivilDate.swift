@@ -3,14 +3,14 @@
 
 /// A day of the proleptic Gregorian calendar, without a zone.
 package struct CivilDate: Sendable, Hashable, Comparable, CustomStringConvertible {
-    package let year: Int
+    let year: Int
     /// 1 to 12.
-    package let month: Int
+    let month: Int
     /// 1 to 31.
-    package let day: Int
+    let day: Int
 
     /// Nil if the month has no such day or the year has more than six digits.
-    package init?(year: Int, month: Int, day: Int) {
+    init?(year: Int, month: Int, day: Int) {
         guard (-999_999...999_999).contains(year), (1...12).contains(month),
             (1...Timestamp.days(inMonth: month, of: year)).contains(day)
         else { return nil }
@@ -28,17 +28,17 @@ package struct CivilDate: Sendable, Hashable, Comparable, CustomStringConvertibl
     }
 
     /// Days after 1970-01-01.
-    package var daysSinceEpoch: Int { Timestamp.days(year: self.year, month: self.month, day: self.day) }
+    var daysSinceEpoch: Int { Timestamp.days(year: self.year, month: self.month, day: self.day) }
 
     /// 0 for Monday to 6 for Sunday.
-    package var weekday: Int {
+    var weekday: Int {
         // 1970-01-01 was a Thursday.
         let rest = (self.daysSinceEpoch + 3) % 7
         return rest < 0 ? rest + 7 : rest
     }
 
     /// Returns the date so many days later; earlier if negative.
-    package func adding(days: Int) -> CivilDate { CivilDate(daysSinceEpoch: self.daysSinceEpoch + days) }
+    func adding(days: Int) -> CivilDate { CivilDate(daysSinceEpoch: self.daysSinceEpoch + days) }
 
     /// `YYYY-MM-DD`.
     package var description: String {

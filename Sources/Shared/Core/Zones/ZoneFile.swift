@@ -107,7 +107,7 @@ struct ZoneFile {
 package struct ZoneFault: Error, Sendable, Equatable, CustomStringConvertible {
     package let description: String
 
-    package init(_ description: String) {
+    init(_ description: String) {
         self.description = description
     }
 }

@@ -30,7 +30,7 @@ package struct ZoneRules: Sendable {
     }
 
     /// Seconds east of UTC.
-    package func offset(at moment: Timestamp) -> Int {
+    func offset(at moment: Timestamp) -> Int {
         self.offset(atSeconds: Self.seconds(moment))
     }
 
@@ -53,7 +53,7 @@ package struct ZoneRules: Sendable {
     }
 
     /// Returns the first change of the offset after a moment; nil if there is none.
-    package func change(after moment: Timestamp) -> Timestamp? {
+    func change(after moment: Timestamp) -> Timestamp? {
         self.change(afterSeconds: Self.seconds(moment)).flatMap {
             abs($0) <= Self.mostDays * 86_400 ? Timestamp(seconds: Int64($0)) : nil
         }

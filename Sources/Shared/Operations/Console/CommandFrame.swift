@@ -149,7 +149,7 @@ package enum ExitStatus {
     /// The command ran, and its answer is no.
     package static let no = ExitCode.failure
     /// EX_USAGE: the options are malformed or exclude each other.
-    package static let usage = ExitCode(64)
+    static let usage = ExitCode(64)
     /// EX_DATAERR: the input is faulty.
     package static let data = ExitCode(65)
     /// EX_NOINPUT: an input file cannot be opened.
@@ -159,12 +159,12 @@ package enum ExitStatus {
     /// EX_TEMPFAIL: a person must confirm first.
     package static let wait = ExitCode(75)
     /// EX_CONFIG: the configuration is faulty.
-    package static let configuration = ExitCode(78)
+    static let configuration = ExitCode(78)
 }
 
 /// A command's failure, with its exit code and the line for standard error.
 package struct CommandFailure: Error, CustomStringConvertible {
-    package let status: ExitCode
+    let status: ExitCode
     package let description: String
 
     package init(_ status: ExitCode, _ description: String) {

@@ -34,7 +34,7 @@ package struct Table {
         self.columns = columns
     }
 
-    package var isEmpty: Bool { self.rows.isEmpty }
+    var isEmpty: Bool { self.rows.isEmpty }
 
     /// Adds a row with one cell per column; nil becomes a dash.
     package mutating func add(_ cells: [String?]) {
@@ -50,7 +50,7 @@ package struct Table {
     /// - Parameters:
     ///   - room: columns of the terminal; nil for any width.
     ///   - style: the style of the titles.
-    package func lines(room: Int?, style: Style) -> [String] {
+    func lines(room: Int?, style: Style) -> [String] {
         let titles = self.columns.map(\.title)
         let widths = self.widths(room: room)
         return [style(self.line(titles, widths), .bold)] + self.rows.map { self.line($0, widths) }
@@ -102,7 +102,7 @@ package struct Card {
     }
 
     /// The aligned lines; further lines of a value are indented.
-    package var lines: [String] {
+    var lines: [String] {
         let width = self.rows.reduce(0) { max($0, DisplayText.width($1.name)) } + 2
         return self.rows.flatMap { name, value in
             value.split(whereSeparator: \.isNewline).enumerated().map { index, line in
@@ -128,7 +128,7 @@ package enum DisplayText {
     ]
 
     /// Returns the number of columns that a text takes.
-    package static func width(_ text: some StringProtocol) -> Int {
+    static func width(_ text: some StringProtocol) -> Int {
         text.reduce(0) { $0 + self.width($1) }
     }
 

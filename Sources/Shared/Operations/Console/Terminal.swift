@@ -13,7 +13,7 @@ package enum Terminal {
     }
 
     /// Prints text on standard output without a newline.
-    package static func text(_ text: String) {
+    static func text(_ text: String) {
         FileDescriptorOutput(descriptor: STDOUT_FILENO).write(Data(text.utf8))
     }
 
@@ -40,8 +40,8 @@ extension Terminal {
 }
 
 /// Text styles of a terminal; plain without a terminal or with `NO_COLOR`.
-package struct Style: Sendable {
-    package enum Tint: String, Sendable {
+struct Style: Sendable {
+    enum Tint: String, Sendable {
         case bold = "1"
         case faint = "2"
         case red = "31"
@@ -52,19 +52,19 @@ package struct Style: Sendable {
     private let isOn: Bool
 
     /// - Parameter isOn: whether to write escape sequences.
-    package init(isOn: Bool) {
+    init(isOn: Bool) {
         self.isOn = isOn
     }
 
     /// The style for standard output.
-    package static var output: Style {
+    static var output: Style {
         let variables = ProcessInfo.processInfo.environment
         let isRefused = variables["NO_COLOR"].map { !$0.isEmpty } ?? false
         return Style(isOn: isatty(STDOUT_FILENO) == 1 && !isRefused && variables["TERM"] != "dumb")
     }
 
     /// Returns the text in a tint.
-    package func callAsFunction(_ text: String, _ tint: Tint) -> String {
+    func callAsFunction(_ text: String, _ tint: Tint) -> String {
         self.isOn ? "\u{1B}[\(tint.rawValue)m\(text)\u{1B}[0m" : text
     }
 }

@@ -2,26 +2,26 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// The state of PostgreSQL.
-package struct DatabaseFacts: Sendable, Equatable {
+struct DatabaseFacts: Sendable, Equatable {
     /// `server_version_num`, such as 150004.
-    package var version: Int32 = 0
-    package var isReplica = false
-    package var connections: Int64 = 0
-    package var maximumConnections: Int64 = 0
-    package var syncsToDisk = true
-    package var waitsForDisk = true
-    package var encoding = "UTF8"
+    var version: Int32 = 0
+    var isReplica = false
+    var connections: Int64 = 0
+    var maximumConnections: Int64 = 0
+    var syncsToDisk = true
+    var waitsForDisk = true
+    var encoding = "UTF8"
     /// Migrations of this release that are not applied.
-    package var missing: [String] = []
+    var missing: [String] = []
     /// Applied migrations that this release does not know.
-    package var unknown: [Int] = []
+    var unknown: [Int] = []
 
-    package init() {}
+    init() {}
 
     /// Returns the findings.
     ///
     /// - Parameter needed: connections of one more process.
-    package func findings(needed: Int) -> [Finding] {
+    func findings(needed: Int) -> [Finding] {
         [
             self.versionFinding, self.roleFinding, self.encodingFinding, self.durabilityFinding,
             self.connectionsFinding(needed), self.migrationsFinding,

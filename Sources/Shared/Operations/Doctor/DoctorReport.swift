@@ -18,12 +18,12 @@ package struct Finding: Sendable, Equatable {
     }
 
     /// The subject, such as `redis persistence`.
-    package let check: String
-    package let outcome: Outcome
+    let check: String
+    let outcome: Outcome
     /// The result; never a secret.
-    package let found: String
+    let found: String
     /// The fix for the operator; nil if none is needed.
-    package let remedy: String?
+    let remedy: String?
 
     package init(_ outcome: Outcome, _ check: String, _ found: String, mend remedy: String? = nil) {
         self.check = check
@@ -55,13 +55,13 @@ package struct DoctorReport: Sendable {
     }
 
     /// 78 if the settings are faulty, 1 if another check fails, otherwise nil.
-    package var exitCode: ExitCode? {
+    var exitCode: ExitCode? {
         if self.isConfigurationFaulty { return ExitStatus.configuration }
         return self.findings.contains { $0.outcome == .fail } ? ExitStatus.no : nil
     }
 
     /// Returns the report for people.
-    package func lines(style: Style) -> [String] {
+    func lines(style: Style) -> [String] {
         let width = self.findings.reduce(0) { max($0, DisplayText.width($1.check)) }
         var lines: [String] = []
         for finding in self.findings {

@@ -12,29 +12,24 @@ package struct MachineFacts: Sendable, Equatable {
     }
 
     /// The backlog of a gateway's listener.
-    package static let backlog: Int64 = 4_096
+    static let backlog: Int64 = 4_096
 
     /// RLIMIT_NOFILE, soft and hard.
-    package var openFiles: UInt64 = 0
-    package var mostOpenFiles: UInt64 = 0
+    var openFiles: UInt64 = 0
+    var mostOpenFiles: UInt64 = 0
     /// net.core.somaxconn; nil if unknown.
-    package var listenBacklog: Int64?
+    var listenBacklog: Int64?
     /// net.ipv4.ip_local_port_range.
-    package var ports: ClosedRange<Int64>?
+    var ports: ClosedRange<Int64>?
     /// net.netfilter.nf_conntrack_max and the current count; nil without connection tracking.
-    package var tracked: Tracked?
+    var tracked: Tracked?
 
-    package struct Tracked: Sendable, Equatable {
-        package let count: Int64
-        package let maximum: Int64
-
-        package init(count: Int64, maximum: Int64) {
-            self.count = count
-            self.maximum = maximum
-        }
+    struct Tracked: Sendable, Equatable {
+        let count: Int64
+        let maximum: Int64
     }
 
-    package init() {}
+    init() {}
 
     /// Returns the findings.
     package func findings(_ role: Role) -> [Finding] {
@@ -88,11 +83,11 @@ package struct MachineFacts: Sendable, Equatable {
 
 /// The permissions of a file with a secret.
 package struct FileFacts: Sendable, Equatable {
-    package let path: String
+    let path: String
     /// The permission bits; nil if unknown.
-    package let mode: UInt32?
+    let mode: UInt32?
 
-    package init(path: String, mode: UInt32?) {
+    init(path: String, mode: UInt32?) {
         self.path = path
         self.mode = mode
     }
@@ -120,8 +115,8 @@ package struct FileFacts: Sendable, Equatable {
 package struct CertificateFacts: Sendable, Equatable {
     private static let notice: Duration = .seconds(14 * 86_400)
 
-    package let notBefore: Timestamp
-    package let notAfter: Timestamp
+    let notBefore: Timestamp
+    let notAfter: Timestamp
 
     package init(notBefore: Timestamp, notAfter: Timestamp) {
         self.notBefore = notBefore
@@ -152,7 +147,7 @@ package struct ClockFacts: Sendable, Equatable {
     package var redis: Duration?
     package var database: Duration?
     /// The largest offset at which tokens are still checked correctly.
-    package var tolerable: Duration
+    var tolerable: Duration
 
     package init(redis: Duration? = nil, database: Duration? = nil, tolerable: Duration = .seconds(30)) {
         self.redis = redis
@@ -184,20 +179,13 @@ private func abs(_ duration: Duration) -> Duration { duration < .zero ? .zero - 
 /// The machine's time-zone data.
 package struct ZoneFacts: Sendable, Equatable {
     /// The version, such as `2025b`, or a hash if the data has none.
-    package var version: String
+    var version: String
     /// Common zones that this machine does not have.
-    package var missing: [String]
+    var missing: [String]
     /// The version that stored schedules were computed with; nil if unknown.
-    package var stored: String?
+    var stored: String?
     /// The current year.
-    package var year: Int
-
-    package init(version: String, missing: [String], stored: String?, year: Int) {
-        self.version = version
-        self.missing = missing
-        self.stored = stored
-        self.year = year
-    }
+    var year: Int
 
     /// The finding.
     package var finding: Finding {

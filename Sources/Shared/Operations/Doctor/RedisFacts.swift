@@ -2,27 +2,27 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// The state of Redis.
-package struct RedisFacts: Sendable, Equatable {
+struct RedisFacts: Sendable, Equatable {
     /// The fill ratios that give a warning and a failure.
     private static let fullness = (warn: 0.75, fail: 0.95)
 
-    package var version = ""
-    package var isReplica = false
-    package var evictionPolicy = ""
-    package var usesAppendOnlyFile = false
-    package var savesSnapshots = false
-    package var isLastWriteGood = true
-    package var usedMemory: Int64 = 0
+    var version = ""
+    var isReplica = false
+    var evictionPolicy = ""
+    var usesAppendOnlyFile = false
+    var savesSnapshots = false
+    var isLastWriteGood = true
+    var usedMemory: Int64 = 0
     /// 0 if unlimited.
-    package var maximumMemory: Int64 = 0
-    package var machineMemory: Int64 = 0
-    package var clients: Int64 = 0
-    package var maximumClients: Int64 = 0
+    var maximumMemory: Int64 = 0
+    var machineMemory: Int64 = 0
+    var clients: Int64 = 0
+    var maximumClients: Int64 = 0
 
-    package init() {}
+    init() {}
 
     /// Parses the answer to INFO.
-    package init(info: String) {
+    init(info: String) {
         var values: [Substring: Substring] = [:]
         for line in info.split(whereSeparator: \.isNewline) where !line.hasPrefix("#") {
             let parts = line.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
@@ -46,7 +46,7 @@ package struct RedisFacts: Sendable, Equatable {
     }
 
     /// The findings.
-    package var findings: [Finding] {
+    var findings: [Finding] {
         [self.versionFinding, self.roleFinding, self.evictionFinding, self.persistenceFinding, self.memoryFinding]
             .compactMap(\.self) + [self.clientsFinding].compactMap(\.self)
     }

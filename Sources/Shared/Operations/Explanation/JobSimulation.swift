@@ -13,12 +13,12 @@ package struct JobSimulation: Sendable {
 
     /// The simulation's input.
     package struct Question: Sendable {
-        package let user: String
-        package let org: String
-        package let audience: Audience
+        let user: String
+        let org: String
+        let audience: Audience
         /// Users to leave out.
-        package let except: [String]
-        package let content: JobContent
+        let except: [String]
+        let content: JobContent
         package var at: Timestamp?
         package var presence = SupposedPresence.actual
         /// Whether sockets prove receipt, if there are any.

@@ -25,7 +25,7 @@ package struct SimulationAnswer: Sendable {
     package let steps: [Simulation.Event]
 
     /// The devices that a push reaches.
-    package var reached: [SimulatedDevice] { self.devices.filter(\.isReachable) }
+    var reached: [SimulatedDevice] { self.devices.filter(\.isReachable) }
 
     /// Writes the members of an object.
     package func write(to writer: inout JSONWriter) {
@@ -104,7 +104,7 @@ package struct SimulationAnswer: Sendable {
 
 /// A device that a push would go to.
 package struct SimulatedDevice: Sendable {
-    package let device: Device
+    let device: Device
     /// Whether a dispatcher serves its provider for its app; true if no dispatcher reports.
     package let isReachable: Bool
 
@@ -142,7 +142,7 @@ package struct StepDescription: Sendable {
     /// The name of the step.
     package let word: String
     /// Details by name.
-    package let members: [(name: String, value: String?)]
+    let members: [(name: String, value: String?)]
 
     package init(_ step: Step) {
         switch step {

@@ -32,9 +32,9 @@ package struct AppSettings: Sendable, Equatable {
     package var providers: [String: [String: String]] = [:]
     package var shape = Shape.standard
     /// The most active devices of a user with this app; nil for the general limit.
-    package var devices: Int?
+    var devices: Int?
 
-    package init(name: String) {
+    init(name: String) {
         self.name = name
     }
 
@@ -98,7 +98,7 @@ package struct AppSettings: Sendable, Equatable {
     /// Returns the push services that the app's subscriptions may use; nil if it lists none.
     ///
     /// - Throws: `WebPushOrigins.Fault`.
-    package func webPushOrigins() throws(WebPushOrigins.Fault) -> WebPushOrigins? {
+    func webPushOrigins() throws(WebPushOrigins.Fault) -> WebPushOrigins? {
         guard let text = self.providers["webpush"]?["origins"] else { return nil }
         return try WebPushOrigins(text)
     }
@@ -136,7 +136,7 @@ package enum AppsFile {
     /// Parses a file's text.
     ///
     /// - Throws: ``AppsFaults``, which never shows values, because they may be secrets.
-    package static func parse(_ text: String) throws(AppsFaults) -> [AppSettings] {
+    static func parse(_ text: String) throws(AppsFaults) -> [AppSettings] {
         let root = try self.root(text)
         var faults: [String] = []
         var apps: [AppSettings] = []

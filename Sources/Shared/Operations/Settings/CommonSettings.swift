@@ -24,7 +24,7 @@ package struct CommonSettings: Sendable {
     package let traces: TraceSettings?
 
     /// Reads the variables; records faults in `reader`.
-    package init(_ reader: SettingsReader) {
+    init(_ reader: SettingsReader) {
         self.redis = reader.value("REDIS_URL", default: nil) { text -> RedisAddress? in
             do throws(RedisError) {
                 return try RedisAddress(url: text)

@@ -89,7 +89,7 @@ package struct RetentionSettings: Sendable {
     package let deadLetters: Int
 
     /// Reads the variables; records faults in `reader`.
-    package init(_ reader: SettingsReader) {
+    init(_ reader: SettingsReader) {
         self.audit = reader.integer("AUDIT_DAYS", default: 90, in: 1...3_650)
         self.inbox = reader.integer("INBOX_DAYS", default: 90, in: 1...3_650)
         self.tombstones = reader.integer("TOMBSTONE_DAYS", default: 30, in: 1...3_650)

@@ -61,7 +61,7 @@ package struct ProtectionSettings: Sendable {
     package let userMessages: Int?
 
     /// Reads the variables; records faults in `reader`.
-    package init(_ reader: SettingsReader) {
+    init(_ reader: SettingsReader) {
         self.allowedOrigins = reader.value("ALLOWED_ORIGINS", default: []) { text -> [String]? in
             text == "*" ? nil : try Self.list(text).map { try WebOrigin($0).text }
         }
@@ -92,7 +92,7 @@ package struct DeviceSettings: Sendable {
     /// The most active devices of a user per app, for apps without their own limit.
     private let perUser: Int
     /// A file of further apps with their own rules; nil for none.
-    package let appsFile: String?
+    let appsFile: String?
 
     /// Reads the variables; records faults in `reader`.
     package init(_ reader: SettingsReader) {

@@ -16,7 +16,7 @@ package final class SettingsReader {
     /// Reads the environment, and a file of `NAME=value` lines for variables that it does not set.
     ///
     /// - Throws: ``SettingsFaults`` if the file cannot be read.
-    package static func process(file: String?) async throws(SettingsFaults) -> SettingsReader {
+    static func process(file: String?) async throws(SettingsFaults) -> SettingsReader {
         var providers: [any ConfigProvider] = [EnvironmentVariablesProvider()]
         if let file {
             do {
@@ -29,7 +29,7 @@ package final class SettingsReader {
     }
 
     /// Reads the given variables, for tests.
-    package static func variables(_ variables: [String: String]) -> SettingsReader {
+    static func variables(_ variables: [String: String]) -> SettingsReader {
         SettingsReader(ConfigReader(provider: EnvironmentVariablesProvider(environmentVariables: variables)))
     }
 
@@ -51,7 +51,7 @@ package final class SettingsReader {
     }
 
     /// Parses a variable and records an error as its fault; returns `fallback` if unset.
-    package func value<Value>(
+    func value<Value>(
         _ name: String,
         default fallback: Value,
         _ parse: (String) throws -> Value
@@ -66,7 +66,7 @@ package final class SettingsReader {
     }
 
     /// Reads a whole number in a range.
-    package func integer(_ name: String, default fallback: Int, in range: ClosedRange<Int>) -> Int {
+    func integer(_ name: String, default fallback: Int, in range: ClosedRange<Int>) -> Int {
         guard let text = self.text(name) else { return fallback }
         guard let value = Int(text), range.contains(value) else {
             self.fault(name, "must be a whole number from \(range.lowerBound) to \(range.upperBound)")
@@ -76,7 +76,7 @@ package final class SettingsReader {
     }
 
     /// Reads one of an enum's raw values.
-    package func choice<Value: RawRepresentable<String> & CaseIterable>(
+    func choice<Value: RawRepresentable<String> & CaseIterable>(
         _ name: String,
         default fallback: Value
     ) -> Value {
@@ -114,9 +114,9 @@ package final class SettingsReader {
 /// Names variables and their rules, never their values.
 package struct SettingsFaults: Error, Sendable, Equatable, CustomStringConvertible {
     /// The exit code for a faulty configuration (`EX_CONFIG` of sysexits.h).
-    package static let exitCode: Int32 = 78
+    static let exitCode: Int32 = 78
 
-    package let faults: [String]
+    let faults: [String]
 
     package var description: String {
         "the configuration has \(self.faults.count == 1 ? "a fault" : "\(self.faults.count) faults"):\n"

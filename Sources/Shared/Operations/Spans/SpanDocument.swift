@@ -5,9 +5,9 @@ import Core
 import Tracing
 
 /// OTLP's JSON encoding of spans: an `ExportTraceServiceRequest` with one resource.
-package enum SpanDocument {
+enum SpanDocument {
     /// - Parameter service: the service name for the collector.
-    package static func encode(_ spans: [FinishedSpan], service: String) -> [UInt8] {
+    static func encode(_ spans: [FinishedSpan], service: String) -> [UInt8] {
         var writer = JSONWriter(capacity: 512 * (spans.count + 1))
         writer.beginObject()
         writer.key("resourceSpans")

@@ -30,7 +30,7 @@ package struct SpanExport: Service {
     ///   - endpoint: the collector's base URL, such as `http://127.0.0.1:4318`.
     ///   - headers: request headers, such as a key.
     ///   - service: the service name for the collector.
-    package init(
+    init(
         queue: SpanQueue,
         endpoint: String,
         headers: [(name: String, value: String)],
@@ -116,16 +116,16 @@ extension SpanExport {
 /// Finished spans that wait for export.
 ///
 /// A full queue drops new spans and counts them; nothing waits.
-package final class SpanQueue: Sendable {
-    package static let capacity = 8_192
+final class SpanQueue: Sendable {
+    static let capacity = 8_192
 
     private let spans = Mutex<[FinishedSpan]>([])
     private let dropped = Counter(label: "carillon.spans.dropped")
 
-    package init() {}
+    init() {}
 
     /// Adds a span.
-    package func append(_ span: FinishedSpan) {
+    func append(_ span: FinishedSpan) {
         let isTaken = self.spans.withLock { spans in
             guard spans.count < Self.capacity else { return false }
             spans.append(span)
@@ -135,7 +135,7 @@ package final class SpanQueue: Sendable {
     }
 
     /// Takes the oldest spans, at most `limit`.
-    package func take(_ limit: Int) -> [FinishedSpan] {
+    func take(_ limit: Int) -> [FinishedSpan] {
         self.spans.withLock { spans in
             let taken = Array(spans.prefix(limit))
             spans.removeFirst(taken.count)

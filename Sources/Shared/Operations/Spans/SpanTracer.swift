@@ -16,7 +16,7 @@ package struct SpanTracer: Tracer {
     private let random: @Sendable () -> UInt64
 
     /// - Parameter random: generates span ids.
-    package init(
+    init(
         queue: SpanQueue,
         random: @escaping @Sendable () -> UInt64 = { UInt64.random(in: 1 ... .max) }
     ) {
@@ -129,17 +129,17 @@ package final class RecordedSpan: Span {
 
 /// The data of a span.
 package struct FinishedSpan: Sendable {
-    package let trace: TraceContext
-    package let parent: UInt64
-    package var name: String
-    package let kind: SpanKind
+    let trace: TraceContext
+    let parent: UInt64
+    var name: String
+    let kind: SpanKind
     /// Nanoseconds since 1970.
-    package let start: UInt64
-    package var end: UInt64 = 0
-    package var attributes = SpanAttributes()
-    package var status: SpanStatus?
+    let start: UInt64
+    var end: UInt64 = 0
+    var attributes = SpanAttributes()
+    var status: SpanStatus?
 
-    package init(trace: TraceContext, parent: UInt64, name: String, kind: SpanKind, start: UInt64) {
+    init(trace: TraceContext, parent: UInt64, name: String, kind: SpanKind, start: UInt64) {
         self.trace = trace
         self.parent = parent
         self.name = name

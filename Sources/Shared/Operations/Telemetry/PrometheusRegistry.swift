@@ -195,10 +195,10 @@ package struct MetricFamily: Sendable, Equatable {
     }
 
     /// The Prometheus name, with underscores.
-    package let name: String
-    package let kind: Kind
-    package let labels: [String]
-    package let help: String
+    let name: String
+    let kind: Kind
+    let labels: [String]
+    let help: String
 
     package init(_ name: String, _ kind: Kind, by labels: [String] = [], _ help: String) {
         self.name = name

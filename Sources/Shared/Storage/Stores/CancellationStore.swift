@@ -13,7 +13,7 @@ package struct CancellationStore: Sendable {
         /// The entries that it may mean, each with its stream; empty if it is not an entry.
         package let entries: [String]
         /// When the entry was added.
-        package let addedAt: Timestamp
+        let addedAt: Timestamp
 
         package init(org: String, id: String, entries: [String] = [], addedAt: Timestamp = Timestamp(microseconds: 0)) {
             self.org = org
@@ -54,7 +54,7 @@ package struct CancellationStore: Sendable {
         /// The progress of the notifications, without those that digests hold.
         package var reach = Reach()
 
-        package init() {}
+        init() {}
 
         package var total: Int64 { self.counts.values.reduce(0, +) }
     }

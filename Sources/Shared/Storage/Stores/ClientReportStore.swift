@@ -23,12 +23,12 @@ package struct ClientReportStore: Sendable {
 
     /// A report of a client.
     package struct Report: Sendable {
-        package let at: Timestamp
-        package let user: String
-        package let kind: Kind
-        package let outcome: Outcome
-        package let provider: Provider
-        package let reason: String?
+        let at: Timestamp
+        let user: String
+        let kind: Kind
+        let outcome: Outcome
+        let provider: Provider
+        let reason: String?
 
         package init(
             at: Timestamp,

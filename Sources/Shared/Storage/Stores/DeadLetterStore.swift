@@ -125,7 +125,7 @@ extension DeadLetterStore {
         /// When it is replayed; nil if it is not.
         package let replayAt: Timestamp?
         /// `[[name, value], …]`; bytes that are not text are `{"base64": "…"}`.
-        package let json: [UInt8]
+        let json: [UInt8]
 
         /// The original fields.
         package var fields: [(name: String, value: [UInt8])] {

@@ -49,18 +49,18 @@ package struct DeliveryStore: Sendable {
 
     /// One row of the audit.
     package struct Attempt: Sendable {
-        package var at: Timestamp
-        package var user: String
-        package var notification: NotificationID?
-        package var device: NotificationID?
-        package var provider: Provider
+        var at: Timestamp
+        var user: String
+        var notification: NotificationID?
+        var device: NotificationID?
+        var provider: Provider
         /// `push`, `email`, or the change of a token.
-        package var kind: String
-        package var attempt: Int
-        package var outcome: Outcome
-        package var reason: String?
-        package var providerID: String?
-        package var milliseconds: Int32?
+        var kind: String
+        var attempt: Int
+        var outcome: Outcome
+        var reason: String?
+        var providerID: String?
+        var milliseconds: Int32?
 
         package init(
             at: Timestamp,

@@ -9,8 +9,8 @@ package struct DigestStore: Sendable {
     /// An item to gather.
     package struct Item: Sendable {
         package let notification: Notification
-        package let key: String
-        package let rule: DigestRule
+        let key: String
+        let rule: DigestRule
 
         package init(notification: Notification, key: String, rule: DigestRule) {
             self.notification = notification
@@ -50,7 +50,7 @@ package struct DigestStore: Sendable {
         package let user: String
         package let org: String
         package let type: String
-        package let key: String
+        let key: String
         package let lane: Lane
         /// The number of held items, without dropped ones.
         package let count: Int
@@ -104,7 +104,7 @@ package struct DigestStore: Sendable {
     }
 
     /// The number of items that a summary lists.
-    package static let mostLines = 10
+    static let mostLines = 10
 
     let pool: PostgresPool
 

@@ -8,8 +8,8 @@ import Core
 package struct FollowUpStore: Sendable {
     /// A postponed step of a notification.
     package struct Item: Sendable, Equatable {
-        package let user: String
-        package let notification: NotificationID
+        let user: String
+        let notification: NotificationID
         package let kind: FollowUp
 
         package init(user: String, notification: NotificationID, kind: FollowUp) {
@@ -341,7 +341,7 @@ package struct FollowUpStore: Sendable {
 
     /// The comparison of the moment must not use an index: all taken rows have the same moment, so
     /// each would be compared with every other.
-    package static let delete = """
+    static let delete = """
         DELETE FROM carillon.follow_ups f USING unnest($1, $2, $3) AS d (user_id, notification_id, kind)
         WHERE f.user_id = d.user_id AND f.notification_id = d.notification_id AND f.kind = d.kind
             AND f.due_at IS NOT DISTINCT FROM $4

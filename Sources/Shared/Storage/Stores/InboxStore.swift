@@ -13,7 +13,7 @@ package struct InboxStore: Sendable {
         package var total: Int32 = 0
         package var floor: Int64 = 0
         /// When it began, in microseconds; tells it from an erased predecessor.
-        package var begun: Int64 = 0
+        var begun: Int64 = 0
         /// Counts the changes that a page shows although they raise no version: `held_back`.
         package var notes: Int64 = 0
 
@@ -56,7 +56,7 @@ package struct InboxStore: Sendable {
         /// The notification's label and way; nil if the receipt changed nothing.
         package let changed: (label: NotificationLabel, way: LifecycleEvent.Way)?
 
-        package init(lane: Lane = .normal, changed: (label: NotificationLabel, way: LifecycleEvent.Way)?) {
+        init(lane: Lane = .normal, changed: (label: NotificationLabel, way: LifecycleEvent.Way)?) {
             self.lane = lane
             self.changed = changed
         }
@@ -89,7 +89,7 @@ package struct InboxStore: Sendable {
 
     /// The notifications that a list shows.
     package struct Filter: Sendable {
-        package var limit: Int
+        var limit: Int
         /// Only those older than this.
         package var before: NotificationID?
         package var unreadOnly: Bool
@@ -155,7 +155,7 @@ package struct InboxStore: Sendable {
     }
 
     /// Returns what changed after `version`, deleted rows included, in the order of the changes.
-    package func changes(user: String, since version: Int64, limit: Int) async throws(PostgresError) -> [Notification] {
+    func changes(user: String, since version: Int64, limit: Int) async throws(PostgresError) -> [Notification] {
         try NotificationColumns.all.read(
             try await self.pool.query(
                 """
@@ -388,18 +388,13 @@ extension InboxStore {
         /// The unread count of all types.
         package var unread: Int32 = 0
 
-        package init() {}
+        init() {}
     }
 
     /// A notification and how it went out: `socket`, `client`, `inbox` or a provider's name.
     package struct Item: Sendable {
         package let notification: Notification
         package let sentVia: String?
-
-        package init(notification: Notification, sentVia: String?) {
-            self.notification = notification
-            self.sentVia = sentVia
-        }
     }
 
     /// Returns the notifications from `offset` on, with the counts of the same moment.

@@ -51,9 +51,9 @@ enum WayColumns {
 
 /// A notification that ended as obsolete.
 package struct EndedNotification: Sendable {
-    package let label: NotificationLabel
-    package let status: NotificationStatus
-    package let reason: String?
+    let label: NotificationLabel
+    let status: NotificationStatus
+    let reason: String?
 
     /// Reads rows of the label's columns, the status and its reason.
     static func read(_ result: PostgresResult) throws(PostgresError) -> [EndedNotification] {

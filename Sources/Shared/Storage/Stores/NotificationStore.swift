@@ -393,7 +393,7 @@ package struct NotificationStore: Sendable {
 
 /// A place in the order in which notifications were handed to providers' streams.
 package struct RepairPlace: Sendable {
-    package let moment: Timestamp
+    let moment: Timestamp
     let id: NotificationID
 
     /// The place before everything handed on at a moment.

@@ -38,7 +38,7 @@ package struct OutboxStore: Sendable {
     }
 
     /// The number up to which rows are counted.
-    package static let mostCounted = 10_000
+    static let mostCounted = 10_000
     /// The number of bytes to read together, as PostgreSQL stores them; a single row may be larger.
     private static let mostBytes: Int64 = 4 * 1024 * 1024
     /// The advisory lock of the relay that moves rows: "outbox" in ASCII.

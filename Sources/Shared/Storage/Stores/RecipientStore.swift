@@ -16,12 +16,12 @@ package struct RecipientStore: Sendable {
 
     /// The user and type of a lookup.
     package struct Key: Sendable, Equatable {
-        package let user: String
-        package let type: String
-        package let category: String?
+        let user: String
+        let type: String
+        let category: String?
         /// Whether the user's locale is needed; that of the most recently used device serves if the
         /// user has set none.
-        package let needsLocale: Bool
+        let needsLocale: Bool
 
         package init(user: String, type: String, category: String?, needsLocale: Bool = false) {
             self.user = user

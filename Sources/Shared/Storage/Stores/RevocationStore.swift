@@ -12,12 +12,6 @@ package struct RevocationStore: Sendable {
         package let before: Timestamp
         /// The number of the change; later commits have larger ones.
         package let version: Int64
-
-        package init(user: String, before: Timestamp, version: Int64) {
-            self.user = user
-            self.before = before
-            self.version = version
-        }
     }
 
     let pool: PostgresPool

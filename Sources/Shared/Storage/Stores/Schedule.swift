@@ -48,7 +48,7 @@ package struct Schedule: Sendable {
     /// The attempts of the due firing: 0 before the first claim, 1 after it, 2 after another, and
     /// one more for each time that it is fired alone.
     package internal(set) var attempts = 0
-    package var createdAt: Timestamp
+    var createdAt: Timestamp
 
     package init(
         id: NotificationID,

@@ -116,15 +116,15 @@ package struct ScheduleStore: Sendable {
 
     /// A schedule's step to its next occurrence.
     package struct Step: Sendable {
-        package let id: NotificationID
+        let id: NotificationID
         /// The occurrence that it leaves; if the schedule is elsewhere, nothing changes.
-        package let from: Timestamp
-        package let to: Timestamp
-        package let wall: WallTime?
+        let from: Timestamp
+        let to: Timestamp
+        let wall: WallTime?
         /// When it fired; nil if it did not.
-        package let firedAt: Timestamp?
+        let firedAt: Timestamp?
         /// When it is inspected next.
-        package let wakeAt: Timestamp
+        let wakeAt: Timestamp
 
         /// - Parameter from: the current occurrence; ``Schedule/dueAt`` if nil.
         package init(
@@ -335,7 +335,7 @@ extension ScheduleStore {
 }
 
 /// The longer statements of ``ScheduleStore``.
-package enum ScheduleSQL {
+enum ScheduleSQL {
     static let add = ScheduleColumns.insert + " ON CONFLICT DO NOTHING RETURNING id"
 
     /// $18: organisation, $19: its limit.
@@ -371,7 +371,7 @@ package enum ScheduleSQL {
     /// reached.
     ///
     /// $1: lane, $2: now, $3: end of the claim.
-    package static let claim = """
+    static let claim = """
         UPDATE carillon.schedules s
         SET wake_at = $3, attempts = CASE s.attempts WHEN 0 THEN 1 ELSE greatest(s.attempts, 2) END
         WHERE s.id = ANY(ARRAY(

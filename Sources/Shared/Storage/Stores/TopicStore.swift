@@ -51,7 +51,7 @@ package struct TopicStore: Sendable {
     }
 
     /// The topics of a user, by name.
-    package func topics(user: String, limit: Int) async throws(PostgresError) -> [String] {
+    func topics(user: String, limit: Int) async throws(PostgresError) -> [String] {
         let result = try await self.pool.query(
             "SELECT topic FROM carillon.subscriptions WHERE user_id = $1 ORDER BY topic LIMIT $2",
             .text(user), .int4(Int32(clamping: limit))

@@ -41,11 +41,11 @@ package struct TraceStore: Sendable {
     }
 
     /// The number of attempts in a record, oldest first.
-    package static let mostAttempts = 1_000
+    static let mostAttempts = 1_000
     /// How long after its entry a notification is searched for without its user, and among how many
     /// stored then.
     private static let searchSpan: Duration = .seconds(600)
-    package static let mostSearched = 100_000
+    static let mostSearched = 100_000
     /// The largest assumed difference between the clocks of Redis, PostgreSQL and dispatchers.
     private static let skew: Duration = .seconds(60)
 

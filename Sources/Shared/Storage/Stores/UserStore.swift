@@ -6,7 +6,7 @@ import Core
 
 /// A record of one user; absent parts stay as they are.
 package struct UserRecord: Sendable {
-    package let user: String
+    let user: String
     package var settings: UserSettings?
     /// The parts of the settings that the record leaves out.
     package var keptSettings: KeptSettings = []
@@ -142,7 +142,7 @@ package struct UserStore: Sendable {
     }
 
     /// The tables with a column `user_id`, by name; partitions are covered by their table.
-    package func tables() async throws(PostgresError) -> [(name: String, quoted: String)] {
+    func tables() async throws(PostgresError) -> [(name: String, quoted: String)] {
         let result = try await self.pool.query(
             """
             SELECT c.relname::text, quote_ident(c.relname) FROM pg_class c

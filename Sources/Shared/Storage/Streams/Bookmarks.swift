@@ -7,11 +7,11 @@ import Core
 /// The inbox version that a connection has seen.
 package struct Bookmark: Sendable, Equatable {
     /// The mark that tells the user's clients apart, such as a digest of their `User-Agent`.
-    package let client: String
+    let client: String
     /// The inbox version up to which the connection has seen everything.
-    package let version: Int64
+    let version: Int64
     /// Whether the connection has ended.
-    package let hasLeft: Bool
+    let hasLeft: Bool
 
     package init(client: String, version: Int64, hasLeft: Bool) {
         self.client = client
@@ -27,7 +27,7 @@ package struct Bookmark: Sendable, Equatable {
 /// that time.
 package struct Bookmarks: Sendable {
     /// How long a bookmark counts.
-    package static let lifetime: Duration = .seconds(3_600)
+    static let lifetime: Duration = .seconds(3_600)
     /// Beyond this number the oldest bookmark of a user is removed.
     private static let mostPerUser = 64
 

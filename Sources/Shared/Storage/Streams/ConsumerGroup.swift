@@ -17,15 +17,10 @@ package struct ConsumerGroup: Sendable {
         package let id: String
         /// The number of times that the entry was delivered to a consumer.
         package let deliveries: Int
-
-        package init(id: String, deliveries: Int) {
-            self.id = id
-            self.deliveries = deliveries
-        }
     }
 
     package let stream: String
-    package let consumer: String
+    let consumer: String
     private let connection: RedisConnection
 
     /// - Parameter connection: a non-blocking connection for all calls but
@@ -38,7 +33,7 @@ package struct ConsumerGroup: Sendable {
 
     /// Creates the stream and the group if they are missing; a new group starts at the oldest
     /// entry.
-    package func create() async throws(RedisError) {
+    func create() async throws(RedisError) {
         do throws(RedisError) {
             try await self.connection.send(
                 "XGROUP", "CREATE", .text(self.stream), .text(Keyspace.group), "0", "MKSTREAM"
@@ -106,7 +101,7 @@ package struct ConsumerGroup: Sendable {
     }
 
     /// Acknowledges and deletes entries.
-    package func acknowledge(_ ids: [String]) async throws(RedisError) {
+    func acknowledge(_ ids: [String]) async throws(RedisError) {
         var batch = RedisBatch()
         self.acknowledge(ids, in: &batch)
         for reply in try await self.connection.send(batch) { _ = try reply.checked() }
@@ -206,7 +201,7 @@ package struct ConsumerGroup: Sendable {
     }
 
     /// The number of entries in the stream, pending ones included.
-    package func length() async throws(RedisError) -> Int {
+    func length() async throws(RedisError) -> Int {
         Int(try await self.connection.send("XLEN", .text(self.stream)).integer())
     }
 }
@@ -223,7 +218,7 @@ package struct StreamEntry: Sendable {
     }
 
     /// When the entry was appended, by Redis's clock; nil if its id has no time.
-    package var appendedAt: Timestamp? { Self.moment(ofID: self.id) }
+    var appendedAt: Timestamp? { Self.moment(ofID: self.id) }
 
     /// The time at the start of an entry's id.
     static func moment(ofID id: String) -> Timestamp? {

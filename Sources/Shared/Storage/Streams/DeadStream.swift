@@ -29,7 +29,7 @@ package struct DeadLetter: Sendable {
 
 /// The dead-letter stream, which is bounded; PostgreSQL keeps a copy.
 package struct DeadStream: Sendable {
-    package static let maximumLength: Int64 = 100_000
+    static let maximumLength: Int64 = 100_000
 
     private let key: String
 

@@ -30,7 +30,7 @@ package struct DeliveryWork: Sendable, Equatable {
     /// Whether it removes the notification from the device, as it was read elsewhere.
     package let isRetraction: Bool
     /// When it was first appended to a stream; nil until it is set aside for a retry.
-    package let since: Timestamp?
+    let since: Timestamp?
 
     package init(
         notification: NotificationID,

@@ -12,7 +12,7 @@ package struct EventLog: Sendable {
     /// The fields of every entry, in this order; those that do not apply are empty.
     ///
     /// Redis stores the names once for entries with the same fields.
-    package static let fields = [
+    static let fields = [
         "event", "at", "notification", "job", "user", "org", "type", "category", "channel", "platform", "app", "device",
         "reason",
     ]

@@ -13,7 +13,7 @@ package struct NodeFrameBatch: Sendable {
     package static let softLimit = 256 * 1024
 
     package private(set) var bytes: [UInt8] = [Self.format]
-    package private(set) var count = 0
+    private(set) var count = 0
 
     package init() {}
 

@@ -112,7 +112,7 @@ package struct OverflowStreams: Sendable {
 /// often the job moves.
 package struct JobOrigin: Sendable {
     /// The field of a moved job that holds its previous entry.
-    package static let movedField = "carillon:origin"
+    static let movedField = "carillon:origin"
     /// The field of a replayed job that holds its first entry.
     package static let replayField = "carillon:replay"
 

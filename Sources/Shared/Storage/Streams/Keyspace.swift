@@ -8,7 +8,7 @@ import Core
 /// A command or script uses keys of one `{tag}` only.
 package struct Keyspace: Sendable {
     /// The consumer group of every stream.
-    package static let group = "dispatchers"
+    static let group = "dispatchers"
     /// Stands for the stream of a job that came from a schedule.
     package static let schedules = "schedules"
     /// The number of sorted sets that share the unconfirmed notifications.
@@ -53,22 +53,22 @@ package struct Keyspace: Sendable {
         "\(self.prefix){\(provider.rawValue)}:deliveries:\(lane.rawValue)"
     }
 
-    package func retries(_ provider: Provider, _ lane: Lane) -> String {
+    func retries(_ provider: Provider, _ lane: Lane) -> String {
         "\(self.prefix){\(provider.rawValue)}:retry:\(lane.rawValue)"
     }
 
     /// The set of apps with held deliveries.
-    package func held(_ provider: Provider, _ lane: Lane) -> String {
+    func held(_ provider: Provider, _ lane: Lane) -> String {
         "\(self.prefix){\(provider.rawValue)}:held:\(lane.rawValue)"
     }
 
     /// The held deliveries of an app.
-    package func held(_ provider: Provider, _ lane: Lane, app: String) -> String {
+    func held(_ provider: Provider, _ lane: Lane, app: String) -> String {
         self.held(provider, lane) + ":" + app
     }
 
     /// The pauses of a provider's accounts.
-    package func pauses(_ provider: Provider) -> String { "\(self.prefix){\(provider.rawValue)}:pauses" }
+    func pauses(_ provider: Provider) -> String { "\(self.prefix){\(provider.rawValue)}:pauses" }
 
     /// The claim of the stream entry for which a delivery is being sent.
     func sendClaim(_ work: DeliveryWork, _ provider: Provider) -> String {
@@ -95,10 +95,10 @@ package struct Keyspace: Sendable {
     /// Exists as long as Redis keeps its data.
     package var memory: String { self.prefix + "memory" }
 
-    package var dead: String { self.prefix + "dead" }
+    var dead: String { self.prefix + "dead" }
 
     /// The events stream.
-    package var events: String { self.prefix + "events" }
+    var events: String { self.prefix + "events" }
 
     /// Webhooks by due time.
     var webhooksDue: String { self.prefix + "{webhooks}:due" }
@@ -106,7 +106,7 @@ package struct Keyspace: Sendable {
     /// The queued events of a webhook.
     func webhookQueue(_ webhook: NotificationID) -> String { "\(self.prefix){webhooks}:queue:\(webhook)" }
 
-    package func presence(_ user: String) -> String { "\(self.prefix)presence:{\(Self.tag(user))}" }
+    func presence(_ user: String) -> String { "\(self.prefix)presence:{\(Self.tag(user))}" }
 
     /// The inbox versions that the user's connections have seen.
     func bookmarks(_ user: String) -> String { "\(self.prefix)bookmarks:{\(Self.tag(user))}" }
@@ -150,7 +150,7 @@ package struct Keyspace: Sendable {
     package func unconfirmed(shard: Int) -> String { "\(self.prefix)unconfirmed:{\(shard)}" }
 
     /// The shard of a user's unconfirmed notifications, the same in every process.
-    package func unconfirmedShard(user: String) -> Int {
+    func unconfirmedShard(user: String) -> Int {
         Int(FNV1a.hash32(user.utf8) % UInt32(Self.unconfirmedShards))
     }
 }

@@ -87,7 +87,7 @@ package final class PresenceRegistry: Sendable {
 
     /// Removes connections of dead nodes unless they have registered again since they were read: a
     /// node that was unreachable returns and registers its open sockets.
-    package func forget(_ entries: [(user: String, connection: ConnectionPresence)]) async throws(RedisError) {
+    func forget(_ entries: [(user: String, connection: ConnectionPresence)]) async throws(RedisError) {
         var batch = RedisBatch()
         for (user, connection) in entries {
             batch.append(

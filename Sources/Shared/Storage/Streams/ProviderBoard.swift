@@ -123,8 +123,8 @@ package struct ProviderCounts: Sendable, Equatable {
     /// The upper bounds of the latency buckets in milliseconds; one more bucket holds the rest.
     package static let bounds: [Int64] = [5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000]
     /// The number of distinct reasons; further ones count as ``other``.
-    package static let mostReasons = 32
-    package static let other = "other"
+    static let mostReasons = 32
+    static let other = "other"
 
     package let provider: Provider
     package let app: String
@@ -160,7 +160,7 @@ package struct ProviderCounts: Sendable, Equatable {
     }
 
     /// Adds another dispatcher's counts.
-    package mutating func add(_ others: ProviderCounts) {
+    mutating func add(_ others: ProviderCounts) {
         self.sent += others.sent
         self.accepted += others.accepted
         for index in self.latencies.indices { self.latencies[index] += others.latencies[index] }

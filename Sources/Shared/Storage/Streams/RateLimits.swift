@@ -71,8 +71,8 @@ package struct UsageCaps: Sendable {
     /// A cap that a notification counts against.
     package struct Cap: Sendable, Equatable {
         /// The counted subject, such as `type:news`; part of the key.
-        package let name: String
-        package let limit: FrequencyCap
+        let name: String
+        let limit: FrequencyCap
 
         package init(name: String, limit: FrequencyCap) {
             self.name = name
@@ -82,9 +82,9 @@ package struct UsageCaps: Sendable {
 
     /// A notification and its caps.
     package struct Use: Sendable {
-        package let user: String
+        let user: String
         package let notification: NotificationID
-        package let caps: [Cap]
+        let caps: [Cap]
 
         package init(user: String, notification: NotificationID, caps: [Cap]) {
             self.user = user

@@ -11,7 +11,7 @@ import Core
 package struct UnconfirmedNotification: Sendable, Hashable {
     package let id: NotificationID
     package let user: String
-    package let lane: Lane
+    let lane: Lane
 
     package init(id: NotificationID, user: String, lane: Lane) {
         self.id = id

@@ -3,8 +3,9 @@
 
 import Core
 import Foundation
-import Providers
 import Testing
+
+@testable import Providers
 
 /// Compares the documented answers with the reactions to providers' answers over real connections.
 @Suite("Documented answers", .timeLimit(.minutes(10)))

@@ -3,9 +3,10 @@
 
 import Clients
 import Core
-import Providers
 import Sandbox
 import Testing
+
+@testable import Providers
 
 /// The behaviour that all providers share, over real connections to a sandbox.
 @Suite("Provider conformance", .timeLimit(.minutes(10)))

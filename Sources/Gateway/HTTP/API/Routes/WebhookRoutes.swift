@@ -188,9 +188,9 @@ extension Schema {
 /// The operator's settings for webhooks.
 package struct WebhookOptions: Sendable {
     /// Whether events are written at all.
-    package var areEventsWritten = true
+    var areEventsWritten = true
     /// Whether receivers may use private networks and plain HTTP.
-    package var allowsPrivate = false
+    var allowsPrivate = false
 
     package init(areEventsWritten: Bool = true, allowsPrivate: Bool = false) {
         self.areEventsWritten = areEventsWritten

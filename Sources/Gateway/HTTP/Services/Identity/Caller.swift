@@ -13,13 +13,13 @@ package struct Caller: Sendable, Equatable {
     package let user: String
     package let scopes: Set<Scope>
     /// The time of issue, if the token contains it.
-    package let issuedAt: Timestamp?
+    let issuedAt: Timestamp?
     /// The end of validity, including the allowed clock skew; nil for a token without an end.
-    package let expiresAt: Timestamp?
+    let expiresAt: Timestamp?
     /// The jobs that the caller may send; meaningless without a scope.
-    package let allowance: JobAllowance
+    let allowance: JobAllowance
 
-    package init(
+    init(
         user: String,
         scopes: Set<Scope>,
         issuedAt: Timestamp? = nil,
@@ -34,7 +34,7 @@ package struct Caller: Sendable, Equatable {
     }
 
     /// Whether the caller may act for the system.
-    package var isService: Bool { !self.scopes.isEmpty }
+    var isService: Bool { !self.scopes.isEmpty }
 }
 
 /// The jobs that a service's token may send: all, or only some types and audiences.
@@ -64,7 +64,7 @@ package struct JobAllowance: Sendable, Equatable {
     private let audiences: Set<Audience>?
 
     /// Allows all jobs.
-    package init() {
+    init() {
         self.types = nil
         self.audiences = nil
     }
@@ -96,7 +96,7 @@ package struct JobAllowance: Sendable, Equatable {
     }
 
     /// Whether anything is forbidden.
-    package var isLimited: Bool { self.types != nil || self.audiences != nil }
+    var isLimited: Bool { self.types != nil || self.audiences != nil }
 
     /// Returns a fault for each field of a job that the token forbids.
     ///
@@ -105,7 +105,7 @@ package struct JobAllowance: Sendable, Equatable {
     /// - Parameters:
     ///   - type: the job's type, if any.
     ///   - fields: the names of the job's fields.
-    package func faults(type: String?, fields: some Sequence<String>) -> [JobFault] {
+    func faults(type: String?, fields: some Sequence<String>) -> [JobFault] {
         var faults: [JobFault] = []
         if let types {
             if let type, !types.contains(where: { $0.matches(type) }) {
@@ -127,7 +127,7 @@ package struct JobAllowance: Sendable, Equatable {
 /// A reason why a credential is not accepted, safe to show to the sender; it contains no part of
 /// the credential.
 package struct TokenFault: Error, Sendable, Equatable, CustomStringConvertible {
-    package enum Code: String, Sendable {
+    enum Code: String, Sendable {
         /// Invalid: 401.
         case refused
         /// Possibly valid, but not allowed in this request: 403.
@@ -136,21 +136,21 @@ package struct TokenFault: Error, Sendable, Equatable, CustomStringConvertible {
         case unavailable
     }
 
-    package let code: Code
+    let code: Code
     package let description: String
 
-    package init(_ code: Code, _ description: String) {
+    init(_ code: Code, _ description: String) {
         self.code = code
         self.description = description
     }
 
     /// Creates a fault for an invalid credential.
-    package init(_ description: String) {
+    init(_ description: String) {
         self.init(.refused, description)
     }
 
     /// The HTTP status of the response.
-    package var status: Int {
+    var status: Int {
         switch self.code {
         case .refused: 401
         case .forbidden: 403

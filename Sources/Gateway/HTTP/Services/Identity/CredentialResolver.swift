@@ -22,7 +22,7 @@ package struct CredentialResolver: Sendable {
     }
 
     /// Verifies a token and returns its caller.
-    package func caller(token: String) async throws(TokenFault) -> Caller {
+    func caller(token: String) async throws(TokenFault) -> Caller {
         try await self.verifier.verify(token)
     }
 
@@ -31,7 +31,7 @@ package struct CredentialResolver: Sendable {
     /// Only the first of header, inline token, ticket and cookie is used, and it must be valid.
     ///
     /// - Throws: ``TokenFault``.
-    package func caller(
+    func caller(
         _ presented: PresentedCredentials,
         accepting kinds: CredentialKinds
     ) async throws(TokenFault) -> Caller? {
@@ -70,54 +70,50 @@ package struct CredentialResolver: Sendable {
 }
 
 /// The unverified credentials of a request.
-package struct PresentedCredentials: Sendable, CustomStringConvertible {
+struct PresentedCredentials: Sendable, CustomStringConvertible {
     /// All `Authorization` fields.
-    package var authorization: [String] = []
+    var authorization: [String] = []
     /// All `Cookie` fields.
-    package var cookies: [String] = []
+    var cookies: [String] = []
     /// The field `Origin`, which browsers set and pages cannot forge.
-    package var origin: String?
+    var origin: String?
     /// The field `Sec-Fetch-Site`, also set by browsers.
-    package var fetchSite: String?
+    var fetchSite: String?
     /// False for GET and HEAD, which change nothing and whose responses other origins cannot read.
-    package var isUnsafe = true
+    var isUnsafe = true
     /// A token in the dialect's own place: a subprotocol, the query or a message.
-    package var token: String?
+    var token: String?
     /// A one-time ticket of ``SocketTickets``, from the query.
-    package var ticket: String?
+    var ticket: String?
 
-    package init() {}
+    init() {}
 
     /// Hides the credentials.
-    package var description: String { "credentials" }
+    var description: String { "credentials" }
 }
 
 /// The accepted kinds of credentials.
-package struct CredentialKinds: OptionSet, Sendable {
-    package let rawValue: UInt8
-
-    package init(rawValue: UInt8) {
-        self.rawValue = rawValue
-    }
+struct CredentialKinds: OptionSet, Sendable {
+    let rawValue: UInt8
 
     /// `Authorization: Bearer` (RFC 6750 section 2.1).
-    package static let bearer = CredentialKinds(rawValue: 1)
+    static let bearer = CredentialKinds(rawValue: 1)
     /// `Authorization: Token`, which some clients send instead.
-    package static let token = CredentialKinds(rawValue: 2)
+    static let token = CredentialKinds(rawValue: 2)
     /// ``PresentedCredentials/token``.
-    package static let inline = CredentialKinds(rawValue: 4)
+    static let inline = CredentialKinds(rawValue: 4)
     /// ``PresentedCredentials/ticket``.
-    package static let ticket = CredentialKinds(rawValue: 8)
+    static let ticket = CredentialKinds(rawValue: 8)
     /// The configured cookie.
-    package static let cookie = CredentialKinds(rawValue: 16)
+    static let cookie = CredentialKinds(rawValue: 16)
 
     /// The kinds for the canonical REST paths.
-    package static let canonical: CredentialKinds = [.bearer]
+    static let canonical: CredentialKinds = [.bearer]
     /// The kinds for the compatibility REST paths.
-    package static let compatible: CredentialKinds = [.bearer, .token, .cookie]
+    static let compatible: CredentialKinds = [.bearer, .token, .cookie]
     /// The kinds for native sockets and streams; Socket.IO and SignalR have their own places for a
     /// token.
-    package static let socket: CredentialKinds = [.bearer, .inline, .ticket]
+    static let socket: CredentialKinds = [.bearer, .inline, .ticket]
 
     /// Whether these are for a socket, which sends its token only once.
     var areOfSockets: Bool { !self.isDisjoint(with: [.inline, .ticket]) }
@@ -193,7 +189,7 @@ extension SocketRefusal {
 
 extension PresentedCredentials {
     /// The credentials of a socket or a stream.
-    package init(_ credentials: SocketCredentials) {
+    init(_ credentials: SocketCredentials) {
         self.init()
         self.authorization = credentials.authorization
         self.token = credentials.token

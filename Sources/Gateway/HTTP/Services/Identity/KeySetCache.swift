@@ -20,7 +20,7 @@ package final class KeySetCache: Service {
         /// The shortest time between two reads, however many tokens name unknown keys.
         package var gap: Duration = .seconds(10)
         /// The backoff after failed reads.
-        package var backoff = Backoff(base: .seconds(2), limit: .seconds(60))
+        var backoff = Backoff(base: .seconds(2), limit: .seconds(60))
 
         package init() {}
     }

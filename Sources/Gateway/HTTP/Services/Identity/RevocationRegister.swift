@@ -47,7 +47,7 @@ package final class RevocationRegister: Sendable {
     /// oldest.
     ///
     /// - Throws: ``TokenFault``: `refused`, or `unavailable` if the revocation cannot be looked up.
-    package func check(_ caller: Caller) async throws(TokenFault) {
+    func check(_ caller: Caller) async throws(TokenFault) {
         guard let before = try await self.moment(of: caller.user) else { return }
         guard let issuedAt = caller.issuedAt, issuedAt >= before else { throw TokenFault("the token was revoked") }
     }
@@ -68,7 +68,7 @@ package final class RevocationRegister: Sendable {
     /// Revokes all tokens of a user that were issued before now.
     ///
     /// It takes effect here at once, and on other gateways when they get the announcement.
-    package func revoke(user: String) async throws(PostgresError) -> Timestamp {
+    func revoke(user: String) async throws(PostgresError) -> Timestamp {
         let revocation = try await self.store.revoke(user: user, before: self.now())
         self.ledger.withLock { $0.note(revocation) }
         self.wake()
@@ -82,7 +82,7 @@ package final class RevocationRegister: Sendable {
     }
 
     /// Deletes revocations of erased users that are older than any token.
-    package func forgetErased() async throws(PostgresError) {
+    func forgetErased() async throws(PostgresError) {
         let life = Self.longestTokenLife
         let count = try await self.store.forget(before: self.now() + (.zero - life))
         guard count > 0 else { return }
@@ -92,7 +92,7 @@ package final class RevocationRegister: Sendable {
     // MARK: The copy
 
     /// Wakes the reader of changes.
-    package func wake() {
+    func wake() {
         self.bell.ring()
     }
 
@@ -102,7 +102,7 @@ package final class RevocationRegister: Sendable {
     }
 
     /// Reads at most one page of changes; only one caller at a time.
-    package func load() async throws(PostgresError) -> (revocations: [RevocationStore.Revocation], isLast: Bool) {
+    func load() async throws(PostgresError) -> (revocations: [RevocationStore.Revocation], isLast: Bool) {
         let since = self.ledger.withLock { $0.version }
         let page = try await self.store.changes(since: since, limit: Self.pageSize)
         let isLast = page.count < Self.pageSize

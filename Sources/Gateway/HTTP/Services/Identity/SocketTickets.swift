@@ -33,7 +33,7 @@ package struct SocketTickets: Sendable {
     }
 
     /// Issues a ticket for a caller.
-    package func issue(for caller: Caller) async throws(RedisError) -> (ticket: String, expiresAt: Timestamp) {
+    func issue(for caller: Caller) async throws(RedisError) -> (ticket: String, expiresAt: Timestamp) {
         var generator = SystemRandomNumberGenerator()
         let secret = (0..<Self.length).map { _ in UInt8.random(in: .min ... .max, using: &generator) }
         var writer = JSONWriter()
@@ -52,7 +52,7 @@ package struct SocketTickets: Sendable {
     }
 
     /// Consumes a ticket and returns its caller.
-    package func redeem(_ ticket: String) async throws(TokenFault) -> Caller {
+    func redeem(_ ticket: String) async throws(TokenFault) -> Caller {
         do throws(TokenFault) {
             guard ticket.utf8.count <= 64, let secret = Base64.url.decode(ticket.utf8), secret.count == Self.length
             else {

@@ -20,7 +20,7 @@ package enum EngineIOAction: Sendable, Equatable {
 
 /// An HTTP exchange or a WebSocket, identified by a number that its owner never reuses.
 package struct EngineIOCarrier: Sendable, Hashable {
-    package let number: UInt64
+    let number: UInt64
 
     package init(_ number: UInt64) {
         self.number = number
@@ -56,7 +56,7 @@ package enum EngineIOCloseReason: String, Sendable, CaseIterable {
     var shouldReconnect: Bool { self == .serverShuttingDown || self == .tryAgainLater || self == .tokenExpired }
 
     /// The close code of the session's WebSocket.
-    package var webSocketCode: UInt16 {
+    var webSocketCode: UInt16 {
         switch self {
         case .transportClose, .forcedClose: 1000
         case .parseError, .pingFromClient: 1002

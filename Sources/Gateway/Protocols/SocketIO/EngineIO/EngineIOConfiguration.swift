@@ -4,32 +4,32 @@
 /// The timeouts and limits of a server's sessions; a reference type, so that sessions share it.
 package final class EngineIOConfiguration: Sendable {
     /// The time from the handshake, and from each pong, to the server's ping; sent to the client.
-    package let pingInterval: Milliseconds
+    let pingInterval: Milliseconds
     /// The time limit for the client's pong; sent to the client.
-    package let pingTimeout: Milliseconds
+    let pingTimeout: Milliseconds
     /// The time limit from opening a WebSocket to its upgrade packet.
-    package let upgradeTimeout: Milliseconds
+    let upgradeTimeout: Milliseconds
     /// The time after which a poll is released during an upgrade, so that the client can proceed:
     /// at most 100 ms; 0 means at once.
-    package let upgradeRelease: Milliseconds
+    let upgradeRelease: Milliseconds
     /// The time a session closed by the server waits for a request that learns of it.
-    package let closeLinger: Milliseconds
+    let closeLinger: Milliseconds
     /// The largest body or WebSocket message from the client, in bytes; sent to the client.
     package let maximumPayload: Int
     /// The packets in a body from the client; clients fill a body with all they have.
-    package let maximumPacketsReceived: Int
+    let maximumPacketsReceived: Int
     /// The packets in an answer to a poll; some clients reject more than 16.
-    package let maximumPacketsSent: Int
+    let maximumPacketsSent: Int
     /// The bytes in an answer to a poll; a larger packet is sent alone.
-    package let maximumBytesSent: Int
+    let maximumBytesSent: Int
     /// The bytes that may wait for a poll, including ``packetOverhead`` a packet; more close the
     /// session.
     package let maximumWaiting: Int
     /// Whether polling sessions may upgrade to a WebSocket.
-    package let allowsUpgrade: Bool
+    let allowsUpgrade: Bool
 
     /// The cost of a waiting packet beyond its content, which also limits many small ones.
-    package static let packetOverhead = 64
+    static let packetOverhead = 64
 
     package init(
         pingInterval: Milliseconds = 25_000,

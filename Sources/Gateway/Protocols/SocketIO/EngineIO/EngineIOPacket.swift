@@ -22,12 +22,12 @@ package enum EngineIOPacket: Sendable, Equatable {
     case noop
 
     /// The content of a probe and its answer.
-    package static let probe = Array("probe".utf8)
+    static let probe = Array("probe".utf8)
 
     /// Decodes the text of one packet.
     ///
     /// Does not validate UTF-8: WebSocket frames and polling payloads were validated as a whole.
-    package init(text: ArraySlice<UInt8>) throws(EngineIOFault) {
+    init(text: ArraySlice<UInt8>) throws(EngineIOFault) {
         guard let type = text.first else { throw .emptyPacket }
         let content = text.dropFirst()
         switch type {
@@ -50,7 +50,7 @@ package enum EngineIOPacket: Sendable, Equatable {
     }
 
     /// The packet's text; nil for a binary message, which is sent as a binary frame.
-    package var text: [UInt8]? {
+    var text: [UInt8]? {
         switch self {
         case .open(let json): Self.joined("0", json)
         case .close: Array("1".utf8)
@@ -83,7 +83,7 @@ package enum EngineIOMessage: Sendable, Equatable {
     case binary([UInt8])
 
     /// The size in bytes without framing.
-    package var count: Int {
+    var count: Int {
         switch self {
         case .text(let bytes), .binary(let bytes): bytes.count
         }
@@ -96,13 +96,12 @@ package enum EngineIOMessage: Sendable, Equatable {
 }
 
 /// The content of the server's first packet: exactly five members.
-package enum EngineIOHandshake {
+enum EngineIOHandshake {
     /// Returns the JSON of the open packet.
     ///
     /// - Parameter sid: the session's id, a bearer secret: by convention 20 base64url characters.
     ///   Never show it to others or use it elsewhere.
-    package static func json(sid: String, transport: EngineIOTransport, configuration: EngineIOConfiguration) -> [UInt8]
-    {
+    static func json(sid: String, transport: EngineIOTransport, configuration: EngineIOConfiguration) -> [UInt8] {
         var writer = JSONWriter(capacity: 128)
         writer.beginObject()
         writer.member("sid", sid)

@@ -17,12 +17,12 @@ package struct EngineIORequest: Sendable {
         case refuse(EngineIORefusal)
     }
 
-    package let method: String
-    package let query: EngineIOQuery
+    let method: String
+    let query: EngineIOQuery
     /// Whether the request asks for a WebSocket (RFC 6455 section 4.2.1).
-    package let asksForWebSocket: Bool
+    let asksForWebSocket: Bool
     /// The bytes of the `Origin` header.
-    package let origin: [UInt8]?
+    let origin: [UInt8]?
 
     package init(method: String, query: EngineIOQuery, asksForWebSocket: Bool, origin: [UInt8]? = nil) {
         self.method = method
@@ -84,7 +84,7 @@ package struct EngineIOQuery: Sendable, Equatable {
 
     /// `EIO`: the protocol's version.
     package var version: String? { self.query["EIO"] }
-    package var transport: String? { self.query["transport"] }
+    var transport: String? { self.query["transport"] }
     /// The session's id; nil if empty.
     package var sid: String? { self.query["sid"].flatMap { $0.isEmpty ? nil : $0 } }
     /// The application's own parameters in order.
@@ -107,7 +107,7 @@ package enum EngineIORefusal: Sendable, Equatable {
     case forbidden(String?)
     case unsupportedVersion
 
-    package var code: Int {
+    var code: Int {
         switch self {
         case .unknownTransport: 0
         case .unknownSession: 1
@@ -158,12 +158,6 @@ package struct EngineIOResponse: Sendable, Equatable {
     /// Nil if the body is empty.
     package let contentType: ContentType?
     package let body: [UInt8]
-
-    package init(status: Int, contentType: ContentType?, body: [UInt8]) {
-        self.status = status
-        self.contentType = contentType
-        self.body = body
-    }
 
     /// Accepts a post.
     static let ok = EngineIOResponse(status: 200, contentType: .html, body: Array("ok".utf8))

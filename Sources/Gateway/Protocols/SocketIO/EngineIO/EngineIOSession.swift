@@ -100,7 +100,7 @@ package struct EngineIOSession: Sendable {
     }
 
     /// Whether messages can be sent.
-    package var isOpen: Bool { self.phase == .polling || self.phase == .webSocket }
+    var isOpen: Bool { self.phase == .polling || self.phase == .webSocket }
 
     /// The time of the next ``tick(now:into:)``; nil after the end.
     package var nextDeadline: Milliseconds? {

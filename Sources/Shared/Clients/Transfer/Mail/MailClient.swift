@@ -11,14 +11,14 @@ package struct MailConfiguration: Sendable {
     package var caFile: String?
     /// The limit on connections, each with its own thread; a new one opens when all others are
     /// busy.
-    package var connections = 16
+    var connections = 16
     /// The limit on waiting messages of one priority; beyond it a message ends as `overloaded` at
     /// once.
-    package var maximumWaiting = 10_000
+    var maximumWaiting = 10_000
     /// The time limit for TCP alone.
-    package var connectTimeout: Duration = .seconds(10)
+    var connectTimeout: Duration = .seconds(10)
     /// The idle time after which a connection closes; relays wait for minutes.
-    package var idleTime: Duration = .seconds(30)
+    var idleTime: Duration = .seconds(30)
 
     package init() {}
 }
@@ -86,26 +86,26 @@ package final class MailClient: Sendable {
     }
 
     /// The current and total numbers of messages.
-    package func snapshot() -> MailSnapshot { self.pool.snapshot }
+    func snapshot() -> MailSnapshot { self.pool.snapshot }
 
     /// Ends messages in flight as `shutdown` and refuses new ones.
-    package func shutdown() {
+    func shutdown() {
         self.pool.stop()
     }
 }
 
 /// The current and total numbers of a ``MailClient``.
-package struct MailSnapshot: Sendable, Equatable {
+struct MailSnapshot: Sendable, Equatable {
     /// The open connections, each with a thread.
-    package var connections = 0
+    var connections = 0
     /// The messages that wait for a connection.
-    package var waiting = 0
+    var waiting = 0
     /// The connections opened so far.
-    package var opened = 0
+    var opened = 0
     /// The messages that the relay answered, with any code.
-    package var answered = 0
+    var answered = 0
     /// The messages that ended without an answer.
-    package var failed = 0
+    var failed = 0
 
-    package init() {}
+    init() {}
 }

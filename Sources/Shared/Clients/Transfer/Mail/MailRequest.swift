@@ -4,13 +4,13 @@
 /// A complete message to one recipient.
 package struct MailRequest: Sendable, CustomStringConvertible {
     /// The envelope's addresses, without angle brackets.
-    package var sender: String
-    package var recipient: String
+    var sender: String
+    var recipient: String
     /// Header and body (RFC 5322) with CRLF line breaks; libcurl stuffs the dots.
     package var content: [UInt8]
     /// The caller's time limit, waiting in our queue included.
-    package var timeout: Duration
-    package var priority: TransferPriority
+    var timeout: Duration
+    var priority: TransferPriority
 
     package init(
         sender: String,
@@ -56,12 +56,6 @@ package struct MailReply: Sendable, Equatable, CustomStringConvertible {
     package let code: Int
     /// The reply's lines without their codes, cut if long; may name the addresses.
     package let text: String
-
-    package init(stage: Stage, code: Int, text: String) {
-        self.stage = stage
-        self.code = code
-        self.text = text
-    }
 
     package var isAccepted: Bool { self.stage == .content && (200..<300).contains(self.code) }
 
