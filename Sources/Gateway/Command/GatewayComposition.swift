@@ -257,15 +257,20 @@ enum GatewayComposition {
 /// The C library would keep free blocks between used ones for good.
 struct MemoryService: Service {
     private static let interval: Duration = .seconds(5)
+    /// Trims after each flood: connections free their last buffers some time after the count falls.
+    private static let trims = 4
 
     /// Counts the bytes of unanswered requests.
     let bodies: Tally
 
     func run() async throws {
         await cancelWhenGracefulShutdown {
-            // Connections free their buffers shortly after the count falls, so poll it.
+            var left = 0
             while (try? await Task.sleep(for: Self.interval)) != nil {
-                if self.bodies.hasEbbed() { Heap.trim() }
+                if self.bodies.hasEbbed() { left = Self.trims }
+                guard left > 0 else { continue }
+                left -= 1
+                Heap.trim()
             }
         }
     }
