@@ -266,6 +266,7 @@ struct MemoryService: Service {
     func run() async throws {
         await cancelWhenGracefulShutdown {
             var left = 0
+            // A count that falls wakes no waiter, because it changes on the hot path; so poll it.
             while (try? await Task.sleep(for: Self.interval)) != nil {
                 if self.bodies.hasEbbed() { left = Self.trims }
                 guard left > 0 else { continue }
