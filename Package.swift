@@ -16,7 +16,6 @@ let deque = product("DequeModule", "swift-collections")
 let httpTypes = product("HTTPTypes", "swift-http-types")
 let hummingbird = product("Hummingbird", "hummingbird")
 let hummingbirdCore = product("HummingbirdCore", "hummingbird")
-let jwtKit = product("JWTKit", "jwt-kit")
 let logging = product("Logging", "swift-log")
 let metrics = product("Metrics", "swift-metrics")
 let coreMetrics = product("CoreMetrics", "swift-metrics")
@@ -92,7 +91,6 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
         .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1"),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
-        .package(url: "https://github.com/vapor/jwt-kit", from: "5.7.1"),
         .package(url: "https://github.com/jpsim/Yams", from: "6.2.2"),
         .package(url: "https://github.com/hummingbird-project/swift-mustache", from: "2.1.1"),
     ],
@@ -137,7 +135,7 @@ let package = Package(
         room(
             "Providers",
             in: "Sources/Dispatcher/Providers",
-            ["Clients", "Core", crypto, jwtKit, logging]
+            ["Clients", "Core", crypto, cryptoExtras, logging]
         ),
         room(
             "Pipeline",

@@ -34,11 +34,11 @@ struct CredentialTests {
     @Test("the assertion is signed with the account's key and has Google's claims (RFC 7523)")
     func assertion() async throws {
         let key = try _RSA.Signing.PrivateKey(keySize: .bits2048)
-        let account = try await FCMServiceAccount(json: Self.account(key.pkcs8PEMRepresentation))
+        let account = try FCMServiceAccount(json: Self.account(key.pkcs8PEMRepresentation))
         #expect(account.project == "p1")
         #expect(account.tokenURL == Self.tokenURL)
 
-        let request = try await account.tokenRequest(now: Messages.now)
+        let request = try account.tokenRequest(now: Messages.now)
         #expect(request.url == Self.tokenURL)
         #expect(Messages.headers(request) == ["content-type: application/x-www-form-urlencoded"])
         let grant = "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer&assertion="
@@ -64,7 +64,7 @@ struct CredentialTests {
     )
     func incompleteAccount(member: String) async {
         let fault = await Self.fault { () async throws(CredentialFault) in
-            _ = try await FCMServiceAccount(json: Self.account("hunter2", without: member))
+            _ = try FCMServiceAccount(json: Self.account("hunter2", without: member))
         }
         #expect(fault == "the service account file has no \(member)")
     }
@@ -73,13 +73,13 @@ struct CredentialTests {
     func brokenAccount() async {
         for json in [[], Array("[]".utf8), Array("hunter2".utf8)] {
             let fault = await Self.fault { () async throws(CredentialFault) in
-                _ = try await FCMServiceAccount(json: json)
+                _ = try FCMServiceAccount(json: json)
             }
             #expect(fault == "the service account file is not a JSON object")
         }
         let pem = "-----BEGIN PRIVATE KEY-----\nhunter2\n-----END PRIVATE KEY-----\n"
         let fault = await Self.fault { () async throws(CredentialFault) in
-            _ = try await FCMServiceAccount(json: Self.account(pem))
+            _ = try FCMServiceAccount(json: Self.account(pem))
         }
         #expect(fault == "the service account's private_key is not an RSA key in PEM")
     }
@@ -113,8 +113,8 @@ struct CredentialTests {
     @Test("Apple's token is signed with the key and names team and time")
     func providerToken() async throws {
         let key = P256.Signing.PrivateKey()
-        let signer = try await APNSKey(pem: key.pemRepresentation, keyID: "KEY1234567", teamID: "TEAM123456")
-        let token = try SignedToken(try await signer.token(now: Messages.now))
+        let signer = try APNSKey(pem: key.pemRepresentation, keyID: "KEY1234567", teamID: "TEAM123456")
+        let token = try SignedToken(try signer.token(now: Messages.now))
         #expect(token.header["alg"]?.string == "ES256")
         #expect(token.header["kid"]?.string == "KEY1234567")
         #expect(token.claims["iss"]?.string == "TEAM123456")
@@ -129,7 +129,7 @@ struct CredentialTests {
     @Test("an invalid key is refused without quoting it")
     func brokenKey() async {
         let fault = await Self.fault { () async throws(CredentialFault) in
-            _ = try await APNSKey(pem: "hunter2", keyID: "k", teamID: "t")
+            _ = try APNSKey(pem: "hunter2", keyID: "k", teamID: "t")
         }
         #expect(fault == "the APNs key is not a P-256 key in PEM")
     }

@@ -4,7 +4,6 @@
 import Clients
 import Core
 import Crypto
-import JWTKit
 
 /// Apple's push notification service with provider tokens.
 package enum APNS: ProviderKind {
@@ -26,7 +25,7 @@ package enum APNS: ProviderKind {
         let key: APNSKey
         do throws(CredentialFault) {
             let pem = String(decoding: try context.read(path), as: UTF8.self)
-            key = try await APNSKey(pem: pem, keyID: keyID, teamID: teamID)
+            key = try APNSKey(pem: pem, keyID: keyID, teamID: teamID)
         } catch {
             throw error.of("key")
         }
@@ -74,7 +73,7 @@ struct APNSChannel: HTTPProviderChannel {
         self.credentials = context.credentials.cache(of: key.identity) {
             CredentialCache(leastAge: Self.leastAge, now: context.now, logger: context.logger(of: .apns)) { moment in
                 CredentialCache.Credential(
-                    text: try await key.token(now: moment),
+                    text: try key.token(now: moment),
                     renewAt: moment + Self.renewal,
                     expiresAt: moment + Self.lifetime
                 )
@@ -130,36 +129,31 @@ struct APNSKey: Sendable {
     let identity: String
     private let keyID: String
     private let teamID: String
-    private let keys: JWTKeyCollection
-
-    private struct Claims: JWTPayload {
-        let iss: String
-        let iat: Int64
-
-        func verify(using algorithm: some JWTAlgorithm) async throws {}
-    }
+    private let key: P256.Signing.PrivateKey
 
     /// - Throws: ``CredentialFault`` if the PEM holds no P-256 key.
-    init(pem: String, keyID: String, teamID: String) async throws(CredentialFault) {
+    init(pem: String, keyID: String, teamID: String) throws(CredentialFault) {
+        guard let key = try? P256.Signing.PrivateKey(pemRepresentation: pem) else {
+            throw CredentialFault("the APNs key is not a P-256 key in PEM")
+        }
+        self.key = key
         self.keyID = keyID
         self.teamID = teamID
         let hash = SHA256.hash(data: pem.utf8.filter { $0 > 0x20 })
         self.identity = "\(teamID) \(keyID) " + Base64.url.encode(hash.prefix(16))
-        self.keys = JWTKeyCollection()
-        do {
-            await self.keys.add(ecdsa: try ES256PrivateKey(pem: pem), kid: JWKIdentifier(string: keyID))
-        } catch {
-            throw CredentialFault("the APNs key is not a P-256 key in PEM")
-        }
     }
 
     /// Creates a provider token, which Apple accepts for an hour from `now`.
-    func token(now: Timestamp) async throws(CredentialFault) -> String {
+    func token(now: Timestamp) throws(CredentialFault) -> String {
+        var claims = JSONWriter()
+        claims.beginObject()
+        claims.member("iss", self.teamID)
+        claims.member("iat", now.seconds)
+        claims.endObject()
         do {
-            return try await self.keys.sign(
-                Claims(iss: self.teamID, iat: now.seconds),
-                kid: JWKIdentifier(string: self.keyID)
-            )
+            return try JSONWebToken.signed(.es256, keyID: self.keyID, claims: claims.bytes) { bytes in
+                try self.key.signature(for: bytes).rawRepresentation
+            }
         } catch {
             throw CredentialFault("the APNs key cannot sign")
         }

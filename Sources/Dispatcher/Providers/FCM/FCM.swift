@@ -20,7 +20,7 @@ package enum FCM: ProviderKind {
         let path = try settings.required("credentials")
         let account: FCMServiceAccount
         do throws(CredentialFault) {
-            account = try await FCMServiceAccount(json: try context.read(path))
+            account = try FCMServiceAccount(json: try context.read(path))
         } catch {
             throw error.of("credentials")
         }
@@ -74,7 +74,7 @@ struct FCMChannel: HTTPProviderChannel {
         self.clickAction = clickAction
         let patience = min(context.timeout ?? Self.tokenPatience, Self.tokenPatience)
         self.credentials = CredentialCache(now: context.now, logger: context.logger(of: .fcm, app: app)) { moment in
-            let request = try await account.tokenRequest(now: moment)
+            let request = try account.tokenRequest(now: moment)
             // High priority, because critical messages wait for the token too.
             switch await transfer.perform(TransferRequest(request, timeout: patience, priority: .high)) {
             case .answered(let response) where FCMServiceAccount.isOutage(response.status):

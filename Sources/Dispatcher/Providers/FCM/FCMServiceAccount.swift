@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
-import FoundationEssentials
-import JWTKit
+import _CryptoExtras
 
 /// A Google service account, which requests access tokens for a project (RFC 7523).
 struct FCMServiceAccount: Sendable {
@@ -14,22 +13,12 @@ struct FCMServiceAccount: Sendable {
     let tokenURL: String
     private let email: String
     private let keyID: String
-    private let keys: JWTKeyCollection
-
-    private struct Assertion: JWTPayload {
-        let iss: String
-        let scope: String
-        let aud: String
-        let iat: Int64
-        let exp: Int64
-
-        func verify(using algorithm: some JWTAlgorithm) async throws {}
-    }
+    private let key: _RSA.Signing.PrivateKey
 
     /// Parses the file from Google's console.
     ///
     /// - Throws: ``CredentialFault`` that names the member.
-    init(json: [UInt8]) async throws(CredentialFault) {
+    init(json: [UInt8]) throws(CredentialFault) {
         guard let value = try? JSONParser.parse(json), value.object != nil else {
             throw CredentialFault("the service account file is not a JSON object")
         }
@@ -44,27 +33,27 @@ struct FCMServiceAccount: Sendable {
         self.keyID = try member("private_key_id")
         self.tokenURL = try member("token_uri")
         let pem = try member("private_key")
-        self.keys = JWTKeyCollection()
-        do {
-            let key = try Insecure.RSA.PrivateKey(pem: pem)
-            await self.keys.add(rsa: key, digestAlgorithm: .sha256, kid: JWKIdentifier(string: self.keyID))
-        } catch {
+        guard let key = try? _RSA.Signing.PrivateKey(pemRepresentation: pem) else {
             throw CredentialFault("the service account's private_key is not an RSA key in PEM")
         }
+        self.key = key
     }
 
     /// Creates the request for an access token.
-    func tokenRequest(now: Timestamp) async throws(CredentialFault) -> ProviderRequest {
-        let assertion = Assertion(
-            iss: self.email,
-            scope: "https://www.googleapis.com/auth/firebase.messaging",
-            aud: self.tokenURL,
-            iat: now.seconds,
-            exp: now.seconds + 3_600
-        )
+    func tokenRequest(now: Timestamp) throws(CredentialFault) -> ProviderRequest {
+        var claims = JSONWriter()
+        claims.beginObject()
+        claims.member("iss", self.email)
+        claims.member("scope", "https://www.googleapis.com/auth/firebase.messaging")
+        claims.member("aud", self.tokenURL)
+        claims.member("iat", now.seconds)
+        claims.member("exp", now.seconds + 3_600)
+        claims.endObject()
         let signed: String
         do {
-            signed = try await self.keys.sign(assertion, kid: JWKIdentifier(string: self.keyID))
+            signed = try JSONWebToken.signed(.rs256, keyID: self.keyID, claims: claims.bytes) { bytes in
+                try self.key.signature(for: bytes, padding: .insecurePKCS1v1_5).rawRepresentation
+            }
         } catch {
             throw CredentialFault("the service account's key cannot sign")
         }

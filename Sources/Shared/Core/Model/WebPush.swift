@@ -16,8 +16,6 @@ package struct VAPIDKey: Sendable {
         }
     }
 
-    private static let header = Base64.url.encode(#"{"typ":"JWT","alg":"ES256"}"#.utf8)
-
     private let key: P256.Signing.PrivateKey
     /// The uncompressed point in base64url: a page's `applicationServerKey`.
     package let publicKey: String
@@ -52,11 +50,13 @@ package struct VAPIDKey: Sendable {
         claims.member("exp", expiresAt.seconds)
         claims.member("sub", subject)
         claims.endObject()
-        let signed = Self.header + "." + Base64.url.encode(claims.bytes)
-        guard let signature = try? self.key.signature(for: Array(signed.utf8)) else {
+        do {
+            return try JSONWebToken.signed(.es256, claims: claims.bytes) { bytes in
+                try self.key.signature(for: bytes).rawRepresentation
+            }
+        } catch {
             throw Fault("the key cannot sign")
         }
-        return signed + "." + Base64.url.encode(signature.rawRepresentation)
     }
 
     /// Whether a text is a valid contact: a `mailto:` or `https:` URL (RFC 8292 section 2.1).

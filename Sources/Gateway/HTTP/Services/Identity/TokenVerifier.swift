@@ -300,10 +300,9 @@ package enum TokenIssuer {
         claims.member("iat", now.seconds)
         claims.member("exp", (now + lifetime).seconds)
         claims.endObject()
-        let header = Base64.url.encode(#"{"alg":"HS256","typ":"JWT"}"#.utf8)
-        let signed = header + "." + Base64.url.encode(claims.bytes)
-        let code = HMAC<SHA256>.authenticationCode(
-            for: Array(signed.utf8), using: SymmetricKey(data: Array(secret.utf8)))
-        return signed + "." + Base64.url.encode(code)
+        let key = SymmetricKey(data: Array(secret.utf8))
+        return JSONWebToken.signed(.hs256, claims: claims.bytes) { bytes in
+            HMAC<SHA256>.authenticationCode(for: bytes, using: key)
+        }
     }
 }
