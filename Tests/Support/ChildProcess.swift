@@ -112,7 +112,7 @@ package final class ChildProcess: Sendable {
     /// Waits for a line of standard output that begins with `prefix`, and returns that line.
     ///
     /// - Throws: ``FixtureError`` when the process ends first or the time is up.
-    package func waitForLine(_ prefix: String, within limit: Duration = .seconds(30)) async throws -> String {
+    package func waitForLine(_ prefix: String, within limit: Duration = longestWait) async throws -> String {
         try await eventualValue("\(self.name) prints \(prefix)", within: limit) {
             let exit = self.exit
             let lines = self.text(self.outputFile).split(separator: "\n", omittingEmptySubsequences: true)
@@ -126,13 +126,13 @@ package final class ChildProcess: Sendable {
     ///
     /// - Throws: ``FixtureError`` when the time is up.
     @discardableResult
-    package func waitForExit(within limit: Duration = .seconds(60)) async throws -> Exit {
+    package func waitForExit(within limit: Duration = longestWait) async throws -> Exit {
         try await eventualValue("\(self.name) ends", within: limit) { self.exit }
     }
 
     /// Stops the process with SIGTERM, and with SIGKILL after `limit`.
     @discardableResult
-    package func stop(within limit: Duration = .seconds(60)) async throws -> Exit {
+    package func stop(within limit: Duration = longestWait) async throws -> Exit {
         self.send(SIGTERM)
         do {
             return try await self.waitForExit(within: limit)

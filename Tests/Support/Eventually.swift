@@ -3,6 +3,11 @@
 
 private let pollInterval = Duration.milliseconds(10)
 
+/// The longest wait for anything in a test.
+///
+/// It only ends a test that fails, so it has room for a machine many times slower than usual.
+package let longestWait: Duration = .seconds(240)
+
 /// Waits until `condition` holds; an error that it throws ends the wait.
 ///
 /// - Parameters:
@@ -11,7 +16,7 @@ private let pollInterval = Duration.milliseconds(10)
 /// - Throws: ``FixtureError`` with `what` when the time is up.
 package func eventually(
     _ what: String,
-    within limit: Duration = .seconds(60),
+    within limit: Duration = longestWait,
     file: StaticString = #fileID,
     line: UInt = #line,
     _ condition: () async throws -> Bool
@@ -29,7 +34,7 @@ package func eventually(
 /// - Throws: ``FixtureError`` with `what` when the time is up.
 package func eventualValue<Value>(
     _ what: String,
-    within limit: Duration = .seconds(60),
+    within limit: Duration = longestWait,
     file: StaticString = #fileID,
     line: UInt = #line,
     _ probe: () async throws -> Value?

@@ -52,7 +52,7 @@ package final class PostgresServer: Sendable {
                 "--locale=C.UTF-8", "--no-sync", "--no-instructions",
             ],
             name: nil, environment: [:], directory: self.directory.path, account: self.account)
-        guard try await process.waitForExit(within: .seconds(120)) == .code(0) else {
+        guard try await process.waitForExit() == .code(0) else {
             throw FixtureError("initdb failed: \(process.tail())")
         }
     }
@@ -66,7 +66,7 @@ package final class PostgresServer: Sendable {
             "restore_command=false",
         ]
         let arguments = ["-D", self.directory.file("data")] + settings.flatMap { ["-c", $0] }
-        try await eventually("postgres takes connections", within: .seconds(60)) {
+        try await eventually("postgres takes connections") {
             let number = self.state.withLock { state in
                 state.starts += 1
                 return state.starts
@@ -75,7 +75,7 @@ package final class PostgresServer: Sendable {
                 self.programs + "/postgres", arguments, name: "postgres-\(number)", environment: [:],
                 directory: self.directory.path, account: self.account, deathSignal: "QUIT")
             self.state.withLock { $0.process = process }
-            try await eventually("postgres starts or ends", within: .seconds(60)) {
+            try await eventually("postgres starts or ends") {
                 process.exit != nil || process.errors().contains("ready to accept connections")
             }
             // The children of a killed server hold its shared memory for a moment, so the new start
@@ -150,7 +150,7 @@ package final class PostgresServer: Sendable {
 
     private func run(_ program: String, _ arguments: [String]) async throws {
         let process = try await ChildProcess.spawn(program, arguments, directory: self.directory.path)
-        guard try await process.waitForExit(within: .seconds(120)) == .code(0) else {
+        guard try await process.waitForExit() == .code(0) else {
             throw FixtureError("\(program) failed: \(process.tail())")
         }
     }

@@ -85,11 +85,11 @@ struct SubscriptionTests {
         let heard = Heard()
         let subscription = try await Self.subscribe(try server.configuration(), to: ["news"], heard)
         try await server.stall()
-        try await eventually("the silence is reported", within: .seconds(20)) {
+        try await eventually("the silence is reported") {
             heard.all == ["first", "lost: no answer to a probe in time"]
         }
         server.resume()
-        try await eventually("the channel is back", within: .seconds(20)) { heard.all.last == "again" }
+        try await eventually("the channel is back") { heard.all.last == "again" }
         await subscription.close()
     }
 }

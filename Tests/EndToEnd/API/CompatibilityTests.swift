@@ -25,7 +25,7 @@ struct CompatibilityIdentityTests {
             url: "http://127.0.0.1:\(gateway.port)\(path)",
             headers: headers,
             body: Array(body.utf8),
-            timeout: .seconds(240)
+            timeout: longestWait
         )
         switch await gateway.http.perform(request) {
         case .answered(let response): return (response.status, (try? JSONParser.parse(response.body)) ?? .null)

@@ -89,7 +89,7 @@ struct IdentityTests {
             let other = try await gateway.call(.get, "/v1/notifications", token: try await Stack.token(user: "ada"))
             #expect(other.status == 401)
             try await HTTPStub.with(.init(body: Self.document(key, kid: "one")), port: port) { _ in
-                try await eventually("the token is taken", within: .seconds(60)) {
+                try await eventually("the token is taken") {
                     try await gateway.call(.get, "/v1/notifications", token: token).status == 200
                 }
             }

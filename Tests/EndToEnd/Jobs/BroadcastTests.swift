@@ -70,7 +70,7 @@ struct BroadcastTests {
             // Rows that the killed dispatcher stored but did not hand on have no owner; the sweep
             // finds them.
             try await stack.makeOlder()
-            let last = try await eventualValue("the broadcast is final", within: .seconds(90)) {
+            let last = try await eventualValue("the broadcast is final") {
                 let report = try await Broadcasts.report(gateway, entry)
                 return report["final"]?.bool == true ? report : nil
             }

@@ -58,7 +58,7 @@ struct CatalogReloadTests {
                     ("users", "[\(users)]"), ("type", "hello"), ("vars", #"{"n":\#(number)}"#),
                 ])
             }
-            try await eventually("every copy is stored", within: .seconds(60)) {
+            try await eventually("every copy is stored") {
                 try await stack.query("SELECT count(*) FROM carillon.notifications").first?.int8(0) == Int64(jobs * 200)
             }
             #expect(try await stack.deadReasons().isEmpty)

@@ -110,7 +110,7 @@ struct ClockTests {
                         ], stream: "carillon:jobs:critical")
                 }
                 for kind in ["offline", "unavailable-3x"] { expected["\(kind)-phone-\(round)"] = [kind] }
-                try await eventually("the due ones arrive, once each", within: .seconds(60)) {
+                try await eventually("the due ones arrive, once each") {
                     stack.pushed() == expected
                 }
                 try await eventually("the others have their statuses") {

@@ -92,7 +92,7 @@ struct BadInputTests {
             }
             try await stack.append([("user", "good"), Self.type, ("title", "survivor")])
             _ = try await stack.startDispatcher()
-            try await eventually("the good job arrives", within: .seconds(60)) { socket.titles == ["survivor"] }
+            try await eventually("the good job arrives") { socket.titles == ["survivor"] }
             try await eventually("all the garbage is dead-lettered") {
                 try await stack.connection.send("XLEN", "carillon:dead").integer() == 10_000
             }

@@ -175,11 +175,11 @@ struct LargeJobTests {
             }
             let before = try await stack.query(count).first?.int8(0) ?? 0
             #expect(before < Self.jobs * Self.users, "the alarm waited for the whole batch")
-            try await eventually("all are stored", within: .seconds(120)) {
+            try await eventually("all are stored") {
                 try await stack.query(count).first?.int8(0) == Int64(Self.jobs * Self.users)
             }
             let unsettled = "SELECT 1 FROM carillon.notifications WHERE status = 'pending' LIMIT 1"
-            try await eventually("nothing is left to do", within: .seconds(120)) {
+            try await eventually("nothing is left to do") {
                 try await stack.query(unsettled).isEmpty
             }
         }
@@ -227,10 +227,10 @@ struct OverflowTests {
             #expect(done < Int64(total / 2), "\(done) of the flood were done before")
             first.send(SIGKILL)
             _ = try await stack.spawn("dispatcher", ["run"], name: "dispatcher-1", environment: Self.environment)
-            try await eventually("all of the flood is done, each once", within: .seconds(120)) {
+            try await eventually("all of the flood is done, each once") {
                 try await Self.count(stack, org: "flood") == total
             }
-            try await eventually("nothing is left anywhere", within: .seconds(60)) {
+            try await eventually("nothing is left anywhere") {
                 let overflows = try await stack.connection.send(
                     "EXISTS", "carillon:jobs:{overflow}:flood", "carillon:jobs:{overflow}"
                 ).integer()

@@ -115,7 +115,7 @@ struct OutboxTests {
             for _ in 0..<70 { deep = "[\(deep)]" }
             _ = try await stack.query(Self.insert, Self.job("ada", "deep", #","data":{"a":\#(deep)}"#))
             try await eventually("Redis is unreachable") { proxy.isTripped }
-            try await eventually("the transaction with the outbox's lock ends", within: .seconds(60)) {
+            try await eventually("the transaction with the outbox's lock ends") {
                 try await stack.query(
                     """
                     SELECT 1 FROM pg_locks l
@@ -148,7 +148,7 @@ struct OutboxTests {
                     first = try await stack.startDispatcher(name: "dispatcher-2")
                 }
             }
-            try await eventually("all are there", within: .seconds(90)) {
+            try await eventually("all are there") {
                 try await Self.titles(stack, user: "ada").count == count
             }
             #expect(try await Self.titles(stack, user: "ada") == (0..<count).map { "\($0)" })

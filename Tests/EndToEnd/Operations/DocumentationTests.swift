@@ -127,8 +127,6 @@ struct TourTests {
 /// The programs of `examples/`, run as a developer runs them.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct ExampleTests {
-    private static let patience = Duration.seconds(240)
-
     @Test(
         "each example succeeds, and again on a second run",
         .enabled(if: Commands.have("python3", "psql")),
@@ -151,7 +149,7 @@ struct ExampleTests {
                     environment: ["CARILLON_DATA": stack.directory.path],
                     directory: stack.directory.path
                 )
-                let exit = try await process.waitForExit(within: Self.patience)
+                let exit = try await process.waitForExit()
                 #expect(exit == .code(0), "\(process.output())\(process.errors())")
                 #expect(process.output().hasSuffix("done\n"))
             }

@@ -127,7 +127,7 @@ struct DeliveryLogTests {
     /// The line of a job's first attempt.
     private static func end(of job: String, _ dispatcher: ChildProcess) async throws -> [String: String] {
         // A silent call times out after 30 s.
-        try await eventualValue("the log has the end of \(job)", within: .seconds(120)) {
+        try await eventualValue("the log has the end of \(job)") {
             Self.lines(dispatcher, "delivery ended").first { $0["job.id"] == job && $0["attempt"] == "1" }
         }
     }

@@ -189,7 +189,7 @@ struct MetricsTests {
             let labels = #"{stream="fcm",lane="critical"}"#
             // Retries in this lane are at most 15 s apart, so nothing that is due waits as long as
             // this.
-            try await eventually("a gateway says that all of them wait, and for how long", within: .seconds(180)) {
+            try await eventually("a gateway says that all of them wait, and for how long") {
                 let samples = try await Self.page("http://127.0.0.1:\(gateway.port)/metrics", stack).samples
                 let waiting = ["carillon_stream_length", "carillon_stream_retries"].compactMap { samples[$0 + labels] }
                 return waiting.reduce(0, +) >= Double(count)

@@ -30,7 +30,7 @@ struct ProviderFaultTests {
             try await Self.notify(stack, ["first"])
             try await eventually("the connection is there") { stack.pushed()["first"] == ["Paid"] }
             try await Self.notify(stack, users)
-            try await eventually("all have it", within: .seconds(90)) { stack.pushed().count == 101 }
+            try await eventually("all have it") { stack.pushed().count == 101 }
             try await eventually("each is stored as sent") {
                 try await stack.query("SELECT 1 FROM carillon.notifications WHERE status = 'sent'").count == 101
             }
@@ -56,7 +56,7 @@ struct ProviderFaultTests {
             try await gateway.register(user: "ada", platform: "android", token: "goaway-2x-ada")
             // In the normal lane, where a push with an unknown outcome is retried only once.
             try await stack.append([("user", "ada"), ("type", "invoice_overdue"), ("title", "Overdue")])
-            try await eventually("it is there", within: .seconds(120)) {
+            try await eventually("it is there") {
                 stack.pushed() == ["goaway-2x-ada": ["Overdue"]]
             }
             try await eventually("it is stored as sent") {
@@ -79,11 +79,11 @@ struct ProviderFaultTests {
             // One after the other, because a reset ends every call on its connection. In the normal
             // lane, where a push with an unknown outcome is retried only once.
             try await stack.append([("user", "ada"), ("type", "invoice_overdue"), ("title", "Overdue")])
-            try await eventually("the repeat arrives", within: .seconds(120)) {
+            try await eventually("the repeat arrives") {
                 stack.pushed()["sever-once-ada"] == ["Overdue"]
             }
             try await stack.append([("user", "bob"), ("type", "invoice_overdue"), ("title", "Overdue")])
-            try await eventually("the other is given up", within: .seconds(120)) {
+            try await eventually("the other is given up") {
                 try await stack.deadReasons().count == 1
             }
             try await eventually("the attempts are recorded") {

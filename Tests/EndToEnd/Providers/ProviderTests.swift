@@ -272,7 +272,7 @@ struct ProviderTests {
                 ("user", "ada"), ("type", "invoice_created"), ("title", "cut"), ("delivery", "push"),
             ])
             // The retry is due within 15 s.
-            try await eventually("it is given up after the repeat", within: .seconds(90)) {
+            try await eventually("it is given up after the repeat") {
                 try await stack.deadReasons().values.contains {
                     $0.hasPrefix("whether it arrived is unknown, more than once")
                 }
@@ -374,7 +374,7 @@ struct ProviderTests {
                     ("user", word), ("type", "payment_received"), ("title", word), ("lane", "critical"),
                 ])
             }
-            try await eventually("all arrive on the second attempt", within: .seconds(120)) {
+            try await eventually("all arrive on the second attempt") {
                 stack.pushed().values.reduce(0) { $0 + $1.count } == 8
             }
             let rows = try await stack.query(

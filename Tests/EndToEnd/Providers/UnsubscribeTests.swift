@@ -25,7 +25,7 @@ struct UnsubscribeTests {
             url: "http://127.0.0.1:\(gateway.port)/v1/unsubscribe?token=\(token)",
             headers: [("content-type", type)],
             body: Array(body.utf8),
-            timeout: .seconds(240)
+            timeout: longestWait
         )
         switch await stack.http.perform(request) {
         case .answered(let response): return response

@@ -48,7 +48,7 @@ struct CrashTests {
             }
             let last = gateway
             let all = sockets
-            try await eventually("every online job reached the client", within: .seconds(120)) {
+            try await eventually("every online job reached the client") {
                 // A frame, a sync or a page of the inbox may bring it.
                 var titles: Set<String> = []
                 for socket in all {
@@ -60,7 +60,7 @@ struct CrashTests {
                 titles.formUnion(try await Self.inbox(last, user: "online"))
                 return titles.count == count / 2
             }
-            try await eventually("every offline job was pushed", within: .seconds(120)) {
+            try await eventually("every offline job was pushed") {
                 Set(stack.pushed().values.flatMap { $0 }).count == count / 2
             }
             // A push repeats only if its dispatcher died between the provider's answer and its
@@ -195,7 +195,7 @@ struct CrashTests {
             }
             first.send(SIGSTOP)
             _ = try await stack.startDispatcher(name: "second")
-            try await eventually("another has pushed all of them", within: .seconds(60)) {
+            try await eventually("another has pushed all of them") {
                 stack.pushed().count == count
             }
             first.send(SIGCONT)
@@ -270,10 +270,10 @@ struct StopTests {
             let second = try await stack.startDispatcher(name: "second")
             let online = stride(from: 0, to: count, by: 2).map { "job \($0)" }
             let offline = stride(from: 1, to: count, by: 2).map { "job \($0)" }
-            try await eventually("every job reached the socket", within: .seconds(60)) {
+            try await eventually("every job reached the socket") {
                 socket.titles.count >= online.count
             }
-            try await eventually("every job reached the phone", within: .seconds(60)) {
+            try await eventually("every job reached the phone") {
                 (stack.pushed()["phone"]?.count ?? 0) >= offline.count
             }
             #expect(socket.titles.sorted() == online.sorted())

@@ -313,10 +313,10 @@ struct LongOutageTests {
         func titles(_ user: String) -> Set<String> {
             Set(["before \(user)", "after \(user)"] + (0..<count).map { "during \($0) \(user)" })
         }
-        try await eventually("the open socket has all", within: .seconds(60)) {
+        try await eventually("the open socket has all") {
             Self.seen(by: socket).isSuperset(of: titles(Self.online))
         }
-        try await eventually("the phone has all", within: .seconds(60)) {
+        try await eventually("the phone has all") {
             Set(stack.pushed()[Self.phone] ?? []).isSuperset(of: titles(Self.offline))
         }
         #expect(Self.seen(by: socket) == titles(Self.online))

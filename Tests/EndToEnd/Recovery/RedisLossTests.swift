@@ -117,23 +117,23 @@ struct RedisLossTests {
             try await stack.redis.kill()
             try stack.redis.wipe()
             try await stack.redis.start()
-            try await eventually("the gateway is ready again", within: .seconds(60)) {
+            try await eventually("the gateway is ready again") {
                 try await gateway.call(.get, "/readyz", token: nil).status == 200
             }
-            try await eventually("Redis is back and empty", within: .seconds(60)) {
+            try await eventually("Redis is back and empty") {
                 (try? await stack.connection.send("XLEN", "carillon:jobs").integer()) == 0
             }
-            try await eventually("the open socket is registered", within: .seconds(60)) {
+            try await eventually("the open socket is registered") {
                 (try? await stack.connection.send("HLEN", "carillon:presence:{ada}").integer()) == 1
             }
             try await stack.makeOlder()
-            try await eventually("the waiting push is found in PostgreSQL", within: .seconds(90)) {
+            try await eventually("the waiting push is found in PostgreSQL") {
                 stack.pushed()["unavailable-3x-phone"]?.contains("stuck") == true
             }
             try await Schedules.makeDue(stack)
             try await stack.closeDigests()
             try await gateway.set(QuietNow.over, of: "asleep")
-            try await eventually("the delayed notifications have arrived", within: .seconds(60)) {
+            try await eventually("the delayed notifications have arrived") {
                 let pushed = stack.pushed()
                 return pushed["asleep-phone"] == ["dawn"] && pushed["later-phone"] == ["later"]
                     && pushed["gathered-phone"] == ["2 notifications"]
@@ -144,12 +144,12 @@ struct RedisLossTests {
             for user in ["ada", "mute"] {
                 try await stack.append([("user", user), ("type", "news"), ("title", "after")])
             }
-            try await eventually("both sockets have it", within: .seconds(60)) {
+            try await eventually("both sockets have it") {
                 let synced = socket.all("sync").flatMap { $0["notifications"]?.array ?? [] }
                 let isSeen = socket.titles.contains("after") || synced.contains { $0["title"]?.string == "after" }
                 return isSeen && mute.titles.contains("after")
             }
-            try await eventually("the unconfirmed notification is pushed", within: .seconds(60)) {
+            try await eventually("the unconfirmed notification is pushed") {
                 stack.pushed()["mute-phone"] == ["after"]
             }
             #expect(socket.closeCode == nil)
@@ -191,7 +191,7 @@ struct RedisLossTests {
             try await stack.redis.start()
             let expected = ["unavailable-3x-job": ["lost"], "unavailable-3x-asleep": ["dawn"]]
             // The sweep runs every 20 s; failed attempts follow.
-            try await eventually("both have come", within: .seconds(120)) { stack.pushed() == expected }
+            try await eventually("both have come") { stack.pushed() == expected }
             try await eventually("they count as sent") {
                 let statuses = try await stack.query("SELECT DISTINCT status FROM carillon.notifications")
                 return try statuses.map { try $0.text(0) } == ["sent"]
@@ -220,7 +220,7 @@ struct RedisLossTests {
             let before = try await memory()?.split(separator: " ").first
             try await stack.redis.kill()
             try await stack.redis.start()
-            try await eventually("the restart was noticed", within: .seconds(60)) {
+            try await eventually("the restart was noticed") {
                 guard let after = try? await memory()?.split(separator: " ").first else { return false }
                 return after != before
             }
@@ -250,7 +250,7 @@ struct RedisLossTests {
             try await stack.redis.kill()
             try await stack.redis.start()
             _ = try await stack.startDispatcher(name: "second", environment: environment)
-            try await eventually("it is looked up and dropped", within: .seconds(60)) {
+            try await eventually("it is looked up and dropped") {
                 try await stack.query(
                     "SELECT 1 FROM carillon.delivery_attempts WHERE reason = 'already_accepted'"
                 ).count == 1
@@ -391,7 +391,7 @@ struct SweepTests {
             try await stack.connection.send("FLUSHALL")
 
             _ = try await stack.startDispatcher(name: "second", environment: environment)
-            try await eventually("both have come", within: .seconds(60)) {
+            try await eventually("both have come") {
                 try await stack.makeMailDue()
                 let mails = try stack.mails().map(\.recipient)
                 return mails == [address] && stack.pushed()["unavailable-3x-phone"] == ["Push"]

@@ -108,7 +108,7 @@ struct DrainTests {
     }
 
     private static func waitUntilSynced(_ sockets: [TestSocket]) async throws {
-        try await eventually("all are synced", within: .seconds(90)) {
+        try await eventually("all are synced") {
             sockets.allSatisfy { !$0.all("sync").isEmpty }
         }
         #expect(sockets.allSatisfy { $0.closeCode == nil })

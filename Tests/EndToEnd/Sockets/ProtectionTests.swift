@@ -237,7 +237,7 @@ struct ProtectionTests {
             let head = "GET /v1/users/reader HTTP/1.1\r\nhost: x\r\nauthorization: Bearer \(service)\r\n\r\n"
             try await slow.send(raw: Array(head.utf8))
             // Cut off 30 s after the last byte that fitted into the system's buffers.
-            try await eventually("it is cut off", within: .seconds(90)) {
+            try await eventually("it is cut off") {
                 let answer = try await gateway.call(.get, "/metrics", token: nil)
                 let text = String(decoding: answer.response.body, as: UTF8.self)
                 return text.contains(#"carillon_door_refused{reason="slow"} 1"#)

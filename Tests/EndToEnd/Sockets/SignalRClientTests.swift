@@ -144,7 +144,7 @@ struct SignalRConformanceTests {
             #expect(socket.texts.count == 1)
             let long = String(repeating: "x", count: 16 * 1024 * 1024 - 64)
             try await socket.send(opcode: 1, payload: Array(#"{"type":"large","text":"\#(long)"}"#.utf8))
-            try await eventually("it comes back", within: .seconds(60)) {
+            try await eventually("it comes back") {
                 socket.all("large").first?["text"]?.string?.utf8.count == long.utf8.count
             }
             // The refusal may arrive before everything is sent.
@@ -255,12 +255,12 @@ struct SignalRClientTests {
                 return process.output().contains("unread 0") ? process : nil
             }
             func counts() -> Int { process.output().split(separator: "\n").count { $0.hasPrefix("unread 0") } }
-            try await eventually("it is back", within: .seconds(120)) { counts() == 2 }
+            try await eventually("it is back") { counts() == 2 }
             #expect(try await gateway.process.stop() == .code(0))
             _ = try await stack.startGateway(name: "second", environment: ["GATEWAY_PORT": "\(gateway.port)"])
-            try await eventually("it is back once more", within: .seconds(120)) { counts() == 3 }
+            try await eventually("it is back once more") { counts() == 3 }
             try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "next")])
-            _ = try await process.waitForLine("received next", within: .seconds(60))
+            _ = try await process.waitForLine("received next")
         }
     }
 
@@ -301,7 +301,7 @@ struct SignalRClientTests {
                 name: "second", environment: ["GATEWAY_PORT": "\(gateway.port)"])
             // It retries after five seconds, then at growing intervals. Only the new connection can
             // print this count.
-            _ = try await process.waitForLine("unread 2", within: .seconds(120))
+            _ = try await process.waitForLine("unread 2")
             try await notify("next")
             try await eventually("it goes on") { received().last == "next" }
             #expect(received() == ["before", "missed", "next"])

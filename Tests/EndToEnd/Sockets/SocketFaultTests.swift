@@ -158,7 +158,7 @@ struct SocketFaultTests {
                 try await socket.send(opcode: 3, payload: [])
                 #expect(try await socket.waitForClose() == 1002, "\(path)")
                 // Only a client that keeps sending sees the end.
-                try await eventually("\(path) is dropped", within: .seconds(90)) {
+                try await eventually("\(path) is dropped") {
                     do {
                         try await socket.send(raw: [0])
                         return socket.isClosed

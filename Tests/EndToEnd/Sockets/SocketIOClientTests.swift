@@ -161,7 +161,7 @@ struct SocketIOClientTests {
             }
             let stale = try await start([])
             let client = try await start(["--fresh-token", fresh])
-            try await eventually("it joins again", within: .seconds(120)) { client.events("sync").count == 2 }
+            try await eventually("it joins again") { client.events("sync").count == 2 }
             #expect(client.events("error").isEmpty)
             try await Self.notify(stack, "next")
             try await eventually("it goes on") { client.titles == ["next"] }

@@ -151,7 +151,7 @@ struct SocketIOProtocolTests {
             let engine = try await TestEngine.open(port: gateway.port, http: stack.http)
             #expect(try await engine.post("6").body == "ok")
             // An unjoined session lasts 10 s; with a grace period it would be known for 30 s more.
-            try await eventually("it is unknown", within: .seconds(30)) {
+            try await eventually("it is unknown") {
                 try await engine.post("6").body == #"{"code":1,"message":"Session ID unknown"}"#
             }
         }
@@ -231,7 +231,7 @@ struct SocketIOConformanceTests {
         let port = try #require(try await program.waitForLine("ready ").split(separator: ":").last)
         let client = try await PythonClient.start(
             "socketio_conformance.py", [String(port)] + (recovery ? ["recovery"] : []), in: directory.path)
-        let exit = try await client.process.waitForExit(within: .seconds(240))
+        let exit = try await client.process.waitForExit()
         let failures = client.lines.filter { $0.hasPrefix("FAIL") }
         #expect(failures == [])
         #expect(exit == .code(0))

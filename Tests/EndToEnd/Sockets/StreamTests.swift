@@ -123,7 +123,7 @@ struct StreamTests {
                 ["1 hint", "sent", "unproven", "socket"], ["2 within", "sent", nil, "fcm"],
                 ["3 over", "sent", "capped_by_type", "socket"],
             ]
-            try await eventually("all are settled, and the one within the cap was pushed", within: .seconds(60)) {
+            try await eventually("all are settled, and the one within the cap was pushed") {
                 try await Self.outcomes(stack, "ada") == expected
             }
             await stream.close()

@@ -162,7 +162,7 @@ struct TestEngine: Sendable {
             url: "http://127.0.0.1:\(port)/socket.io/\(query)",
             headers: [(name: "content-type", value: "text/plain;charset=UTF-8")] + headers,
             body: Array(body.utf8),
-            timeout: .seconds(240),
+            timeout: longestWait,
             maximumResponseBytes: 16 * 1024 * 1024
         )
         switch await http.perform(request) {

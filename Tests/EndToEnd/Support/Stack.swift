@@ -279,7 +279,7 @@ struct Gateway: Sendable {
         token: String?,
         json: String? = nil,
         headers: [(name: String, value: String)] = [],
-        patience: Duration = .seconds(240)
+        patience: Duration = longestWait
     ) async throws -> Answer {
         let authorization = token.map { [(name: "authorization", value: "Bearer \($0)")] } ?? []
         let request = TransferRequest(

@@ -187,8 +187,8 @@ final class TestSocket: Sendable {
     }
 
     /// Waits until the server closes the socket and returns the close code.
-    func waitForClose(within limit: Duration = .seconds(60)) async throws -> UInt16? {
-        try await eventually("the socket is closed", within: limit) { self.isClosed || self.closeCode != nil }
+    func waitForClose() async throws -> UInt16? {
+        try await eventually("the socket is closed") { self.isClosed || self.closeCode != nil }
         return self.closeCode
     }
 
