@@ -65,6 +65,33 @@ extension Stack {
         }
     }
 
+    /// The deadlines of notifications that clients have not confirmed.
+    func proofDeadlines() async throws -> [Timestamp] {
+        var deadlines: [Timestamp] = []
+        for shard in 0..<Keyspace.unconfirmedShards {
+            let key = RedisArgument.text(Keyspace().unconfirmed(shard: shard))
+            let fields = try await self.connection.send("ZRANGE", key, "0", "-1", "WITHSCORES").strings()
+            for index in stride(from: 1, to: fields.count, by: 2) {
+                deadlines.append(Timestamp(milliseconds: try #require(Int64(fields[index]))))
+            }
+        }
+        return deadlines
+    }
+
+    /// Moves these deadlines to `moment`.
+    func setProofDeadlines(to moment: Timestamp) async throws {
+        let script = """
+            for _, member in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
+                redis.call('ZADD', KEYS[1], ARGV[1], member)
+            end
+            """
+        for shard in 0..<Keyspace.unconfirmedShards {
+            let key = RedisArgument.text(Keyspace().unconfirmed(shard: shard))
+            _ = try await self.connection.send("EVAL", .text(script), "1", key, .integer(moment.milliseconds))
+                .checked()
+        }
+    }
+
     /// Waits until no FCM delivery waits.
     func waitForPushes() async throws {
         try await eventually("nothing waits for a provider") {
