@@ -25,7 +25,7 @@ struct EmailTests {
                 body: "Invoice {{number}}"
                 email_subject: "You got {{amount}}"
                 email_html: "<p>From {{name}}</p>"
-          reminder: {channels: [in_app, email], email_after: 10s}
+          reminder: {channels: [in_app, email], email_after: 1h}
           security: {channels: [in_app, email], required: true}
         """
 
@@ -173,10 +173,14 @@ struct EmailTests {
                 try await stack.setAddress("\(user)@example.com", of: user, by: gateway)
                 try await stack.append([("user", user), ("type", "reminder"), ("title", "Due")])
             }
-            try await eventually("it is stored") { try await stack.statuses(user: "reads")["Due"] == "sent" }
+            try await eventually("both mails wait") {
+                try await stack.query("SELECT 1 FROM carillon.follow_ups").count == 2
+            }
             let token = try await Stack.token(user: "reads")
             let read = try await gateway.call(.post, "/v1/notifications/read", token: token, json: #"{"all":true}"#)
             #expect(read.status == 200)
+            // The hour has passed.
+            try await stack.query("UPDATE carillon.follow_ups SET due_at = now()")
             try await eventually("the other one is written to") {
                 try stack.mails().map(\.recipient) == ["sleeps@example.com"]
             }
