@@ -15,7 +15,7 @@ import Testing
 struct DigestTests {
     private static let catalog = """
         types:
-          comment: {severity: info, delivery: push, digest: {window: 10s, singles: 2}}
+          comment: {severity: info, delivery: push, digest: {window: 1h, singles: 2}}
           score: {severity: info, delivery: push}
           reply:
             severity: info
@@ -50,6 +50,10 @@ struct DigestTests {
             try await stack.append([
                 ("user", "ada"), ("type", "comment"), ("title", "other"), ("digest", "post-2"),
             ])
+            try await eventually("four wait for their summary") {
+                try await stack.query("SELECT 1 FROM carillon.digest_items WHERE NOT is_single").count == 4
+            }
+            try await stack.closeDigests()
             try await eventually("two single ones, the other post's and a summary of four") {
                 let titles = stack.pushed()["ada-phone"] ?? []
                 return titles.count == 4 && titles.contains("4 notifications") && titles.contains("other")

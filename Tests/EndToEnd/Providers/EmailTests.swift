@@ -241,7 +241,7 @@ struct EmailTests {
             #expect(try await stack.mailAttempts(user: "cut-once-c").first == "retry unknown_outcome:connectionLost")
             // Retries are made due instead of waiting for minutes.
             try await eventually("all have arrived") {
-                try await stack.makeMailDue()
+                try await stack.makeDue(.email)
                 return try stack.mails().count == 3
             }
         }
@@ -277,7 +277,7 @@ struct EmailTests {
             #expect(refusal.status == 200)
             _ = try await stack.startDispatcher(name: "second", environment: settings)
             try await eventually("the third one arrives, the others are stopped at the gate") {
-                try await stack.makeMailDue()
+                try await stack.makeDue(.email)
                 let ada = try await stack.mailAttempts(user: "ada").last
                 let eve = try await stack.mailAttempts(user: "eve").last
                 guard ada == "skipped cancelled", eve == "skipped opted_out" else { return false }

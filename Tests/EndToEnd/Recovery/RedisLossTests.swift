@@ -392,7 +392,7 @@ struct SweepTests {
 
             _ = try await stack.startDispatcher(name: "second", environment: environment)
             try await eventually("both have come") {
-                try await stack.makeMailDue()
+                try await stack.makeDue(.email)
                 let mails = try stack.mails().map(\.recipient)
                 return mails == [address] && stack.pushed()["unavailable-3x-phone"] == ["Push"]
             }

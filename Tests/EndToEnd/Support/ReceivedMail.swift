@@ -65,16 +65,6 @@ extension Stack {
         guard wishes.status == 200 else { throw FixtureError("preference not set: \(wishes.body)") }
     }
 
-    /// Makes all waiting e-mail retries due.
-    func makeMailDue() async throws {
-        for lane in ["critical", "normal", "bulk"] {
-            let key = "carillon:{email}:retry:\(lane)"
-            for member in try await self.connection.send("ZRANGE", .text(key), "0", "-1").strings() {
-                try await self.connection.send("ZADD", .text(key), "XX", "0", .text(member))
-            }
-        }
-    }
-
     /// Outcomes and reasons of a user's e-mail attempts, oldest first.
     func mailAttempts(user: String) async throws -> [String] {
         let rows = try await self.query(

@@ -92,6 +92,20 @@ extension Stack {
         }
     }
 
+    /// Makes all waiting retries and held-back deliveries of a provider due.
+    func makeDue(_ provider: Provider) async throws {
+        let keys = "carillon:{\(provider.rawValue)}"
+        for lane in Lane.allCases {
+            let held = "\(keys):held:\(lane.rawValue)"
+            let apps = try await self.connection.send("SMEMBERS", .text(held)).strings()
+            for key in ["\(keys):retry:\(lane.rawValue)"] + apps.map({ "\(held):\($0)" }) {
+                for member in try await self.connection.send("ZRANGE", .text(key), "0", "-1").strings() {
+                    try await self.connection.send("ZADD", .text(key), "XX", "0", .text(member))
+                }
+            }
+        }
+    }
+
     /// Waits until no FCM delivery waits.
     func waitForPushes() async throws {
         try await eventually("nothing waits for a provider") {
