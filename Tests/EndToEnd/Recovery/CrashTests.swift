@@ -13,66 +13,90 @@ import Testing
 /// Any process may be killed at any moment; no appended job is lost.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct CrashTests {
-    /// Pushes that arrive within these 5 s after a kill came from the killed dispatcher, later ones
-    /// from its successor, whose takeover begins 10 to 15 s after the kill.
-    private static let succession: TimeInterval = 5
+    /// Runs `body` with several sandboxes.
+    private static func withSandboxes(_ count: Int, _ body: ([ProviderSandbox]) async throws -> Void) async throws {
+        guard count > 0 else { return try await body([]) }
+        try await ProviderSandbox.with { sandbox in
+            try await Self.withSandboxes(count - 1) { try await body($0 + [sandbox]) }
+        }
+    }
 
     @Test("every job reaches its user while dispatchers and gateways are killed")
     func kills() async throws {
+        let count = 1_000
+        let kills = [200, 400, 600, 800]
         try await Stack.with { stack in
-            var gateway = try await stack.startGateway(name: "gateway-0")
-            var dispatchers = [
-                try await stack.startDispatcher(name: "dispatcher-0"),
-                try await stack.startDispatcher(name: "dispatcher-1"),
-            ]
-            let offline = (0..<10).map { "offline-\($0)" }
-            for user in offline { try await gateway.register(user: user, platform: "android", token: "token-\(user)") }
-            var sockets = [try await TestSocket.synced(port: gateway.port, user: "online")]
-            let count = 1_000
-            let kills: Set<Int> = [200, 400, 600, 800]
-            var killedAt: [Date] = []
-            for number in 0..<count {
-                let user = number % 2 == 0 ? "online" : offline[number / 2 % offline.count]
-                var fields = [("user", user), ("type", "payment_received"), ("title", "job \(number)")]
-                if number % 3 == 0 { fields.append(("id", "id-\(number)")) }
-                try await stack.append(fields)
-                guard kills.contains(number) else { continue }
-                killedAt.append(.now)
-                dispatchers[number / 200 % 2].send(SIGKILL)
-                dispatchers[number / 200 % 2] = try await stack.startDispatcher(name: "dispatcher-\(number)")
-                if number == 400 {
-                    gateway.process.send(SIGKILL)
-                    gateway = try await stack.startGateway(name: "gateway-\(number)")
-                    sockets.append(try await TestSocket.synced(port: gateway.port, user: "online"))
+            // Each dispatcher has a provider of its own, which shows who sent a push.
+            try await Self.withSandboxes(2 + kills.count) { sandboxes in
+                func startDispatcher(_ number: Int) async throws -> ChildProcess {
+                    let sandbox = sandboxes[number]
+                    return try await stack.startDispatcher(
+                        name: "dispatcher-\(number)",
+                        environment: [
+                            "FCM_CREDENTIALS": sandbox.serviceAccountPath, "FCM_ENDPOINT": sandbox.url,
+                            "PROVIDER_CA": sandbox.caPath,
+                        ])
                 }
-            }
-            let last = gateway
-            let all = sockets
-            try await eventually("every online job reached the client") {
-                // A frame, a sync or a page of the inbox may bring it.
-                var titles: Set<String> = []
-                for socket in all {
-                    titles.formUnion(socket.titles)
-                    for sync in socket.all("sync") {
-                        titles.formUnion((sync["notifications"]?.array ?? []).compactMap { $0["title"]?.string })
+                func pushes() -> [(title: String, dispatcher: Int, at: Date)] {
+                    sandboxes.enumerated().flatMap { number, sandbox in
+                        sandbox.received().map { (title: Stack.title($0), dispatcher: number, at: $0.at) }
                     }
                 }
-                titles.formUnion(try await Self.inbox(last, user: "online"))
-                return titles.count == count / 2
-            }
-            try await eventually("every offline job was pushed") {
-                Set(stack.pushed().values.flatMap { $0 }).count == count / 2
-            }
-            // A push repeats only if its dispatcher died between the provider's answer and its
-            // record: the first arrives before or with the kill, the second after the takeover.
-            var arrivals: [String: [Date]] = [:]
-            for message in stack.sandbox.received() { arrivals[Stack.title(message), default: []].append(message.at) }
-            for (title, times) in arrivals {
-                for (first, second) in zip(times, times.dropFirst()) {
-                    let isOfAKill = killedAt.contains { kill in
-                        first <= kill + Self.succession && second > kill + Self.succession
+                var gateway = try await stack.startGateway(name: "gateway-0")
+                var dispatchers = [try await startDispatcher(0), try await startDispatcher(1)]
+                let offline = (0..<10).map { "offline-\($0)" }
+                for user in offline {
+                    try await gateway.register(user: user, platform: "android", token: "token-\(user)")
+                }
+                var sockets = [try await TestSocket.synced(port: gateway.port, user: "online")]
+                var killedAt: [Date] = []
+                for number in 0..<count {
+                    let user = number % 2 == 0 ? "online" : offline[number / 2 % offline.count]
+                    var fields = [("user", user), ("type", "payment_received"), ("title", "job \(number)")]
+                    if number % 3 == 0 { fields.append(("id", "id-\(number)")) }
+                    try await stack.append(fields)
+                    guard kills.contains(number) else { continue }
+                    // The older one of the two that run.
+                    let oldest = killedAt.count
+                    killedAt.append(.now)
+                    dispatchers[oldest].send(SIGKILL)
+                    dispatchers.append(try await startDispatcher(dispatchers.count))
+                    if number == 400 {
+                        gateway.process.send(SIGKILL)
+                        gateway = try await stack.startGateway(name: "gateway-\(number)")
+                        sockets.append(try await TestSocket.synced(port: gateway.port, user: "online"))
                     }
-                    #expect(isOfAKill, "\(title) was pushed twice, but no dispatcher died in between")
+                }
+                let last = gateway
+                let all = sockets
+                try await eventually("every online job reached the client") {
+                    // A frame, a sync or a page of the inbox may bring it.
+                    var titles: Set<String> = []
+                    for socket in all {
+                        titles.formUnion(socket.titles)
+                        for sync in socket.all("sync") {
+                            titles.formUnion((sync["notifications"]?.array ?? []).compactMap { $0["title"]?.string })
+                        }
+                    }
+                    titles.formUnion(try await Self.inbox(last, user: "online"))
+                    return titles.count == count / 2
+                }
+                try await eventually("every offline job was pushed") {
+                    Set(pushes().map { $0.title }).count == count / 2
+                }
+                // A push repeats only if its dispatcher died between the provider's answer and its
+                // record; another dispatcher sends the second one.
+                for (title, repeats) in Dictionary(grouping: pushes(), by: { $0.title }) {
+                    for (position, one) in repeats.enumerated() {
+                        for other in repeats.dropFirst(position + 1) {
+                            let isOfAKill = [(one, other), (other, one)].contains { first, second in
+                                first.dispatcher < killedAt.count && killedAt[first.dispatcher] < second.at
+                            }
+                            #expect(
+                                isOfAKill && one.dispatcher != other.dispatcher,
+                                "\(title) was pushed twice, but its dispatcher had not died")
+                        }
+                    }
                 }
             }
         }
@@ -207,10 +231,10 @@ struct CrashTests {
 
     @Test("a dead dispatcher's deliveries are taken over at once, however slow the provider is")
     func takenOver() async throws {
-        try await Stack.with { stack in
+        var configuration = SandboxConfiguration()
+        configuration.slowDelay = .seconds(5)
+        try await Stack.with(sandbox: configuration) { stack in
             let count = 32
-            // The provider takes two seconds a push, so claiming them one after the other would
-            // take a minute.
             try await stack.query(
                 """
                 INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token, registered_at,
@@ -230,7 +254,10 @@ struct CrashTests {
             first.send(SIGKILL)
             let gone = Set(try await group.consumers().map(\.name))
             _ = try await stack.startDispatcher(name: "second")
-            try await eventually("another has claimed all of them", within: .seconds(45)) {
+            try await eventually("another works on many of them at once") {
+                try await group.consumers().contains { !gone.contains($0.name) && $0.pending >= 8 }
+            }
+            try await eventually("it has claimed all of them") {
                 try await group.consumers().allSatisfy { !gone.contains($0.name) || $0.pending == 0 }
             }
             try await eventually("all are recorded") {
@@ -250,15 +277,28 @@ struct StopTests {
             let first = try await stack.startDispatcher(name: "first")
             try await gateway.register(user: "offline", platform: "android", token: "phone")
             let socket = try await TestSocket.synced(port: gateway.port, user: "online")
-            let count = 2_000
-            for number in 0..<count {
-                let user = number % 2 == 0 ? "online" : "offline"
-                try await stack.append([("user", user), ("type", "payment_received"), ("title", "job \(number)")])
-                if number == count / 2 { first.send(SIGTERM) }
+            var count = 0
+            func append(_ more: Int) async throws {
+                var batch = RedisBatch()
+                for number in count..<count + more {
+                    let user: RedisArgument = number % 2 == 0 ? "online" : "offline"
+                    batch.append(
+                        "XADD", "carillon:jobs", "*", "user", user, "type", "payment_received", "title",
+                        .text("job \(number)"))
+                }
+                for reply in try await stack.connection.send(batch) { _ = try reply.checked() }
+                count += more
             }
-            #expect(try await first.waitForExit() == .code(0))
-            #expect(!socket.titles.isEmpty)
-            #expect(socket.titles.count + (stack.pushed()["phone"]?.count ?? 0) < count, "it was stopped too late")
+            try await append(1_000)
+            try await eventually("it is at work") { !socket.titles.isEmpty }
+            first.send(SIGTERM)
+            // More jobs come until it has ended, and after that.
+            try await eventually("it ends") {
+                try await append(2)
+                return first.exit != nil
+            }
+            try await append(500)
+            #expect(first.exit == .code(0))
             // It settled everything it had taken before it left.
             for stream in ["carillon:jobs", "carillon:jobs:critical", "carillon:{fcm}:deliveries:normal"] {
                 let pending = try? await stack.connection.send("XPENDING", .text(stream), "dispatchers")
