@@ -150,7 +150,7 @@ enum GatewayComposition {
                 endpoint: $0.endpoint, headers: $0.headers, service: $0.service ?? "carillon-gateway", logger: logger)
         }
         let zoneRefresh = ZoneRefreshService(zones: base.zones, logger: logger)
-        let memory = MemoryService(bodies: policy.bodies)
+        let memory = MemoryService(bodies: [policy.bodies, identities.bodies])
         var services: [any Service] = [
             zoneRefresh, memory, reload, inbox.pages, revocationService, surveyService, nodeService, hub, app,
         ]
@@ -260,15 +260,16 @@ struct MemoryService: Service {
     /// Trims after each flood: connections free their last buffers some time after the count falls.
     private static let trims = 4
 
-    /// Counts the bytes of unanswered requests.
-    let bodies: Tally
+    /// Count the bytes of unanswered requests: before authentication, and of users.
+    let bodies: [Tally]
 
     func run() async throws {
         await cancelWhenGracefulShutdown {
             var left = 0
             // A count that falls wakes no waiter, because it changes on the hot path; so poll it.
             while (try? await Task.sleep(for: Self.interval)) != nil {
-                if self.bodies.hasEbbed() { left = Self.trims }
+                // Ask every tally, because each reports its flood once.
+                for tally in self.bodies where tally.hasEbbed() { left = Self.trims }
                 guard left > 0 else { continue }
                 left -= 1
                 Heap.trim()
