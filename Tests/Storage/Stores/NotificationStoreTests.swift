@@ -203,8 +203,8 @@ struct NotificationStoreTests {
             let detail = NotificationColumns.detail.columns.map(\.name)
             let key = ["user_id", "notification_id"]
             #expect(
-                try await columns("digest_items") == key + ["digest_id", "is_single"] + item + ["gathered_at"])
-            #expect(try await columns("digest_details") == key + detail + ["fate"])
+                try await columns("digest_items") == key + ["digest_id", "is_single", "gathered_at"] + item)
+            #expect(try await columns("digest_details") == key + ["fate"] + detail)
             let all = Set(try await columns("notifications"))
             #expect(all.isSuperset(of: NotificationColumns.all.columns.map(\.name)))
         }

@@ -356,9 +356,9 @@ enum DigestSQL {
                 LIMIT 1
             ),
             carillon.gather_detailed(
-                ROW(k.user_id, k.id, k.id, false, \(NotificationColumns.item.list(of: "k")),
-                    \(Self.parameter(6)))::carillon.digest_items,
-                ROW(k.user_id, k.id, \(NotificationColumns.detail.list(of: "k")), NULL)::carillon.digest_details,
+                ROW(k.user_id, k.id, k.id, false, \(Self.parameter(6)), \(NotificationColumns.item.list(of: "k"))
+                    )::carillon.digest_items,
+                ROW(k.user_id, k.id, NULL, \(NotificationColumns.detail.list(of: "k")))::carillon.digest_details,
                 k.key, k.lane, k.span * interval '1 microsecond', k.maximum * interval '1 microsecond', k.sliding,
                 k.singles))
         FROM (

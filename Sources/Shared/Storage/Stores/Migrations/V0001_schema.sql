@@ -538,6 +538,7 @@ CREATE TABLE carillon.digest_items (
     notification_id uuid NOT NULL,
     digest_id uuid NOT NULL,
     is_single boolean NOT NULL,
+    gathered_at timestamptz NOT NULL,
     org_id text NOT NULL,
     job_id text,
     title text NOT NULL,
@@ -545,7 +546,6 @@ CREATE TABLE carillon.digest_items (
     data jsonb,
     entity_type text,
     entity_id text,
-    gathered_at timestamptz NOT NULL,
     PRIMARY KEY (user_id, notification_id)
 );
 CREATE INDEX digest_items_digest ON carillon.digest_items (digest_id, notification_id);
@@ -557,6 +557,9 @@ CREATE INDEX digest_items_gathered ON carillon.digest_items (gathered_at);
 CREATE TABLE carillon.digest_details (
     user_id text NOT NULL,
     notification_id uuid NOT NULL,
+    -- Set when the window is taken: `cancelled`, `expired` or `read` if the item falls out, `alone`
+    -- if no other is left. Null: it waits, or a summary contains it.
+    fate text,
     job_entry text,
     type text,
     severity text,
@@ -569,9 +572,6 @@ CREATE TABLE carillon.digest_details (
     -- The job's own; a type's time to live begins with the summary.
     expires_at timestamptz,
     keep_until timestamptz,
-    -- Set when the window is taken: `cancelled`, `expired` or `read` if the item falls out, `alone`
-    -- if no other is left. Null: it waits, or a summary contains it.
-    fate text,
     PRIMARY KEY (user_id, notification_id),
     FOREIGN KEY (user_id, notification_id) REFERENCES carillon.digest_items ON DELETE CASCADE
 );
