@@ -157,8 +157,7 @@ struct DigestTests {
             try await Self.reply(stack, "ida", ["a", "b"], [("delivery", "in_app")])
             try await stack.query(
                 """
-                UPDATE carillon.digest_details d SET expires_at = now() FROM carillon.digest_items i
-                WHERE d.user_id = 'ida' AND i.user_id = 'ida' AND i.title = 'a' AND d.notification_id = i.notification_id
+                UPDATE carillon.digest_items SET expires_at = now() WHERE user_id = 'ida' AND title = 'a'
                 """
             )
             try await stack.closeDigests()

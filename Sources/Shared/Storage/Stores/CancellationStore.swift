@@ -371,7 +371,7 @@ enum CancellationSQL {
     /// The same, by the job's entry.
     ///
     /// $1: organisation, $2: entries with their streams.
-    static let tallyHeldOfEntry = Self.tallyHeld("i.org_id = $1 AND x.job_entry = ANY($2)")
+    static let tallyHeldOfEntry = Self.tallyHeld("i.org_id = $1 AND i.job_entry = ANY($2)")
 
     /// Held items by the status that they count as.
     ///
@@ -382,18 +382,14 @@ enum CancellationSQL {
         """
         SELECT s.status, false, s.status = 'deferred', count(*) FROM (
             SELECT CASE
-                WHEN h.fate = '\(DigestStore.Fate.read.rawValue)' THEN 'suppressed'
-                WHEN h.fate IS NOT NULL THEN h.fate
+                WHEN i.fate = '\(DigestStore.Fate.read.rawValue)' THEN 'suppressed'
+                WHEN i.fate IS NOT NULL THEN i.fate
                 WHEN d.state IS DISTINCT FROM 'open' THEN 'sent'
-                WHEN \(Self.isCancelled("h")) THEN 'cancelled'
+                WHEN \(Self.isCancelled("i")) THEN 'cancelled'
                 ELSE 'deferred'
             END AS status
-            FROM (
-                SELECT i.org_id, i.job_id, i.digest_id, x.job_entry, x.fate FROM carillon.digest_items i
-                LEFT JOIN carillon.digest_details x ON x.user_id = i.user_id AND x.notification_id = i.notification_id
-                WHERE NOT i.is_single AND x.fate IS DISTINCT FROM '\(DigestStore.Fate.alone.rawValue)' AND \(condition)
-            ) h
-            LEFT JOIN carillon.digests d ON d.id = h.digest_id
+            FROM carillon.digest_items i LEFT JOIN carillon.digests d ON d.id = i.digest_id
+            WHERE NOT i.is_single AND i.fate IS DISTINCT FROM '\(DigestStore.Fate.alone.rawValue)' AND \(condition)
         ) s GROUP BY 1, 3
         """
     }

@@ -58,9 +58,9 @@ package struct DigestStore: Sendable {
         package let first: [Line]
         /// The channels of all items together.
         package let channels: Channels
-        /// `push` if any item has it; nil if unknown.
+        /// `push` if any item has it; nil if there is none.
         package let delivery: DeliveryClass?
-        /// The highest severity of the items; nil if unknown.
+        /// The highest severity of the items; nil if there is none.
         package let severity: Severity?
         /// When the last item expires; nil if one does not expire.
         package let expiresAt: Timestamp?
@@ -285,7 +285,7 @@ package struct DigestStore: Sendable {
         id: NotificationID
     ) throws(PostgresError) -> Alone {
         var item = Notification(id: id, user: user, type: type, createdAt: Timestamp(microseconds: 0))
-        try NotificationColumns.held.read(row, at: first, into: &item)
+        try NotificationColumns.item.read(row, at: first, into: &item)
         var content = JobContent(type: type)
         content.title = item.title
         content.body = item.body
@@ -328,7 +328,7 @@ package struct DigestStore: Sendable {
 
 /// The statements of ``DigestStore`` that gather items and take windows.
 enum DigestSQL {
-    /// The columns of items and their details, as parameters of ``gatherItems``.
+    /// The columns of items, as parameters of ``gatherItems``.
     static let gathered = NotificationColumns.gathered
 
     private static func parameter(_ offset: Int) -> String { "$\(Self.gathered.count + offset)" }
@@ -355,10 +355,9 @@ enum DigestSQL {
                     )
                 LIMIT 1
             ),
-            carillon.gather_detailed(
-                ROW(k.user_id, k.id, k.id, false, \(Self.parameter(6)), \(NotificationColumns.item.list(of: "k"))
+            carillon.gather(
+                ROW(k.user_id, k.id, k.id, false, \(Self.parameter(6)), NULL, \(NotificationColumns.item.list(of: "k"))
                     )::carillon.digest_items,
-                ROW(k.user_id, k.id, NULL, \(NotificationColumns.detail.list(of: "k")))::carillon.digest_details,
                 k.key, k.lane, k.span * interval '1 microsecond', k.maximum * interval '1 microsecond', k.sliding,
                 k.singles))
         FROM (
@@ -378,8 +377,7 @@ enum DigestSQL {
 
     /// $1: windows, $2 and $3: last window and item, $4: limit.
     static let heldItems = """
-        SELECT i.digest_id, i.notification_id, i.job_id, x.fate FROM carillon.digest_items i
-        LEFT JOIN carillon.digest_details x ON x.user_id = i.user_id AND x.notification_id = i.notification_id
+        SELECT i.digest_id, i.notification_id, i.job_id, i.fate FROM carillon.digest_items i
         WHERE i.digest_id = ANY ($1) AND NOT i.is_single AND (i.digest_id, i.notification_id) > ($2, $3)
         ORDER BY i.digest_id, i.notification_id LIMIT $4
         """
@@ -388,7 +386,7 @@ enum DigestSQL {
     private static let severities = Severity.allCases.map { "'\($0.rawValue)'" }.joined(separator: ", ")
 
     /// The columns of a lone item.
-    private static let alone = NotificationColumns.held.columns.map { column in
+    private static let alone = NotificationColumns.item.columns.map { column in
         "(array_agg(i.\(column.name)) FILTER (WHERE i.kept = 1))[1]"
     }.joined(separator: ", ")
 
@@ -407,9 +405,8 @@ enum DigestSQL {
         ),
         held AS MATERIALIZED (
             SELECT h.digest_id, h.user_id, h.notification_id, h.gathered_at,
-                \(NotificationColumns.held(item: "h", details: "x")), nullif(x.fate, '\(DigestStore.Fate.alone.rawValue)') AS known_fate
+                \(NotificationColumns.item.list(of: "h")), nullif(h.fate, '\(DigestStore.Fate.alone.rawValue)') AS known_fate
             FROM taken t JOIN carillon.digest_items h ON h.digest_id = t.id AND NOT h.is_single
-            LEFT JOIN carillon.digest_details x ON x.user_id = h.user_id AND x.notification_id = h.notification_id
         ),
         judged AS MATERIALIZED (
             SELECT h.*, coalesce(h.known_fate, CASE
@@ -431,20 +428,19 @@ enum DigestSQL {
             FROM judged j
         ),
         noted AS (
-            INSERT INTO carillon.digest_details AS x (user_id, notification_id, fate)
-            SELECT c.user_id, c.notification_id, coalesce(c.fate, '\(DigestStore.Fate.alone.rawValue)') FROM counted c
-            WHERE c.fate IS NOT NULL OR c.kept = 1
-            ON CONFLICT (user_id, notification_id) DO UPDATE SET fate = excluded.fate
+            UPDATE carillon.digest_items x SET fate = coalesce(c.fate, '\(DigestStore.Fate.alone.rawValue)')
+            FROM counted c
+            WHERE x.user_id = c.user_id AND x.notification_id = c.notification_id
+                AND (c.fate IS NOT NULL OR c.kept = 1)
         )
         SELECT t.id, t.user_id, t.org_id, t.type, t.key, t.lane, count(i.notification_id)::int4,
             jsonb_agg(jsonb_build_object('id', i.notification_id, 'title', i.title, 'body', i.body, 'data', i.data)
                 ORDER BY i.place) FILTER (WHERE i.place <= $4),
-            (bit_or(coalesce(i.channels, \(Channels.all.rawValue)))
-                FILTER (WHERE i.notification_id IS NOT NULL))::int4,
+            bit_or(i.channels)::int4,
             max(i.delivery COLLATE "C"), min(array_position(ARRAY[\(Self.severities)], i.severity)),
             CASE WHEN count(i.expires_at) = count(i.notification_id) THEN max(i.expires_at) END,
             CASE WHEN count(i.keep_until) = count(i.notification_id) THEN max(i.keep_until) END,
-            count(i.notification_id) = 1 AND count(i.type) = 1, \(Self.alone)
+            count(i.notification_id) = 1, \(Self.alone)
         FROM taken t LEFT JOIN counted i ON i.digest_id = t.id AND i.fate IS NULL
         GROUP BY t.id, t.user_id, t.org_id, t.type, t.key, t.lane
         """

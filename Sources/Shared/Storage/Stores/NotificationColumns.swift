@@ -6,7 +6,7 @@ import Core
 
 /// A column of `carillon.notifications`, as data.
 ///
-/// The INSERT with its `unnest` parameters, the SELECTs, the digests' tables and the decoding
+/// The INSERT with its `unnest` parameters, the SELECTs, the digests' table and the decoding
 /// follow from ``all``. A new column is a line there and one in the migration.
 struct NotificationColumn: Sendable {
     /// The lists that contain a column.
@@ -23,8 +23,6 @@ struct NotificationColumn: Sendable {
         static let page = Self(rawValue: 8)
         /// A column of `digest_items`.
         static let item = Self(rawValue: 16)
-        /// A column of `digest_details`.
-        static let detail = Self(rawValue: 32)
     }
 
     let name: String
@@ -40,7 +38,7 @@ struct NotificationColumn: Sendable {
 
     /// All columns that are decoded.
     ///
-    /// Those of the digests' tables stand in the order of their tables.
+    /// Those of `digest_items` stand in the order of their table.
     static let all: [NotificationColumn] = [
         NotificationColumn(
             name: "user_id", type: .text, field: nil, uses: .key, append: { $1.append($0.user) }, read: { _, _, _ in }),
@@ -51,15 +49,15 @@ struct NotificationColumn: Sendable {
             name: "version", type: .int8, field: .version, uses: .message,
             append: { $1.append(int8: $0.version) },
             read: { (row, place, notification) throws(PostgresError) in notification.version = try row.int8(place) }),
-        .text("job_entry", [.insert, .message, .detail], { $0.jobEntry }, { $0.jobEntry = $1 }),
+        .text("job_entry", [.insert, .message, .item], { $0.jobEntry }, { $0.jobEntry = $1 }),
         .text("org_id", [.insert, .message, .item], { $0.org }, { $0.org = $1 }),
         .optionalText("job_id", [.insert, .message, .item], { $0.jobID }, { $0.jobID = $1 }),
-        .text("type", as: .type, [.insert, .message, .detail], { $0.type }, { $0.type = $1 }),
-        .word("severity", as: .severity, [.insert, .message, .detail], { $0.severity }, { $0.severity = $1 }),
-        .word("delivery", as: .delivery, [.insert, .message, .detail], { $0.delivery }, { $0.delivery = $1 }),
+        .text("type", as: .type, [.insert, .message, .item], { $0.type }, { $0.type = $1 }),
+        .word("severity", as: .severity, [.insert, .message, .item], { $0.severity }, { $0.severity = $1 }),
+        .word("delivery", as: .delivery, [.insert, .message, .item], { $0.delivery }, { $0.delivery = $1 }),
         .word("lane", [.insert, .message], { $0.lane }, { $0.lane = $1 }),
         NotificationColumn(
-            name: "channels", type: .int4, field: nil, uses: [.insert, .message, .detail],
+            name: "channels", type: .int4, field: nil, uses: [.insert, .message, .item],
             append: { $1.append(int4: Int32($0.channels.rawValue)) },
             read: { (row, place, notification) throws(PostgresError) in
                 notification.channels = Channels(rawValue: UInt8(truncatingIfNeeded: try row.int4(place)))
@@ -68,14 +66,14 @@ struct NotificationColumn: Sendable {
         .text("body", as: .body, [.insert, .message, .item], { $0.body }, { $0.body = $1 }),
         .json("data", as: .data, [.insert, .message, .item], { $0.data }, { $0.data = $1 }),
         .json(
-            "extras", [.insert, .message, .page, .detail], { ExtrasColumn.json($0.extras) },
+            "extras", [.insert, .message, .page, .item], { ExtrasColumn.json($0.extras) },
             { $0.extras = $1.map { ExtrasColumn.extras($0) } ?? NotificationExtras() }),
-        .optionalText("category", as: .category, [.insert, .message, .detail], { $0.category }, { $0.category = $1 }),
+        .optionalText("category", as: .category, [.insert, .message, .item], { $0.category }, { $0.category = $1 }),
         .optionalText(
             "entity_type", as: .entityType, [.insert, .message, .item], { $0.entityType }, { $0.entityType = $1 }),
         .optionalText("entity_id", as: .entityID, [.insert, .message, .item], { $0.entityID }, { $0.entityID = $1 }),
         .optionalText(
-            "collapse_key", as: .collapseKey, [.insert, .message, .detail], { $0.collapseKey }, { $0.collapseKey = $1 }),
+            "collapse_key", as: .collapseKey, [.insert, .message, .item], { $0.collapseKey }, { $0.collapseKey = $1 }),
         .word("status", [.insert, .message], { $0.status }, { $0.status = $1 }),
         .optionalText("status_reason", [.insert, .message], { $0.statusReason }, { $0.statusReason = $1 }),
         .moment(
@@ -83,8 +81,8 @@ struct NotificationColumn: Sendable {
         .moment("delivered_at", [], { $0.deliveredAt }, { $0.deliveredAt = $1 }),
         .moment("opened_at", [], { $0.openedAt }, { $0.openedAt = $1 }),
         .moment("read_at", as: .readAt, .message, { $0.readAt }, { $0.readAt = $1 }),
-        .moment("expires_at", as: .expiresAt, [.insert, .message, .detail], { $0.expiresAt }, { $0.expiresAt = $1 }),
-        .moment("keep_until", [.insert, .detail], { $0.keepUntil }, { $0.keepUntil = $1 }),
+        .moment("expires_at", as: .expiresAt, [.insert, .message, .item], { $0.expiresAt }, { $0.expiresAt = $1 }),
+        .moment("keep_until", [.insert, .item], { $0.keepUntil }, { $0.keepUntil = $1 }),
         .moment("deleted_at", [.message, .page], { $0.deletedAt }, { $0.deletedAt = $1 }),
         .optionalText("decision", as: .heldBack, [], { $0.decision }, { $0.decision = $1 }),
     ]
@@ -180,16 +178,12 @@ struct NotificationColumns: Sendable {
     static let inserted = Self(uses: [.key, .insert])
     /// Those that a message is made from.
     static let message = Self(uses: [.key, .message])
-    /// Those of `digest_items` and `digest_details`, in the order of their tables and without the
-    /// key.
+    /// Those of `digest_items`, in the order of the table and without the key.
     static let item = Self(uses: .item)
-    static let detail = Self(uses: .detail)
-    /// Those of both tables.
-    static let held = Self(uses: [.item, .detail])
     /// Those with which an item is gathered.
     static let gathered = Self(
         NotificationColumn.all.filter { column in
-            column.name == "lane" || !column.uses.isDisjoint(with: [.key, .item, .detail])
+            column.name == "lane" || !column.uses.isDisjoint(with: [.key, .item])
         })
 
     /// ``all`` and ``message`` of an alias `n`.
@@ -208,13 +202,6 @@ struct NotificationColumns: Sendable {
 
     /// The names, for an INSERT and for the alias of an `unnest`.
     var names: String { self.columns.map(\.name).joined(separator: ", ") }
-
-    /// ``held`` of two aliases.
-    static func held(item: String, details: String, replacing: [String: String] = [:]) -> String {
-        Self.held.columns.map { column in
-            replacing[column.name] ?? column.expression(of: column.uses.contains(.item) ? item : details)
-        }.joined(separator: ", ")
-    }
 
     /// The columns of an alias; `replacing` has other expressions for some of them.
     func list(of alias: String, replacing: [String: String] = [:]) -> String {

@@ -120,14 +120,11 @@ enum NotificationSQL {
                         AND o.job_id = i.job_id)
                 UNION ALL
                 (SELECT h.notification_id, 0, '\(NotificationStatus.deferred.rawValue)', 'digest',
-                        (coalesce(f.type, i.type), h.title, h.body, h.data)
-                            IS DISTINCT FROM (i.type, i.title, i.body, i.data)
+                        (h.type, h.title, h.body, h.data) IS DISTINCT FROM (i.type, i.title, i.body, i.data)
                     FROM carillon.digest_items h
-                    LEFT JOIN carillon.digest_details f
-                        ON f.user_id = h.user_id AND f.notification_id = h.notification_id
                     WHERE i.job_id IS NOT NULL AND h.user_id = i.user_id AND h.org_id = i.org_id
                         AND h.job_id = i.job_id AND NOT h.is_single
-                        AND f.fate IS DISTINCT FROM '\(DigestStore.Fate.alone.rawValue)')
+                        AND h.fate IS DISTINCT FROM '\(DigestStore.Fate.alone.rawValue)')
                 LIMIT 1
             ) x
         ),

@@ -92,7 +92,7 @@ package struct TraceStore: Sendable {
         let isOpen = try row.bool(2)
         var notification = Notification(
             id: id, user: user, type: "", createdAt: Timestamp(milliseconds: id.milliseconds))
-        try NotificationColumns.held.read(row, at: 6, into: &notification)
+        try NotificationColumns.item.read(row, at: 6, into: &notification)
         var summary: (id: NotificationID, storedAt: Timestamp)?
         switch try row.optionalText(4).flatMap({ DigestStore.Fate(rawValue: $0) }) {
         case .cancelled: notification.status = .cancelled
@@ -194,17 +194,11 @@ package struct TraceStore: Sendable {
 
     /// Items in state `closing` belong to a summary that may not be stored yet.
     private static let heldItem = """
-        SELECT i.digest_id, i.gathered_at, (d.state = 'open') IS TRUE, coalesce(d.due_at, i.gathered_at), x.fate,
+        SELECT i.digest_id, i.gathered_at, (d.state = 'open') IS TRUE, coalesce(d.due_at, i.gathered_at), i.fate,
             (SELECT max(c.at) FROM carillon.cancellations c WHERE c.org_id = i.org_id
-                AND c.job_id = ANY (ARRAY[i.job_id, x.job_entry, split_part(x.job_entry, '/', 2)])),
-            \(NotificationColumns.held(
-                item: "i", details: "x",
-                replacing: [
-                    "type": "coalesce(x.type, d.type, '')", "job_entry": "coalesce(x.job_entry, '')",
-                    "channels": "coalesce(x.channels, \(Channels.all.rawValue))::int4",
-                ]))
+                AND c.job_id = ANY (ARRAY[i.job_id, i.job_entry, split_part(i.job_entry, '/', 2)])),
+            \(NotificationColumns.item.list(of: "i"))
         FROM carillon.digest_items i
-        LEFT JOIN carillon.digest_details x ON x.user_id = i.user_id AND x.notification_id = i.notification_id
         LEFT JOIN carillon.digests d ON d.id = i.digest_id
         WHERE i.user_id = $1 AND i.notification_id = $2 AND NOT i.is_single
         """

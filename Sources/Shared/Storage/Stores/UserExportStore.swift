@@ -20,7 +20,6 @@ package struct UserExportStore: Sendable {
         case followUps = "follow_ups"
         case digests
         case digestItems = "digest_items"
-        case digestDetails = "digest_details"
         case deliveryAttempts = "delivery_attempts"
         case deadLetters = "dead_letters"
     }
@@ -85,7 +84,7 @@ package struct UserExportStore: Sendable {
         let (key, condition) =
             switch section {
             case .devices, .notifications, .digests, .schedules: ("t.id", "t.id > $2::uuid")
-            case .digestItems, .digestDetails: ("t.notification_id", "t.notification_id > $2::uuid")
+            case .digestItems: ("t.notification_id", "t.notification_id > $2::uuid")
             case .preferences: ("t.type", "t.type > $2")
             case .subscriptions: ("t.topic", "t.topic > $2")
             case .followUps:

@@ -145,7 +145,6 @@ extension Schema {
             "follow_ups?": .stream(of: .anyObject),
             "digests?": .stream(of: .anyObject),
             "digest_items?": .stream(of: .anyObject),
-            "digest_details?": .stream(of: .anyObject),
         ])
 
     static let erasure = Schema(

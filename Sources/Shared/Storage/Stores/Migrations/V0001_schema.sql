@@ -539,50 +539,43 @@ CREATE TABLE carillon.digest_items (
     digest_id uuid NOT NULL,
     is_single boolean NOT NULL,
     gathered_at timestamptz NOT NULL,
+    -- Set when the window is taken: `cancelled`, `expired` or `read` if the item falls out, `alone`
+    -- if no other is left. Null: it waits, or a summary contains it.
+    fate text,
+    job_entry text NOT NULL,
     org_id text NOT NULL,
     job_id text,
+    type text NOT NULL,
+    severity text NOT NULL,
+    delivery text NOT NULL,
+    -- The channels that the user's preferences left.
+    channels smallint NOT NULL,
     title text NOT NULL,
     body text NOT NULL,
     data jsonb,
+    extras jsonb,
+    category text,
     entity_type text,
     entity_id text,
+    collapse_key text,
+    -- The job's own; a type's time to live begins with the summary.
+    expires_at timestamptz,
+    keep_until timestamptz,
     PRIMARY KEY (user_id, notification_id)
 );
 CREATE INDEX digest_items_digest ON carillon.digest_items (digest_id, notification_id);
 CREATE UNIQUE INDEX digest_items_job ON carillon.digest_items (user_id, org_id, job_id) WHERE job_id IS NOT NULL;
 CREATE INDEX digest_items_of_job ON carillon.digest_items (org_id, job_id) WHERE job_id IS NOT NULL;
+CREATE INDEX digest_items_entry ON carillon.digest_items (job_entry) WHERE NOT is_single;
 CREATE INDEX digest_items_gathered ON carillon.digest_items (gathered_at);
 
--- What a summary, or an item that comes alone, needs of an item.
-CREATE TABLE carillon.digest_details (
-    user_id text NOT NULL,
-    notification_id uuid NOT NULL,
-    -- Set when the window is taken: `cancelled`, `expired` or `read` if the item falls out, `alone`
-    -- if no other is left. Null: it waits, or a summary contains it.
-    fate text,
-    job_entry text,
-    type text,
-    severity text,
-    delivery text,
-    -- The channels that the user's preferences left.
-    channels smallint,
-    extras jsonb,
-    category text,
-    collapse_key text,
-    -- The job's own; a type's time to live begins with the summary.
-    expires_at timestamptz,
-    keep_until timestamptz,
-    PRIMARY KEY (user_id, notification_id),
-    FOREIGN KEY (user_id, notification_id) REFERENCES carillon.digest_items ON DELETE CASCADE
-);
-CREATE INDEX digest_details_entry ON carillon.digest_details (job_entry);
-
 -- Adds an item to the open window of its key. Opens one if there is none or its time is over.
--- Returns `single`, `held` or, for a job id that came before, `duplicate`. A repeated item gives the
--- same answer.
+-- Returns `single` or `held`, `cancelled` for an item that was cancelled before it came and, for a
+-- job id that came before, `duplicate`, or `conflict` if the contents differ. A repeated item gives
+-- the same answer.
 CREATE FUNCTION carillon.gather(
-    item carillon.digest_items, type_name text, digest_key text, urgency text, span interval, maximum interval,
-    is_sliding boolean, singles integer
+    item carillon.digest_items, digest_key text, urgency text, span interval, maximum interval, is_sliding boolean,
+    singles integer
 ) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     known carillon.digest_items;
@@ -593,9 +586,16 @@ BEGIN
     IF FOUND THEN
         RETURN CASE WHEN known.is_single THEN 'single' ELSE 'held' END;
     END IF;
+    IF EXISTS (
+        SELECT FROM carillon.cancellations c
+        WHERE c.org_id = item.org_id
+            AND c.job_id = ANY (ARRAY[item.job_id, item.job_entry, split_part(item.job_entry, '/', 2)])
+    ) THEN
+        RETURN 'cancelled';
+    END IF;
     LOOP
         SELECT * INTO found_digest FROM carillon.digests d
-        WHERE d.user_id = item.user_id AND d.org_id = item.org_id AND d.type = type_name AND d.key = digest_key
+        WHERE d.user_id = item.user_id AND d.org_id = item.org_id AND d.type = item.type AND d.key = digest_key
             AND d.state = 'open'
         FOR UPDATE;
         IF FOUND AND found_digest.due_at > item.gathered_at THEN
@@ -604,7 +604,7 @@ BEGIN
             UPDATE carillon.digests SET state = 'closing' WHERE id = found_digest.id;
         ELSE
             INSERT INTO carillon.digests (id, user_id, org_id, type, key, lane, opened_at, due_at, last_at)
-            VALUES (item.notification_id, item.user_id, item.org_id, type_name, digest_key, urgency, item.gathered_at,
+            VALUES (item.notification_id, item.user_id, item.org_id, item.type, digest_key, urgency, item.gathered_at,
                 item.gathered_at + span, item.gathered_at + greatest(span, maximum))
             ON CONFLICT DO NOTHING;
         END IF;
@@ -613,50 +613,17 @@ BEGIN
     item.is_single := found_digest.count < singles;
     INSERT INTO carillon.digest_items SELECT item.* ON CONFLICT DO NOTHING;
     IF NOT FOUND THEN
-        RETURN 'duplicate';
+        RETURN CASE WHEN EXISTS (
+            SELECT FROM carillon.digest_items i
+            WHERE i.user_id = item.user_id AND i.org_id = item.org_id AND i.job_id = item.job_id
+                AND (i.type, i.title, i.body, i.data) IS DISTINCT FROM (item.type, item.title, item.body, item.data)
+        ) THEN 'conflict' ELSE 'duplicate' END;
     END IF;
     UPDATE carillon.digests SET
         count = count + 1,
         due_at = CASE WHEN is_sliding THEN least(last_at, item.gathered_at + span) ELSE due_at END
     WHERE id = found_digest.id;
     RETURN CASE WHEN item.is_single THEN 'single' ELSE 'held' END;
-END $$;
-
--- Gathers an item with its details. Returns what `gather` does, `cancelled` for an item that was
--- cancelled before it came, and `conflict` for a job id that came before with other contents.
-CREATE FUNCTION carillon.gather_detailed(
-    item carillon.digest_items, details carillon.digest_details, digest_key text, urgency text, span interval,
-    maximum interval, is_sliding boolean, singles integer
-) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    outcome text;
-    is_other boolean;
-BEGIN
-    IF NOT EXISTS (
-        SELECT FROM carillon.digest_items i
-        WHERE i.user_id = item.user_id AND i.notification_id = item.notification_id
-    ) AND EXISTS (
-        SELECT FROM carillon.cancellations c
-        WHERE c.org_id = item.org_id
-            AND c.job_id = ANY (ARRAY[item.job_id, details.job_entry, split_part(details.job_entry, '/', 2)])
-    ) THEN
-        RETURN 'cancelled';
-    END IF;
-    outcome := carillon.gather(item, details.type, digest_key, urgency, span, maximum, is_sliding, singles);
-    IF outcome = 'duplicate' THEN
-        SELECT (coalesce(d.type, details.type), i.title, i.body, i.data)
-            IS DISTINCT FROM (details.type, item.title, item.body, item.data)
-        INTO is_other
-        FROM carillon.digest_items i
-        LEFT JOIN carillon.digest_details d ON d.user_id = i.user_id AND d.notification_id = i.notification_id
-        WHERE i.user_id = item.user_id AND i.org_id = item.org_id AND i.job_id = item.job_id;
-        RETURN CASE WHEN is_other THEN 'conflict' ELSE 'duplicate' END;
-    END IF;
-    -- A single item needs its details only to recognise another with its job's id.
-    IF outcome = 'held' OR item.job_id IS NOT NULL THEN
-        INSERT INTO carillon.digest_details SELECT details.* ON CONFLICT DO NOTHING;
-    END IF;
-    RETURN outcome;
 END $$;
 
 -- Webhooks
