@@ -84,7 +84,7 @@ package final class TransferClient: Sendable {
             self.mailbox.countInvalid()
             return .unanswered(TransferFailure(.invalidRequest))
         }
-        let ticket = TransferTicket(request, origin: origin, start: .now)
+        let ticket = TransferTicket(request, origin: origin, start: .now, timeout: request.timeout)
         return await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 ticket.wait(continuation)

@@ -4,24 +4,26 @@
 import Synchronization
 
 /// A request and its caller, which is answered exactly once.
-final class TransferTicket: Sendable {
-    typealias Continuation = CheckedContinuation<TransferOutcome, Never>
+final class Ticket<Request: Sendable, Outcome: Sendable>: Sendable {
+    typealias Continuation = CheckedContinuation<Outcome, Never>
 
-    let request: TransferRequest
+    let request: Request
+    /// The host that takes turns with others in the queue; empty for mail, which has one relay.
     let origin: String
     let start: ContinuousClock.Instant
     let deadline: ContinuousClock.Instant
     private let cancelled = Atomic(false)
     private let caller = Mutex<Continuation?>(nil)
 
-    init(_ request: TransferRequest, origin: String, start: ContinuousClock.Instant) {
+    init(_ request: Request, origin: String = "", start: ContinuousClock.Instant, timeout: Duration) {
         self.request = request
         self.origin = origin
         self.start = start
-        self.deadline = start.advanced(by: request.timeout)
+        self.deadline = start.advanced(by: timeout)
     }
 
-    /// Whether the caller's task was cancelled, possibly before it waits.
+    /// Whether the caller's task was cancelled, possibly before it waits; the sending thread polls
+    /// this.
     var isCancelled: Bool { self.cancelled.load(ordering: .acquiring) }
 
     func cancel() {
@@ -34,7 +36,7 @@ final class TransferTicket: Sendable {
     }
 
     /// Answers the caller; later calls have no effect.
-    func finish(_ outcome: TransferOutcome) {
+    func finish(_ outcome: Outcome) {
         let continuation = self.caller.withLock { caller in
             defer { caller = nil }
             return caller
@@ -42,6 +44,8 @@ final class TransferTicket: Sendable {
         continuation?.resume(returning: outcome)
     }
 }
+
+typealias TransferTicket = Ticket<TransferRequest, TransferOutcome>
 
 /// Passes tickets and signals from callers on any thread to the transfer thread.
 final class TransferMailbox: Sendable {

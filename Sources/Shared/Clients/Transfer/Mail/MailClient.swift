@@ -59,7 +59,7 @@ package final class MailClient: Sendable {
     /// Cancelling the task removes a waiting message, and ends one in flight as `cancelled` within
     /// about a second.
     package func send(_ request: MailRequest) async -> MailOutcome {
-        let ticket = MailTicket(request, start: .now)
+        let ticket = MailTicket(request, start: .now, timeout: request.timeout)
         return await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 ticket.wait(continuation)

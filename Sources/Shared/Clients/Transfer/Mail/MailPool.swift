@@ -4,41 +4,7 @@
 import Logging
 import Synchronization
 
-/// A message and its caller, which is answered exactly once.
-final class MailTicket: Sendable {
-    typealias Continuation = CheckedContinuation<MailOutcome, Never>
-
-    let request: MailRequest
-    let deadline: ContinuousClock.Instant
-    private let cancelled = Atomic(false)
-    private let caller = Mutex<Continuation?>(nil)
-
-    init(_ request: MailRequest, start: ContinuousClock.Instant) {
-        self.request = request
-        self.deadline = start.advanced(by: request.timeout)
-    }
-
-    /// Whether the caller's task was cancelled; the sending thread polls this.
-    var isCancelled: Bool { self.cancelled.load(ordering: .acquiring) }
-
-    func cancel() {
-        self.cancelled.store(true, ordering: .releasing)
-    }
-
-    /// Sets the caller; call this before handing over the ticket.
-    func wait(_ continuation: Continuation) {
-        self.caller.withLock { $0 = continuation }
-    }
-
-    /// Answers the caller; later calls have no effect.
-    func finish(_ outcome: MailOutcome) {
-        let continuation = self.caller.withLock { caller in
-            defer { caller = nil }
-            return caller
-        }
-        continuation?.resume(returning: outcome)
-    }
-}
+typealias MailTicket = Ticket<MailRequest, MailOutcome>
 
 /// The threads of a ``MailClient``: started when all others are busy, up to a limit, and ended when
 /// idle.
@@ -105,7 +71,7 @@ final class MailPool: Sendable {
             guard state.waiting.count(of: priority) < self.configuration.maximumWaiting else {
                 return .refused(.overloaded)
             }
-            state.waiting.append(ticket, origin: "", priority: priority)
+            state.waiting.append(ticket, origin: ticket.origin, priority: priority)
             state.nextExpiry = min(state.nextExpiry ?? ticket.deadline, ticket.deadline)
             guard state.snapshot.connections < max(1, self.configuration.connections) else { return .queue }
             state.snapshot.connections += 1
