@@ -86,9 +86,7 @@ struct RedisLossTests {
             let environment = try stack.catalog(Self.catalog)
             let gateway = try await stack.startGateway(environment: environment)
             _ = try await stack.startDispatcher(environment: environment)
-            try await eventually("Redis has its memory mark") {
-                try await stack.connection.send("EXISTS", "carillon:memory").integer() == 1
-            }
+            try await stack.waitForMemoryMark()
             for user in ["asleep", "later", "gathered", "mute"] {
                 try await gateway.register(user: user, platform: "android", token: "\(user)-phone")
             }
@@ -162,9 +160,7 @@ struct RedisLossTests {
             let environment = try stack.catalog(Self.catalog)
             let gateway = try await stack.startGateway(environment: environment)
             _ = try await stack.startDispatcher(environment: environment)
-            try await eventually("Redis has its memory mark") {
-                try await stack.connection.send("EXISTS", "carillon:memory").integer() == 1
-            }
+            try await stack.waitForMemoryMark()
             for user in ["job", "asleep"] {
                 try await gateway.register(user: user, platform: "android", token: "unavailable-3x-\(user)")
             }
@@ -299,18 +295,14 @@ struct SweepTests {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
             let dispatcher = try await stack.startDispatcher()
-            try await eventually("Redis has its memory mark") {
-                try await stack.connection.send("EXISTS", "carillon:memory").integer() == 1
-            }
+            try await stack.waitForMemoryMark()
             try await gateway.register(user: "offline", platform: "android", token: "unavailable-3x-phone")
             try await stack.append([("user", "offline"), ("type", "payment_received"), ("title", Self.title)])
             try await eventually("the first attempt has failed and the retry is planned") {
                 try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'retry'").count > 0
             }
             #expect(stack.pushed().isEmpty)
-            dispatcher.send(SIGKILL)
-            try await dispatcher.waitForExit()
-            try await stack.connection.send("FLUSHALL")
+            try await stack.loseRedis(killing: dispatcher)
             try await stack.makeOlder()
 
             _ = try await stack.startDispatcher(name: "second")
@@ -328,9 +320,7 @@ struct SweepTests {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
             let dispatcher = try await stack.startDispatcher()
-            try await eventually("Redis has its memory mark") {
-                try await stack.connection.send("EXISTS", "carillon:memory").integer() == 1
-            }
+            try await stack.waitForMemoryMark()
             try await gateway.register(user: "offline", platform: "android", token: "phone")
             let tablet = "unavailable-3x-tablet"
             try await gateway.register(user: "offline", platform: "android", token: tablet, name: "tablet")
@@ -341,9 +331,7 @@ struct SweepTests {
                 return !tried.isEmpty && statuses == [Self.title: "sent"]
             }
             #expect(stack.pushed() == ["phone": [Self.title]])
-            dispatcher.send(SIGKILL)
-            try await dispatcher.waitForExit()
-            try await stack.connection.send("FLUSHALL")
+            try await stack.loseRedis(killing: dispatcher)
 
             _ = try await stack.startDispatcher(name: "second")
             try await eventually("both devices have an accepted attempt") {
@@ -368,9 +356,7 @@ struct SweepTests {
             ).merging(stack.mailSettings()) { $1 }
             let gateway = try await stack.startGateway(environment: environment)
             let dispatcher = try await stack.startDispatcher(environment: environment)
-            try await eventually("Redis has its memory mark") {
-                try await stack.connection.send("EXISTS", "carillon:memory").integer() == 1
-            }
+            try await stack.waitForMemoryMark()
             let address = "busy-3x-ada@example.com"
             try await stack.setAddress(address, of: "ada", wanting: "letter", by: gateway)
             try await gateway.register(user: "idle", platform: "android", token: "unavailable-3x-phone")
@@ -386,9 +372,7 @@ struct SweepTests {
             }
             #expect(stack.pushed().isEmpty)
             #expect(try stack.mails().isEmpty)
-            dispatcher.send(SIGKILL)
-            try await dispatcher.waitForExit()
-            try await stack.connection.send("FLUSHALL")
+            try await stack.loseRedis(killing: dispatcher)
 
             _ = try await stack.startDispatcher(name: "second", environment: environment)
             try await eventually("both have come") {
@@ -441,5 +425,21 @@ struct SweepTests {
     private static func seen(by socket: TestSocket) -> [String] {
         let synced = socket.all("sync").flatMap { $0["notifications"]?.array ?? [] }
         return socket.titles + synced.compactMap { $0["title"]?.string }
+    }
+}
+
+extension Stack {
+    /// Waits until a dispatcher has marked Redis, so that the next one notices its loss.
+    fileprivate func waitForMemoryMark() async throws {
+        try await eventually("Redis has its memory mark") {
+            try await self.connection.send("EXISTS", "carillon:memory").integer() == 1
+        }
+    }
+
+    /// Kills a dispatcher and empties Redis.
+    fileprivate func loseRedis(killing dispatcher: ChildProcess) async throws {
+        dispatcher.send(SIGKILL)
+        try await dispatcher.waitForExit()
+        try await self.connection.send("FLUSHALL")
     }
 }
