@@ -128,7 +128,7 @@ final class AppChannels: Sendable {
         }
     }
 
-    private static var names: String { ProviderKinds.providers.map(\.rawValue).joined(separator: ", ") }
+    private static var names: String { Provider.wellKnown.map(\.rawValue).joined(separator: ", ") }
 
     private func apps(fault: (String, String) -> Void) -> [AppSettings] {
         var apps = [self.settings.defaultApp]

@@ -5,7 +5,6 @@ import ArgumentParser
 import Core
 import FoundationEssentials
 import Operations
-import Providers
 import Storage
 
 /// `dispatcher dead`.
@@ -85,7 +84,7 @@ struct DeadCommand: AsyncParsableCommand {
     /// The streams that letters come from, for shell completion.
     private static var streams: [String] {
         let keys = Keyspace()
-        let deliveries = ProviderKinds.providers.flatMap { provider in
+        let deliveries = Provider.wellKnown.flatMap { provider in
             Lane.allCases.map { keys.deliveries(provider, $0) }
         }
         return Lane.allCases.map { keys.jobs($0) } + [Keyspace.schedules] + deliveries

@@ -127,7 +127,7 @@ enum DispatcherComposition {
         _ clients: Clients
     ) throws -> [DeliveriesService] {
         var services: [DeliveriesService] = []
-        for provider in ProviderKinds.providers {
+        for provider in Provider.wellKnown {
             guard dispatcher.channels.providers.contains(provider) else {
                 dispatcher.logger.notice("provider is off", metadata: ["provider": "\(provider.rawValue)"])
                 continue

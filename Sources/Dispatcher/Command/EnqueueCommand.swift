@@ -4,7 +4,6 @@
 import ArgumentParser
 import Core
 import Operations
-import Providers
 import Storage
 
 /// `dispatcher enqueue`.
@@ -81,7 +80,7 @@ struct JobSubmission {
         let fields = try Self.fields(named, others: others)
         self.fields = fields
         self.job = try Self.checked { () throws(JobFaults) in
-            try JobDecoder.decode(fields.map { ($0.name, $0.value[...]) }, providers: ProviderKinds.providers)
+            try JobDecoder.decode(fields.map { ($0.name, $0.value[...]) })
         }
     }
 
@@ -125,7 +124,7 @@ struct JobSubmission {
     private func lane(_ catalog: Catalog?) throws -> Lane {
         if let catalog {
             let slices = self.fields.map { (name: $0.name, value: $0.value[...]) }
-            _ = try Self.checked { () throws(JobFaults) in try catalog.job(slices, providers: ProviderKinds.providers) }
+            _ = try Self.checked { () throws(JobFaults) in try catalog.job(slices) }
         }
         guard case .notification(let content) = self.job.payload else { return .normal }
         return content.lane ?? catalog?[content.type]?.lane ?? .normal

@@ -6,7 +6,6 @@ import Clients
 import Core
 import Foundation
 import Operations
-import Providers
 import Storage
 
 /// `dispatcher simulate`.
@@ -73,8 +72,7 @@ struct SimulateCommand: AsyncParsableCommand {
             try reader.finish()
             guard let catalog, let address, let zone else { return }
             do {
-                var question = try JobSimulation.question(
-                    of: fields, user: self.user, catalog: catalog, providers: ProviderKinds.providers)
+                var question = try JobSimulation.question(of: fields, user: self.user, catalog: catalog)
                 question.at = moment
                 question.presence = self.presence
                 question.isProven = !self.unproven

@@ -5,7 +5,8 @@ import Core
 
 /// A kind of provider: turns an app's settings into a channel.
 ///
-/// Everything about a provider is in its folder; only ``ProviderKinds/all`` names its kind.
+/// Everything about a provider is in its folder; ``ProviderKinds/all`` names its kind, and
+/// `Provider.wellKnown` its name.
 package protocol ProviderKind {
     /// The unique name; part of Redis keys and database rows, so it never changes.
     static var provider: Provider { get }
@@ -32,9 +33,7 @@ extension ProviderKind {
     package static var files: [String] { [] }
 }
 
-/// The built-in kinds of providers.
-///
-/// This list is the only place outside a provider's folder that names it.
+/// The built-in kinds of providers: one for each of `Provider.wellKnown`.
 package enum ProviderKinds {
     package static var all: [any ProviderKind.Type] {
         [
@@ -45,9 +44,6 @@ package enum ProviderKinds {
             WebhookProvider.self,
         ]
     }
-
-    /// The providers in the order of ``all``.
-    package static let providers = Self.all.map { $0.provider }
 
     /// Returns the kind of a provider; nil if none is built in.
     package static func kind(of provider: Provider) -> (any ProviderKind.Type)? {

@@ -112,16 +112,6 @@ struct JobFaultTests {
         #expect(JobEntry(["platform": nulls]).faults.isEmpty)
     }
 
-    @Test("a custom provider may have any members")
-    func otherProvider() throws {
-        let fields = [("user", "u"), ("type", "t"), ("platform", #"{"pigeon":{"loft":7}}"#)].map {
-            (name: $0.0, value: Array($0.1.utf8)[...])
-        }
-        let pigeon = Provider(word: "pigeon")
-        #expect(throws: JobFaults.self) { try JobDecoder.decode(fields) }
-        _ = try JobDecoder.decode(fields, providers: Provider.wellKnown + [pigeon])
-    }
-
     @Test(
         "refuses links that run or show their own content",
         arguments: ["javascript", "JavaScript", "vbscript", "data", "blob", "file"])

@@ -76,7 +76,7 @@ struct BroadcastExpansion: Sendable {
         let catalog = self.dispatcher.catalog
         let content: JobIntake.PageContent
         do throws(JobFaults) {
-            let job = try catalog.job(broadcast.fields, providers: ProviderKinds.providers)
+            let job = try catalog.job(broadcast.fields)
             let except = Set(job.except.map { ExactText($0) })
             let selected = except.isEmpty ? users : users.filter { !except.contains(ExactText($0)) }
             page.selected = selected.count

@@ -5,7 +5,6 @@ import Clients
 import Core
 import CoreMetrics
 import Logging
-import Providers
 import Storage
 
 /// The first stage: decodes entries as jobs and stores their notifications.
@@ -55,7 +54,7 @@ struct JobIntake: Sendable {
             guard let fields = entry.fields else { continue }
             let origin = JobOrigin(stream: batch.group.stream, entry: entry.id, fields: fields)
             do throws(JobFaults) {
-                var job = try catalog.job(origin.fields, providers: ProviderKinds.providers)
+                var job = try catalog.job(origin.fields)
                 if job.id == nil, case .notification(let content) = job.payload, content.deliverAt != nil {
                     // A scheduled job without an id gets its entry as its id, so that taking it
                     // again when it is due changes nothing.

@@ -5,7 +5,6 @@ import Clients
 import Core
 import CoreMetrics
 import Logging
-import Providers
 import ServiceLifecycle
 import Storage
 
@@ -70,8 +69,7 @@ package struct ReplayService: Service {
         guard letter.stream == Keyspace.schedules else { return letter.stream }
         let catalog = self.dispatcher.catalog
         let job = try? catalog.job(
-            fields.filter { $0.name != JobOrigin.replayField }.map { ($0.name, $0.value[...]) },
-            providers: ProviderKinds.providers)
+            fields.filter { $0.name != JobOrigin.replayField }.map { ($0.name, $0.value[...]) })
         guard case .notification(let content)? = job?.payload else {
             // The job is still invalid. In the bulk lane it delays no other until it can be read.
             return self.dispatcher.keys.jobs(.bulk)

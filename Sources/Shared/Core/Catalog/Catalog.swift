@@ -99,13 +99,9 @@ extension Catalog {
 extension Catalog {
     /// Decodes the fields of one entry and checks them against the catalog.
     ///
-    /// - Parameter providers: providers that `platform` may name.
     /// - Throws: `JobFaults` with every fault.
-    package func job(
-        _ entry: [(name: String, value: ArraySlice<UInt8>)],
-        providers: [Provider] = Provider.wellKnown
-    ) throws(JobFaults) -> Job {
-        try JobDecoder.decode(entry, providers: providers, isKnown: { self[$0] != nil }, check: self.faults)
+    package func job(_ entry: [(name: String, value: ArraySlice<UInt8>)]) throws(JobFaults) -> Job {
+        try JobDecoder.decode(entry, isKnown: { self[$0] != nil }, check: self.faults)
     }
 
     /// Returns the renderer of a job's texts; nil if the job has its own texts.

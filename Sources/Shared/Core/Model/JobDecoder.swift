@@ -10,30 +10,23 @@ package struct JobDecoder {
     /// A one-word Bloom filter over the names in ``fields``: most lookups are for absent names.
     private var marks: UInt64 = 0
     private var faults: [JobFault] = []
-    private let providers: [Provider]
-
-    private init(providers: [Provider]) {
-        self.providers = providers
-    }
 
     /// Decodes the fields of one entry.
     ///
     /// - Parameters:
     ///   - entry: names and values in their order.
-    ///   - providers: providers that `platform` may name.
     ///   - isKnown: whether the catalog has a type.
     ///   - check: returns the catalog's faults for the content.
     /// - Throws: ``JobFaults`` with every fault.
     package static func decode(
         _ entry: [(name: String, value: ArraySlice<UInt8>)],
-        providers: [Provider] = Provider.wellKnown,
         isKnown: (_ type: String) -> Bool = { _ in true },
         check: (_ content: JobContent) -> [JobFault] = { _ in [] }
     ) throws(JobFaults) -> Job {
         guard entry.count <= JobLimits.fields else {
             throw JobFaults([JobFault("fields", "are more than \(JobLimits.fields)")])
         }
-        var decoder = JobDecoder(providers: providers)
+        var decoder = JobDecoder()
         decoder.fields.reserveCapacity(entry.count)
         for (name, value) in entry {
             if decoder.take(name) != nil { decoder.fault(name, "occurs twice") }
@@ -232,7 +225,7 @@ package struct JobDecoder {
         else {
             return nil
         }
-        for fault in PlatformFields.faults(json.value, providers: self.providers) {
+        for fault in PlatformFields.faults(json.value) {
             self.fault(fault.field, fault.reason)
         }
         return Array(json.text)

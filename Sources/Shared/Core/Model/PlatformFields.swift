@@ -92,15 +92,13 @@ package enum PlatformFields {
 
     /// Returns the first ``mostFaults`` members that no provider would read, by path.
     ///
-    /// - Parameters:
-    ///   - platform: a JSON object.
-    ///   - providers: the known providers.
-    static func faults(_ platform: JSONValue, providers: [Provider]) -> [JobFault] {
+    /// - Parameter platform: a JSON object.
+    static func faults(_ platform: JSONValue) -> [JobFault] {
         var faults: [JobFault] = []
         for member in platform.object ?? [] where member.value != .null {
             let path = "platform.\(member.key)"
-            guard let provider = providers.first(where: { $0.rawValue == member.key }) else {
-                let known = providers.map(\.rawValue).joined(separator: ", ")
+            guard let provider = Provider.wellKnown.first(where: { $0.rawValue == member.key }) else {
+                let known = Provider.wellKnown.map(\.rawValue).joined(separator: ", ")
                 faults.append(JobFault(path, "is not a provider; give one of \(known)"))
                 continue
             }

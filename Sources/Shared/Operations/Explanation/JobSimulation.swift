@@ -78,14 +78,13 @@ package struct JobSimulation: Sendable {
     package static func question(
         of fields: [(name: String, value: [UInt8])],
         user: String,
-        catalog: Catalog,
-        providers: [Provider] = Provider.wellKnown
+        catalog: Catalog
     ) throws(JobFaults) -> Question {
         var fields = fields
         if !fields.contains(where: { ["user", "users", "topic", "all"].contains($0.name) }) {
             fields.append(("user", Array(user.utf8)))
         }
-        let job = try catalog.job(fields.map { ($0.name, $0.value[...]) }, providers: providers)
+        let job = try catalog.job(fields.map { ($0.name, $0.value[...]) })
         guard case .notification(let content) = job.payload else {
             throw JobFaults([JobFault("event", "cannot be simulated; give a notification")])
         }

@@ -13,7 +13,7 @@ import Testing
 struct ConformanceTests {
     @Test("each kind has a unique name and a profile here, and gateways know it")
     func complete() {
-        let providers = ProviderKinds.providers
+        let providers = ProviderKinds.all.map { $0.provider }
         #expect(Set(providers).count == providers.count)
         #expect(Set(ProviderProfile.all.map(\.provider)) == Set(providers))
         #expect(Set(providers) == Set(Provider.wellKnown))

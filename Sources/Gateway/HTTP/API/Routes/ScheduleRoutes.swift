@@ -42,8 +42,7 @@ struct ScheduleRoutes {
             throw Problem(.forbidden, "the token does not allow such jobs", faults: faults)
         }
         let body = ScheduleBody(
-            catalog: self.jobs.base.catalog, providers: Provider.wellKnown, zones: self.jobs.base.zones,
-            now: self.jobs.base.now())
+            catalog: self.jobs.base.catalog, zones: self.jobs.base.zones, now: self.jobs.base.now())
         let schedule = try body.read(value)
         switch try await self.jobs.schedules.put(schedule, limit: Self.mostOfOrganisation) {
         case .stored:
@@ -164,8 +163,6 @@ struct ScheduleBody {
     private static let longestZone = 64
 
     let catalog: Catalog
-    /// The providers that a job's `platform` may name.
-    let providers: [Provider]
     let zones: ZoneDatabase
     let now: Timestamp
 
@@ -239,7 +236,7 @@ struct ScheduleBody {
         }
         let fields = JobFields.flat(members.filter { !$0.key.hasPrefix("deliver_") })
         do throws(JobFaults) {
-            return (fields, try self.catalog.job(fields.map { ($0.name, $0.value[...]) }, providers: self.providers))
+            return (fields, try self.catalog.job(fields.map { ($0.name, $0.value[...]) }))
         } catch {
             for fault in error.faults { body.fault("job.\(fault.field)", fault.reason) }
             return (fields, nil)
