@@ -38,46 +38,63 @@ package struct AppSettings: Sendable, Equatable {
         self.name = name
     }
 
-    /// The variables of the default app, by provider and setting.
-    private static let variables: [(provider: String, setting: String, variable: String)] = [
-        ("fcm", "credentials", "FCM_CREDENTIALS"), ("fcm", "endpoint", "FCM_ENDPOINT"),
-        ("fcm", "channel", "FCM_CHANNEL"), ("fcm", "click_action", "FCM_CLICK_ACTION"), ("fcm", "rate", "FCM_RATE"),
-        ("apns", "key", "APNS_KEY"), ("apns", "key_id", "APNS_KEY_ID"), ("apns", "team_id", "APNS_TEAM_ID"),
-        ("apns", "topic", "APNS_TOPIC"), ("apns", "endpoint", "APNS_ENDPOINT"), ("apns", "rate", "APNS_RATE"),
-        ("webpush", "key", "VAPID_KEY"), ("webpush", "subject", "VAPID_SUBJECT"),
-        ("webpush", "origins", "WEBPUSH_ORIGINS"), ("webpush", "rate", "WEBPUSH_RATE"),
-        ("email", "url", "SMTP_URL"), ("email", "password_file", "SMTP_PASSWORD_FILE"),
-        ("email", "from", "SMTP_FROM"), ("email", "rate", "SMTP_RATE"),
-        ("webhook", "url", "WEBHOOK_PROVIDER_URL"), ("webhook", "secret", "WEBHOOK_PROVIDER_SECRET"),
-        ("webhook", "secret_file", "WEBHOOK_PROVIDER_SECRET_FILE"), ("webhook", "rate", "WEBHOOK_PROVIDER_RATE"),
-    ]
+    /// The variables of one provider of the default app.
+    private struct Variables {
+        let provider: String
+        /// The setting that enables the provider.
+        let enabler: String
+        /// Further required settings; one of each entry is enough.
+        var required: [[String]] = []
+        /// The variable of each setting.
+        let names: KeyValuePairs<String, String>
 
-    /// Further required settings of a provider that is on; one name of each entry is enough.
-    private static let needed = [
-        ("apns", "APNS_KEY", [["APNS_KEY_ID"], ["APNS_TEAM_ID"], ["APNS_TOPIC"]]),
-        ("webpush", "VAPID_KEY", [["VAPID_SUBJECT"]]), ("email", "SMTP_URL", [["SMTP_FROM"]]),
-        ("webhook", "WEBHOOK_PROVIDER_URL", [["WEBHOOK_PROVIDER_SECRET", "WEBHOOK_PROVIDER_SECRET_FILE"]]),
-    ]
+        func name(of setting: String) -> String? { self.names.first { $0.key == setting }?.value }
+    }
 
-    /// The setting that enables a provider.
-    private static let switches = [
-        "fcm": "credentials", "apns": "key", "webpush": "key", "email": "url", "webhook": "url",
+    private static let variables = [
+        Variables(
+            provider: "fcm", enabler: "credentials",
+            names: [
+                "credentials": "FCM_CREDENTIALS", "endpoint": "FCM_ENDPOINT", "channel": "FCM_CHANNEL",
+                "click_action": "FCM_CLICK_ACTION", "rate": "FCM_RATE",
+            ]),
+        Variables(
+            provider: "apns", enabler: "key", required: [["key_id"], ["team_id"], ["topic"]],
+            names: [
+                "key": "APNS_KEY", "key_id": "APNS_KEY_ID", "team_id": "APNS_TEAM_ID", "topic": "APNS_TOPIC",
+                "endpoint": "APNS_ENDPOINT", "rate": "APNS_RATE",
+            ]),
+        Variables(
+            provider: "webpush", enabler: "key", required: [["subject"]],
+            names: [
+                "key": "VAPID_KEY", "subject": "VAPID_SUBJECT", "origins": "WEBPUSH_ORIGINS", "rate": "WEBPUSH_RATE",
+            ]),
+        Variables(
+            provider: "email", enabler: "url", required: [["from"]],
+            names: [
+                "url": "SMTP_URL", "password_file": "SMTP_PASSWORD_FILE", "from": "SMTP_FROM", "rate": "SMTP_RATE",
+            ]),
+        Variables(
+            provider: "webhook", enabler: "url", required: [["secret", "secret_file"]],
+            names: [
+                "url": "WEBHOOK_PROVIDER_URL", "secret": "WEBHOOK_PROVIDER_SECRET",
+                "secret_file": "WEBHOOK_PROVIDER_SECRET_FILE", "rate": "WEBHOOK_PROVIDER_RATE",
+            ]),
     ]
 
     /// Returns the app of the variables; without providers if none is set.
     static func fromVariables(_ reader: SettingsReader) -> AppSettings {
         var app = AppSettings(name: self.defaultName)
-        for (provider, setting, variable) in self.variables {
-            guard let text = reader.text(variable) else { continue }
-            app.providers[provider, default: [:]][setting] = text
-        }
-        // An endpoint alone does not enable a provider.
-        app.providers = app.providers.filter { provider, settings in
-            self.switches[provider].map { settings[$0] != nil } ?? true
-        }
-        for (provider, variable, needed) in self.needed where app.providers[provider] != nil {
-            for names in needed where names.allSatisfy({ reader.text($0) == nil }) {
-                reader.fault(names.joined(separator: " or "), "is required with \(variable)")
+        for variables in self.variables {
+            var settings: [String: String] = [:]
+            for (setting, name) in variables.names { settings[setting] = reader.text(name) }
+            // An endpoint alone does not enable a provider.
+            guard settings[variables.enabler] != nil else { continue }
+            app.providers[variables.provider] = settings
+            for alternatives in variables.required where alternatives.allSatisfy({ settings[$0] == nil }) {
+                reader.fault(
+                    alternatives.compactMap { variables.name(of: $0) }.joined(separator: " or "),
+                    "is required with \(variables.name(of: variables.enabler) ?? variables.provider)")
             }
         }
         if let shape = reader.text("PUSH_SHAPE") { app.shape = Shape(shape) }
@@ -105,7 +122,8 @@ package struct AppSettings: Sendable, Equatable {
 
     /// Returns the name of a setting as the operator wrote it.
     package func place(_ provider: String, _ setting: String?) -> String {
-        let variable = Self.variables.first { $0.provider == provider && $0.setting == setting }?.variable
+        let variables = Self.variables.first { $0.provider == provider }
+        let variable = setting.flatMap { variables?.name(of: $0) }
         if self.name == Self.defaultName, let variable { return variable }
         if self.name == Self.defaultName, setting == "shape" { return "PUSH_SHAPE" }
         return "APPS: app \(self.name): \(setting == "shape" ? "" : provider + ".")\(setting ?? "")"
