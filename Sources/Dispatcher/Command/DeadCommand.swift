@@ -3,7 +3,6 @@
 
 import ArgumentParser
 import Core
-import FoundationEssentials
 import Operations
 import Storage
 
@@ -225,10 +224,9 @@ struct DeadCommand: AsyncParsableCommand {
         func run() async throws {
             guard (1...10_000).contains(self.rate) else { throw ValidationError("--rate must be 1 to 10000") }
             let filter = try self.choice.chosen()
-            let now = Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000))
             try await DeadCommand.with(self.options) { store in
                 let (count, until) = try await store.replay(
-                    filter, to: Keyspace().takesBack, rate: self.rate, now: now)
+                    filter, to: Keyspace().takesBack, rate: self.rate, now: .now())
                 if self.output.json {
                     let end = until.map { "\"\($0.rfc3339)\"" } ?? "null"
                     Terminal.line(#"{"count":\#(count),"until":\#(end)}"#)

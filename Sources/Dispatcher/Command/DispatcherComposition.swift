@@ -20,7 +20,7 @@ import UnixSignals
 enum DispatcherComposition {
     /// Runs the dispatcher until a signal ends it.
     static func run(_ settings: DispatcherSettings, reader: SettingsReader) async throws {
-        let clock = SteadyClock(self.machineTime())
+        let clock = SteadyClock(.now())
         let catalog = await reader.load("CATALOG", isSet: !settings.common.catalog.isEmpty) {
             try CatalogLoader.load(path: settings.common.catalog)
         }
@@ -55,7 +55,7 @@ enum DispatcherComposition {
             logger: logger
         )
         let time = ClockService(
-            clock: clock, notifications: dispatcher.database.notifications, machine: self.machineTime, logger: logger)
+            clock: clock, notifications: dispatcher.database.notifications, machine: Timestamp.now, logger: logger)
         // Before the first look at what is due.
         try? await time.set()
         let lease = LeaseService(dispatcher: dispatcher)
@@ -244,11 +244,6 @@ enum DispatcherComposition {
         let metrics = PrometheusRegistry(DispatcherMetrics.families) { usage.values() }
         MetricsSystem.bootstrap(metrics)
         return metrics
-    }
-
-    @Sendable
-    private static func machineTime() -> Timestamp {
-        Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000))
     }
 
     private static func database(_ settings: DispatcherSettings) -> PostgresConfiguration {

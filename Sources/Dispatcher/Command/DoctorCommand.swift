@@ -111,7 +111,7 @@ struct DoctorCommand: AsyncParsableCommand {
         let logger = Logger(label: "carillon.doctor") { _ in SwiftLogNoOpLogHandler() }
         let transfers = DispatcherComposition.transfers(settings, logger: logger)
         let apps = DispatcherComposition.apps(
-            settings, transfers: transfers, now: { Examination.now() }, logger: logger)
+            settings, transfers: transfers, now: Timestamp.now, logger: logger)
         var findings: [Finding] = []
         let ways = await apps.make { name, reason in
             findings.append(

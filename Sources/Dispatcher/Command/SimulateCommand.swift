@@ -89,7 +89,7 @@ struct SimulateCommand: AsyncParsableCommand {
                             usage: Live(redis).usageCaps,
                             zones: zones,
                             defaultZone: zone
-                        ).answer(asked, now: Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000)))
+                        ).answer(asked, now: .now())
                     }
                 }
                 if self.output.json { Terminal.object { answer.write(to: &$0) } } else { Self.show(answer) }

@@ -82,7 +82,7 @@ struct DoctorCommand: AsyncParsableCommand {
                 notBefore: Timestamp(seconds: Int64(certificate.notValidBefore)),
                 notAfter: Timestamp(seconds: Int64(certificate.notValidAfter))
             )
-            return [facts.finding(now: Examination.now())]
+            return [facts.finding(now: .now())]
         } catch {
             let remedy =
                 "set GATEWAY_TLS_CERT to a PEM file with the chain, GATEWAY_TLS_KEY to the key of its first certificate"

@@ -21,9 +21,7 @@ import UnixSignals
 enum GatewayComposition {
     /// Serves until a signal arrives.
     static func run(_ settings: GatewaySettings, reader: SettingsReader) async throws {
-        let now: @Sendable () -> Timestamp = {
-            Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000))
-        }
+        let now: @Sendable () -> Timestamp = Timestamp.now
         let catalog = await reader.load("CATALOG", isSet: !settings.common.catalog.isEmpty) {
             try CatalogLoader.load(path: settings.common.catalog)
         }

@@ -4,7 +4,6 @@
 import ArgumentParser
 import Clients
 import Core
-import FoundationEssentials
 import Glibc
 import HTTP
 import Operations
@@ -62,9 +61,7 @@ struct ImportCommand: AsyncParsableCommand {
         _ rules: DeviceRules,
         _ pool: PostgresPool
     ) async throws {
-        let now: @Sendable () -> Timestamp = {
-            Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000))
-        }
+        let now: @Sendable () -> Timestamp = Timestamp.now
         let fields = UserFields(
             catalogs: CatalogRegister(catalog, now: now), now: now, webPushOrigins: rules.origins,
             appOrigins: rules.appOrigins)

@@ -3,7 +3,6 @@
 
 import ArgumentParser
 import Core
-import FoundationEssentials
 import HTTP
 import Operations
 
@@ -65,7 +64,7 @@ struct TokenCommand: AsyncParsableCommand {
             let authentication = AuthenticationSettings(reader)
             if authentication.secrets.isEmpty { reader.fault("AUTH_JWT_SECRET", "is missing; it signs tokens") }
             try reader.finish()
-            let now = Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000))
+            let now = Timestamp.now()
             let token = TokenIssuer.issue(
                 user: self.user,
                 scope: scope,

@@ -29,7 +29,7 @@ package enum Examination {
             return try await CommandClients.withRedis(configuration) { connection in
                 let clock = ContinuousClock()
                 let start = clock.now
-                let before = self.now()
+                let before = Timestamp.now()
                 let time = try await connection.send("TIME").strings().compactMap { Int64($0) }
                 let delay = clock.now - start
                 let info = try await connection.send("INFO").string() ?? ""
@@ -74,7 +74,7 @@ package enum Examination {
         _ = try await pool.query("SELECT 1")
         let clock = ContinuousClock()
         let start = clock.now
-        let before = self.now()
+        let before = Timestamp.now()
         let time = try await pool.query("SELECT clock_timestamp()").first?.timestamptz(0)
         let delay = clock.now - start
         var facts = DatabaseFacts()
@@ -130,7 +130,7 @@ package enum Examination {
             version: zones.version,
             missing: self.knownZones.filter { zones.rules($0) == nil },
             stored: stored,
-            year: Int(self.now().rfc3339.prefix(4)) ?? 0
+            year: Int(Timestamp.now().rfc3339.prefix(4)) ?? 0
         )
     }
 
@@ -152,11 +152,6 @@ package enum Examination {
             return Finding(.fail, name.lowercased(), "\(path) cannot be read", mend: "correct \(name)")
         }
         return Finding(.ok, name.lowercased(), path)
-    }
-
-    /// The machine's clock.
-    package static func now() -> Timestamp {
-        Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000))
     }
 
     private static func numbers(_ path: String) -> [Int64] {
