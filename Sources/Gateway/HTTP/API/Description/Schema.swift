@@ -201,7 +201,7 @@ struct Fields: Sendable, ExpressibleByDictionaryLiteral {
     struct Field: Sendable {
         let name: String
         let isRequired: Bool
-        let schema: Schema
+        var schema: Schema
     }
 
     private(set) var all: [Field]
@@ -218,6 +218,13 @@ struct Fields: Sendable, ExpressibleByDictionaryLiteral {
             return Field(
                 name: isOptional ? String(name.dropLast()) : name, isRequired: !isOptional, schema: schema)
         }
+    }
+
+    /// The same members, which may be null as well.
+    var orNull: Fields {
+        var fields = self
+        for index in fields.all.indices { fields.all[index].schema = fields.all[index].schema.orNull }
+        return fields
     }
 
     static func + (left: Fields, right: Fields) -> Fields {

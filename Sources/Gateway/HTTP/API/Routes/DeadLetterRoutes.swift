@@ -127,14 +127,7 @@ struct DeadLetterRoutes {
         "Pending replays are not counted again. A letter leaves the queue when its stream has it.",
         scope: .admin,
         body: .object(
-            [
-                "reason?": .text(1024).orNull("A prefix of the reason."),
-                "stream?": .text(256).orNull("The original stream."),
-                "type?": .text(JobLimits.name).orNull("The job's type."),
-                "since?": .time.with("minLength", .number("1")).with("maxLength", .number("64")).orNull(
-                    "The earliest time."),
-                "until?": .time.with("minLength", .number("1")).with("maxLength", .number("64")).orNull(
-                    "The end of the time range, exclusive."),
+            filter.orNull + [
                 "all?": .bool.orNull("Must be true without a filter."),
                 "rate?": .integer(1...10_000, default: 100).orNull("Letters per second."),
             ], isClosed: true),

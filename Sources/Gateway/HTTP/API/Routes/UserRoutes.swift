@@ -129,23 +129,9 @@ struct UserRoutes {
 extension Schema {
     static let userExport = Schema(
         "UserExport",
-        [
-            "user_id": .text(JobLimits.user),
-            "users": .anyObject.orNull,
-            "user_settings": .anyObject.orNull,
-            "inboxes": .anyObject.orNull,
-            "token_revocations": .anyObject.orNull,
-            "devices": .stream(of: .anyObject),
-            "preferences": .stream(of: .anyObject),
-            "subscriptions": .stream(of: .anyObject),
-            "notifications": .stream(of: .anyObject),
-            "schedules": .stream(of: .anyObject),
-            "delivery_attempts": .stream(of: .anyObject),
-            "dead_letters": .stream(of: .anyObject),
-            "follow_ups?": .stream(of: .anyObject),
-            "digests?": .stream(of: .anyObject),
-            "digest_items?": .stream(of: .anyObject),
-        ])
+        Fields([("user_id", Schema.text(JobLimits.user))])
+            + Fields(UserExportStore.Single.allCases.map { ($0.rawValue, Schema.anyObject.orNull) })
+            + Fields(UserExportStore.Section.allCases.map { ($0.rawValue, Schema.stream(of: .anyObject)) }))
 
     static let erasure = Schema(
         "Erasure",
