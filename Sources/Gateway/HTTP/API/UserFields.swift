@@ -147,8 +147,8 @@ package struct UserFields: Sendable {
         var token = body.text("token", limit: Self.longestToken, isRequired: true)
         let app = body.text("app", limit: 64) ?? "default"
         let environment = body.choice("environment", of: ProviderEnvironment.self) ?? .production
-        let name = body.text("name", limit: 128)
-        let deviceID = body.text("device_id", limit: 128)
+        let name = body.text("name", limit: Device.longestName)
+        let deviceID = body.text("device_id", limit: Device.longestName)
         let appVersion = body.text("app_version", limit: 64)
         let locale = Self.locale(&body)
         // An invalid provider says nothing about the format of the token.
@@ -278,12 +278,12 @@ extension Schema {
             "platform": .platform,
             "provider?": .string(pattern: "^[a-z][a-z0-9]{0,14}$").orNull.with(
                 "examples", .array([.string("fcm"), .string("apns"), .string("webpush"), .string("webhook")]))(
-                    "Defaults by platform. One of the examples, or another provider of a dispatcher."),
+                    "Defaults by platform. One of the examples."),
             "token": .deviceToken("Hexadecimal for `apns`; the JSON of the browser's PushSubscription for `webpush`."),
             "app?": .text(64).orNull.with("default", .string("default")),
             "environment?": .environment.orNull.with("default", .string("production")),
-            "name?": .text(128).orNull("Replaces a device with the same user, app, platform and name."),
-            "device_id?": .text(128).orNull,
+            "name?": .text(Device.longestName).orNull("Replaces a device with the same user, app, platform and name."),
+            "device_id?": .text(Device.longestName).orNull,
             "app_version?": .text(64).orNull,
             "locale?": .string(max: 35, pattern: "^[A-Za-z0-9]{1,8}([-_][A-Za-z0-9]{1,8})*$").orNull,
         ], isClosed: true)
@@ -314,7 +314,7 @@ extension Schema {
             "settings?": .settingsChange.orNull,
             "preferences?": .list(of: .typePreference, max: 1000).orNull,
             "devices?": .list(of: .deviceRegistration, max: 100).orNull,
-            "topics?": .list(of: .text(128), max: 1000).orNull,
+            "topics?": .list(of: .text(JobLimits.name), max: 1000).orNull,
             "categories?": .list(of: .categoryPreference, max: 1000).orNull,
         ], isClosed: true)
 }
@@ -393,7 +393,7 @@ extension Schema {
     static let typePreference = Schema(
         "TypePreference", "null: the catalog's default.",
         [
-            "type": .text(128),
+            "type": .text(JobLimits.name),
             "in_app?": .bool.orNull,
             "push?": .bool.orNull,
             "email?": .bool.orNull,
@@ -405,7 +405,7 @@ extension Schema {
         "CategoryPreference",
         "Applies to the types of the category without an own preference; null: the catalog's default.",
         [
-            "category": .text(128),
+            "category": .text(JobLimits.name),
             "in_app?": .bool.orNull,
             "push?": .bool.orNull,
             "email?": .bool.orNull,

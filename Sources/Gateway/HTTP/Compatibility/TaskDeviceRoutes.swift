@@ -30,8 +30,8 @@ struct TaskDeviceRoutes {
                 "Household tasks: registers a device by its \(self.name) token.",
                 body: .object([
                     "registration_id": self.token,
-                    "name?": .string(max: DeviceKeeper.longestName).orNull,
-                    "device_id?": .string(max: DeviceKeeper.longestName)
+                    "name?": .string(max: Device.longestName).orNull,
+                    "device_id?": .string(max: Device.longestName)
                         .with("type", .array([.string("string"), .string("number")]))
                         .orNull("Replaces its previous registration."),
                     "active?": .bool.orNull(
@@ -221,7 +221,7 @@ enum TaskShape {
             fields.fault("registration_id", Device.noAPNSToken)
         }
         var registration = DeviceKeeper.Registration(platform: platform, provider: provider, token: token ?? "")
-        registration.name = fields.text("name", limit: DeviceKeeper.longestName)
+        registration.name = fields.text("name", limit: Device.longestName)
         registration.deviceID = Self.deviceID(&fields)
         registration.isSilenced = fields.flag("active").map { !$0 }
         return registration
@@ -229,8 +229,8 @@ enum TaskShape {
 
     /// Android clients may send it as a number.
     private static func deviceID(_ fields: inout FieldReader) -> String? {
-        if case .number(let text) = fields.value["device_id"] { return String(text.prefix(DeviceKeeper.longestName)) }
-        return fields.text("device_id", limit: DeviceKeeper.longestName)
+        if case .number(let text) = fields.value["device_id"] { return String(text.prefix(Device.longestName)) }
+        return fields.text("device_id", limit: Device.longestName)
     }
 }
 

@@ -90,8 +90,8 @@ struct DeviceRoutes {
     private static let removeCurrent = Operation(
         "removeCurrentDevice",
         "Removes the device with this `token` or `device_id`, at logout.",
-        query: ["device_id?": .text(128)("Replaces the body.")],
-        body: .object(["token?": .text(2048).orNull, "device_id?": .text(128).orNull], isClosed: true)(
+        query: ["device_id?": .text(Device.longestName)("Replaces the body.")],
+        body: .object(["token?": .text(2048).orNull, "device_id?": .text(Device.longestName).orNull], isClosed: true)(
             "Exactly one of them, unless the query names the device."),
         isBodyRequired: false,
         answers: [.done, 404])
@@ -103,11 +103,11 @@ struct DeviceRoutes {
     private func removeCurrent(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
         var query = FieldReader(query: request, of: Self.removeCurrent)
-        let named = query.text("device_id", limit: 128)
+        let named = query.text("device_id", limit: Device.longestName)
         try query.finish()
         var body = try await FieldReader(body: request, of: Self.removeCurrent)
         let token = body.text("token", limit: UserFields.longestToken)
-        let deviceID = body.text("device_id", limit: 128)
+        let deviceID = body.text("device_id", limit: Device.longestName)
         if [token, deviceID, named].count(where: { $0 != nil }) != 1 {
             body.fault("token", "or device_id must name the device; give one of them")
         }

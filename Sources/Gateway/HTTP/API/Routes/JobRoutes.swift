@@ -35,7 +35,7 @@ struct JobRoutes {
         "Enqueues one or several jobs.",
         scope: .sender,
         headers: [
-            "Idempotency-Key?": .string(max: 128)("The id of a single job."),
+            "Idempotency-Key?": .string(max: JobLimits.id)("The id of a single job."),
             "traceparent?": .string(
                 "The W3C trace context for jobs that have none; ignored if malformed."),
         ],
@@ -211,5 +211,5 @@ extension Schema {
 
     static let jobAccepted = Schema(
         "JobAccepted",
-        ["id": .text(128), "lane": .lane, "entry": .string])
+        ["id": .text(JobLimits.id), "lane": .lane, "entry": .string])
 }

@@ -34,7 +34,7 @@ struct PresenceRoutes {
         "lookUpPresence",
         "Returns the presence of several users.",
         scope: .admin,
-        body: .object(["users": .list(of: .text(128), min: 1, max: 1000)], isClosed: true),
+        body: .object(["users": .list(of: .text(JobLimits.user), min: 1, max: Self.mostUsers)], isClosed: true),
         answers: [
             .ok(
                 "The presence of each user, in the order of the request.",

@@ -155,7 +155,7 @@ struct ProviderRoutes {
                 "channel?": .choice("push", "email").with("default", .string("push"))(
                     "`email` sends to the user's e-mail address and excludes `device`."),
                 "device?": .uuid,
-                "type?": .string(max: 128),
+                "type?": .string(max: JobLimits.name),
                 "title?": .string(max: 255),
                 "body?": .string(max: 4096),
                 "data?": .anyObject,

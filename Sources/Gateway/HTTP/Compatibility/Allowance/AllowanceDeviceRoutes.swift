@@ -25,7 +25,8 @@ struct AllowanceDeviceRoutes {
         body: .object([
             "token": .deviceToken("Printable ASCII, and no topic (/topics/…)."),
             "platform": .oneOf(.integer(1...3), .choice("ios", "android", "web"))("1 is iOS, 2 Android, 3 the web."),
-            "deviceName?": .string(max: 128).orNull("Replaces a device with the same name and platform."),
+            "deviceName?": .string(max: Device.longestName).orNull(
+                "Replaces a device with the same name and platform."),
             "appVersion?": .string(max: 64).orNull,
         ]),
         answers: [.ok("The device.", .allowanceDevice)])
@@ -36,7 +37,7 @@ struct AllowanceDeviceRoutes {
         let token = fields.newToken("token")
         let platform = AllowanceShape.platform(fields.value["platform"])
         if platform == nil { fields.fault("platform", "must be 1 (iOS), 2 (Android) or 3 (Web)") }
-        let name = fields.text("deviceName", limit: DeviceKeeper.longestName)
+        let name = fields.text("deviceName", limit: Device.longestName)
         let version = fields.text("appVersion", limit: 64)
         try fields.finish()
         guard let token, let platform else { throw Problem(.badRequest, "fields are missing") }

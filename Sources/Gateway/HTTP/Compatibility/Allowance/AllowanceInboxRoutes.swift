@@ -164,10 +164,10 @@ struct AllowanceInboxRoutes {
         "Family finance: sends a test notification, for operators.",
         scope: .service,
         body: .object([
-            "userId": .text(128),
+            "userId": .text(JobLimits.user),
             "type": .integer("The code of a type."),
-            "title": .text(255),
-            "body?": .string(max: 4096).orNull,
+            "title": .text(JobLimits.title),
+            "body?": .string(max: JobLimits.body).orNull,
         ]),
         answers: [.accepted("The id of the job.", .object(["id": .uuid]))])
 

@@ -39,7 +39,7 @@ enum EdgeRequests {
             let platform = fields.choice("platform", of: Platform.self, isRequired: true)
             if platform == .web || platform == .webhook { fields.fault("platform", "must be ios or android") }
             let token = fields.newToken("token")
-            let deviceID = fields.text("device_id", limit: DeviceKeeper.longestName)
+            let deviceID = fields.text("device_id", limit: Device.longestName)
             let appVersion = fields.text("app_version", limit: Self.longestVersion)
             let locale = self.locale(&fields)
             guard let platform, let token else { return nil }
@@ -57,7 +57,7 @@ enum EdgeRequests {
             try self.requireOwner(&fields, user: user)
             var change = DeviceStore.Change(token: fields.newToken("token", isRequired: false))
             func isSaid(_ name: String) -> Bool { fields.value[name] != nil }
-            if isSaid("device_id") { change.deviceID = fields.text("device_id", limit: DeviceKeeper.longestName) }
+            if isSaid("device_id") { change.deviceID = fields.text("device_id", limit: Device.longestName) }
             if isSaid("app_version") { change.appVersion = fields.text("app_version", limit: Self.longestVersion) }
             if isSaid("locale") { change.locale = self.locale(&fields) }
             return change
@@ -127,10 +127,10 @@ extension Schema {
     static let edgeToken = Schema(
         "EdgeToken",
         [
-            "user_id?": .string(max: 128).orNull("The caller's own id."),
+            "user_id?": .string(max: JobLimits.user).orNull("The caller's own id."),
             "platform": .choice("ios", "android"),
             "token": .deviceToken("The hexadecimal APNs token for `ios`, the FCM token for `android`."),
-            "device_id?": .string(max: 128).orNull("Replaces its previous registration."),
+            "device_id?": .string(max: Device.longestName).orNull("Replaces its previous registration."),
             "app_version?": .string(max: 64).orNull,
             "locale?": .string(max: 35, pattern: "^([A-Za-z0-9]{1,8}([-_][A-Za-z0-9]{1,8})*)?$").orNull(
                 "A language tag such as de-CH."),

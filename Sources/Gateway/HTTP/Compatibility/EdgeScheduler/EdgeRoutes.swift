@@ -119,10 +119,10 @@ struct EdgeTokenRoutes {
         "Edge scheduler: changes the matching rows and updates when they were last seen. A filter is required.",
         query: EdgeQuery.filters + EdgeQuery.select, headers: EdgePreferences.header,
         body: .object([
-            "user_id?": .string(max: 128).orNull("The caller's own id."),
+            "user_id?": .string(max: JobLimits.user).orNull("The caller's own id."),
             "token?": .string(min: 0, max: 2048, pattern: "^[ -~]*$").orNull(
                 "Printable ASCII, and no topic (/topics/…)."),
-            "device_id?": .string(max: 128).orNull,
+            "device_id?": .string(max: Device.longestName).orNull,
             "app_version?": .string(max: 64).orNull,
             "locale?": .string(max: 35, pattern: "^([A-Za-z0-9]{1,8}([-_][A-Za-z0-9]{1,8})*)?$").orNull(
                 "A language tag such as de-CH."),

@@ -6,8 +6,6 @@ import Storage
 
 /// Device operations that several systems share.
 struct DeviceKeeper {
-    static let longestName = 128
-
     let services: APIServices
     let defaults: CompatibilityRouter.Defaults
 

@@ -25,7 +25,7 @@ struct HybridDeviceRoutes {
         body: .object([
             "fcm_token": .deviceToken("Printable ASCII, and no topic (/topics/…)."),
             "platform": .choice("ios", "android", "web"),
-            "device_id?": .string(max: 128).orNull("Replaces its previous registration."),
+            "device_id?": .string(max: Device.longestName).orNull("Replaces its previous registration."),
         ]),
         answers: [
             .ok("The device.", .object(["status": .constant(.string("registered")), "device": .accountingDevice]))
@@ -37,7 +37,7 @@ struct HybridDeviceRoutes {
         let token = fields.newToken("fcm_token")
         let platform = fields.choice("platform", of: Platform.self, isRequired: true)
         if platform == .webhook { fields.fault("platform", "must be one of ios, android, web") }
-        let deviceID = fields.text("device_id", limit: DeviceKeeper.longestName)
+        let deviceID = fields.text("device_id", limit: Device.longestName)
         try fields.finish()
         guard let token, let platform else { throw Problem(.badRequest, "fields are missing") }
         let device = try await self.devices.register(

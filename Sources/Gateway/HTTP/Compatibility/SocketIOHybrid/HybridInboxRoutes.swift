@@ -187,7 +187,7 @@ struct HybridInboxRoutes {
         "accountingSetPreference",
         "Accounting: sets the preference for a type.",
         body: .object([
-            "type": .text(128),
+            "type": .text(JobLimits.name),
             "in_app_enabled?": .bool.orNull,
             "push_enabled?": .bool.orNull,
             "quiet_hours_start?": .string(max: 16, pattern: "^(([01][0-9]|2[0-3]):[0-5][0-9](:00[0.]*)?)?$").orNull,
