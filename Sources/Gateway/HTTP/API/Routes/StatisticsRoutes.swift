@@ -297,7 +297,7 @@ extension Schema {
                 "`failed` for a registration, else for a permission."),
             "provider?": .string(pattern: "^[a-z][a-z0-9]{0,14}$").orNull.with("default", .string("webpush")).with(
                 "examples", .array([.string("fcm"), .string("apns"), .string("webpush"), .string("webhook")]))(
-                    "One of the examples, or another provider of a dispatcher."),
+                    "One of the examples."),
             "reason?": .text(256).orNull,
         ], isClosed: true)
 
