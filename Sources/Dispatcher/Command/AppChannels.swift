@@ -112,11 +112,11 @@ final class AppChannels: Sendable {
             directory.remove(key.provider, app: key.app)
             self.sources.withLock { $0[key] = nil }
         }
-        if directory.rateConflicts != conflicts { self.tellRates(directory) }
+        if directory.rateConflicts != conflicts { self.warnOfRates(directory) }
     }
 
     /// Warns of apps that share an account and have different rates.
-    func tellRates(_ directory: ChannelDirectory) {
+    func warnOfRates(_ directory: ChannelDirectory) {
         for conflict in directory.rateConflicts {
             let rates = conflict.rates.sorted { $0.key < $1.key }.map { "\($0.key) \($0.value)" }
             self.context.logger.warning(

@@ -42,7 +42,7 @@ enum DispatcherComposition {
         let clients = try Clients(settings, name: name, logger: logger)
         try await Migrations.applyWhenReachable(to: clients.database.pool, logger: logger)
         let directory = ChannelDirectory(ways)
-        apps.tellRates(directory)
+        apps.warnOfRates(directory)
         let dispatcher = Dispatcher(
             name: name,
             database: clients.database,

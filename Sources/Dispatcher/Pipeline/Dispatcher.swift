@@ -147,16 +147,16 @@ package struct Dispatcher: Sendable {
     /// Acknowledges and deletes entries of one stream, and appends their events in the same write.
     ///
     /// Retries until that succeeds.
-    func acknowledge(_ ids: [String], _ group: ConsumerGroup, telling events: [LifecycleEvent] = []) async throws {
+    func acknowledge(_ ids: [String], _ group: ConsumerGroup, publishing events: [LifecycleEvent] = []) async throws {
         try await self.untilDone("acknowledge entries") {
             var batch = RedisBatch()
             for event in events { self.events.add(event, in: &batch) }
-            let told = batch.count
+            let eventCount = batch.count
             group.acknowledge(ids, in: &batch)
             let replies = try await self.redis.send(batch)
             // An event that cannot be written must not delay the work.
-            PipelineMetrics.events.note(replies.prefix(told))
-            for reply in replies.dropFirst(told) { _ = try reply.checked() }
+            PipelineMetrics.events.note(replies.prefix(eventCount))
+            for reply in replies.dropFirst(eventCount) { _ = try reply.checked() }
         }
         self.inFlight.release(ids, of: group.stream)
     }
@@ -230,7 +230,7 @@ extension Dispatcher {
     }
 
     /// Appends events that no stream entry waits for; those that Redis does not take are lost.
-    func tell(_ events: [LifecycleEvent]) async {
+    func publish(_ events: [LifecycleEvent]) async {
         guard self.events.isOn, !events.isEmpty else { return }
         do throws(RedisError) {
             try await self.events.append(events, on: self.redis)

@@ -115,19 +115,19 @@ package struct RetentionService: Service {
         try await self.inSteps {
             let step = try await self.store.expireInboxes(
                 storedBefore: now + (.zero - self.periods.inbox), limit: Self.batchSize)
-            try await self.tell(step)
+            try await self.publish(step)
             return step.found
         }
         try await self.inSteps {
             let step = try await self.store.expireKept(now: now, limit: Self.batchSize)
-            try await self.tell(step)
+            try await self.publish(step)
             return step.found
         }
     }
 
     /// Publishes deletions to sockets; one that misses them sees a gap at its next frame, and fills
     /// it.
-    private func tell(_ step: RetentionStore.Step) async throws {
+    private func publish(_ step: RetentionStore.Step) async throws {
         RetentionMetrics.notifications.increment(by: step.found)
         guard !step.removals.isEmpty else { return }
         let now = self.dispatcher.now()

@@ -64,7 +64,7 @@ enum GatewayComposition {
             live: Live(redis),
             catalogs: catalogs,
             defaultZone: settings.common.defaultZone,
-            events: EventTeller(
+            events: EventPublisher(
                 log: EventLog(keys: Keyspace(), length: settings.common.eventsLength), connection: redis, logger: logger
             ),
             now: now,

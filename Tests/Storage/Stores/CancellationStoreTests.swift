@@ -67,7 +67,7 @@ struct CancellationStoreTests {
             let page = try await cancellations.page(org: "", job: "j", after: "", limit: 100)
             #expect(Set(page.map(\.user)) == Set(users))
             let name = CancellationStore.Name(org: "", id: "j")
-            let before = try await cancellations.tally(name, tellsOpen: true)
+            let before = try await cancellations.tally(name, countsOpen: true)
             #expect(before.counts == [.pending: 3, .sent: 5, .delivered: 1, .failed: 2])
             #expect(before.open == [.pending: 3, .sent: 3, .failed: 1])
             let withdrawn = try await cancellations.cancel(page, at: Self.later)
@@ -89,7 +89,7 @@ struct CancellationStoreTests {
             tally.reach.accepted = 1
             tally.reach.failed = 1
             #expect(try await cancellations.tally(name) == tally)
-            #expect(try await cancellations.tally(name, tellsOpen: true) == tally)
+            #expect(try await cancellations.tally(name, countsOpen: true) == tally)
             #expect(try await cancellations.cancel(page, at: Self.later).isEmpty)
         }
     }

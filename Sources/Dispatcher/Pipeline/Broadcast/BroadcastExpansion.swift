@@ -123,9 +123,9 @@ struct BroadcastExpansion: Sendable {
     ) async throws {
         var prepared = [job]
         var dead: [DeadLetter] = []
-        var told: [LifecycleEvent] = []
+        var lifecycle: [LifecycleEvent] = []
         try await JobIntake(dispatcher: self.dispatcher).complete(
-            &prepared, catalog, now: self.dispatcher.now(), dead: &dead, told: &told)
+            &prepared, catalog, now: self.dispatcher.now(), dead: &dead, lifecycle: &lifecycle)
         try await DeadLetterQueue(dispatcher: self.dispatcher).setAside(dead)
         let all = prepared.flatMap(\.notifications)
         let open = all.filter { $0.notification.status == .pending }
@@ -144,7 +144,7 @@ struct BroadcastExpansion: Sendable {
         page.stored = wanted.count
         guard !wanted.isEmpty else {
             try await self.dispatcher.database.broadcasts.store(page, of: chain)
-            return await self.dispatcher.tell(told)
+            return await self.dispatcher.publish(lifecycle)
         }
         let complete = page
         let fence = self.dispatcher.fence()
@@ -162,14 +162,14 @@ struct BroadcastExpansion: Sendable {
         if isConflicting { try await self.refuse(chain.broadcast) }
         var fresh: [RoutedNotification] = []
         for (item, outcome) in zip(open, batch.outcomes) {
-            if case .cancelled = outcome { told += self.dispatcher.event(.cancelled, of: item.notification) }
+            if case .cancelled = outcome { lifecycle += self.dispatcher.event(.cancelled, of: item.notification) }
             // The sweeper routes what was stored before.
             if case .stored = outcome, let item = item.open(after: outcome) { fresh.append(item) }
         }
         let router = Router(dispatcher: self.dispatcher)
         try await router.route(fresh, catalog: catalog, within: fence)
         try await router.publish(batch.replacements)
-        await self.dispatcher.tell(told + self.dispatcher.events(of: batch.replacements))
+        await self.dispatcher.publish(lifecycle + self.dispatcher.events(of: batch.replacements))
     }
 
     /// Stores one dead letter per broadcast whose id users have with other content.

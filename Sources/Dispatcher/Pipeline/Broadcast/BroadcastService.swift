@@ -115,9 +115,9 @@ struct BroadcastWithdrawal: Sendable {
             limit: Self.pageSize
         )
         let seen = try await self.dispatcher.database.cancellations.endSeen(page)
-        await self.dispatcher.tell(seen.compactMap { $0.event(at: at) })
+        await self.dispatcher.publish(seen.compactMap { $0.event(at: at) })
         let withdrawn = try await self.dispatcher.database.cancellations.cancel(page, at: at)
-        await self.tell(withdrawn, at: at)
+        await self.publish(withdrawn, at: at)
         let isLast = page.count < Self.pageSize
         broadcast.withdrawnTo = page.last?.user ?? broadcast.withdrawnTo
         try await self.dispatcher.database.broadcasts.withdrawn(
@@ -129,7 +129,7 @@ struct BroadcastWithdrawal: Sendable {
         return !isLast
     }
 
-    private func tell(_ withdrawals: [CancellationStore.Withdrawal], at: Timestamp) async {
+    private func publish(_ withdrawals: [CancellationStore.Withdrawal], at: Timestamp) async {
         let publisher = FramePublisher(self.dispatcher.live, presence: self.dispatcher.presence)
         let frames = withdrawals.compactMap { withdrawal in
             withdrawal.place.map { place in
@@ -151,6 +151,6 @@ struct BroadcastWithdrawal: Sendable {
                 "cancellation not published to sockets; they fill the gap from the inbox",
                 metadata: ["error": "\(error)"])
         }
-        await self.dispatcher.tell(withdrawals.map { LifecycleEvent(.cancelled, $0.label, at: at) })
+        await self.dispatcher.publish(withdrawals.map { LifecycleEvent(.cancelled, $0.label, at: at) })
     }
 }

@@ -23,7 +23,7 @@ struct DeliverySettler: Sendable {
         var held: [(work: DeliveryWork, due: Timestamp, lane: Lane, app: String)] = []
         var dead: [DeadLetter] = []
         var finished: [String: (group: ConsumerGroup, ids: [String])] = [:]
-        var told: [LifecycleEvent] = []
+        var lifecycle: [LifecycleEvent] = []
     }
 
     let dispatcher: Dispatcher
@@ -46,24 +46,24 @@ struct DeliverySettler: Sendable {
         try await self.dispatcher.putOff(ledger.postponed)
         try await DeadLetterQueue(dispatcher: self.dispatcher).setAside(ledger.dead)
         try await self.schedule(ledger, after: outcomes)
-        var told = Self.tellable(ledger.told, effects) + self.dispatcher.events(of: effects.ended)
+        var lifecycle = Self.withoutStaleTokens(ledger.lifecycle, effects) + self.dispatcher.events(of: effects.ended)
         for (group, ids) in ledger.finished.values {
-            try await self.dispatcher.acknowledge(ids, group, telling: told)
-            told = []
+            try await self.dispatcher.acknowledge(ids, group, publishing: lifecycle)
+            lifecycle = []
         }
     }
 
     /// Drops `tokenInvalid` events of tokens and addresses that were registered since, or reported
     /// before.
-    private static func tellable(
+    private static func withoutStaleTokens(
         _ events: [LifecycleEvent],
         _ effects: DeliveryStore.Effects
     ) -> [LifecycleEvent] {
-        var untold = effects
+        var current = effects
         return events.filter { event in
             guard event.kind == .tokenInvalid else { return true }
-            if let device = event.device { return untold.devices.remove(device) != nil }
-            return untold.addresses.remove(ExactText(event.label.user)) != nil
+            if let device = event.device { return current.devices.remove(device) != nil }
+            return current.addresses.remove(ExactText(event.label.user)) != nil
         }
     }
 
@@ -130,7 +130,7 @@ struct DeliverySettler: Sendable {
             ledger.postponed.append(
                 Postponement(
                     notification: notification, kind: kind, due: end, reason: GateRefusal.quietHours.rawValue))
-            if kind == .release { self.tell(.deferred, outcome, GateRefusal.quietHours.rawValue, in: &ledger) }
+            if kind == .release { self.addEvent(.deferred, outcome, GateRefusal.quietHours.rawValue, in: &ledger) }
         case .answered(let answer):
             self.note(answer, outcome, work, in: &ledger)
         case .unanswered(let reason, mayHaveBeenSent: true):
@@ -187,7 +187,7 @@ struct DeliverySettler: Sendable {
         case .accepted(let id):
             self.record(outcome, work, .accepted, nil, providerID: id, in: &ledger)
             ledger.settlement.accepted.append((work.user, work.notification, self.provider.rawValue, work.device))
-            self.tell(.sent, outcome, nil, in: &ledger)
+            self.addEvent(.sent, outcome, nil, in: &ledger)
         case .retry(let reason, let after):
             self.retry(outcome, work.afterTry, reason: reason, after: after, in: &ledger)
         case .retryDevice(let reason, let after), .slowDown(let reason, let after):
@@ -201,7 +201,7 @@ struct DeliverySettler: Sendable {
             } else {
                 ledger.settlement.deadTokens.append((work.device, reason, moment))
             }
-            self.tell(.tokenInvalid, outcome, reason, in: &ledger)
+            self.addEvent(.tokenInvalid, outcome, reason, in: &ledger)
             self.fail(outcome, work, reason, in: &ledger)
         case .refused(let reason):
             self.record(outcome, work, .failed, reason, in: &ledger)
@@ -357,17 +357,17 @@ struct DeliverySettler: Sendable {
         if !self.isMail || outcome.facts?.notification.channels.contains(.inApp) == false {
             ledger.settlement.failed.append((work.user, work.notification, reason))
         }
-        self.tell(kind, outcome, reason, in: &ledger)
+        self.addEvent(kind, outcome, reason, in: &ledger)
     }
 
-    private func tell(
+    private func addEvent(
         _ kind: LifecycleEvent.Kind,
         _ outcome: DeliveryOutcome,
         _ reason: String?,
         in ledger: inout Ledger
     ) {
         guard self.dispatcher.events.isOn, let facts = outcome.facts else { return }
-        ledger.told.append(
+        ledger.lifecycle.append(
             LifecycleEvent(
                 kind,
                 facts.notification.label,

@@ -15,7 +15,7 @@ package struct DigestService: Service {
     private static let interval: Duration = .milliseconds(500)
     private static let hold: Duration = .seconds(30)
     private static let batchSize = 128
-    private static let toldAtOnce = 1_000
+    private static let eventsAtOnce = 1_000
     /// How long the job ids of items are kept.
     private static let memory: Duration = .seconds(90 * 24 * 3_600)
 
@@ -51,7 +51,7 @@ package struct DigestService: Service {
         guard !due.isEmpty else { return 0 }
         let summaries = due.filter { $0.count > 0 }
         guard let sent = try await self.send(summaries, now: now, within: fence) else { return due.count }
-        try await self.tell(due, summaries: sent)
+        try await self.publishEvents(of: due, summaries: sent)
         try await self.dispatcher.untilDone("remove digests") {
             try await self.dispatcher.database.digests.remove(due.map(\.id))
         }
@@ -85,25 +85,25 @@ package struct DigestService: Service {
             try await self.dispatcher.database.notifications.storeBatch(decided.map(\.notification), areRepeats: true)
         }
         var open: [RoutedNotification] = []
-        var told: [LifecycleEvent] = []
+        var lifecycle: [LifecycleEvent] = []
         for (item, outcome) in zip(decided, batch.outcomes) {
             let notification = item.notification
             if case .stored = outcome, let kind = LifecycleEvent.Kind(ending: notification.status) {
-                told += self.dispatcher.event(kind, of: notification, reason: notification.statusReason)
+                lifecycle += self.dispatcher.event(kind, of: notification, reason: notification.statusReason)
             }
             // A single item keeps its job's id, which may have been cancelled just now.
-            if case .cancelled = outcome { told += self.dispatcher.event(.cancelled, of: notification) }
+            if case .cancelled = outcome { lifecycle += self.dispatcher.event(.cancelled, of: notification) }
             if let item = item.open(after: outcome) { open.append(item) }
         }
         let router = Router(dispatcher: self.dispatcher)
         try await router.route(open, within: fence)
         try await router.publish(batch.replacements)
-        await self.dispatcher.tell(told + self.dispatcher.events(of: batch.replacements))
+        await self.dispatcher.publish(lifecycle + self.dispatcher.events(of: batch.replacements))
         return Dictionary(uniqueKeysWithValues: zip(due.map(\.id), decided.map(\.notification)))
     }
 
     /// Adds the event of each item: the summary that replaces it, or why there is none.
-    private func tell(_ due: [DigestStore.Due], summaries: [NotificationID: Notification]) async throws {
+    private func publishEvents(of due: [DigestStore.Due], summaries: [NotificationID: Notification]) async throws {
         guard self.dispatcher.events.isOn else { return }
         let now = self.dispatcher.now()
         let catalog = self.dispatcher.catalog
@@ -111,8 +111,8 @@ package struct DigestService: Service {
         var last: DigestStore.Held?
         while goesOn {
             let page = try await self.dispatcher.database.digests.held(
-                in: due.map(\.id), after: last, limit: Self.toldAtOnce)
-            await self.dispatcher.tell(
+                in: due.map(\.id), after: last, limit: Self.eventsAtOnce)
+            await self.dispatcher.publish(
                 page.compactMap { item in
                     guard let window = windows[item.window],
                         let end = Self.end(of: item, summary: summaries[item.window])
@@ -125,7 +125,7 @@ package struct DigestService: Service {
                 }
             )
             last = page.last
-            if page.count < Self.toldAtOnce { return }
+            if page.count < Self.eventsAtOnce { return }
         }
     }
 

@@ -89,7 +89,7 @@ package struct FollowUpService: Service {
         guard fence.isOpen else { return taken.count }
         try await ReleaseSummary(dispatcher: self.dispatcher).add(releases, to: &plan)
         try await router.carryOut(plan)
-        await self.dispatcher.tell(plan.told)
+        await self.dispatcher.publish(plan.lifecycle)
         try await self.dispatcher.database.followUps.remember(handedOn, takenUntil: until, now: now)
         // Follow-ups that were handed on or postponed have another due time by now, and stay.
         try await self.dispatcher.database.followUps.remove(taken.map(\.item), takenUntil: until)
@@ -131,9 +131,9 @@ package struct FollowUpService: Service {
         let rests = notification.channels.contains(.inApp)
         let status: NotificationStatus = refusal == .expired ? .expired : rests ? .sent : .suppressed
         plan.mark(notification, status, reason: refusal.rawValue, via: status == .sent ? "inbox" : nil)
-        guard self.dispatcher.events.isOn, let told = LifecycleEvent.Kind(ending: status) else { return }
+        guard self.dispatcher.events.isOn, let ending = LifecycleEvent.Kind(ending: status) else { return }
         let channel: DeliveryChannel? = status == .sent ? .inApp : nil
-        plan.tell(told, notification, at: self.dispatcher.now(), channel: channel, reason: refusal.rawValue)
+        plan.addEvent(ending, notification, at: self.dispatcher.now(), channel: channel, reason: refusal.rawValue)
     }
 }
 

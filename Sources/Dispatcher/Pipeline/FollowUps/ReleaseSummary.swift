@@ -56,7 +56,7 @@ struct ReleaseSummary: Sendable {
             for one in group {
                 plan.summarise(one.item.notification, as: summary.id)
                 guard self.dispatcher.events.isOn else { continue }
-                plan.tell(
+                plan.addEvent(
                     .summarised, one.item.notification, at: one.facts.now, channel: .push,
                     reason: summary.id.description)
             }

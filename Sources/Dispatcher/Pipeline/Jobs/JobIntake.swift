@@ -104,7 +104,7 @@ struct JobIntake: Sendable {
         now: Timestamp,
         into stored: inout StoredBatch
     ) async throws {
-        try await self.complete(&prepared, catalog, now: now, dead: &stored.dead, told: &stored.told)
+        try await self.complete(&prepared, catalog, now: now, dead: &stored.dead, lifecycle: &stored.lifecycle)
         try await self.store(prepared[...], areRepeats: areRepeats, into: &stored)
     }
 
@@ -113,13 +113,13 @@ struct JobIntake: Sendable {
     ///
     /// - Parameters:
     ///   - dead: receives letters for users in whose locale a text cannot be rendered.
-    ///   - told: receives the events of notifications that a digest holds.
+    ///   - lifecycle: receives the events of notifications that a digest holds.
     func complete(
         _ prepared: inout [PreparedJob],
         _ catalog: Catalog,
         now: Timestamp,
         dead: inout [DeadLetter],
-        told: inout [LifecycleEvent]
+        lifecycle: inout [LifecycleEvent]
     ) async throws {
         let keys = prepared.flatMap { job in
             job.notifications.map {
@@ -132,7 +132,7 @@ struct JobIntake: Sendable {
         }
         self.decideStoring(&prepared, catalog, wishes: wishes, now: now)
         dead += self.word(&prepared, now: now)
-        told += try await self.gather(&prepared, catalog, now: now)
+        lifecycle += try await self.gather(&prepared, catalog, now: now)
     }
 
     private func letter(_ origin: JobOrigin, reason: String, now: Timestamp) -> DeadLetter {
@@ -241,11 +241,11 @@ struct JobIntake: Sendable {
         var taken: Set<NotificationID> = []
         var repeated: Set<NotificationID> = []
         var conflicting: Set<NotificationID> = []
-        var told: [LifecycleEvent] = []
+        var lifecycle: [LifecycleEvent] = []
         for (item, outcome) in zip(items, outcomes) {
             switch outcome {
             case .single, .cancelled: continue
-            case .held: told += self.dispatcher.event(.deferred, of: item.notification, reason: "digest")
+            case .held: lifecycle += self.dispatcher.event(.deferred, of: item.notification, reason: "digest")
             case .duplicate: repeated.insert(item.notification.id)
             case .conflict:
                 repeated.insert(item.notification.id)
@@ -260,7 +260,7 @@ struct JobIntake: Sendable {
             }
             prepared[job].notifications.removeAll { taken.contains($0.notification.id) }
         }
-        return told
+        return lifecycle
     }
 
     /// Returns a notification as a digest holds it: without its type's time to live, which begins
@@ -285,7 +285,7 @@ struct JobIntake: Sendable {
             }
             for (item, outcome) in zip(distinct, batch.outcomes) { self.note(item, outcome, into: &stored) }
             stored.replaced += batch.replacements
-            stored.told += self.dispatcher.events(of: batch.replacements)
+            stored.lifecycle += self.dispatcher.events(of: batch.replacements)
         } catch let error as PostgresError where error.isRefusal {
             if jobs.count == 1, let culprit = jobs.first {
                 let reason = "PostgreSQL refused it: SQLSTATE \(error.sqlState ?? "unknown")"
@@ -300,9 +300,9 @@ struct JobIntake: Sendable {
     }
 
     /// Adds the event of a notification that was stored with a final status.
-    private func tell(_ notification: Notification, into stored: inout StoredBatch) {
+    private func addEvent(of notification: Notification, into stored: inout StoredBatch) {
         guard let kind = LifecycleEvent.Kind(ending: notification.status) else { return }
-        stored.told += self.dispatcher.event(kind, of: notification, reason: notification.statusReason)
+        stored.lifecycle += self.dispatcher.event(kind, of: notification, reason: notification.statusReason)
     }
 
     private func note(
@@ -313,7 +313,7 @@ struct JobIntake: Sendable {
         switch outcome {
         case .stored, .known:
             if case .stored = outcome, item.notification.status != .pending {
-                self.tell(item.notification, into: &stored)
+                self.addEvent(of: item.notification, into: &stored)
             } else if let open = item.open(after: outcome) {
                 stored.open.append(open)
             } else if let shown = item.shown(after: outcome) {
@@ -325,7 +325,7 @@ struct JobIntake: Sendable {
             stored.conflicts.insert(item.notification.jobEntry)
         case .cancelled:
             PipelineMetrics.cancelled.increment()
-            stored.told += self.dispatcher.event(.cancelled, of: item.notification)
+            stored.lifecycle += self.dispatcher.event(.cancelled, of: item.notification)
         }
     }
 }

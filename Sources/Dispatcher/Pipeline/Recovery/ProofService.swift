@@ -93,9 +93,9 @@ package struct ProofService: Service {
             let reason: GateRefusal = notification.readAt != nil ? .read : .deleted
             plan.mark(notification, .sent, reason: reason.rawValue, via: socketWay)
             guard self.dispatcher.events.isOn else { continue }
-            plan.tell(.sent, notification, at: self.dispatcher.now(), channel: .inApp, reason: reason.rawValue)
+            plan.addEvent(.sent, notification, at: self.dispatcher.now(), channel: .inApp, reason: reason.rawValue)
         }
         try await Router(dispatcher: self.dispatcher).carryOut(plan)
-        await self.dispatcher.tell(plan.told)
+        await self.dispatcher.publish(plan.lifecycle)
     }
 }

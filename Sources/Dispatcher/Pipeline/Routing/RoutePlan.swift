@@ -33,7 +33,7 @@ struct RoutePlan {
     /// Notifications and the summaries that replace their pushes.
     private(set) var summarised: [(user: String, id: NotificationID, summary: NotificationID)] = []
     private(set) var skipped: [DeliveryStore.Attempt] = []
-    private(set) var told: [LifecycleEvent] = []
+    private(set) var lifecycle: [LifecycleEvent] = []
     private(set) var frameCount = 0
     private var full: [(node: String, frames: NodeFrameBatch)] = []
     private var filling: [String: NodeFrameBatch] = [:]
@@ -198,7 +198,7 @@ struct RoutePlan {
     }
 
     /// Adds an event for upstream apps.
-    mutating func tell(
+    mutating func addEvent(
         _ kind: LifecycleEvent.Kind,
         _ notification: Notification,
         at: Timestamp,
@@ -206,7 +206,7 @@ struct RoutePlan {
         device: Device? = nil,
         reason: String? = nil
     ) {
-        self.told.append(
+        self.lifecycle.append(
             LifecycleEvent(kind, notification.label, at: at, channel: channel, device: device, reason: reason)
         )
     }

@@ -104,7 +104,7 @@ struct StoredBatch: Sendable {
     var replaced: [NotificationStore.Replacement] = []
     var dead: [DeadLetter] = []
     /// The events of those that go no further.
-    var told: [LifecycleEvent] = []
+    var lifecycle: [LifecycleEvent] = []
     var finished: [String] = []
     /// Origins whose job id was used before with other content.
     var conflicts: Set<String> = []

@@ -23,14 +23,14 @@ struct Router: Sendable {
     /// Routes a batch, and acknowledges it once the next stage has all of it.
     func finish(_ batch: StoredBatch) async throws {
         let batch = try await self.owned(batch)
-        let told = try await self.advance(batch.open, batch.catalog, within: batch.fence)
+        let lifecycle = try await self.advance(batch.open, batch.catalog, within: batch.fence)
         try await self.show(batch.shown)
         try await self.pushAgain(batch.shown)
         try await self.publish(batch.replaced)
         try await self.publish(batch.events)
         try await self.publish(batch.eventsForEveryone)
         try await DeadLetterQueue(dispatcher: self.dispatcher).setAside(batch.dead)
-        try await self.dispatcher.acknowledge(batch.finished, batch.group, telling: batch.told + told)
+        try await self.dispatcher.acknowledge(batch.finished, batch.group, publishing: batch.lifecycle + lifecycle)
         PipelineMetrics.jobs.increment(by: batch.finished.count)
     }
 
@@ -47,15 +47,15 @@ struct Router: Sendable {
     ///   - catalog: the catalog that they were stored with; the current one if nil.
     ///   - fence: around the rows. Without one, each notification counts as sent before.
     func route(_ open: [RoutedNotification], catalog: Catalog? = nil, within fence: Fence? = nil) async throws {
-        let told = try await self.advance(open, catalog ?? self.dispatcher.catalog, within: fence)
-        await self.dispatcher.tell(told)
+        let lifecycle = try await self.advance(open, catalog ?? self.dispatcher.catalog, within: fence)
+        await self.dispatcher.publish(lifecycle)
     }
 
     /// Falls back to push for notifications without proof of receipt.
     func fallBack(_ unproven: [Notification]) async throws {
-        let told = try await self.advance(
+        let lifecycle = try await self.advance(
             unproven.map { RoutedNotification($0, .unproven, isRepeat: true) }, self.dispatcher.catalog)
-        await self.dispatcher.tell(told)
+        await self.dispatcher.publish(lifecycle)
     }
 
     /// Decides about each notification and carries out the decisions.
@@ -74,7 +74,7 @@ struct Router: Sendable {
             self.add(decide(known), item, known, devices: facts.devices(of: item), to: &plan)
         }
         try await self.carryOut(plan, within: fence)
-        return plan.told
+        return plan.lifecycle
     }
 
     // MARK: Planning
@@ -118,14 +118,14 @@ struct Router: Sendable {
                     plan.mark(notification, .pending, reason: reason.rawValue, via: nil)
                 }
                 guard kind == .release, self.dispatcher.events.isOn else { continue }
-                plan.tell(.deferred, notification, at: facts.now, channel: .push, reason: reason.rawValue)
+                plan.addEvent(.deferred, notification, at: facts.now, channel: .push, reason: reason.rawValue)
             case .note(let reason):
                 plan.note(notification, reason)
             case .settle(let status, let reason, let via):
                 plan.mark(notification, status, reason: reason.rawValue, via: via)
                 if self.dispatcher.events.isOn, let kind = LifecycleEvent.Kind(ending: status) {
                     let channel: DeliveryChannel? = status == .sent ? .inApp : nil
-                    plan.tell(kind, notification, at: facts.now, channel: channel, reason: reason.rawValue)
+                    plan.addEvent(kind, notification, at: facts.now, channel: channel, reason: reason.rawValue)
                 }
             case .wait, .store:
                 break
@@ -135,7 +135,7 @@ struct Router: Sendable {
         for device in devices where !self.dispatcher.channels.serves(device) {
             plan.skip(notification, device: device, reason: "no_provider", at: facts.now)
             guard self.dispatcher.events.isOn else { continue }
-            plan.tell(.failed, notification, at: facts.now, channel: .push, device: device, reason: "no_provider")
+            plan.addEvent(.failed, notification, at: facts.now, channel: .push, device: device, reason: "no_provider")
         }
     }
 
@@ -167,7 +167,7 @@ struct Router: Sendable {
         guard isAllThereIs else { return }
         plan.mark(notification, .failed, reason: obstacle, via: nil)
         guard self.dispatcher.events.isOn else { return }
-        plan.tell(.failed, notification, at: facts.now, channel: .email, reason: obstacle)
+        plan.addEvent(.failed, notification, at: facts.now, channel: .email, reason: obstacle)
     }
 
     /// Whether no other channel has the notification or will get it.

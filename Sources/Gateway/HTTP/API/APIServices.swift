@@ -116,14 +116,14 @@ package struct UserServices: Sendable {
             replacing
             ? try await self.devices.registerReplacing(device, silenced: silenced)
             : try await self.devices.register(device, silenced: silenced)
-        await self.tell([registration])
+        await self.publish([registration])
         return registration.device
     }
 
     /// Reports devices that were switched off to upstream apps.
-    func tell(_ registrations: [DeviceStore.Registration]) async {
+    func publish(_ registrations: [DeviceStore.Registration]) async {
         let now = self.base.now()
-        await self.base.events.tell(
+        await self.base.events.publish(
             registrations.flatMap(\.switchedOff).map { device in
                 LifecycleEvent(.deviceDeactivated, device, at: now, reason: device.deactivatedReason ?? "")
             })

@@ -14,7 +14,7 @@ package struct GatewayBase: Sendable {
     let catalogs: CatalogRegister
     package let zones = ZoneDatabase()
     private let defaultZoneName: String
-    let events: EventTeller
+    let events: EventPublisher
     package let now: @Sendable () -> Timestamp
     package let logger: Logger
 
@@ -23,7 +23,7 @@ package struct GatewayBase: Sendable {
         live: Live,
         catalogs: CatalogRegister,
         defaultZone: String = "UTC",
-        events: EventTeller = EventTeller(),
+        events: EventPublisher = EventPublisher(),
         now: @escaping @Sendable () -> Timestamp,
         logger: Logger
     ) {

@@ -17,7 +17,7 @@ struct InboxService: Sendable {
     private let store: InboxStore
     private let publisher: FramePublisher
     private let unconfirmed: UnconfirmedSet
-    private let events: EventTeller
+    private let events: EventPublisher
     private let retractions: RetractionService
     private let now: @Sendable () -> Timestamp
     private let logger: Logger
@@ -42,8 +42,8 @@ struct InboxService: Sendable {
     ) async throws -> InboxStore.Change {
         let now = self.now()
         let change = try await self.store.markRead(user: user, ids: ids, at: now)
-        await self.tell(user, .read, change, all: ids == nil ? "all" : nil, isBulk: isBulk)
-        await self.events.tell(zip(change.labels, change.ways).map { LifecycleEvent(.read, $0, at: now, way: $1) })
+        await self.publish(user, .read, change, all: ids == nil ? "all" : nil, isBulk: isBulk)
+        await self.events.publish(zip(change.labels, change.ways).map { LifecycleEvent(.read, $0, at: now, way: $1) })
         await self.retractions.retract(change.labels)
         return change
     }
@@ -51,7 +51,7 @@ struct InboxService: Sendable {
     /// Deletes a notification, or all read ones if `id` is nil.
     func delete(user: String, id: NotificationID?) async throws -> InboxStore.Change {
         let change = try await self.store.delete(user: user, id: id, at: self.now())
-        await self.tell(user, .deleted, change, all: id == nil ? "all_read" : nil)
+        await self.publish(user, .deleted, change, all: id == nil ? "all_read" : nil)
         return change
     }
 
@@ -61,7 +61,7 @@ struct InboxService: Sendable {
     func markOpened(user: String, id: NotificationID) async throws -> Bool {
         let now = self.now()
         guard let receipt = try await self.store.markOpened(user: user, id: id, at: now) else { return false }
-        await self.tell(.opened, receipt, at: now)
+        await self.publish(.opened, receipt, at: now)
         return true
     }
 
@@ -74,14 +74,14 @@ struct InboxService: Sendable {
         guard let receipt = try await self.store.markDelivered(user: user, id: id, at: now, via: "client") else {
             return false
         }
-        await self.tell(.delivered, receipt, at: now)
+        await self.publish(.delivered, receipt, at: now)
         try await self.unconfirmed.remove([UnconfirmedNotification(id: id, user: user, lane: receipt.lane)])
         return true
     }
 
-    private func tell(_ kind: LifecycleEvent.Kind, _ receipt: InboxStore.Receipt, at: Timestamp) async {
+    private func publish(_ kind: LifecycleEvent.Kind, _ receipt: InboxStore.Receipt, at: Timestamp) async {
         guard let (label, way) = receipt.changed else { return }
-        await self.events.tell([LifecycleEvent(kind, label, at: at, way: way)])
+        await self.events.publish([LifecycleEvent(kind, label, at: at, way: way)])
     }
 
     /// Publishes a change to the user's sockets.
@@ -91,7 +91,7 @@ struct InboxService: Sendable {
     ///
     /// - Parameter all: the member for "all" when there are too many ids; nil if the user listed
     ///   them.
-    private func tell(
+    private func publish(
         _ user: String,
         _ kind: NodeFrame.Kind,
         _ change: InboxStore.Change,

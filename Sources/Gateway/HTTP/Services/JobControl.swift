@@ -55,7 +55,7 @@ struct JobControl: Sendable {
     private let broadcasts: BroadcastStore
     private let schedules: ScheduleStore
     private let publisher: FramePublisher
-    private let events: EventTeller
+    private let events: EventPublisher
     private let keys: Keyspace
     private let now: @Sendable () -> Timestamp
     private let logger: Logger
@@ -116,7 +116,7 @@ struct JobControl: Sendable {
         let cancelledAt = try await self.cancellations.cancelledAt(own)
         // Tells notifications that are still being withdrawn from those that are too late.
         let isCancelling = broadcast.state == .cancelling
-        let tally = isCounted ? try await self.cancellations.tally(own, tellsOpen: isCancelling) : nil
+        let tally = isCounted ? try await self.cancellations.tally(own, countsOpen: isCancelling) : nil
         let isSettled = tally.map { self.isSettled($0, cancelledAt) } ?? false
         let scheduled = try await self.schedules.count(own)
         return Report(
@@ -191,13 +191,13 @@ struct JobControl: Sendable {
 
     private func withdraw(_ keys: [(user: String, id: NotificationID)], at: Timestamp) async throws {
         let seen = try await self.cancellations.endSeen(keys)
-        await self.events.tell(seen.compactMap { $0.event(at: at) })
-        await self.tell(try await self.cancellations.cancel(keys, at: at), at: at)
+        await self.events.publish(seen.compactMap { $0.event(at: at) })
+        await self.publish(try await self.cancellations.cancel(keys, at: at), at: at)
     }
 
     /// Publishes the cancellations to upstream apps and to sockets; a socket that misses one
     /// notices the gap at the next frame and resyncs.
-    private func tell(_ withdrawals: [CancellationStore.Withdrawal], at: Timestamp) async {
+    private func publish(_ withdrawals: [CancellationStore.Withdrawal], at: Timestamp) async {
         let frames = withdrawals.compactMap { withdrawal -> NodeFrame? in
             guard let place = withdrawal.place else { return nil }
             return NodeFrame(
@@ -215,6 +215,6 @@ struct JobControl: Sendable {
             self.logger.warning(
                 "cannot publish cancellation; sockets resync at the next frame", metadata: ["error": "\(error)"])
         }
-        await self.events.tell(withdrawals.map { LifecycleEvent(.cancelled, $0.label, at: at) })
+        await self.events.publish(withdrawals.map { LifecycleEvent(.cancelled, $0.label, at: at) })
     }
 }

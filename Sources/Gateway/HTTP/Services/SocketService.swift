@@ -31,7 +31,7 @@ package struct SocketService: SocketBackend {
     private let bookmarks: Bookmarks
     private let users: UserStore
     private let unconfirmed: UnconfirmedSet
-    private let events: EventTeller
+    private let events: EventPublisher
     private let redis: RedisConnection
     private let catalogs: CatalogRegister
     private let messageRate: UserRate?

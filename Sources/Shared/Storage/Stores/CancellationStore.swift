@@ -167,10 +167,10 @@ package struct CancellationStore: Sendable {
     /// Counts the notifications of a job by status, with those that digests hold: `deferred` until
     /// their summary is `sent`.
     ///
-    /// - Parameter tellsOpen: whether those that can still be withdrawn are counted separately.
-    package func tally(_ name: Name, tellsOpen: Bool = false) async throws(PostgresError) -> Tally {
+    /// - Parameter countsOpen: whether those that can still be withdrawn are counted separately.
+    package func tally(_ name: Name, countsOpen: Bool = false) async throws(PostgresError) -> Tally {
         var tally = Tally()
-        let sql = tellsOpen ? CancellationSQL.tallyWithOpen : CancellationSQL.tally
+        let sql = countsOpen ? CancellationSQL.tallyWithOpen : CancellationSQL.tally
         let ids = PostgresValue.array(PostgresArray(texts: name.ids))
         try tally.add(try await self.pool.query(sql, .text(name.org), ids), hasReach: true)
         try tally.add(try await self.pool.query(CancellationSQL.tallyHeld, .text(name.org), ids), hasReach: false)

@@ -46,7 +46,7 @@ struct UserRoutes {
             throw Problem(.unprocessableContent, "some fields are at fault", faults: error.faults)
         }
         let registrations = try await self.users.store.put([record]).first ?? []
-        await self.users.tell(registrations)
+        await self.users.publish(registrations)
         return Response.object { writer in
             writer.member("user_id", user)
             writer.key("devices")

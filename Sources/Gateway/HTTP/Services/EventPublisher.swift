@@ -1,4 +1,4 @@
-// Carillon · EventTeller.swift
+// Carillon · EventPublisher.swift
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
@@ -11,7 +11,7 @@ import Storage
 /// Publishes events about users to upstream apps, after the change is stored.
 ///
 /// Events are best effort: they are lost if Redis is unavailable or the process dies.
-package struct EventTeller: Sendable {
+package struct EventPublisher: Sendable {
     private static let written = Counter(label: "carillon.events.written")
     private static let lost = Counter(label: "carillon.events.lost")
 
@@ -47,7 +47,7 @@ package struct EventTeller: Sendable {
     }
 
     /// Writes events.
-    func tell(_ events: [LifecycleEvent]) async {
+    func publish(_ events: [LifecycleEvent]) async {
         guard let log, let connection, !events.isEmpty else { return }
         do throws(RedisError) {
             try await log.append(events, on: connection)
