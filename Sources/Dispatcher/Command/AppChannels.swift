@@ -10,9 +10,10 @@ import Providers
 import ServiceLifecycle
 import Synchronization
 
-/// Makes the ways to providers from the apps' settings, and again when their files change.
+/// Makes the entries of the channel directory from the apps' settings, and again when their files
+/// change.
 final class AppChannels: Sendable {
-    /// The input of an app's way, which is kept while this is the same.
+    /// The input of an app's entry, which is kept while this is the same.
     private struct Source: Equatable {
         let settings: [String: String]
         let shape: AppSettings.Shape
@@ -34,11 +35,11 @@ final class AppChannels: Sendable {
         self.context = context
     }
 
-    /// Returns the ways at start.
+    /// Returns the entries at start.
     ///
     /// - Parameter fault: receives each fault with the setting's name.
-    func make(fault: (_ name: String, _ reason: String) -> Void) async -> [ChannelDirectory.Way] {
-        var ways: [ChannelDirectory.Way] = []
+    func make(fault: (_ name: String, _ reason: String) -> Void) async -> [ChannelDirectory.Entry] {
+        var entries: [ChannelDirectory.Entry] = []
         for app in self.apps(fault: fault) {
             for (name, settings) in app.providers.sorted(by: { $0.key < $1.key }) {
                 guard let provider = Provider(rawValue: name), let kind = ProviderKinds.kind(of: provider) else {
@@ -47,14 +48,14 @@ final class AppChannels: Sendable {
                 }
                 do throws(CredentialFault) {
                     let source = self.source(kind, app, settings)
-                    ways.append(try await self.way(kind, app, settings))
+                    entries.append(try await self.entry(kind, app, settings))
                     self.sources.withLock { $0[Key(provider: provider, app: app.name)] = source }
                 } catch {
                     fault(app.place(name, error.setting), error.description)
                 }
             }
         }
-        return ways
+        return entries
     }
 
     /// The files of all apps' credentials.
@@ -68,8 +69,8 @@ final class AppChannels: Sendable {
         return Set(paths + [self.settings.appsFile].compactMap(\.self)).sorted()
     }
 
-    /// Replaces the ways whose settings or files have changed; a faulty one never replaces a good
-    /// one.
+    /// Replaces the entries whose settings or files have changed; a faulty one never replaces a
+    /// good one.
     func renew(_ directory: ChannelDirectory) async {
         var isFaulty = false
         let apps = self.apps { name, reason in
@@ -90,7 +91,7 @@ final class AppChannels: Sendable {
                 guard self.sources.withLock({ $0[key] != source }) else { continue }
                 let metadata: Logger.Metadata = ["provider": "\(name)", "app": "\(app.name)"]
                 do throws(CredentialFault) {
-                    if directory.replace(with: try await self.way(kind, app, settings)) {
+                    if directory.replace(with: try await self.entry(kind, app, settings)) {
                         self.context.logger.notice("credentials were read again", metadata: metadata)
                     } else {
                         self.context.logger.warning(
@@ -148,11 +149,11 @@ final class AppChannels: Sendable {
         return apps
     }
 
-    private func way(
+    private func entry(
         _ kind: any ProviderKind.Type,
         _ app: AppSettings,
         _ settings: [String: String]
-    ) async throws(CredentialFault) -> ChannelDirectory.Way {
+    ) async throws(CredentialFault) -> ChannelDirectory.Entry {
         var settings = settings
         let rate = try settings.removeValue(forKey: "rate").map { (text) throws(CredentialFault) -> Int in
             guard let rate = Int(text), (1...1_000_000).contains(rate) else {
@@ -166,7 +167,7 @@ final class AppChannels: Sendable {
         }
         let shape = try self.shape(of: app)
         let channel = try await kind.channel(app: app.name, settings: settings, shape: shape, context: self.context)
-        return ChannelDirectory.Way(channel, messagesPerSecond: rate)
+        return ChannelDirectory.Entry(channel, messagesPerSecond: rate)
     }
 
     private func shape(of app: AppSettings) throws(CredentialFault) -> PushShape {

@@ -34,14 +34,14 @@ enum DispatcherComposition {
         let transfers = self.transfers(settings, logger: logger)
         let webhooks = try self.webhookTransfer(settings, logger: logger)
         let apps = self.apps(settings, transfers: transfers, now: { clock.now }, logger: logger)
-        let ways = await apps.make { reader.fault($0, "cannot be used: \($1)") }
+        let entries = await apps.make { reader.fault($0, "cannot be used: \($1)") }
         try reader.finish()
         guard let catalog else { return }
 
         let metrics = self.metrics()
         let clients = try Clients(settings, name: name, logger: logger)
         try await Migrations.applyWhenReachable(to: clients.database.pool, logger: logger)
-        let directory = ChannelDirectory(ways)
+        let directory = ChannelDirectory(entries)
         apps.warnOfRates(directory)
         let dispatcher = Dispatcher(
             name: name,
@@ -257,7 +257,7 @@ enum DispatcherComposition {
         return configuration
     }
 
-    /// Makes the ways to providers from the apps' settings.
+    /// Makes the channels of providers from the apps' settings.
     static func apps(
         _ settings: DispatcherSettings,
         transfers: TransferPool,

@@ -113,24 +113,24 @@ struct DoctorCommand: AsyncParsableCommand {
         let apps = DispatcherComposition.apps(
             settings, transfers: transfers, now: Timestamp.now, logger: logger)
         var findings: [Finding] = []
-        let ways = await apps.make { name, reason in
+        let entries = await apps.make { name, reason in
             findings.append(
                 Finding(.fail, "credentials", "\(name) cannot be used: \(reason)", mend: "docs/providers.md"))
         }
-        if ways.isEmpty, findings.isEmpty {
+        if entries.isEmpty, findings.isEmpty {
             findings.append(
                 Finding(
                     .warn, "credentials", "no provider is configured: nobody is reached but by open sockets",
                     mend: "set FCM_CREDENTIALS, APNS_KEY, VAPID_KEY or SMTP_URL; docs/providers.md"))
         }
-        for way in ways {
-            let name = "\(way.channel.provider.rawValue) of app \(way.channel.app)"
+        for entry in entries {
+            let name = "\(entry.channel.provider.rawValue) of app \(entry.channel.app)"
             findings.append(Finding(.ok, "credentials", name))
             guard !self.offline else {
                 findings.append(Finding(.skipped, "provider", "\(name): left out by --offline"))
                 continue
             }
-            for probe in await way.channel.probe() {
+            for probe in await entry.channel.probe() {
                 findings.append(ProviderFinding.make(name, probe))
             }
         }

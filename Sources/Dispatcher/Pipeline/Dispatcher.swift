@@ -53,7 +53,7 @@ package struct Dispatcher: Sendable {
     package let events: EventLog
     package let catalogs: CatalogRegister
     let zones: Zones
-    /// The ways to providers; a delivery without one is recorded as `no_provider`.
+    /// The channels of providers; a delivery without one is recorded as `no_provider`.
     package let channels: ChannelDirectory
     let clock: Clock
     package let logger: Logger

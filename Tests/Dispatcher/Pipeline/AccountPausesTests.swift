@@ -25,7 +25,7 @@ struct AccountPausesTests {
     private struct Bench {
         let channels = ChannelDirectory(
             [("default", "one"), ("sister", "one"), ("news", "two")].map {
-                ChannelDirectory.Way(Way(app: $0.0, account: $0.1))
+                ChannelDirectory.Entry(Way(app: $0.0, account: $0.1))
             })
         let health = ProviderHealth(.fcm, calls: 512, logger: TestLog.logger)
         let pauses: AccountPauses
@@ -119,7 +119,7 @@ struct AccountPausesTests {
     func newApp() {
         let bench = Bench()
         bench.pauses.learn([Self.pause(7)], now: Self.now)
-        bench.channels.replace(with: ChannelDirectory.Way(Way(app: "late", account: "one")))
+        bench.channels.replace(with: ChannelDirectory.Entry(Way(app: "late", account: "one")))
         #expect(bench.held(Self.at(1)) == ["default", "sister"])
         bench.pauses.learn([Self.pause(7)], now: Self.at(1))
         #expect(bench.held(Self.at(1)) == ["default", "late", "sister"])

@@ -376,7 +376,7 @@ struct DeliverySenderTests {
                     let dispatcher = try TestDispatcher.make(
                         database.pool, redis, keys, [NotificationType(name: "news")], own, OtherChannel(account: other))
                     dispatcher.channels.replace(
-                        with: ChannelDirectory.Way(OtherChannel(account: other), messagesPerSecond: 1))
+                        with: ChannelDirectory.Entry(OtherChannel(account: other), messagesPerSecond: 1))
                     dispatcher.leaseClock.renewed(at: .now)
                     let group = dispatcher.group(keys.deliveries(.fcm, .normal))
                     let settled = Settled()

@@ -31,7 +31,7 @@ enum TestDispatcher {
             eventsLength: eventsLength,
             catalogs: CatalogRegister(try Catalog(types), now: now),
             zones: Dispatcher.Zones(ZoneDatabase(), fallback: "UTC"),
-            channels: ChannelDirectory(channels.map { ChannelDirectory.Way($0) }),
+            channels: ChannelDirectory(channels.map { ChannelDirectory.Entry($0) }),
             clock: Dispatcher.Clock(now: now, instant: instant),
             logger: TestLog.logger
         )

@@ -19,32 +19,37 @@ struct ChannelDirectoryTests {
 
     @Test("a new app is served if its provider existed at the start")
     func replace() {
-        let directory = ChannelDirectory([ChannelDirectory.Way(DeliveryChannel(provider: .fcm, app: "default"))])
-        #expect(directory.replace(with: ChannelDirectory.Way(DeliveryChannel(provider: .fcm, app: "news"))))
+        let directory = ChannelDirectory([ChannelDirectory.Entry(DeliveryChannel(provider: .fcm, app: "default"))])
+        #expect(directory.replace(with: ChannelDirectory.Entry(DeliveryChannel(provider: .fcm, app: "news"))))
         #expect(directory.apps(of: .fcm) == ["default", "news"])
         // This process does not read the provider's streams.
-        #expect(!directory.replace(with: ChannelDirectory.Way(DeliveryChannel(provider: .apns, app: "news"))))
+        #expect(!directory.replace(with: ChannelDirectory.Entry(DeliveryChannel(provider: .apns, app: "news"))))
         #expect(!directory.has(.apns))
-        #expect(directory.way(.apns, app: "news") == nil)
+        #expect(directory.entry(.apns, app: "news") == nil)
         // All apps of a provider may be removed and return.
         directory.remove(.fcm, app: "default")
         directory.remove(.fcm, app: "news")
-        #expect(directory.replace(with: ChannelDirectory.Way(DeliveryChannel(provider: .fcm, app: "news"))))
+        #expect(directory.replace(with: ChannelDirectory.Entry(DeliveryChannel(provider: .fcm, app: "news"))))
         #expect(directory.has(.fcm))
     }
 
     @Test("an account's rate is the lowest of its current apps")
     func rates() throws {
-        func way(_ app: String, _ account: String, _ rate: Int?, _ provider: Provider = .fcm) -> ChannelDirectory.Way {
-            ChannelDirectory.Way(
+        func entry(
+            _ app: String,
+            _ account: String,
+            _ rate: Int?,
+            _ provider: Provider = .fcm
+        ) -> ChannelDirectory.Entry {
+            ChannelDirectory.Entry(
                 DeliveryChannel(provider: provider, app: app, account: account), messagesPerSecond: rate)
         }
         let directory = ChannelDirectory([
-            way("default", "one", 500), way("sister", "one", 20), way("silent", "one", nil), way("news", "two", 90),
-            way("default", "one", nil, .apns),
+            entry("default", "one", 500), entry("sister", "one", 20), entry("silent", "one", nil),
+            entry("news", "two", 90), entry("default", "one", nil, .apns),
         ])
         func rate(_ app: String, _ provider: Provider = .fcm) throws -> Int? {
-            directory.messagesPerSecond(of: try #require(directory.way(provider, app: app)))
+            directory.messagesPerSecond(of: try #require(directory.entry(provider, app: app)))
         }
         #expect(try ["default", "sister", "silent", "news"].map { try rate($0) } == [20, 20, 20, 90])
         #expect(try rate("default", .apns) == nil)
@@ -52,7 +57,7 @@ struct ChannelDirectoryTests {
             provider: .fcm, account: "one", rates: ["default": 500, "sister": 20])
         #expect(directory.rateConflicts == [conflict])
 
-        directory.replace(with: way("late", "one", 5))
+        directory.replace(with: entry("late", "one", 5))
         #expect(try rate("default") == 5)
         directory.remove(.fcm, app: "late")
         directory.remove(.fcm, app: "sister")

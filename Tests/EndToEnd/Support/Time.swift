@@ -242,7 +242,7 @@ final class ShiftedDispatcher: Sendable {
             eventsLength: nil,
             catalogs: CatalogRegister(catalog, now: { self.now }),
             zones: Dispatcher.Zones(ZoneDatabase(), fallback: "UTC"),
-            channels: ChannelDirectory([ChannelDirectory.Way(SilentChannel())]),
+            channels: ChannelDirectory([ChannelDirectory.Entry(SilentChannel())]),
             clock: Dispatcher.Clock(now: { self.now }),
             logger: TestLog.logger
         )

@@ -241,16 +241,18 @@ struct DeliverySender: Sendable {
             if let refusal = self.gate(facts, item.work, now: now) {
                 return self.outcome(item.entry, batch, item, refusal)
             }
-            guard let way = self.dispatcher.channels.way(to: facts.device) else {
+            guard let found = self.dispatcher.channels.entry(for: facts.device) else {
                 return self.outcome(item.entry, batch, item, .noProvider)
             }
-            let service = way.channel.service(of: facts.device)
-            if let held = await self.hold(way, service, now: now) { return self.outcome(item.entry, batch, item, held) }
+            let service = found.channel.service(of: facts.device)
+            if let held = await self.hold(found, service, now: now) {
+                return self.outcome(item.entry, batch, item, held)
+            }
             // Waiting for the rate limit may have outlasted the lease.
             if self.dispatcher.leaseClock.holds(item.term) {
-                return await self.call(item, facts, batch, way.channel, service, since: now)
+                return await self.call(item, facts, batch, found.channel, service, since: now)
             }
-            self.health.withdraw(way.channel.app, service: service)
+            self.health.withdraw(found.channel.app, service: service)
         }
     }
 
@@ -279,15 +281,18 @@ struct DeliverySender: Sendable {
     }
 
     /// Returns why a call must wait; nil if it was admitted and is in flight.
-    private func hold(_ way: ChannelDirectory.Way, _ service: String?, now: Timestamp) async -> DeliveryOutcome.Result?
-    {
-        let app = way.channel.app
+    private func hold(
+        _ entry: ChannelDirectory.Entry,
+        _ service: String?,
+        now: Timestamp
+    ) async -> DeliveryOutcome.Result? {
+        let app = entry.channel.app
         let isShared = self.dispatcher.channels.isShared(self.provider)
         if case .no(let until) = self.health.admit(app, service: service, isShared: isShared, now: now) {
             return .heldBack(until: until, reason: "out_of_use", app: app)
         }
-        guard let rate = self.dispatcher.channels.messagesPerSecond(of: way),
-            let until = await self.turns.take(app, account: way.channel.account, perSecond: rate)
+        guard let rate = self.dispatcher.channels.messagesPerSecond(of: entry),
+            let until = await self.turns.take(app, account: entry.channel.account, perSecond: rate)
         else { return nil }
         self.health.withdraw(app, service: service)
         return .heldBack(until: until, reason: "rate", app: app)

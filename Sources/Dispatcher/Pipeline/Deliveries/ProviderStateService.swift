@@ -20,14 +20,14 @@ package struct ProviderStateService: Service {
         self.deliveries = deliveries
     }
 
-    private struct Way: Hashable {
+    private struct Key: Hashable {
         let provider: Provider
         let app: String
     }
 
     package func run() async throws {
         let board = self.dispatcher.live.providerBoard
-        var shown: Set<Way> = []
+        var shown: Set<Key> = []
         var last: Timestamp?
         while goesOn {
             let now = self.dispatcher.now()
@@ -39,15 +39,15 @@ package struct ProviderStateService: Service {
                 let overviews = service.health.overviews(of: apps, now: now, since: last)
                 states += self.states(of: service, overviews)
                 for (app, overview) in overviews {
-                    let way = Way(provider: service.provider, app: app)
-                    self.show(way, overview)
-                    shown.insert(way)
+                    let key = Key(provider: service.provider, app: app)
+                    self.show(key, overview)
+                    shown.insert(key)
                 }
             }
             last = now
             gone.subtract(shown)
             // A gauge keeps its last value, so reset those of removed apps.
-            for way in gone { self.show(way, ProviderHealth.Overview()) }
+            for key in gone { self.show(key, ProviderHealth.Overview()) }
             do {
                 let counts = self.deliveries.flatMap(\.counts)
                 try await board.put(states, counts: counts, dispatcher: self.dispatcher.name, now: now)
@@ -79,8 +79,8 @@ package struct ProviderStateService: Service {
         }
     }
 
-    private func show(_ way: Way, _ overview: ProviderHealth.Overview) {
-        let dimensions = [("provider", way.provider.rawValue), ("app", way.app)]
+    private func show(_ key: Key, _ overview: ProviderHealth.Overview) {
+        let dimensions = [("provider", key.provider.rawValue), ("app", key.app)]
         Gauge(label: "carillon.provider.breaker", dimensions: dimensions)
             .record(ProviderState.Breaker(overview.state).rank)
         Gauge(label: "carillon.provider.in_flight", dimensions: dimensions).record(overview.inFlight)

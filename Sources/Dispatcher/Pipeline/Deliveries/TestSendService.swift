@@ -83,12 +83,12 @@ package struct TestSendService: Service {
         else {
             return Self.fault("the \(isMail ? "address" : "device") is not there any more", &writer)
         }
-        guard let way = self.dispatcher.channels.way(to: device) else {
+        guard let entry = self.dispatcher.channels.entry(for: device) else {
             let app = isMail ? "any app" : "app \(device.app)"
             return Self.fault("no dispatcher has credentials of \(device.provider.rawValue) for \(app)", &writer)
         }
         let start = ContinuousClock.now
-        let reply = await self.send(self.message(request, user: user), to: device, by: way.channel)
+        let reply = await self.send(self.message(request, user: user), to: device, by: entry.channel)
         let duration = ContinuousClock.now - start
         writer.member("outcome", reply.outcome)
         writer.member("reason", reply.outcome == "accepted" ? nil : reply.summary)
