@@ -214,7 +214,7 @@ struct InboxStoreTests {
             let receipt = try await inbox.markDelivered(user: "a", id: batch[0].id, at: now, via: "client")
             #expect(receipt?.lane == .critical)
             #expect(receipt?.changed?.label == batch[0].label)
-            #expect(receipt?.changed?.way == LifecycleEvent.Way(.inApp))
+            #expect(receipt?.changed?.endpoint == LifecycleEvent.Endpoint(.inApp))
             let second = try await inbox.markDelivered(user: "a", id: batch[0].id, at: now + .seconds(9), via: "x")
             #expect(second?.lane == .critical && second?.changed == nil)
             let delivered = try await inbox.find(user: "a", id: batch[0].id)

@@ -43,7 +43,8 @@ struct InboxService: Sendable {
         let now = self.now()
         let change = try await self.store.markRead(user: user, ids: ids, at: now)
         await self.publish(user, .read, change, all: ids == nil ? "all" : nil, isBulk: isBulk)
-        await self.events.publish(zip(change.labels, change.ways).map { LifecycleEvent(.read, $0, at: now, way: $1) })
+        await self.events.publish(
+            zip(change.labels, change.endpoints).map { LifecycleEvent(.read, $0, at: now, endpoint: $1) })
         await self.retractions.retract(change.labels)
         return change
     }
@@ -80,8 +81,8 @@ struct InboxService: Sendable {
     }
 
     private func publish(_ kind: LifecycleEvent.Kind, _ receipt: InboxStore.Receipt, at: Timestamp) async {
-        guard let (label, way) = receipt.changed else { return }
-        await self.events.publish([LifecycleEvent(kind, label, at: at, way: way)])
+        guard let (label, endpoint) = receipt.changed else { return }
+        await self.events.publish([LifecycleEvent(kind, label, at: at, endpoint: endpoint)])
     }
 
     /// Publishes a change to the user's sockets.

@@ -36,7 +36,7 @@ package struct LifecycleEvent: Sendable, Equatable {
     }
 
     /// How a notification reached its user.
-    package struct Way: Sendable, Equatable {
+    package struct Endpoint: Sendable, Equatable {
         let channel: DeliveryChannel
         /// The device, if a provider delivered to one.
         let device: NotificationID?
@@ -83,14 +83,14 @@ package struct LifecycleEvent: Sendable, Equatable {
     }
 
     /// An action of a user or a client on a notification.
-    package init(_ kind: Kind, _ label: NotificationLabel, at: Timestamp, way: Way) {
+    package init(_ kind: Kind, _ label: NotificationLabel, at: Timestamp, endpoint: Endpoint) {
         self.kind = kind
         self.at = at
         self.label = label
-        self.channel = way.channel
-        self.device = way.device
-        self.platform = way.platform
-        self.app = way.app
+        self.channel = endpoint.channel
+        self.device = endpoint.device
+        self.platform = endpoint.platform
+        self.app = endpoint.app
     }
 
     /// An event of a device that names no notification.

@@ -180,9 +180,9 @@ enum InboxSQL {
     static let opened = """
         WITH n AS (
             UPDATE carillon.notifications n SET opened_at = coalesce(opened_at, $3) WHERE \(Self.received)
-            RETURNING \(WayColumns.source), n.opened_at = $3 AS is_first
+            RETURNING \(EndpointColumns.source), n.opened_at = $3 AS is_first
         )
-        SELECT \(WayColumns.list), n.is_first FROM n \(WayColumns.join)
+        SELECT \(EndpointColumns.list), n.is_first FROM n \(EndpointColumns.join)
         """
 
     /// $1: user, $2: id, $3: when, $4: through what.
@@ -192,9 +192,9 @@ enum InboxSQL {
             UPDATE carillon.notifications n
             SET status = 'delivered', status_reason = NULL, delivered_at = $3, sent_via = coalesce(sent_via, $4)
             WHERE \(Self.received) AND status IN ('pending', 'sent')
-            RETURNING \(WayColumns.source)
+            RETURNING \(EndpointColumns.source)
         )
-        SELECT k.lane, \(WayColumns.list) FROM known k LEFT JOIN n ON true \(WayColumns.join)
+        SELECT k.lane, \(EndpointColumns.list) FROM known k LEFT JOIN n ON true \(EndpointColumns.join)
         """
 }
 

@@ -44,7 +44,7 @@ package struct InboxStore: Sendable {
         /// The labels, in the order of the ids.
         package var labels: [NotificationLabel] = []
         /// How each reached its user, in the same order.
-        package var ways: [LifecycleEvent.Way] = []
+        package var endpoints: [LifecycleEvent.Endpoint] = []
 
         /// Whether nothing was changed; otherwise the version was raised by one.
         package var isEmpty: Bool { self.ids.isEmpty }
@@ -53,10 +53,10 @@ package struct InboxStore: Sendable {
     /// The effect of a client's receipt.
     package struct Receipt: Sendable {
         package var lane = Lane.normal
-        /// The notification's label and way; nil if the receipt changed nothing.
-        package let changed: (label: NotificationLabel, way: LifecycleEvent.Way)?
+        /// The notification's label and endpoint; nil if the receipt changed nothing.
+        package let changed: (label: NotificationLabel, endpoint: LifecycleEvent.Endpoint)?
 
-        init(lane: Lane = .normal, changed: (label: NotificationLabel, way: LifecycleEvent.Way)?) {
+        init(lane: Lane = .normal, changed: (label: NotificationLabel, endpoint: LifecycleEvent.Endpoint)?) {
             self.lane = lane
             self.changed = changed
         }
@@ -268,15 +268,15 @@ package struct InboxStore: Sendable {
                     FROM carillon.inboxes b
                     WHERE b.user_id = $1 AND n.user_id = $1 AND n.read_at IS NULL AND n.deleted_at IS NULL
                         AND n.version > 0 \(condition)
-                    RETURNING \(WayColumns.source)
+                    RETURNING \(EndpointColumns.source)
                 ), tally AS (SELECT count(*)::int4 AS n FROM changed), raised AS (
                     UPDATE carillon.inboxes b
                     SET version = \(EpochSQL.version(of: "b")) + 1, unread = greatest(b.unread - tally.n, 0)
                     FROM tally WHERE b.user_id = $1 AND tally.n > 0
                     RETURNING b.version, b.unread
                 )
-                SELECT r.version, r.unread, \(WayColumns.list)
-                FROM raised r CROSS JOIN changed n \(WayColumns.join)
+                SELECT r.version, r.unread, \(EndpointColumns.list)
+                FROM raised r CROSS JOIN changed n \(EndpointColumns.join)
                 """,
                 parameters
             )
@@ -296,7 +296,7 @@ package struct InboxStore: Sendable {
                     UPDATE carillon.notifications n SET deleted_at = $2, version = \(EpochSQL.version(of: "b")) + 1
                     FROM carillon.inboxes b
                     WHERE b.user_id = $1 AND n.user_id = $1 AND n.deleted_at IS NULL AND n.version > 0 \(condition)
-                    RETURNING \(WayColumns.source), n.read_at IS NULL AS was_unread
+                    RETURNING \(EndpointColumns.source), n.read_at IS NULL AS was_unread
                 ), tally AS (
                     SELECT count(*)::int4 AS n, count(*) FILTER (WHERE was_unread)::int4 AS unread FROM changed
                 ), raised AS (
@@ -306,8 +306,8 @@ package struct InboxStore: Sendable {
                     FROM tally WHERE b.user_id = $1 AND tally.n > 0
                     RETURNING b.version, b.unread
                 )
-                SELECT r.version, r.unread, \(WayColumns.list)
-                FROM raised r CROSS JOIN changed n \(WayColumns.join)
+                SELECT r.version, r.unread, \(EndpointColumns.list)
+                FROM raised r CROSS JOIN changed n \(EndpointColumns.join)
                 """,
                 parameters
             )
@@ -326,12 +326,12 @@ package struct InboxStore: Sendable {
             statement,
         ])
         guard results.count == 2 else { throw PostgresError(.decoding, "a change returned no result") }
-        var touched: [(label: NotificationLabel, way: LifecycleEvent.Way)] = []
-        for row in results[1] { touched.append(try WayColumns.read(row, at: 2)) }
+        var touched: [(label: NotificationLabel, endpoint: LifecycleEvent.Endpoint)] = []
+        for row in results[1] { touched.append(try EndpointColumns.read(row, at: 2)) }
         if let row = results[1].first {
             return Change(
                 ids: touched.map(\.label.id), version: try row.int8(0), unread: try row.int4(1),
-                labels: touched.map(\.label), ways: touched.map(\.way))
+                labels: touched.map(\.label), endpoints: touched.map(\.endpoint))
         }
         guard let row = results[0].first else { return Change(ids: [], version: 0, unread: 0) }
         return Change(ids: [], version: try row.int8(0), unread: try row.int4(1))
@@ -346,7 +346,7 @@ package struct InboxStore: Sendable {
             .text(user), .uuid(id.halves), .timestamptz(at.microseconds)
         )
         guard let row = result.first else { return nil }
-        return Receipt(changed: try row.bool(WayColumns.count) ? try WayColumns.read(row) : nil)
+        return Receipt(changed: try row.bool(EndpointColumns.count) ? try EndpointColumns.read(row) : nil)
     }
 
     /// Records that the client has a notification.
@@ -367,7 +367,7 @@ package struct InboxStore: Sendable {
         guard let row = result.first else { return nil }
         return Receipt(
             lane: Lane(rawValue: try row.text(0)) ?? .normal,
-            changed: row.isNull(1) ? nil : try WayColumns.read(row, at: 1)
+            changed: row.isNull(1) ? nil : try EndpointColumns.read(row, at: 1)
         )
     }
 }

@@ -22,8 +22,8 @@ enum LabelColumns {
 }
 
 /// The columns of a ``NotificationLabel`` and of the channel that reached its user: of a common
-/// table `n` with ``WayColumns/source``, and of the device that was sent to.
-enum WayColumns {
+/// table `n` with ``EndpointColumns/source``, and of the device that was sent to.
+enum EndpointColumns {
     /// The columns that a changed row of an alias `n` returns.
     static let source = LabelColumns.list + ", n.sent_via, n.sent_device"
     static let list = LabelColumns.list + ", n.sent_via, d.id, d.platform, d.app"
@@ -33,18 +33,18 @@ enum WayColumns {
     static func read(
         _ row: PostgresRow,
         at start: Int = 0
-    ) throws(PostgresError) -> (label: NotificationLabel, way: LifecycleEvent.Way) {
+    ) throws(PostgresError) -> (label: NotificationLabel, endpoint: LifecycleEvent.Endpoint) {
         let first = start + LabelColumns.count
         let label = try LabelColumns.read(row, at: start)
         switch try row.optionalText(first) {
         // No provider was involved.
-        case nil, "inbox", "socket", "client", "summary": return (label, LifecycleEvent.Way(.inApp))
-        case Provider.email.rawValue: return (label, LifecycleEvent.Way(.email))
+        case nil, "inbox", "socket", "client", "summary": return (label, LifecycleEvent.Endpoint(.inApp))
+        case Provider.email.rawValue: return (label, LifecycleEvent.Endpoint(.email))
         default:
             let device = try row.optionalUUID(first + 1).map { NotificationID($0) }
             let platform = try row.optionalText(first + 2).flatMap { Platform(rawValue: $0) }
             let app = try row.optionalText(first + 3)
-            return (label, LifecycleEvent.Way(.push, device: device, platform: platform, app: app))
+            return (label, LifecycleEvent.Endpoint(.push, device: device, platform: platform, app: app))
         }
     }
 }
