@@ -157,7 +157,7 @@ package struct UserFields: Sendable {
         if provider == .fcm, !allowsTopics, let token, Device.isTopic(token) {
             body.fault("token", "stands for a topic, which a service alone may register")
         }
-        if provider == .apns, let token, !Device.isAPNSToken(token) { body.fault("token", Device.noAPNSToken) }
+        if provider == .apns, let token, !Device.isAPNSToken(token) { body.fault("token", Device.apnsTokenFault) }
         if provider == .webpush, let text = token { token = self.subscription(text, app: app, &body) }
         guard let platform, let provider, let token else { return nil }
         var device = Device(

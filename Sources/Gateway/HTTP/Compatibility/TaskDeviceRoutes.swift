@@ -218,7 +218,7 @@ enum TaskShape {
     ) -> DeviceKeeper.Registration {
         let token = fields.newToken("registration_id")
         if provider == .apns, let token, !Device.isAPNSToken(token) {
-            fields.fault("registration_id", Device.noAPNSToken)
+            fields.fault("registration_id", Device.apnsTokenFault)
         }
         var registration = DeviceKeeper.Registration(platform: platform, provider: provider, token: token ?? "")
         registration.name = fields.text("name", limit: Device.longestName)

@@ -70,7 +70,7 @@ package struct Device: Sendable, Equatable {
     }
 
     /// The error text for a token that is not an ``isAPNSToken(_:)``.
-    package static let noAPNSToken = "must be 64 to 200 hexadecimal digits, an even number of them, for APNs"
+    package static let apnsTokenFault = "must be 64 to 200 hexadecimal digits, an even number of them, for APNs"
 }
 
 /// The number of active devices that a user may have with each app.

@@ -43,7 +43,7 @@ enum EdgeRequests {
             let appVersion = fields.text("app_version", limit: Self.longestVersion)
             let locale = self.locale(&fields)
             guard let platform, let token else { return nil }
-            if platform == .ios, !Device.isAPNSToken(token) { fields.fault("token", Device.noAPNSToken) }
+            if platform == .ios, !Device.isAPNSToken(token) { fields.fault("token", Device.apnsTokenFault) }
             return Token(
                 platform: platform, token: token, deviceID: deviceID, appVersion: appVersion, locale: locale)
         }
@@ -94,7 +94,7 @@ enum EdgeRequests {
     /// - Throws: `Problem` 400 for a token that is not from APNs.
     static func requireAPNSToken(_ token: String) throws {
         guard !Device.isAPNSToken(token) else { return }
-        let faults = [JobFault("token", Device.noAPNSToken)]
+        let faults = [JobFault("token", Device.apnsTokenFault)]
         throw Problem(.badRequest, "some fields are at fault", faults: faults, code: self.code(of: faults))
     }
 
