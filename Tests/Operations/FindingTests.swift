@@ -193,14 +193,14 @@ struct FindingTests {
     func report() {
         var report = DoctorReport()
         report.add(settingsFaults: [])
-        report.add(Finding(.warn, "x", "odd", mend: "mend it"))
+        report.add(Finding(.warn, "x", "odd", fix: "fix it"))
         #expect(report.exitCode == nil)
         #expect(
             report.lines(style: Style(isOn: false)) == [
-                "ok      settings  complete and valid", "warn    x         odd", "        → mend it", "",
+                "ok      settings  complete and valid", "warn    x         odd", "        → fix it", "",
                 "1 ok, 0 skipped, 1 warn, 0 fail",
             ])
-        report.add(Finding(.fail, "y", "bad", mend: "mend it"))
+        report.add(Finding(.fail, "y", "bad", fix: "fix it"))
         #expect(report.exitCode == ExitStatus.no)
         report.add(settingsFaults: ["CATALOG is missing"])
         #expect(report.exitCode == ExitStatus.configuration)

@@ -14,7 +14,7 @@ import Storage
 struct DoctorCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "doctor",
-        abstract: "Checks what breaks in practice, and says how to mend it.",
+        abstract: "Checks what breaks in practice and tells you how to fix it.",
         discussion: """
             Looks at the settings, the catalog, Redis (version, eviction, persistence,
             memory), PostgreSQL (version, migrations, connections), the clocks of all
@@ -73,7 +73,7 @@ struct DoctorCommand: AsyncParsableCommand {
                 report.add(
                     Finding(
                         .warn, "unsubscribe links", "PUBLIC_URL is set, AUTH_JWT_SECRET is not: mail has no links",
-                        mend: "give the dispatcher the gateway's AUTH_JWT_SECRET"))
+                        fix: "give the dispatcher the gateway's AUTH_JWT_SECRET"))
             }
             try report.end(self.output)
         }
@@ -96,10 +96,10 @@ struct DoctorCommand: AsyncParsableCommand {
                         ? Finding(.ok, check, "installed")
                         : Finding(
                             .fail, check, "that database has no outbox",
-                            mend: "dispatcher outbox-sql | psql -v ON_ERROR_STOP=1 URL"))
+                            fix: "dispatcher outbox-sql | psql -v ON_ERROR_STOP=1 URL"))
             } catch {
                 findings.append(
-                    Finding(.fail, check, "\(error)", mend: "correct OUTBOX_DATABASE_URLS, or start that PostgreSQL"))
+                    Finding(.fail, check, "\(error)", fix: "correct OUTBOX_DATABASE_URLS, or start that PostgreSQL"))
             }
         }
         return findings
@@ -115,13 +115,13 @@ struct DoctorCommand: AsyncParsableCommand {
         var findings: [Finding] = []
         let entries = await apps.make { name, reason in
             findings.append(
-                Finding(.fail, "credentials", "\(name) cannot be used: \(reason)", mend: "docs/providers.md"))
+                Finding(.fail, "credentials", "\(name) cannot be used: \(reason)", fix: "docs/providers.md"))
         }
         if entries.isEmpty, findings.isEmpty {
             findings.append(
                 Finding(
                     .warn, "credentials", "no provider is configured: nobody is reached but by open sockets",
-                    mend: "set FCM_CREDENTIALS, APNS_KEY, VAPID_KEY or SMTP_URL; docs/providers.md"))
+                    fix: "set FCM_CREDENTIALS, APNS_KEY, VAPID_KEY or SMTP_URL; docs/providers.md"))
         }
         for entry in entries {
             let name = "\(entry.channel.provider.rawValue) of app \(entry.channel.app)"
@@ -152,6 +152,6 @@ enum ProviderFinding {
             case "tls": "PROVIDER_CA must hold the authority that signed its certificate; look at the clock"
             default: "look at the credential and at the provider's console; docs/providers.md"
             }
-        return Finding(.fail, "provider", "\(name): \(probe.subject): \(fault)", mend: remedy)
+        return Finding(.fail, "provider", "\(name): \(probe.subject): \(fault)", fix: remedy)
     }
 }

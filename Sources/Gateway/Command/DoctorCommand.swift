@@ -86,7 +86,7 @@ struct DoctorCommand: AsyncParsableCommand {
         } catch {
             let remedy =
                 "set GATEWAY_TLS_CERT to a PEM file with the chain, GATEWAY_TLS_KEY to the key of its first certificate"
-            return [Finding(.fail, "tls certificate", "cannot be used: \(error)", mend: remedy)]
+            return [Finding(.fail, "tls certificate", "cannot be used: \(error)", fix: remedy)]
         }
     }
 
@@ -99,7 +99,7 @@ struct DoctorCommand: AsyncParsableCommand {
         if settings.acceptsAnyAudience {
             let detail = "AUTH_JWKS without AUTH_AUDIENCE: tokens issued for other apps are accepted"
             let remedy = "set AUTH_AUDIENCE to the issuer's name for this app; docs/security.md"
-            findings.append(Finding(.warn, "token audience", detail, mend: remedy))
+            findings.append(Finding(.warn, "token audience", detail, fix: remedy))
         }
         do {
             let document: [UInt8]
@@ -119,7 +119,7 @@ struct DoctorCommand: AsyncParsableCommand {
             let keys = try KeySet(document)
             return findings + [Finding(.ok, "key set", "\(keys.count) keys")]
         } catch {
-            return findings + [Finding(.fail, "key set", "\(error)", mend: remedy)]
+            return findings + [Finding(.fail, "key set", "\(error)", fix: remedy)]
         }
     }
 
@@ -127,13 +127,13 @@ struct DoctorCommand: AsyncParsableCommand {
         guard let path = settings.devices.webPushKey else { return [] }
         let remedy = "set VAPID_KEY to the file of a P-256 key; docs/providers.md#web-push"
         guard let file = FileManager.default.contents(atPath: path) else {
-            return [Finding(.fail, "web push key", "\(path) cannot be read", mend: remedy)]
+            return [Finding(.fail, "web push key", "\(path) cannot be read", fix: remedy)]
         }
         do {
             _ = try VAPIDKey(file: Array(file))
             return [Finding(.ok, "web push key", path)]
         } catch {
-            return [Finding(.fail, "web push key", "cannot be used: \(error)", mend: remedy)]
+            return [Finding(.fail, "web push key", "cannot be used: \(error)", fix: remedy)]
         }
     }
 }

@@ -31,10 +31,10 @@ struct DatabaseFacts: Sendable, Equatable {
     private var versionFinding: Finding {
         let text = "\(self.version / 10_000).\(self.version % 10_000)"
         guard self.version >= 140_000 else {
-            return Finding(.fail, "postgres version", "\(text) is too old", mend: "use PostgreSQL 15 or later")
+            return Finding(.fail, "postgres version", "\(text) is too old", fix: "use PostgreSQL 15 or later")
         }
         guard self.version >= 150_000 else {
-            return Finding(.warn, "postgres version", "\(text) is not tested", mend: "use PostgreSQL 15 or later")
+            return Finding(.warn, "postgres version", "\(text) is not tested", fix: "use PostgreSQL 15 or later")
         }
         return Finding(.ok, "postgres version", text)
     }
@@ -43,26 +43,26 @@ struct DatabaseFacts: Sendable, Equatable {
         guard self.isReplica else { return nil }
         return Finding(
             .fail, "postgres role", "a standby, which refuses writes",
-            mend: "point DATABASE_URL at the primary, or add target_session_attrs=read-write")
+            fix: "point DATABASE_URL at the primary, or add target_session_attrs=read-write")
     }
 
     private var encodingFinding: Finding? {
         guard self.encoding != "UTF8" else { return nil }
         return Finding(
             .fail, "postgres encoding", "\(self.encoding) cannot hold all texts",
-            mend: "CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0")
+            fix: "CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0")
     }
 
     private var durabilityFinding: Finding? {
         if !self.syncsToDisk {
             return Finding(
                 .fail, "postgres durability", "fsync is off: a crash of the machine can corrupt the database",
-                mend: "ALTER SYSTEM SET fsync = on; SELECT pg_reload_conf()")
+                fix: "ALTER SYSTEM SET fsync = on; SELECT pg_reload_conf()")
         }
         guard !self.waitsForDisk else { return nil }
         return Finding(
             .warn, "postgres durability", "synchronous_commit is off: a crash loses the latest commits",
-            mend: "ALTER SYSTEM SET synchronous_commit = on; SELECT pg_reload_conf()")
+            fix: "ALTER SYSTEM SET synchronous_commit = on; SELECT pg_reload_conf()")
     }
 
     private func connectionsFinding(_ needed: Int) -> Finding {
@@ -71,7 +71,7 @@ struct DatabaseFacts: Sendable, Equatable {
         guard free >= needed else {
             return Finding(
                 .warn, "postgres connections", found,
-                mend: "raise max_connections, lower DATABASE_CONNECTIONS, or start fewer processes")
+                fix: "raise max_connections, lower DATABASE_CONNECTIONS, or start fewer processes")
         }
         return Finding(.ok, "postgres connections", found)
     }
@@ -80,13 +80,13 @@ struct DatabaseFacts: Sendable, Equatable {
         guard self.missing.isEmpty else {
             return Finding(
                 .fail, "migrations", "not applied: \(self.missing.joined(separator: ", "))",
-                mend: "run `gateway migrate`; a gateway or dispatcher also migrates when it starts")
+                fix: "run `gateway migrate`; a gateway or dispatcher also migrates when it starts")
         }
         guard self.unknown.isEmpty else {
             let numbers = self.unknown.map { String($0) }.joined(separator: ", ")
             return Finding(
                 .warn, "migrations", "\(numbers) come from a newer release",
-                mend: "run both releases together only during an upgrade")
+                fix: "run both releases together only during an upgrade")
         }
         return Finding(.ok, "migrations", "all applied")
     }

@@ -25,7 +25,7 @@ package struct Finding: Sendable, Equatable {
     /// The fix for the operator; nil if none is needed.
     let remedy: String?
 
-    package init(_ outcome: Outcome, _ check: String, _ found: String, mend remedy: String? = nil) {
+    package init(_ outcome: Outcome, _ check: String, _ found: String, fix remedy: String? = nil) {
         self.check = check
         self.outcome = outcome
         self.found = found
@@ -50,7 +50,7 @@ package struct DoctorReport: Sendable {
         guard !faults.isEmpty else { return self.add(Finding(.ok, "settings", "complete and valid")) }
         self.isConfigurationFaulty = true
         for fault in faults {
-            self.add(Finding(.fail, "settings", fault, mend: "set it in the environment or in the file of --config"))
+            self.add(Finding(.fail, "settings", fault, fix: "set it in the environment or in the file of --config"))
         }
     }
 

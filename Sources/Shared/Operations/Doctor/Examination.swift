@@ -41,7 +41,7 @@ package enum Examination {
             }
         } catch {
             let remedy = "start Redis, or correct REDIS_URL; check firewalls and the password"
-            return ([Finding(.fail, "redis", "\(address): \(error)", mend: remedy)], nil)
+            return ([Finding(.fail, "redis", "\(address): \(error)", fix: remedy)], nil)
         }
     }
 
@@ -65,7 +65,7 @@ package enum Examination {
             }
         } catch {
             let remedy = "start PostgreSQL, or correct DATABASE_URL; check pg_hba.conf, firewalls and the password"
-            return DatabaseReport(findings: [Finding(.fail, "postgres", "\(error)", mend: remedy)])
+            return DatabaseReport(findings: [Finding(.fail, "postgres", "\(error)", fix: remedy)])
         }
     }
 
@@ -140,7 +140,7 @@ package enum Examination {
             return [Finding(.ok, "catalog", "\(try CatalogLoader.load(path: path).all.count) types in \(path)")]
         } catch {
             return error.faults.map {
-                Finding(.fail, "catalog", "\($0)", mend: "correct the file; see docs/catalog.md")
+                Finding(.fail, "catalog", "\($0)", fix: "correct the file; see docs/catalog.md")
             }
         }
     }
@@ -149,7 +149,7 @@ package enum Examination {
     package static func authorities(_ name: String, path: String?) -> Finding? {
         guard let path else { return nil }
         guard access(path, R_OK) == 0 else {
-            return Finding(.fail, name.lowercased(), "\(path) cannot be read", mend: "correct \(name)")
+            return Finding(.fail, name.lowercased(), "\(path) cannot be read", fix: "correct \(name)")
         }
         return Finding(.ok, name.lowercased(), path)
     }

@@ -46,8 +46,8 @@ package struct MachineFacts: Sendable, Equatable {
     private func filesFinding(least: UInt64, enough: UInt64, per: String) -> Finding {
         let found = "\(self.openFiles); \(per)"
         let remedy = "ulimit -n \(enough) before the start, LimitNOFILE=\(enough) in a systemd unit"
-        if self.openFiles < least { return Finding(.fail, "open files", found, mend: remedy) }
-        if self.openFiles < enough { return Finding(.warn, "open files", found, mend: remedy) }
+        if self.openFiles < least { return Finding(.fail, "open files", found, fix: remedy) }
+        if self.openFiles < enough { return Finding(.warn, "open files", found, fix: remedy) }
         return Finding(.ok, "open files", found)
     }
 
@@ -57,7 +57,7 @@ package struct MachineFacts: Sendable, Equatable {
             return Finding(
                 .warn, "listen backlog",
                 "net.core.somaxconn is \(backlog): when many clients reconnect at once, some are refused",
-                mend: "sysctl -w net.core.somaxconn=\(Self.backlog), and the same in /etc/sysctl.d")
+                fix: "sysctl -w net.core.somaxconn=\(Self.backlog), and the same in /etc/sysctl.d")
         }
         return Finding(.ok, "listen backlog", "net.core.somaxconn is \(backlog)")
     }
@@ -66,7 +66,7 @@ package struct MachineFacts: Sendable, Equatable {
         guard let ports = self.ports, ports.count < 4_096 else { return nil }
         return Finding(
             .warn, "local ports", "\(ports.lowerBound) to \(ports.upperBound) are few ports for calls to providers",
-            mend: "sysctl -w net.ipv4.ip_local_port_range='32768 60999'")
+            fix: "sysctl -w net.ipv4.ip_local_port_range='32768 60999'")
     }
 
     private var trackedFinding: Finding? {
@@ -75,7 +75,7 @@ package struct MachineFacts: Sendable, Equatable {
         guard tracked.count < tracked.maximum * 3 / 4 else {
             return Finding(
                 .warn, "tracked connections", "\(found): at the limit the kernel drops packets",
-                mend: "raise net.netfilter.nf_conntrack_max with sysctl")
+                fix: "raise net.netfilter.nf_conntrack_max with sysctl")
         }
         return Finding(.ok, "tracked connections", found)
     }
@@ -105,7 +105,7 @@ package struct FileFacts: Sendable, Equatable {
         guard mode & 0o004 == 0 else {
             return Finding(
                 .warn, check, "\(self.path) is readable by every user of this machine",
-                mend: "chmod o= '\(self.path)', and make the service's user its owner")
+                fix: "chmod o= '\(self.path)', and make the service's user its owner")
         }
         return Finding(.ok, check, self.path)
     }
@@ -129,14 +129,14 @@ package struct CertificateFacts: Sendable, Equatable {
         let remedy = "renew it, then send the gateway SIGHUP"
         if now < self.notBefore {
             return Finding(
-                .fail, check, "not valid before \(self.notBefore.rfc3339)", mend: "check the machine's clock")
+                .fail, check, "not valid before \(self.notBefore.rfc3339)", fix: "check the machine's clock")
         }
         if now >= self.notAfter {
-            return Finding(.fail, check, "expired at \(self.notAfter.rfc3339)", mend: remedy)
+            return Finding(.fail, check, "expired at \(self.notAfter.rfc3339)", fix: remedy)
         }
         let found = "valid until \(self.notAfter.rfc3339); the key matches"
         let outcome: Finding.Outcome = self.notAfter - now < Self.notice ? .warn : .ok
-        return Finding(outcome, check, found, mend: outcome == .ok ? nil : remedy)
+        return Finding(outcome, check, found, fix: outcome == .ok ? nil : remedy)
     }
 }
 
@@ -163,8 +163,8 @@ package struct ClockFacts: Sendable, Equatable {
         guard let worst = clocks.max(by: { abs($0.offset) < abs($1.offset) }) else { return [] }
         let found = clocks.map { "\($0.name)'s is \(Self.text($0.offset))" }.joined(separator: ", ")
         let remedy = "synchronise all machines by NTP: timedatectl set-ntp true, or chrony"
-        if abs(worst.offset) > self.tolerable { return [Finding(.fail, "clocks", found, mend: remedy)] }
-        if abs(worst.offset) > Self.noticeable { return [Finding(.warn, "clocks", found, mend: remedy)] }
+        if abs(worst.offset) > self.tolerable { return [Finding(.fail, "clocks", found, fix: remedy)] }
+        if abs(worst.offset) > Self.noticeable { return [Finding(.warn, "clocks", found, fix: remedy)] }
         return [Finding(.ok, "clocks", found)]
     }
 
@@ -193,16 +193,16 @@ package struct ZoneFacts: Sendable, Equatable {
         guard self.missing.isEmpty else {
             return Finding(
                 .fail, check, "no rules for \(self.missing.joined(separator: ", "))",
-                mend: "install the package tzdata, or set TZDIR to the folder of the zones")
+                fix: "install the package tzdata, or set TZDIR to the folder of the zones")
         }
         if let stored, stored != self.version {
             return Finding(
                 .warn, check, "\(self.version); stored schedules were computed with \(stored)",
-                mend: "give all machines the same tzdata; dispatchers recompute them within a minute")
+                fix: "give all machines the same tzdata; dispatchers recompute them within a minute")
         }
         if let year = Int(self.version.prefix(4)), self.year - year >= 2 {
             return Finding(
-                .warn, check, "\(self.version) is old; zone rules have changed since", mend: "update the package tzdata"
+                .warn, check, "\(self.version) is old; zone rules have changed since", fix: "update the package tzdata"
             )
         }
         return Finding(.ok, check, self.version)

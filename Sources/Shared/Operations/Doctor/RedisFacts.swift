@@ -55,14 +55,14 @@ struct RedisFacts: Sendable, Equatable {
         let parts = self.version.split(separator: ".").compactMap { Int($0) }
         let check = "redis version"
         guard let major = parts.first else {
-            return Finding(.warn, check, "unknown: INFO does not report it", mend: "use Redis 7 or Valkey 7.2 or later")
+            return Finding(.warn, check, "unknown: INFO does not report it", fix: "use Redis 7 or Valkey 7.2 or later")
         }
         if major < 6 || major == 6 && (parts.count < 2 || parts[1] < 2) {
-            return Finding(.fail, check, "\(self.version) lacks required commands", mend: "use Redis 7 or later")
+            return Finding(.fail, check, "\(self.version) lacks required commands", fix: "use Redis 7 or later")
         }
         if major < 7 {
             return Finding(
-                .warn, check, "\(self.version) cannot report the backlog of a stream", mend: "use Redis 7 or later")
+                .warn, check, "\(self.version) cannot report the backlog of a stream", fix: "use Redis 7 or later")
         }
         return Finding(.ok, check, self.version)
     }
@@ -70,7 +70,7 @@ struct RedisFacts: Sendable, Equatable {
     private var roleFinding: Finding? {
         guard self.isReplica else { return nil }
         return Finding(
-            .fail, "redis role", "a replica, which refuses writes", mend: "point REDIS_URL at the primary")
+            .fail, "redis role", "a replica, which refuses writes", fix: "point REDIS_URL at the primary")
     }
 
     private var evictionFinding: Finding {
@@ -78,11 +78,11 @@ struct RedisFacts: Sendable, Equatable {
         let remedy = "CONFIG SET maxmemory-policy noeviction, and the same in redis.conf"
         switch (self.evictionPolicy, self.maximumMemory) {
         case ("noeviction", _): return Finding(.ok, check, "noeviction")
-        case ("", _): return Finding(.warn, check, "unknown: INFO does not report maxmemory_policy", mend: remedy)
+        case ("", _): return Finding(.warn, check, "unknown: INFO does not report maxmemory_policy", fix: remedy)
         case (let policy, 0):
-            return Finding(.warn, check, "\(policy) would evict jobs once maxmemory is set", mend: remedy)
+            return Finding(.warn, check, "\(policy) would evict jobs once maxmemory is set", fix: remedy)
         case (let policy, _):
-            return Finding(.fail, check, "\(policy) evicts jobs when memory is full", mend: remedy)
+            return Finding(.fail, check, "\(policy) evicts jobs when memory is full", fix: remedy)
         }
     }
 
@@ -91,7 +91,7 @@ struct RedisFacts: Sendable, Equatable {
         guard self.isLastWriteGood else {
             return Finding(
                 .fail, check, "the last write to disk failed",
-                mend: "see Redis's log for the reason, such as a full disk or a folder it cannot write to")
+                fix: "see Redis's log for the reason, such as a full disk or a folder it cannot write to")
         }
         if self.usesAppendOnlyFile { return Finding(.ok, check, "append-only file") }
         let found =
@@ -100,7 +100,7 @@ struct RedisFacts: Sendable, Equatable {
             : "no append-only file: a crash loses every job that no dispatcher has stored"
         return Finding(
             .warn, check, found,
-            mend: "CONFIG SET appendonly yes, then the same with appendfsync everysec in redis.conf")
+            fix: "CONFIG SET appendonly yes, then the same with appendfsync everysec in redis.conf")
     }
 
     private var memoryFinding: Finding {
@@ -112,8 +112,8 @@ struct RedisFacts: Sendable, Equatable {
         let remedy =
             "check the backlog with `dispatcher lag`, start dispatchers, or give Redis more memory; "
             + "a full Redis refuses jobs"
-        if share >= Self.fullness.fail { return Finding(.fail, "redis memory", found, mend: remedy) }
-        if share >= Self.fullness.warn { return Finding(.warn, "redis memory", found, mend: remedy) }
+        if share >= Self.fullness.fail { return Finding(.fail, "redis memory", found, fix: remedy) }
+        if share >= Self.fullness.warn { return Finding(.warn, "redis memory", found, fix: remedy) }
         return Finding(.ok, "redis memory", found)
     }
 
@@ -121,7 +121,7 @@ struct RedisFacts: Sendable, Equatable {
         guard self.maximumClients > 0 else { return nil }
         let found = "\(self.clients) of \(self.maximumClients)"
         guard Double(self.clients) < Self.fullness.warn * Double(self.maximumClients) else {
-            return Finding(.warn, "redis connections", found, mend: "raise maxclients in redis.conf")
+            return Finding(.warn, "redis connections", found, fix: "raise maxclients in redis.conf")
         }
         return Finding(.ok, "redis connections", found)
     }
