@@ -38,7 +38,7 @@ struct WebhookRoutes {
 
     private func register(_ request: Request, _ context: APIContext) async throws -> Response {
         guard self.options.areEventsWritten else {
-            throw Problem(.conflict, "events are switched off on this server, so there is nothing to be told")
+            throw Problem(.conflict, "events are switched off on this server; set EVENTS=on")
         }
         var body = try await FieldReader(body: request, of: Self.register)
         let url = body.text("url", limit: JobLimits.url, isRequired: true) ?? ""
@@ -53,7 +53,7 @@ struct WebhookRoutes {
             org: org,
             url: url,
             kinds: kinds,
-            secret: WebhookSecret.make(),
+            secret: Self.makeSecret(),
             createdAt: self.base.now()
         )
         switch try await self.base.database.webhooks.register(webhook) {
@@ -63,6 +63,11 @@ struct WebhookRoutes {
             let reason = "would be one more than \(WebhookStore.mostOfOrg) of an organisation, or \(WebhookStore.most)"
             throw Problem(.unprocessableContent, reason, faults: [JobFault("url", reason)])
         }
+    }
+
+    /// Returns a new secret of 256 random bits, for signatures.
+    private static func makeSecret() -> String {
+        "whsec_" + Base64.url.encode((0..<32).map { _ in UInt8.random(in: .min ... .max) })
     }
 
     private static func kinds(_ body: inout FieldReader) -> Set<LifecycleEvent.Kind>? {
