@@ -127,7 +127,7 @@ struct GatewayProtection {
         } catch {
             reader.fault("TRUSTED_PROXIES", "cannot be used: \(error)")
         }
-        policy.addresses = settings.protection.addressConnections.map { AddressTally(limit: $0) }
+        policy.addresses = settings.protection.addressConnections.map { AddressLimiter(limit: $0) }
         self.policy = policy
     }
 

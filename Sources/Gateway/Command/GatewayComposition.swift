@@ -131,7 +131,7 @@ enum GatewayComposition {
             WebRouter.add(to: router)
         }
         var policy = protection.policy
-        policy.connections = OpenFiles.raiseLimit().map { Tally(limit: OpenFiles.connections(under: $0)) }
+        policy.connections = OpenFiles.raiseLimit().map { Budget(limit: OpenFiles.connections(under: $0)) }
         let app = try self.application(settings, router, hub, backend, policy, certificate, eventLoops, logger)
         logger.info("gateway started")
         let revocationService = RevocationService(register: identities.revocations, hub: hub, logger: logger)
@@ -259,15 +259,15 @@ struct MemoryService: Service {
     private static let trims = 4
 
     /// Count the bytes of unanswered requests: before authentication, and of users.
-    let bodies: [Tally]
+    let bodies: [Budget]
 
     func run() async throws {
         await cancelWhenGracefulShutdown {
             var left = 0
             // A count that falls wakes no waiter, because it changes on the hot path; so poll it.
             while (try? await Task.sleep(for: Self.interval)) != nil {
-                // Ask every tally, because each reports its flood once.
-                for tally in self.bodies where tally.hasEbbed() { left = Self.trims }
+                // Ask every budget, because each reports its flood once.
+                for budget in self.bodies where budget.floodHasEnded() { left = Self.trims }
                 guard left > 0 else { continue }
                 left -= 1
                 Heap.trim()

@@ -81,41 +81,41 @@ struct AddressListTests {
     }
 
     @Test("counts an address up to its limit, IPv6 by networks of 64 bits, and releases its count")
-    func tally() throws {
-        let tally = AddressTally(limit: 2)
+    func limiter() throws {
+        let limiter = AddressLimiter(limit: 2)
         let addresses = try ["192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8::2", "2001:db8::3", "2001:db8:0:1::1"]
             .map { try #require(ClientAddress($0)) }
-        #expect(addresses.map { tally.take($0) } == [true, true, true, true, false, true])
-        #expect([tally.take(addresses[0]), tally.take(addresses[0])] == [true, false])
-        tally.giveBack(addresses[0])
-        #expect(tally.take(addresses[0]))
+        #expect(addresses.map { limiter.take($0) } == [true, true, true, true, false, true])
+        #expect([limiter.take(addresses[0]), limiter.take(addresses[0])] == [true, false])
+        limiter.giveBack(addresses[0])
+        #expect(limiter.take(addresses[0]))
     }
 }
 
 @Suite(.timeLimit(.minutes(10)))
-struct TallyTests {
+struct BudgetTests {
     @Test("reports the end of a flood once, and of nothing smaller")
-    func ebb() {
-        let tally = Tally(limit: 6_400)
-        #expect(tally.take(400))
-        tally.giveBack(400)
-        #expect(!tally.hasEbbed(), "a sixteenth is no flood")
-        #expect(tally.take(401))
-        #expect(!tally.hasEbbed(), "it goes on")
-        tally.giveBack(301)
-        #expect(!tally.hasEbbed(), "a sixty-fourth is still held")
-        tally.giveBack()
-        #expect(tally.hasEbbed())
-        #expect(!tally.hasEbbed())
+    func flood() {
+        let budget = Budget(limit: 6_400)
+        #expect(budget.take(400))
+        budget.giveBack(400)
+        #expect(!budget.floodHasEnded(), "a sixteenth is no flood")
+        #expect(budget.take(401))
+        #expect(!budget.floodHasEnded(), "it goes on")
+        budget.giveBack(301)
+        #expect(!budget.floodHasEnded(), "a sixty-fourth is still held")
+        budget.giveBack()
+        #expect(budget.floodHasEnded())
+        #expect(!budget.floodHasEnded())
     }
 }
 
 @Suite("Limit of connections", .timeLimit(.minutes(10)))
-struct ConnectionTallyTests {
+struct ConnectionBudgetTests {
     @Test("closes a connection beyond the limit at once; one that ends makes room")
     func bound() async throws {
         var policy = DoorPolicy()
-        policy.connections = Tally(limit: 1)
+        policy.connections = Budget(limit: 1)
         // The first connection stays silent, however slow the machine.
         var timeouts = DoorTimeouts()
         timeouts.firstRequest = .seconds(3_600)

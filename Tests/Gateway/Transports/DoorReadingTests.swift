@@ -86,7 +86,7 @@ struct DoorReadingTests {
         }
         let part = String(repeating: "x", count: 30_000)
         var policy = DoorPolicy()
-        policy.bodies = Tally(limit: 40_000)
+        policy.bodies = Budget(limit: 40_000)
         let first = try Door(policy: policy)
         try first.send(post(60_000) + part)
         let second = try Door(policy: policy)
@@ -114,7 +114,7 @@ struct DoorReadingTests {
 
     @Test("counts incomplete socket messages as bodies")
     func messages() throws {
-        let bodies = Tally(limit: 40_000)
+        let bodies = Budget(limit: 40_000)
         func open() throws -> EmbeddedChannel {
             let limits = WebSocketLimits(maximumMessage: 64 * 1024)
             let handler = WebSocketHandler(application: Listener(), limits: limits, bodies: bodies)

@@ -44,7 +44,7 @@ package struct IdentityServices: Sendable {
     /// The rate limit of users; nil for none.
     package let callRate: UserRate?
     /// The memory for bodies of users.
-    package let bodies = Tally(limit: 16 * 1024 * 1024)
+    package let bodies = Budget(limit: 16 * 1024 * 1024)
 
     package init(
         credentials: CredentialResolver,

@@ -236,9 +236,9 @@ struct CallRateMiddleware: RouterMiddleware {
 struct BodyBudgetMiddleware: RouterMiddleware {
     typealias Context = APIContext
 
-    private let budget: Tally
+    private let budget: Budget
 
-    init(budget: Tally) {
+    init(budget: Budget) {
         self.budget = budget
     }
 
@@ -248,7 +248,7 @@ struct BodyBudgetMiddleware: RouterMiddleware {
         next: @concurrent (Request, APIContext) async throws -> Response
     ) async throws -> Response {
         let length = request.headers[.contentLength].flatMap { Int($0) }
-        let isSmall = length.map { $0 <= TallyShare.uncounted } ?? (request.method == .get || request.method == .head)
+        let isSmall = length.map { $0 <= BudgetShare.uncounted } ?? (request.method == .get || request.method == .head)
         guard !isSmall, context.caller?.isService != true else { return try await next(request, context) }
         let share = BodyShare(of: self.budget)
         defer { share.end() }
@@ -260,10 +260,10 @@ struct BodyBudgetMiddleware: RouterMiddleware {
 
 /// One body's share of the budget.
 private final class BodyShare: Sendable {
-    private let state: Mutex<(length: Int, share: TallyShare)>
+    private let state: Mutex<(length: Int, share: BudgetShare)>
 
-    init(of budget: Tally) {
-        self.state = Mutex((length: 0, share: TallyShare(of: budget)))
+    init(of budget: Budget) {
+        self.state = Mutex((length: 0, share: BudgetShare(of: budget)))
     }
 
     /// Counts received bytes.

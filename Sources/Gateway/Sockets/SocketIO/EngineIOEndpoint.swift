@@ -215,7 +215,7 @@ final class EngineIOServer: Sendable {
     let configuration: EngineIOConfiguration
     let directory: SessionDirectory<EngineIOConnection>
     /// Counts the polling sessions of unidentified clients, by address.
-    let strangers: AddressTally
+    let strangers: AddressLimiter
     let open: @Sendable (EngineIOOpening, any EventLoop) -> (any EngineIOApplication)?
     private let lastCarrier = Atomic<UInt64>(0)
     // The bound confines each roster to its loop.
@@ -229,7 +229,7 @@ final class EngineIOServer: Sendable {
     ) {
         self.configuration = configuration
         self.directory = SessionDirectory(limit: maximumPollingSessions)
-        self.strangers = AddressTally(limit: maximumStrangers)
+        self.strangers = AddressLimiter(limit: maximumStrangers)
         self.open = open
     }
 

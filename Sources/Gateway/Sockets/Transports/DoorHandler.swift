@@ -62,7 +62,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     private var received = 0
     private var kept = 0
     /// Counts what the connection holds of unanswered requests.
-    private var share: TallyShare
+    private var share: BudgetShare
     var timeout: Scheduled<Void>?
     private(set) var hasServer = false
     private var isSettled = false
@@ -90,7 +90,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         self.endpoints = endpoints
         self.timeouts = timeouts
         self.policy = policy
-        self.share = TallyShare(of: policy.bodies)
+        self.share = BudgetShare(of: policy.bodies)
         self.http = http
         self.encoder = encoder
         self.decoder = decoder
@@ -612,15 +612,15 @@ extension DoorHandler {
     /// Counts a connection with a socket, a stream or polls for its client's address, once and
     /// while it lasts; false if there are too many.
     func countAddress(_ head: HTTPRequestHead) -> Bool {
-        guard !self.isCounted, let context, let tally = self.policy.addresses,
+        guard !self.isCounted, let context, let limiter = self.policy.addresses,
             let client = self.client(of: head)
         else { return true }
-        guard tally.take(client) else {
+        guard limiter.take(client) else {
             DoorMetrics.refusedAddresses.increment()
             return false
         }
         self.isCounted = true
-        context.channel.closeFuture.whenComplete { _ in tally.giveBack(client) }
+        context.channel.closeFuture.whenComplete { _ in limiter.giveBack(client) }
         return true
     }
 

@@ -24,12 +24,12 @@ package struct DoorPolicy: Sendable {
     /// Proxies whose `X-Forwarded-For` is trusted.
     package var trustedProxies = AddressList()
     /// Counts the sockets and streams of each address; nil for no limit.
-    package var addresses: AddressTally?
+    package var addresses: AddressLimiter?
     /// Counts all connections; nil for no limit.
-    package var connections: Tally?
+    package var connections: Budget?
     /// Counts the bytes of endpoints' unanswered requests over all connections; they arrive before
     /// the client is authenticated.
-    package var bodies = Tally(limit: 16 * 1024 * 1024)
+    package var bodies = Budget(limit: 16 * 1024 * 1024)
 
     package init() {}
 

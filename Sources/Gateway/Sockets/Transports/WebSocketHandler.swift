@@ -29,15 +29,15 @@ package final class WebSocketHandler: ChannelInboundHandler {
     private var proofSequence: UInt64?
     private var awaitedPongs = AwaitedPongs()
     /// Counts the bytes of an incomplete message.
-    private var share: TallyShare
+    private var share: BudgetShare
 
     /// - Parameter bodies: Counts the bytes of incomplete messages over all connections.
     package init(
         application: any WebSocketApplication,
         limits: WebSocketLimits,
-        bodies: Tally = Tally(limit: .max)
+        bodies: Budget = Budget(limit: .max)
     ) {
-        self.share = TallyShare(of: bodies)
+        self.share = BudgetShare(of: bodies)
         self.application = application
         self.limits = limits
         self.parser = WebSocketParser(

@@ -1,13 +1,13 @@
-// Carillon · Tally.swift
+// Carillon · Budget.swift
 // SPDX-License-Identifier: Apache-2.0
 
 import Synchronization
 
 /// Counts connections or bytes over all connections of a process, up to a limit.
-package final class Tally: Sendable {
+package final class Budget: Sendable {
     private let limit: Int
     private let count = Atomic(0)
-    /// Whether a flood has raised the count since ``hasEbbed()`` last returned true.
+    /// Whether a flood has raised the count since ``floodHasEnded()`` last returned true.
     private let isFlooded = Atomic(false)
 
     package init(limit: Int) {
@@ -31,30 +31,30 @@ package final class Tally: Sendable {
 
     /// Reports the end of a flood, once: the count was above a sixteenth of the limit and is below
     /// a sixty-fourth.
-    package func hasEbbed() -> Bool {
+    package func floodHasEnded() -> Bool {
         self.count.load(ordering: .relaxed) < self.limit / 64
             && self.isFlooded.exchange(false, ordering: .relaxed)
     }
 }
 
-/// The part of a tally that one connection or one body holds.
-package struct TallyShare {
-    /// Bytes that are not counted, so that small bodies pass while others fill the tally; a
+/// The part of a budget that one connection or one body holds.
+package struct BudgetShare {
+    /// Bytes that are not counted, so that small bodies pass while others fill the budget; a
     /// connection itself costs as much.
     package static let uncounted = 4 * 1024
 
-    private let tally: Tally
+    private let budget: Budget
     private var counted = 0
 
-    package init(of tally: Tally) {
-        self.tally = tally
+    package init(of budget: Budget) {
+        self.budget = budget
     }
 
     /// Sets the amount that is held; false, without change, if there is not room for it.
     package mutating func hold(_ amount: Int) -> Bool {
         let more = max(0, amount - Self.uncounted) - self.counted
-        if more > 0, !self.tally.take(more) { return false }
-        if more < 0 { self.tally.giveBack(-more) }
+        if more > 0, !self.budget.take(more) { return false }
+        if more < 0 { self.budget.giveBack(-more) }
         self.counted += more
         return true
     }
@@ -63,7 +63,7 @@ package struct TallyShare {
 /// Counts what each address holds open, up to a limit.
 ///
 /// Its size is bounded by the open connections.
-package final class AddressTally: Sendable {
+package final class AddressLimiter: Sendable {
     private let limit: Int
     private let counts = Mutex<[[UInt8]: Int]>([:])
 
