@@ -255,13 +255,13 @@ struct AccountPauseServiceTests {
 
 /// Rates that apps share.
 @Suite(.timeLimit(.minutes(10)))
-struct RatedTurnsTests {
+struct AccountRateLimiterTests {
     @Test("apps of one account share its rate in all dispatchers; another account has its own")
     func account() async throws {
         try await TestRedis.with { redis, prefix in
             let keys = Keyspace(prefix: prefix)
             let dispatchers = (0..<2).map { _ in
-                RatedTurns(.fcm, turns: Live(redis, keys: keys).sendingTurns, now: { TestDispatcher.now })
+                AccountRateLimiter(.fcm, limit: Live(redis, keys: keys).accountRateLimit, now: { TestDispatcher.now })
             }
             let survey = Live(redis, keys: keys).survey
             let start = try await survey.time()

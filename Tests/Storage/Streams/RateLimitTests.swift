@@ -137,7 +137,7 @@ struct UsageCapsTests {
 
 /// A provider's rate that all dispatchers share.
 @Suite(.timeLimit(.minutes(10)))
-struct SendingTurnsTests {
+struct AccountRateLimitTests {
     private static let rate = 40
     /// The capacity of a full bucket.
     private static let burst = 10
@@ -147,7 +147,7 @@ struct SendingTurnsTests {
         try await TestRedis.with { first, prefix in
             try await TestRedis.with(try await TestRedis.configuration(clientName: "second")) { second in
                 let keys = Keyspace(prefix: prefix)
-                let dispatchers = [first, second].map { Live($0, keys: keys).sendingTurns }
+                let dispatchers = [first, second].map { Live($0, keys: keys).accountRateLimit }
                 // The bucket uses Redis's clock.
                 let survey = Live(first, keys: keys).survey
                 let start = try await survey.time()
@@ -176,10 +176,10 @@ struct SendingTurnsTests {
         try await TestRedis.with { first, prefix in
             try await TestRedis.with(try await TestRedis.configuration(clientName: "second")) { second in
                 let keys = Keyspace(prefix: prefix)
-                let mine = Live(first, keys: keys).sendingTurns
-                let theirs = Live(second, keys: keys).sendingTurns
+                let mine = Live(first, keys: keys).accountRateLimit
+                let theirs = Live(second, keys: keys).accountRateLimit
                 let survey = Live(first, keys: keys).survey
-                func take(_ turns: SendingTurns, _ provider: Provider, _ account: String) async throws -> Int {
+                func take(_ turns: AccountRateLimit, _ provider: Provider, _ account: String) async throws -> Int {
                     try await turns.take(100, provider: provider, account: account, perSecond: 1).taken
                 }
                 let start = try await survey.time()

@@ -19,7 +19,7 @@ struct DeliverySender: Sendable {
     let provider: Provider
     let health: ProviderHealth
     let pauses: AccountPauses
-    let turns: RatedTurns
+    let rateLimiter: AccountRateLimiter
     let metrics: PipelineMetrics.Deliveries
 
     /// - Parameter calls: the most calls to the provider in flight.
@@ -28,7 +28,8 @@ struct DeliverySender: Sendable {
         self.provider = provider
         self.health = ProviderHealth(provider, calls: calls, logger: dispatcher.logger)
         self.pauses = AccountPauses(provider, health: self.health, channels: dispatcher.channels)
-        self.turns = RatedTurns(provider, turns: dispatcher.live.sendingTurns, now: dispatcher.clock.now)
+        self.rateLimiter = AccountRateLimiter(
+            provider, limit: dispatcher.live.accountRateLimit, now: dispatcher.clock.now)
         self.metrics = PipelineMetrics.Deliveries(provider)
     }
 
@@ -292,7 +293,7 @@ struct DeliverySender: Sendable {
             return .heldBack(until: until, reason: "out_of_use", app: app)
         }
         guard let rate = self.dispatcher.channels.messagesPerSecond(of: entry),
-            let until = await self.turns.take(app, account: entry.channel.account, perSecond: rate)
+            let until = await self.rateLimiter.take(app, account: entry.channel.account, perSecond: rate)
         else { return nil }
         self.health.withdraw(app, service: service)
         return .heldBack(until: until, reason: "rate", app: app)

@@ -25,7 +25,7 @@ package struct Live: Sendable {
     package var retries: RetrySet { RetrySet(live: self) }
     package var sendClaims: SendClaims { SendClaims(live: self) }
     package var sendingPauses: SendingPauses { SendingPauses(live: self) }
-    package var sendingTurns: SendingTurns { SendingTurns(live: self) }
+    package var accountRateLimit: AccountRateLimit { AccountRateLimit(live: self) }
     package var survey: StreamSurvey { StreamSurvey(live: self) }
     package var testSends: TestSends { TestSends(self) }
     package var unconfirmed: UnconfirmedSet { UnconfirmedSet(live: self) }

@@ -139,7 +139,7 @@ package struct UsageCaps: Sendable {
 }
 
 /// A provider's rate limit for one account, shared by all dispatchers and the account's apps.
-package struct SendingTurns: Sendable {
+package struct AccountRateLimit: Sendable {
     let live: Live
 
     /// Takes the available turns, up to `count`.

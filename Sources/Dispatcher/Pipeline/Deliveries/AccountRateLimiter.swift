@@ -1,4 +1,4 @@
-// Carillon · RatedTurns.swift
+// Carillon · AccountRateLimiter.swift
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
@@ -7,7 +7,7 @@ import Logging
 import Storage
 
 /// The rate limit of a provider's accounts, shared through Redis and taken in small lots.
-actor RatedTurns {
+actor AccountRateLimiter {
     private struct Lot {
         var left = 0
         /// The next lot may be taken at this moment.
@@ -16,13 +16,13 @@ actor RatedTurns {
     }
 
     private let provider: Provider
-    private let turns: SendingTurns
+    private let limit: AccountRateLimit
     private let now: @Sendable () -> Timestamp
     private var lots: [String: Lot] = [:]
 
-    init(_ provider: Provider, turns: SendingTurns, now: @escaping @Sendable () -> Timestamp) {
+    init(_ provider: Provider, limit: AccountRateLimit, now: @escaping @Sendable () -> Timestamp) {
         self.provider = provider
-        self.turns = turns
+        self.limit = limit
         self.now = now
     }
 
@@ -32,9 +32,9 @@ actor RatedTurns {
     func take(_ app: String, account: String, perSecond: Int) async -> Timestamp? {
         var lot = self.lots[app] ?? Lot()
         if lot.left == 0 {
-            if let until = lot.emptyUntil, until > self.now() { return self.putOff(app, from: until, perSecond) }
+            if let until = lot.emptyUntil, until > self.now() { return self.postpone(app, from: until, perSecond) }
             // A twentieth of a second at a time leaves turns to other dispatchers.
-            let reply = try? await self.turns.take(
+            let reply = try? await self.limit.take(
                 max(1, perSecond / 20), provider: self.provider, account: account, perSecond: perSecond)
             lot = self.lots[app] ?? Lot()
             // Without Redis, a lot of one lets deliveries in flight continue.
@@ -43,7 +43,7 @@ actor RatedTurns {
             lot.waiting = 0
             lot.emptyUntil = lot.left == 0 ? self.now() + .milliseconds(max(1, wait)) : nil
             self.lots[app] = lot
-            if lot.left == 0 { return self.putOff(app, from: self.now() + .milliseconds(max(1, wait)), perSecond) }
+            if lot.left == 0 { return self.postpone(app, from: self.now() + .milliseconds(max(1, wait)), perSecond) }
         }
         lot.left -= 1
         self.lots[app] = lot
@@ -51,7 +51,7 @@ actor RatedTurns {
     }
 
     /// Spreads waiting deliveries over the time that they will take.
-    private func putOff(_ app: String, from moment: Timestamp, _ perSecond: Int) -> Timestamp {
+    private func postpone(_ app: String, from moment: Timestamp, _ perSecond: Int) -> Timestamp {
         self.lots[app, default: Lot()].waiting += 1
         let place = self.lots[app, default: Lot()].waiting
         return moment + .milliseconds(place * 1_000 / max(1, perSecond))
