@@ -31,7 +31,7 @@ package struct WebhookService: Service {
     private let feed: EventFeed
     private let queues: WebhookQueues
     private let sender: WebhookSender
-    private let roster = WebhookRoster()
+    private let cache = WebhookCache()
 
     /// - Parameter transfer: a client that connects to public addresses only, unless the operator
     ///   allows others.
@@ -75,7 +75,7 @@ package struct WebhookService: Service {
 
     private func look() async throws {
         let webhooks = try await self.store.live()
-        self.roster.set(webhooks)
+        self.cache.set(webhooks)
         guard !webhooks.isEmpty else { return try await self.feed.skip() }
         let fence = self.dispatcher.fence(for: Self.abandoned)
         let abandoned = try await self.feed.takeOver(idle: Self.abandoned, count: Self.batchSize)
@@ -83,7 +83,7 @@ package struct WebhookService: Service {
     }
 
     private func distribute() async throws -> Int {
-        let webhooks = self.roster.all
+        let webhooks = self.cache.all
         guard !webhooks.isEmpty else { return 0 }
         let fence = self.dispatcher.fence(for: Self.abandoned)
         let entries = try await self.feed.take(count: Self.batchSize)
@@ -138,7 +138,7 @@ package struct WebhookService: Service {
 }
 
 /// The webhooks that get events, refreshed every two seconds.
-final class WebhookRoster: Sendable {
+final class WebhookCache: Sendable {
     private let webhooks = Mutex<[NotificationID: Webhook]>([:])
 
     func set(_ webhooks: [Webhook]) {

@@ -199,14 +199,14 @@ final class HubShard {
     /// All open sockets.
     var connected: [ObjectIdentifier] { Array(self.sockets.keys) }
 
-    /// The current entries of the given sockets; skips those that closed or have no user.
-    func roster(of sockets: [ObjectIdentifier]) -> [HubRoster.Entry] {
+    /// The current state of the given sockets; skips those that closed or have no user.
+    func registrations(of sockets: [ObjectIdentifier]) -> [RegisteredSocket] {
         sockets.compactMap { socket in self.sockets[socket].flatMap { self.entry($0) } }
     }
 
-    private func entry(_ socket: SocketSession) -> HubRoster.Entry? {
+    private func entry(_ socket: SocketSession) -> RegisteredSocket? {
         guard let identity = socket.identity else { return nil }
-        return HubRoster.Entry(
+        return RegisteredSocket(
             socket: ObjectIdentifier(socket),
             user: identity.user,
             connection: socket.connection,
@@ -220,8 +220,8 @@ final class HubShard {
     /// and removes those that left.
     ///
     /// - Returns: The sockets that are still open.
-    func registered(_ roster: [HubRoster.Entry]) -> [HubRoster.Entry] {
-        roster.compactMap { entry in
+    func registered(_ sockets: [RegisteredSocket]) -> [RegisteredSocket] {
+        sockets.compactMap { entry in
             guard let socket = self.sockets[entry.socket], socket.connection == entry.connection else {
                 // The departure may have been recorded before the registration.
                 self.hub.disconnected(user: entry.user, connection: entry.connection)
@@ -261,14 +261,12 @@ final class HubShard {
     }
 }
 
-/// The open sockets of a node, as presence should name them.
-struct HubRoster: Sendable {
-    struct Entry: Sendable {
-        let socket: ObjectIdentifier
-        let user: String
-        let connection: String
-        let dialect: Dialect
-        let lastVersion: Int64?
-        let reference: LoopReference<SocketSession>
-    }
+/// An open socket as presence should name it.
+struct RegisteredSocket: Sendable {
+    let socket: ObjectIdentifier
+    let user: String
+    let connection: String
+    let dialect: Dialect
+    let lastVersion: Int64?
+    let reference: LoopReference<SocketSession>
 }

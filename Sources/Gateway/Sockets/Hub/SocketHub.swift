@@ -404,15 +404,15 @@ package final class SocketHub: Service {
     ///
     /// - Returns: False if registration failed.
     private func repair(_ sockets: [ObjectIdentifier], on eventLoop: any EventLoop) async -> Bool {
-        let roster = await self.ask(eventLoop) { $0.roster(of: sockets) } ?? []
-        guard !roster.isEmpty else { return true }
+        let registered = await self.ask(eventLoop) { $0.registrations(of: sockets) } ?? []
+        guard !registered.isEmpty else { return true }
         do {
-            try await self.backend.register(roster.map { ($0.user, $0.connection, $0.dialect, self.now()) })
+            try await self.backend.register(registered.map { ($0.user, $0.connection, $0.dialect, self.now()) })
         } catch {
             return false
         }
         // Some may have left meanwhile or changed focus, which the registration has overwritten.
-        for entry in await self.ask(eventLoop, { $0.registered(roster) }) ?? [] {
+        for entry in await self.ask(eventLoop, { $0.registered(registered) }) ?? [] {
             guard let version = entry.lastVersion else { continue }
             let question = InboxQuestion(user: entry.user, dialect: entry.dialect, since: version)
             await self.gaps.send((question, entry.reference, nil))
@@ -441,14 +441,15 @@ package final class SocketHub: Service {
     /// If presence cannot be read, the next round checks.
     private func audit(_ sockets: [ObjectIdentifier], on eventLoop: any EventLoop) async {
         // Skips sockets that are still opening; their registration is under way.
-        let roster = (await self.ask(eventLoop) { $0.roster(of: sockets) } ?? []).filter { $0.lastVersion != nil }
-        guard !roster.isEmpty,
-            let areThere = try? await self.backend.areRegistered(roster.map { ($0.user, $0.connection) })
+        let open = await self.ask(eventLoop) { $0.registrations(of: sockets) } ?? []
+        let registered = open.filter { $0.lastVersion != nil }
+        guard !registered.isEmpty,
+            let areThere = try? await self.backend.areRegistered(registered.map { ($0.user, $0.connection) })
         else { return }
-        let missing = zip(roster, areThere).filter { !$1 }.map(\.0.socket)
+        let missing = zip(registered, areThere).filter { !$1 }.map(\.0.socket)
         guard !missing.isEmpty else { return }
         // Skips those that have left meanwhile.
-        let lost = await self.ask(eventLoop) { $0.roster(of: missing) } ?? []
+        let lost = await self.ask(eventLoop) { $0.registrations(of: missing) } ?? []
         guard !lost.isEmpty else { return }
         self.logger.warning(
             "open sockets had lost their registration; registering them again",

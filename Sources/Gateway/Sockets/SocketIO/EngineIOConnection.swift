@@ -15,10 +15,10 @@ package final class EngineIOConnection {
         let messages: UInt64
     }
 
-    var eventLoop: any EventLoop { self.roster.eventLoop }
+    var eventLoop: any EventLoop { self.registry.eventLoop }
     let sid: String
     private let server: EngineIOServer
-    private let roster: EngineIORoster
+    private let registry: EngineIORegistry
     private var session: EngineIOSession
     private var application: (any EngineIOApplication)?
     private var exchanges: [EngineIOExchange] = []
@@ -38,36 +38,36 @@ package final class EngineIOConnection {
     /// - Parameter stranger: The client's address, for which the connection is counted already.
     init(
         _ server: EngineIOServer,
-        _ roster: EngineIORoster,
+        _ registry: EngineIORegistry,
         sid: String,
         polling exchange: EngineIOExchange,
         stranger: ClientAddress?
     ) {
         self.server = server
         self.stranger = stranger
-        self.roster = roster
+        self.registry = registry
         self.sid = sid
         self.exchanges = [exchange]
         self.session = EngineIOSession(
             sid: sid,
             polling: exchange.carrier,
             configuration: server.configuration,
-            now: EngineIORoster.now(),
+            now: EngineIORegistry.now(),
             into: &self.pending
         )
     }
 
     /// Opens a connection on a WebSocket.
-    init(_ server: EngineIOServer, _ roster: EngineIORoster, outlet: EngineIOOutlet) {
+    init(_ server: EngineIOServer, _ registry: EngineIORegistry, outlet: EngineIOOutlet) {
         self.server = server
-        self.roster = roster
+        self.registry = registry
         self.sid = server.makeSid()
         self.outlets = [outlet]
         self.session = EngineIOSession(
             sid: self.sid,
             webSocket: outlet.carrier,
             configuration: server.configuration,
-            now: EngineIORoster.now(),
+            now: EngineIORegistry.now(),
             into: &self.pending
         )
     }
@@ -75,7 +75,7 @@ package final class EngineIOConnection {
     /// Sends the handshake and hands the connection to the application.
     func begin(_ application: any EngineIOApplication) {
         self.application = application
-        self.roster.add(self)
+        self.registry.add(self)
         self.perform()
         application.engineIOOpened(self)
         self.flush()
@@ -241,17 +241,17 @@ package final class EngineIOConnection {
         self.flush()
     }
 
-    /// Schedules a timer for a deadline before the roster's next round.
+    /// Schedules a timer for a deadline before the registry's next round.
     private func schedule() {
         let next = self.deadline
-        let now = EngineIORoster.now()
-        guard next < now + EngineIORoster.interval, next < self.scheduled else { return }
+        let now = EngineIORegistry.now()
+        guard next < now + EngineIORegistry.interval, next < self.scheduled else { return }
         self.scheduled = next
         let reference = LoopReference(self, eventLoop: self.eventLoop)
         self.eventLoop.scheduleTask(in: .milliseconds(max(0, next - now))) {
             reference.call { connection in
                 connection.scheduled = .max
-                connection.tick(EngineIORoster.now())
+                connection.tick(EngineIORegistry.now())
                 connection.schedule()
             }
         }
@@ -261,7 +261,7 @@ package final class EngineIOConnection {
 
     private func run(_ step: (inout EngineIOSession, Milliseconds, inout [EngineIOAction]) -> Void) {
         var actions: [EngineIOAction] = []
-        step(&self.session, EngineIORoster.now(), &actions)
+        step(&self.session, EngineIORegistry.now(), &actions)
         self.pending += actions
         self.perform()
     }
@@ -325,7 +325,7 @@ package final class EngineIOConnection {
         self.application = nil
         self.settle()
         self.server.directory.remove(self.sid)
-        self.roster.remove(self)
+        self.registry.remove(self)
         application.engineIOClosed(reason)
     }
 }

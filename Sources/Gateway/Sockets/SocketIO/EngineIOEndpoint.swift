@@ -197,8 +197,8 @@ package struct EngineIOEndpoint: TransportEndpoint {
                 .problem(.serviceUnavailable, "too many sessions of this address have not joined, try again later"))
         }
         let sid = self.server.makeSid()
-        let roster = self.server.roster(on: eventLoop)
-        let connection = EngineIOConnection(self.server, roster, sid: sid, polling: request, stranger: stranger)
+        let registry = self.server.registry(on: eventLoop)
+        let connection = EngineIOConnection(self.server, registry, sid: sid, polling: request, stranger: stranger)
         guard self.server.directory.add(sid, LoopReference(connection, eventLoop: eventLoop)) else {
             if let stranger { self.server.strangers.giveBack(stranger) }
             self.isFull()
@@ -218,8 +218,8 @@ final class EngineIOServer: Sendable {
     let strangers: AddressLimiter
     let open: @Sendable (EngineIOOpening, any EventLoop) -> (any EngineIOApplication)?
     private let lastCarrier = Atomic<UInt64>(0)
-    // The bound confines each roster to its loop.
-    private let rosters = Mutex<[ObjectIdentifier: NIOLoopBound<EngineIORoster>]>([:])
+    // The bound confines each registry to its loop.
+    private let registries = Mutex<[ObjectIdentifier: NIOLoopBound<EngineIORegistry>]>([:])
 
     init(
         configuration: EngineIOConfiguration,
@@ -241,12 +241,12 @@ final class EngineIOServer: Sendable {
         String((0..<20).map { _ in Self.alphabet[Int.random(in: 0..<64)] })
     }
 
-    /// Returns the roster of a loop, for use on it.
-    func roster(on eventLoop: any EventLoop) -> EngineIORoster {
-        self.rosters.withLock { rosters in
-            if let bound = rosters[ObjectIdentifier(eventLoop)] { return bound }
-            let bound = NIOLoopBound(EngineIORoster(eventLoop: eventLoop), eventLoop: eventLoop)
-            rosters[ObjectIdentifier(eventLoop)] = bound
+    /// Returns the registry of a loop, for use on it.
+    func registry(on eventLoop: any EventLoop) -> EngineIORegistry {
+        self.registries.withLock { registries in
+            if let bound = registries[ObjectIdentifier(eventLoop)] { return bound }
+            let bound = NIOLoopBound(EngineIORegistry(eventLoop: eventLoop), eventLoop: eventLoop)
+            registries[ObjectIdentifier(eventLoop)] = bound
             return bound
         }.value
     }
@@ -255,7 +255,7 @@ final class EngineIOServer: Sendable {
 /// The connections of one event loop, and the one timer that serves them while there are any.
 ///
 /// Confined to that loop: no lock, and every call runs on it.
-final class EngineIORoster {
+final class EngineIORegistry {
     /// Interval of the check of all connections; earlier deadlines have their own timer.
     static let interval: Milliseconds = 1_000
 

@@ -35,7 +35,7 @@ final class EngineIOWebSocket: WebSocketApplication {
         switch purpose {
         case .open(_, let application):
             let outlet = EngineIOOutlet(carrier: carrier, target: .near(socket), eventLoop: eventLoop)
-            let connection = EngineIOConnection(self.server, self.server.roster(on: eventLoop), outlet: outlet)
+            let connection = EngineIOConnection(self.server, self.server.registry(on: eventLoop), outlet: outlet)
             self.near = connection
             connection.begin(application)
         case .takeOver(let reference):

@@ -12,7 +12,7 @@ package final class SocketIOPeer: EngineIOApplication {
     private var engine: EngineIOConnection?
 
     package init(_ application: any SocketIOApplication, configuration: SocketIOConfiguration) {
-        self.connection = SocketIOConnection(configuration: configuration, now: EngineIORoster.now())
+        self.connection = SocketIOConnection(configuration: configuration, now: EngineIORegistry.now())
         self.application = application
     }
 
@@ -72,7 +72,7 @@ package final class SocketIOPeer: EngineIOApplication {
     /// Disconnects the client from a namespace; it does not reconnect automatically.
     func disconnect(_ namespace: String = SocketIOPacket.defaultNamespace) {
         self.run { connection, actions in
-            connection.disconnect(namespace, now: EngineIORoster.now(), into: &actions)
+            connection.disconnect(namespace, now: EngineIORegistry.now(), into: &actions)
         }
     }
 
@@ -120,7 +120,7 @@ package final class SocketIOPeer: EngineIOApplication {
     package func engineIOReceived(_ message: EngineIOMessage) {
         guard self.application?.socketIOHeard() ?? false else { return }
         self.run { connection, actions in
-            connection.receive(message, now: EngineIORoster.now(), into: &actions)
+            connection.receive(message, now: EngineIORegistry.now(), into: &actions)
         }
     }
 
