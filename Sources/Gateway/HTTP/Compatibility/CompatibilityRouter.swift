@@ -65,7 +65,7 @@ package enum CompatibilityRouter {
             title: "Carillon: the paths of other systems", Self.summary, Self.details,
             tags: Self.tags.map { (name: $0.key, description: $0.value) }, security: [.bearer, .token, .cookie])
         let groups = CompatibilityGroups(router: router, services: services, description: description)
-        let devices = DeviceKeeper(services: services, defaults: defaults)
+        let devices = CompatibilityDevices(services: services, defaults: defaults)
         HybridInboxRoutes(services: services).add(to: groups)
         HybridDeviceRoutes(devices: devices).add(to: groups)
         let inbox = groups.group("api/v1/notifications")

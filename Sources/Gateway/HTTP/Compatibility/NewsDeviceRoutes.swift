@@ -12,7 +12,7 @@ struct NewsDeviceRoutes {
     /// replaces.
     private static let deviceName = "device-token"
 
-    let devices: DeviceKeeper
+    let devices: CompatibilityDevices
     private var services: APIServices { self.devices.services }
 
     func add(to groups: CompatibilityGroups) {
@@ -43,7 +43,7 @@ struct NewsDeviceRoutes {
         let version = fields.text("app_version", limit: 64)
         try fields.finish()
         _ = try await self.devices.register(
-            DeviceKeeper.Registration(
+            CompatibilityDevices.Registration(
                 platform: platform,
                 provider: .fcm,
                 token: token ?? "",

@@ -12,7 +12,7 @@ struct TaskDeviceRoutes {
     /// The type of test sends; without it in the catalog they are off.
     private static let testType = "push_test"
 
-    let devices: DeviceKeeper
+    let devices: CompatibilityDevices
     private var services: APIServices { self.devices.services }
 
     /// The paths of one provider.
@@ -215,12 +215,12 @@ enum TaskShape {
         _ fields: inout FieldReader,
         platform: Platform,
         provider: Provider
-    ) -> DeviceKeeper.Registration {
+    ) -> CompatibilityDevices.Registration {
         let token = fields.newToken("registration_id")
         if provider == .apns, let token, !Device.isAPNSToken(token) {
             fields.fault("registration_id", Device.apnsTokenFault)
         }
-        var registration = DeviceKeeper.Registration(platform: platform, provider: provider, token: token ?? "")
+        var registration = CompatibilityDevices.Registration(platform: platform, provider: provider, token: token ?? "")
         registration.name = fields.text("name", limit: Device.longestName)
         registration.deviceID = Self.deviceID(&fields)
         registration.isSilenced = fields.flag("active").map { !$0 }

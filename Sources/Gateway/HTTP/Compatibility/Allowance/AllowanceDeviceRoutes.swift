@@ -10,7 +10,7 @@ import Storage
 struct AllowanceDeviceRoutes {
     private static let tokenHeader = "X-Device-Token"
 
-    let devices: DeviceKeeper
+    let devices: CompatibilityDevices
 
     func add(to routes: Routes) {
         routes.post("", Self.register, self.register)
@@ -42,7 +42,7 @@ struct AllowanceDeviceRoutes {
         try fields.finish()
         guard let token, let platform else { throw Problem(.badRequest, "fields are missing") }
         let device = try await self.devices.register(
-            DeviceKeeper.Registration(
+            CompatibilityDevices.Registration(
                 platform: platform,
                 provider: .fcm,
                 token: token,
@@ -78,7 +78,8 @@ struct AllowanceDeviceRoutes {
 
     private func remove(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        guard try await self.devices.services.users.devices.remove(user: user, id: try InboxKeeper.id(context)) else {
+        let id = try CompatibilityInbox.id(context)
+        guard try await self.devices.services.users.devices.remove(user: user, id: id) else {
             throw Problem.notFound
         }
         return Response(status: .noContent)

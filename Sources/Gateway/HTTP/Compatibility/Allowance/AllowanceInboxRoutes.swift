@@ -11,7 +11,7 @@ import Storage
 struct AllowanceInboxRoutes {
     let services: APIServices
     private var types: CodedTypes { CodedTypes(self.services.base.catalog.all) }
-    private var inbox: InboxKeeper { InboxKeeper(services: self.services) }
+    private var inbox: CompatibilityInbox { CompatibilityInbox(services: self.services) }
 
     func add(to routes: Routes) {
         routes.get("", Self.list, self.list)
@@ -91,7 +91,7 @@ struct AllowanceInboxRoutes {
         answers: [.ok("The notification.", .allowanceNotification), 404])
 
     private func find(_ request: Request, _ context: APIContext) async throws -> Response {
-        self.answer(try await self.inbox.find(user: try context.user(), id: try InboxKeeper.id(context)))
+        self.answer(try await self.inbox.find(user: try context.user(), id: try CompatibilityInbox.id(context)))
     }
 
     private static let read = Operation(
@@ -101,7 +101,7 @@ struct AllowanceInboxRoutes {
         answers: [.ok("The notification.", .allowanceNotification), 404])
 
     private func read(_ request: Request, _ context: APIContext) async throws -> Response {
-        self.answer(try await self.inbox.markRead(user: try context.user(), id: try InboxKeeper.id(context)))
+        self.answer(try await self.inbox.markRead(user: try context.user(), id: try CompatibilityInbox.id(context)))
     }
 
     private func answer(_ notification: Notification) -> Response {
@@ -143,7 +143,7 @@ struct AllowanceInboxRoutes {
         answers: [.done, 404])
 
     private func delete(_ request: Request, _ context: APIContext) async throws -> Response {
-        _ = try await self.inbox.delete(user: try context.user(), id: try InboxKeeper.id(context))
+        _ = try await self.inbox.delete(user: try context.user(), id: try CompatibilityInbox.id(context))
         return Response(status: .noContent)
     }
 

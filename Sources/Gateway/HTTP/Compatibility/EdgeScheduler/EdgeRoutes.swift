@@ -10,7 +10,7 @@ import Storage
 
 /// The scheduler's table `/rest/v1/user_push_tokens`; callers see only their own rows.
 struct EdgeTokenRoutes {
-    let devices: DeviceKeeper
+    let devices: CompatibilityDevices
     private var services: APIServices { self.devices.services }
 
     func add(to groups: CompatibilityGroups) {
@@ -100,7 +100,7 @@ struct EdgeTokenRoutes {
         var rows: [EdgeRow] = []
         for token in tokens {
             let before = known.first { $0.device.token == token.token && $0.device.platform == token.platform }?.device
-            let registration = DeviceKeeper.Registration(
+            let registration = CompatibilityDevices.Registration(
                 platform: token.platform,
                 provider: token.platform == .ios ? .apns : .fcm,
                 token: token.token,

@@ -9,7 +9,7 @@ import Storage
 
 /// The accounting app's `/api/push`; its tokens are for FCM on every platform.
 struct HybridDeviceRoutes {
-    let devices: DeviceKeeper
+    let devices: CompatibilityDevices
 
     func add(to groups: CompatibilityGroups) {
         let group = groups.group("api/push")
@@ -41,7 +41,7 @@ struct HybridDeviceRoutes {
         try fields.finish()
         guard let token, let platform else { throw Problem(.badRequest, "fields are missing") }
         let device = try await self.devices.register(
-            DeviceKeeper.Registration(platform: platform, provider: .fcm, token: token, deviceID: deviceID),
+            CompatibilityDevices.Registration(platform: platform, provider: .fcm, token: token, deviceID: deviceID),
             user: user
         )
         return Response.object { writer in

@@ -10,7 +10,7 @@ import Storage
 /// The accounting app's `/api/notifications`.
 struct HybridInboxRoutes {
     let services: APIServices
-    private var inbox: InboxKeeper { InboxKeeper(services: self.services) }
+    private var inbox: CompatibilityInbox { CompatibilityInbox(services: self.services) }
 
     func add(to groups: CompatibilityGroups) {
         let group = groups.group("api/notifications")
@@ -78,7 +78,7 @@ struct HybridInboxRoutes {
 
     private func find(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        let id = try InboxKeeper.id(context)
+        let id = try CompatibilityInbox.id(context)
         // Only a page, here of one item, includes `sent_via`.
         let page = try await self.services.inbox.store.page(
             user: user,
@@ -109,7 +109,7 @@ struct HybridInboxRoutes {
 
     private func read(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        let notification = try await self.inbox.markRead(user: user, id: try InboxKeeper.id(context))
+        let notification = try await self.inbox.markRead(user: user, id: try CompatibilityInbox.id(context))
         let unread = try await self.inbox.unread(user: user)
         return Response.object { writer in
             writer.member("status", "ok")
@@ -153,7 +153,7 @@ struct HybridInboxRoutes {
         ])
 
     private func delete(_ request: Request, _ context: APIContext) async throws -> Response {
-        let change = try await self.inbox.delete(user: try context.user(), id: try InboxKeeper.id(context))
+        let change = try await self.inbox.delete(user: try context.user(), id: try CompatibilityInbox.id(context))
         return Response.object { writer in
             writer.member("status", "ok")
             writer.member("unread_count", change.unread)

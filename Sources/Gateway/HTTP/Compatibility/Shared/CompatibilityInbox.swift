@@ -1,4 +1,4 @@
-// Carillon · InboxKeeper.swift
+// Carillon · CompatibilityInbox.swift
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
@@ -7,7 +7,7 @@ import Hummingbird
 import Storage
 
 /// Inbox operations that several systems share.
-struct InboxKeeper {
+struct CompatibilityInbox {
     let services: APIServices
 
     /// Returns the id in the path.

@@ -1,11 +1,11 @@
-// Carillon · DeviceKeeper.swift
+// Carillon · CompatibilityDevices.swift
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
 import Storage
 
 /// Device operations that several systems share.
-struct DeviceKeeper {
+struct CompatibilityDevices {
     let services: APIServices
     let defaults: CompatibilityRouter.Defaults
 
