@@ -241,7 +241,7 @@ struct WebhookSender: Sendable {
         let jittered = own / 2 + Self.backoff.delay(attempt: failures.count - 1) / 2
         let delay = max(jittered, min(retryAfter ?? .zero, .seconds(3_600)))
         let oldest = Timestamp(microseconds: now.microseconds - Self.patience.inMicroseconds)
-        let dropped = try await self.queues.putOff(id, until: now + delay, droppingBefore: oldest)
+        let dropped = try await self.queues.postpone(id, until: now + delay, droppingBefore: oldest)
         if dropped > 0 { WebhookMetrics.old.increment(by: dropped) }
     }
 }

@@ -114,7 +114,7 @@ struct DeliverySettlerTests {
         "a waiting delivery stays one when a takeover settles it again",
         arguments: [
             .noCredential(reason: "invalid_grant"), .answered(.configuration(reason: "HTTP_403")),
-            .putOff(until: TestDispatcher.now + .seconds(60)),
+            .postponed(until: TestDispatcher.now + .seconds(60)),
         ] as [DeliveryOutcome.Result])
     func takenOver(result: DeliveryOutcome.Result) async throws {
         try await TestRedis.with { redis, prefix in

@@ -44,7 +44,7 @@ struct PostponementTests {
                     settings.zone = "Asia/Kolkata"
                     try await store.set(user: "moved", settings: settings)
                 }
-                try await dispatcher.putOff(
+                try await dispatcher.postpone(
                     zip(notifications, due).map {
                         Postponement(
                             notification: $0, kind: .release, due: $1, reason: Reason.quietHours.rawValue)

@@ -286,7 +286,7 @@ struct FollowUpStoreTests {
     }
 
     @Test("makes a hastened follow-up due earlier unless it was postponed again")
-    func hasten() async throws {
+    func makeDue() async throws {
         try await Samples.withStores { database in
             let store = database.followUps
             let batch = (1...3).map { Samples.notification($0, user: "a") }
@@ -295,7 +295,7 @@ struct FollowUpStoreTests {
             let due = Self.now + .seconds(500)
             try await store.put(items.map { ($0, due, "quiet_hours") }, now: Self.now)
             try await store.put([(items[1], due + .seconds(1), "quiet_hours")], now: Self.now)
-            try await store.hasten(items[..<2].map { ($0, due) }, now: Self.now)
+            try await store.makeDue(items[..<2].map { ($0, due) }, now: Self.now)
             let taken = try await store.take(now: Self.now, until: due, limit: 10)
             #expect(taken.map(\.item) == [items[0]])
         }

@@ -78,7 +78,7 @@ struct ScheduleStoreTests {
             #expect(try await store.page(after: nil, org: "other", limit: 10).map(\.id) == [elsewhere.id])
             #expect(try await store.count(.init(org: "org", id: "a")) == 2)
             #expect(try await store.count(.init(org: "org", id: "b", entries: ["jobs/1", "jobs/2"])) == 1)
-            try await store.callOff(.init(org: "org", id: "b", entries: ["jobs/1", "jobs/2"]), at: Self.now)
+            try await store.cancelJob(.init(org: "org", id: "b", entries: ["jobs/1", "jobs/2"]), at: Self.now)
             #expect(try await store.count(.init(org: "org", id: "b", entries: ["jobs/2"])) == 0)
             #expect(try await store.page(after: nil, org: nil, limit: 10).count == 3)
         }
@@ -150,18 +150,18 @@ struct ScheduleStoreTests {
     }
 
     @Test("makes schedules of a cancelled job due at once, and no others")
-    func callOff() async throws {
+    func cancelJob() async throws {
         try await Samples.withStores { database in
             let store = database.schedules
             let later = (1...3).map { Self.schedule($0, due: .seconds(3_600), job: $0 == 3 ? "b" : "a\($0)") }
             _ = try await store.add(later)
-            try await store.callOff(.init(org: "org", id: "a1"), at: Self.now)
-            try await store.callOff(.init(org: "other", id: "a2"), at: Self.now)
+            try await store.cancelJob(.init(org: "org", id: "a1"), at: Self.now)
+            try await store.cancelJob(.init(org: "other", id: "a2"), at: Self.now)
             let claimed = try await store.claim(.normal, now: Self.now, hold: Self.hold)
             #expect(claimed.map(\.id) == [later[0].id])
             #expect(claimed.first?.dueAt == later[0].dueAt)
             // A claimed schedule stays with its dispatcher.
-            try await store.callOff(.init(org: "org", id: "a1"), at: Self.now)
+            try await store.cancelJob(.init(org: "org", id: "a1"), at: Self.now)
             #expect(try await store.claim(.normal, now: Self.now, hold: Self.hold).isEmpty)
         }
     }

@@ -13,7 +13,7 @@ struct DeliveryOutcome: Sendable {
         /// The gate refused it.
         case refused(GateRefusal)
         /// Quiet hours have begun; it goes out when they end.
-        case putOff(until: Timestamp)
+        case postponed(until: Timestamp)
         /// The notification or the device no longer exists.
         case gone
         /// No answer; the provider may have it if `mayHaveBeenSent`.

@@ -383,7 +383,7 @@ struct DeliverySender: Sendable {
             gateFacts.releaseAt = self.dispatcher.releaseMoment(of: notification, wishes: facts.wishes, now: now)
         }
         guard let refusal = Core.gate(gateFacts, now: now) else { return nil }
-        if refusal == .quietHours, let moment = gateFacts.releaseAt { return .putOff(until: moment) }
+        if refusal == .quietHours, let moment = gateFacts.releaseAt { return .postponed(until: moment) }
         return .refused(refusal)
     }
 }

@@ -43,7 +43,7 @@ struct DeliverySettler: Sendable {
         let effects = try await self.dispatcher.untilDone("record deliveries") {
             try await self.dispatcher.database.deliveries.settle(settlement)
         }
-        try await self.dispatcher.putOff(ledger.postponed)
+        try await self.dispatcher.postpone(ledger.postponed)
         try await DeadLetterQueue(dispatcher: self.dispatcher).setAside(ledger.dead)
         try await self.schedule(ledger, after: outcomes)
         var lifecycle = Self.withoutStaleTokens(ledger.lifecycle, effects) + self.dispatcher.events(of: effects.ended)
@@ -119,7 +119,7 @@ struct DeliverySettler: Sendable {
                 ledger.settlement.dropped.append((work.user, work.notification, refusal.rawValue))
             case .unread, .underWay, .quietHours: break
             }
-        case .putOff(let end):
+        case .postponed(let end):
             self.record(outcome, work, .skipped, GateRefusal.quietHours.rawValue, in: &ledger)
             let kind: FollowUp = work.callsForAttention ? .attention : .release
             guard let notification = outcome.facts?.notification else {
@@ -172,7 +172,7 @@ struct DeliverySettler: Sendable {
         case .unanswered(let reason, _), .unsendable(let reason):
             self.record(outcome, work, .failed, reason, in: &ledger)
         case .deadly: self.record(outcome, work, .failed, Self.deadly, in: &ledger)
-        case .malformed, .gone, .putOff, .noCredential, .noProvider, .heldBack:
+        case .malformed, .gone, .postponed, .noCredential, .noProvider, .heldBack:
             self.record(outcome, work, .skipped, "not_possible", in: &ledger)
         }
     }

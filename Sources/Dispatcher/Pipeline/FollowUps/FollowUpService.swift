@@ -154,7 +154,7 @@ extension Dispatcher {
     ///
     /// A change of quiet hours is stored before it looks for follow-ups; here the follow-up is
     /// stored before the look at quiet hours. So one of the two sees the other.
-    func putOff(_ postponements: [Postponement]) async throws {
+    func postpone(_ postponements: [Postponement]) async throws {
         guard !postponements.isEmpty else { return }
         let items = postponements.map { ($0.item, $0.due, $0.reason) }
         let critical = Set(postponements.lazy.filter { $0.notification.lane == .critical }.map(\.notification.id))
@@ -173,6 +173,6 @@ extension Dispatcher {
                 ? nil : (postponement.item, postponement.due)
         }
         guard !outdated.isEmpty else { return }
-        try await self.untilDone("look again") { try await self.database.followUps.hasten(outdated, now: now) }
+        try await self.untilDone("look again") { try await self.database.followUps.makeDue(outdated, now: now) }
     }
 }

@@ -195,7 +195,7 @@ struct Router: Sendable {
     ///
     /// - Parameter fence: around the plan's rows. Without one, each may have been sent before.
     func carryOut(_ plan: RoutePlan, within fence: Fence? = nil) async throws {
-        try await self.dispatcher.putOff(plan.postponed)
+        try await self.dispatcher.postpone(plan.postponed)
         let (remembered, now) = (plan.remembered, self.dispatcher.now())
         if !remembered.isEmpty {
             try await self.dispatcher.untilDone("remember mail") {
@@ -251,7 +251,7 @@ struct Router: Sendable {
             return receivers
         }
         for (message, count) in zip(messages, receivers.dropFirst(firstPublish)) where count == 0 {
-            self.dispatcher.presence.doubt(node: message.node)
+            self.dispatcher.presence.forgetLease(of: message.node)
         }
         PipelineMetrics.published.increment(by: plan.frameCount)
     }

@@ -163,7 +163,7 @@ struct JobControl: Sendable {
         let at = self.now()
         try await self.cancellations.record(name, at: at)
         // Scheduled rows may outlive the record of the cancellation.
-        try await self.schedules.callOff(name, at: at)
+        try await self.schedules.cancelJob(name, at: at)
         if let broadcast = try await self.broadcasts.find(name)?.broadcast {
             let own = Self.ownName(of: broadcast)
             try await self.cancellations.record(own, at: at)
@@ -173,7 +173,7 @@ struct JobControl: Sendable {
                 from: [.counting, .awaitingConfirmation, .expanding, .paused, .done, .failed]
             )
             // Pages in progress may have scheduled their parts before.
-            try await self.schedules.callOff(own, at: at)
+            try await self.schedules.cancelJob(own, at: at)
             return try await self.find(name)
         }
         for id in name.ids {

@@ -72,7 +72,7 @@ package struct NodeService: Service {
                     logger.error("ignored frames of an unknown format; run the same version on all nodes")
                     return
                 }
-                guard window.admits(at: now()) else { return hub.passOver(frames.count) }
+                guard window.admits(at: now()) else { return hub.skip(frames.count) }
                 hub.deliver(frames)
             }
         }

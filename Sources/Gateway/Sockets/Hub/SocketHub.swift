@@ -185,7 +185,7 @@ package final class SocketHub: Service {
     }
 
     /// Counts changes that came too late to be shown; the next repair sends them.
-    package func passOver(_ count: Int) {
+    package func skip(_ count: Int) {
         SocketMetrics.frames.increment(by: count)
         SocketMetrics.shed.increment(by: count)
     }

@@ -89,7 +89,7 @@ package struct FollowUpStore: Sendable {
     }
 
     /// Makes items due now if they still wait for the given moment.
-    package func hasten(_ items: [(item: Item, due: Timestamp)], now: Timestamp) async throws(PostgresError) {
+    package func makeDue(_ items: [(item: Item, due: Timestamp)], now: Timestamp) async throws(PostgresError) {
         guard !items.isEmpty else { return }
         let (users, ids, kinds) = Self.columns(items.map(\.item))
         var moments = PostgresArray(.timestamptz, capacity: items.count)

@@ -276,7 +276,7 @@ extension ScheduleStore {
     /// stored without an id.
     ///
     /// Call it after the cancellation is recorded.
-    package func callOff(_ name: CancellationStore.Name, at: Timestamp) async throws(PostgresError) {
+    package func cancelJob(_ name: CancellationStore.Name, at: Timestamp) async throws(PostgresError) {
         try await self.pool.run([
             PostgresStatement(
                 """

@@ -100,7 +100,7 @@ package final class PresenceRegistry: Sendable {
     }
 
     /// Makes the next lookup check the node's lease again.
-    package func doubt(node: String) {
+    package func forgetLease(of node: String) {
         self.heldAt.withLock { $0[node] = nil }
     }
 

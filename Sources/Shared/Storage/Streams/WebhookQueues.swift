@@ -80,7 +80,7 @@ package struct WebhookQueues: Sendable {
     /// Postpones a webhook and drops events queued before `oldest`.
     ///
     /// - Returns: the number of events dropped.
-    package func putOff(
+    package func postpone(
         _ webhook: NotificationID,
         until: Timestamp,
         droppingBefore oldest: Timestamp
