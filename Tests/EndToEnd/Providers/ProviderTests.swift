@@ -218,6 +218,17 @@ struct ProviderTests {
         }
     }
 
+    @Test("admins see every provider, also without a dispatcher")
+    func providers() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let token = try await Stack.token(user: "boss", scope: .admin)
+            let answer = try await gateway.call(.get, "/v1/admin/providers", token: token)
+            let names = (answer.body["providers"]?.array ?? []).map { $0["provider"]?.string }
+            #expect(names == ["fcm", "apns", "webpush", "email", "webhook"])
+        }
+    }
+
     @Test("admins see counts, reasons and latencies of each app's pushes")
     func counts() async throws {
         try await Stack.with { stack in
