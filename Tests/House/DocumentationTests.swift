@@ -45,6 +45,19 @@ struct LinkTests {
         #expect(lost.isEmpty)
     }
 
+    @Test("the prose of pages fits in 100 columns")
+    func lineLengths() throws {
+        for page in try Self.pages() {
+            var isCode = false
+            for line in try House.text(page).split(separator: "\n", omittingEmptySubsequences: false) {
+                if line.drop(while: { $0 == " " }).hasPrefix("```") { isCode.toggle() }
+                // A table's row and a comment about a block cannot wrap.
+                guard !isCode, !line.hasPrefix("|"), !line.hasPrefix("<!--") else { continue }
+                #expect(line.count <= 100, "\(page): \(line)")
+            }
+        }
+    }
+
     @Test("no page or example builds a job id from type and entity alone, which two reminders would share")
     func jobIDs() throws {
         let sample = "'id': f'{notification.type}:{notification.entity_id}',"
