@@ -120,7 +120,7 @@ struct DoctorCommand: AsyncParsableCommand {
         if entries.isEmpty, findings.isEmpty {
             findings.append(
                 Finding(
-                    .warn, "credentials", "no provider is configured: nobody is reached but by open sockets",
+                    .warn, "credentials", "no provider is configured: only open sockets are reached",
                     fix: "set FCM_CREDENTIALS, APNS_KEY, VAPID_KEY or SMTP_URL; docs/providers.md"))
         }
         for entry in entries {

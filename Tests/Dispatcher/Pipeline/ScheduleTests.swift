@@ -75,7 +75,7 @@ struct ScheduledJobTests {
 struct SteadyClockTests {
     private static let start = Timestamp(seconds: 1_795_000_000)
 
-    @Test("continues by itself, and by another clock from the middle of the question on")
+    @Test("runs on from its start, and follows another clock from the middle of the question")
     func goesOn() {
         let begin = ContinuousClock.now
         let clock = SteadyClock(Self.start, at: begin)

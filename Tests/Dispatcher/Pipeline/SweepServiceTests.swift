@@ -96,7 +96,7 @@ struct SweepServiceTests {
         }
     }
 
-    @Test("goes by the time of the hand-over, not of storing")
+    @Test("counts from the hand-over, not from storing")
     func window() async throws {
         try await Self.with { scene in
             try await scene.pool.query("UPDATE carillon.notifications SET stored_at = now() - interval '1 hour'")
