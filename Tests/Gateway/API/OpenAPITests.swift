@@ -97,6 +97,15 @@ struct OpenAPITests {
         #expect(Set(properties.map(\.key)) == Set(names))
     }
 
+    @Test("devices and their reports name a provider of devices")
+    func deviceProviders() async throws {
+        let schemas = try await DescribedDocument.canonical.make()["components"]?["schemas"]
+        for name in ["DeviceRegistration", "ClientReport"] {
+            let words = schemas?[name]?["properties"]?["provider"]?["enum"]?.array ?? []
+            #expect(words.compactMap(\.string) == ["fcm", "apns", "webpush", "webhook"], "\(name)")
+        }
+    }
+
     @Test("parameters in the path are those of the path", arguments: DescribedDocument.allCases)
     func parameters(_ described: DescribedDocument) async throws {
         let document = try await described.make()

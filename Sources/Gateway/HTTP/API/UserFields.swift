@@ -132,8 +132,6 @@ package struct UserFields: Sendable {
         }
     }
 
-    // MARK: Preferences
-
     // MARK: Devices
 
     /// Reads a device registration; nil with a fault if it is invalid.
@@ -276,9 +274,7 @@ extension Schema {
         "DeviceRegistration",
         [
             "platform": .platform,
-            "provider?": .string(pattern: "^[a-z][a-z0-9]{0,14}$").orNull.with(
-                "examples", .array([.string("fcm"), .string("apns"), .string("webpush"), .string("webhook")]))(
-                    "Defaults by platform. One of the examples."),
+            "provider?": .deviceProvider.orNull("Defaults by platform."),
             "token": .deviceToken("Hexadecimal for `apns`; the JSON of the browser's PushSubscription for `webpush`."),
             "app?": .text(64).orNull.with("default", .string("default")),
             "environment?": .environment.orNull.with("default", .string("production")),

@@ -168,6 +168,9 @@ extension Schema {
     static let channel = cases(of: DeliveryChannel.self)
     static let platform = cases(of: Platform.self)
     static let environment = cases(of: ProviderEnvironment.self)
+    /// A provider that devices register with.
+    static let deviceProvider = kind(
+        "string", [("enum", .array(Provider.wellKnown.filter(\.isOfDevices).map { .string($0.rawValue) }))])
 }
 
 // MARK: Additions

@@ -295,9 +295,7 @@ extension Schema {
             "kind": .cases(of: ClientReportStore.Kind.self),
             "outcome": .cases(of: ClientReportStore.Outcome.self)(
                 "`failed` for a registration, else for a permission."),
-            "provider?": .string(pattern: "^[a-z][a-z0-9]{0,14}$").orNull.with("default", .string("webpush")).with(
-                "examples", .array([.string("fcm"), .string("apns"), .string("webpush"), .string("webhook")]))(
-                    "One of the examples."),
+            "provider?": .deviceProvider.orNull.with("default", .string("webpush")),
             "reason?": .text(256).orNull,
         ], isClosed: true)
 
