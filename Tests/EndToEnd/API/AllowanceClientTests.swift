@@ -9,7 +9,7 @@ import Testing
 @testable import HTTP
 
 /// The family-finance app's client against `/api/v1`.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct AllowanceClientTests {
     private static let inbox = "/api/v1/notifications"
 

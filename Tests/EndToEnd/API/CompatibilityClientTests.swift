@@ -8,7 +8,7 @@ import Testing
 @testable import Clients
 
 /// The accounting app's client on `/api/notifications` and `/api/push`.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct HybridClientTests {
     @Test("the inbox pages, counts, marks read, reads in bulk and deletes, and hides other users' notifications")
     func inbox() async throws {
@@ -145,7 +145,7 @@ struct HybridClientTests {
 }
 
 /// The scheduler app's client on `/rest/v1`.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct EdgeClientTests {
     private static let table = "/rest/v1/user_push_tokens"
     private static let apnsToken = String(repeating: "cd", count: 32)
@@ -268,7 +268,7 @@ struct EdgeClientTests {
 }
 
 /// The household-task app's client on `/api/push/apns/`, `/api/push/gcm/` and `/api/push/test/`.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct TaskClientTests {
     private static let apnsToken = String(repeating: "ab", count: 32)
 
@@ -352,7 +352,7 @@ struct TaskClientTests {
 }
 
 /// The news app's client on `/device-token`.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct NewsClientTests {
     @Test("a token is registered, replaced, reported, pushed to and unregistered")
     func tokens() async throws {

@@ -8,7 +8,7 @@ import Testing
 @testable import Clients
 
 /// How clients of the replaced systems authenticate and label their bodies.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct CompatibilityIdentityTests {
     private static let page = "https://app.example.com"
 
@@ -122,7 +122,7 @@ struct CompatibilityIdentityTests {
 
 /// Device tokens on the compatibility paths: the limits of the REST API, with each system's
 /// refusals.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct CompatibilityTokenTests {
     /// A call that registers a token.
     private struct Path: Sendable {

@@ -9,7 +9,7 @@ import Testing
 @testable import HTTP
 
 /// The inbox over REST: entity tags, cached pages, changes and receipts.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct InboxRestTests {
     private static func fill(_ stack: Stack, _ gateway: Gateway, user: String, count: Int) async throws -> String {
         let token = try await Stack.token(user: user)

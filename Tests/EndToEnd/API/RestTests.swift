@@ -9,7 +9,7 @@ import Testing
 @testable import HTTP
 
 /// The REST calls of users and services.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct RestTests {
     @Test("the inbox lists, pages, marks read and deletes, and hides other users' notifications")
     func inbox() async throws {
@@ -114,7 +114,7 @@ struct RestTests {
 }
 
 /// The API describes itself and refuses what it does not describe.
-@Suite(.serialized, .timeLimit(.minutes(20)))
+@Suite(.timeLimit(.minutes(20)))
 struct DescriptionTests {
     /// The descriptions of the API and of the compatibility paths.
     static let documents = (canonical: "/openapi.json", compatibility: "/openapi/compatibility.json")

@@ -9,7 +9,7 @@ import Testing
 @testable import HTTP
 
 /// Devices, preferences and settings over REST.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct SettingsRestTests {
     @Test("the current device is deleted by token or device_id, and only by its user")
     func currentDevice() async throws {
@@ -239,7 +239,7 @@ struct SettingsRestTests {
 }
 
 /// Subscriptions over REST.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct TopicRestTests {
     private static func topics(_ stack: Stack, user: String) async throws -> [String] {
         let rows = try await stack.query(

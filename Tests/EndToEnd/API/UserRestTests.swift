@@ -12,7 +12,7 @@ import Testing
 @testable import HTTP
 
 /// Users as services manage them: import, export and erasure.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct UserRestTests {
     private static let record = """
         {"settings":{"zone":"Europe/Zurich","locale":"de-CH","email":"ada@example.com",
@@ -225,7 +225,7 @@ struct UserRestTests {
 }
 
 /// `gateway import`.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct ImportTests {
     private static func run(
         _ stack: Stack,

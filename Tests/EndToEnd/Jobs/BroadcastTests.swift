@@ -11,7 +11,7 @@ import Testing
 @testable import HTTP
 
 /// Jobs for a topic and for all users.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct BroadcastTests {
     private static let count = 3_000
     private static let type = "breaking_news"
@@ -373,7 +373,7 @@ struct BroadcastTests {
 }
 
 /// Broadcasts whose text cannot be rendered for some users.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct BroadcastTextTests {
     private static func catalog(german: String) -> String {
         """

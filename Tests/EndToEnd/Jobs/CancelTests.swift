@@ -10,7 +10,7 @@ import Testing
 @testable import HTTP
 
 /// Jobs cancelled before, during and after delivery, and ids that are used twice.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct CancelTests {
     @Test("a job cancelled by id or entry before it arrives is stored as cancelled, and a repeat agrees")
     func before() async throws {

@@ -10,7 +10,7 @@ import Testing
 @testable import HTTP
 
 /// Catalog reloads during work.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct CatalogReloadTests {
     private static func catalog(_ greeting: String) -> String {
         """
@@ -121,7 +121,7 @@ struct CatalogReloadTests {
 }
 
 /// A catalog that changes while a broadcast is expanded.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct CatalogBroadcastTests {
     private static let count = 2_000
 

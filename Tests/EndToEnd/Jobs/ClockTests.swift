@@ -8,7 +8,7 @@ import Support
 import Testing
 
 /// Clocks that jump: nothing is lost and nothing is sent twice.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct ClockTests {
     private static let catalog = """
         types:

@@ -9,7 +9,7 @@ import Testing
 @testable import HTTP
 @testable import Storage
 
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct BadInputTests {
     private struct Case {
         let fields: [(String, [UInt8])]
@@ -101,7 +101,7 @@ struct BadInputTests {
 }
 
 /// Dead letters are listed, replayed and discarded, through the API and by command.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct DeadLetterTests {
     private static func admin() async throws -> String { try await Stack.token(user: "root", scope: .admin) }
 
@@ -380,7 +380,7 @@ struct DeadLetterTests {
 
 /// Jobs that kill every dispatcher that handles them end as dead letters and take nothing with
 /// them.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct PoisonJobTests {
     private static let reason = "three dispatchers died while they worked on it alone"
 

@@ -11,7 +11,7 @@ import Testing
 @testable import Storage
 
 /// The main path: from XADD to a socket or a phone.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct DeliveryTests {
     @Test("an online user gets the frame, and the pong marks it delivered")
     func online() async throws {

@@ -11,7 +11,7 @@ import Testing
 @testable import Storage
 
 /// Several notifications become one: digests and collapse keys.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct DigestTests {
     private static let catalog = """
         types:

@@ -9,7 +9,7 @@ import Testing
 @testable import HTTP
 
 /// Events for upstream apps.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct EventTests {
     @Test("delivered, opened and read are each reported once, with all that names the notification")
     func users() async throws {
@@ -159,7 +159,7 @@ struct EventTests {
 }
 
 /// Events for notifications that are deferred, replaced, summarised or cancelled.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct LifecycleEventTests {
     private static func with(_ body: (Stack, Gateway) async throws -> Void) async throws {
         try await Stack.with { stack in

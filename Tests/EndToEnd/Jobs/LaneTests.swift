@@ -10,7 +10,7 @@ import Support
 import Testing
 
 /// Critical work goes first, all the way to the provider.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct LaneTests {
     private static let backlog = 3_000
     /// The limit of concurrent calls to the provider.
@@ -146,7 +146,7 @@ struct LaneTests {
 }
 
 /// Jobs with many users each.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct LargeJobTests {
     private static let jobs = 40
     private static let users = 1_000
@@ -189,7 +189,7 @@ struct LargeJobTests {
 }
 
 /// A flood of one organisation delays no other, and none of it is lost.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct OverflowTests {
     private static let environment = ["OVERFLOW_BACKLOG": "500", "OVERFLOW_SHARE": "100"]
 

@@ -8,7 +8,7 @@ import Support
 import Testing
 
 /// Jobs that an app enqueues in its own transaction notify once, with the commit.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct OutboxTests {
     private static let insert = "SELECT carillon.enqueue($1)"
 

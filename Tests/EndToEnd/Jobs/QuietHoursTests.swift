@@ -11,7 +11,7 @@ import Testing
 @testable import HTTP
 
 /// Quiet hours, caps, idle users and switches, through both programs.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct QuietHoursTests {
     private static let catalog = """
         types:

@@ -10,7 +10,7 @@ import Testing
 @testable import HTTP
 
 /// Recurring schedules: each occurrence fires once, at its zone's local time.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct RecurringScheduleTests {
     @Test("a recurring schedule fires each occurrence once with two dispatchers; an unknown zone stops only its own")
     func recurring() async throws {

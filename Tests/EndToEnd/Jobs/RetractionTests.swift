@@ -10,7 +10,7 @@ import Support
 import Testing
 
 /// Reading on one device removes the notification from the others' screens.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct RetractionTests {
     /// A catalog with a type that is removed on read, and one that is not.
     private static func catalog(_ stack: Stack) throws -> String {

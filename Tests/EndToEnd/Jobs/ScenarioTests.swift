@@ -10,7 +10,7 @@ import Testing
 @testable import HTTP
 
 /// Notification types of the five replaced systems, with the shipped catalog.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct SystemScenarioTests {
     @Test("family finance: a deposit has its text, code and thirty days, and a pause needs no reason")
     func allowance() async throws {
@@ -125,7 +125,7 @@ struct SystemScenarioTests {
 }
 
 /// Scheduled notifications of the five replaced systems, with the shipped catalog.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct ScheduleScenarioTests {
     private static func service() async throws -> String { try await Stack.token(user: "app", scope: .service) }
 
@@ -384,7 +384,7 @@ struct ScheduleScenarioTests {
 }
 
 /// Buttons of the household-task app: the task's state picks the category and the actions.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct ButtonTests {
     private static let table: [(state: String, category: String, buttons: [String])] = [
         ("overdue", "TASK_ACTIONABLE", ["edit", "complete", "cancel", "mark_in_progress"]),

@@ -10,7 +10,7 @@ import Testing
 @testable import HTTP
 
 /// Jobs for later reach their users at their time, once.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct ScheduleTests {
     @Test("deliver_at reaches the socket at its time, once, with two dispatchers")
     func deliverAt() async throws {
@@ -301,7 +301,7 @@ struct ScheduleTests {
 }
 
 /// `/v1/schedules`, and the commands for schedules.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct ScheduleRestTests {
     @Test("schedules are created, listed, found and cancelled, only by services, and faults name their fields")
     func rest() async throws {

@@ -10,7 +10,7 @@ import Testing
 @testable import HTTP
 
 /// Simulations predict what a job would do.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct SimulationTests {
     @Test("a simulation uses changed time-zone data without a restart")
     func changedLaw() async throws {

@@ -9,7 +9,7 @@ import Testing
 @testable import HTTP
 
 /// Jobs with text from the catalog's templates.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct TemplateJobTests {
     private static let catalog = """
         types:

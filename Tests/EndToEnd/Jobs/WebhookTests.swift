@@ -11,7 +11,7 @@ import Testing
 @testable import HTTP
 
 /// Webhooks: signed events over HTTP for upstream apps, retried, each independent of the others.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct WebhookTests {
     private static let open = ["WEBHOOKS_PRIVATE": "on"]
 

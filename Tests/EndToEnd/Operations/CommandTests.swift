@@ -10,7 +10,7 @@ import Testing
 @testable import HTTP
 
 /// `dispatcher trace`, `simulate` and `lag`, and the exit codes of commands.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct CommandTests {
     private static func run(
         _ stack: Stack,

@@ -9,7 +9,7 @@ import Support
 import Testing
 
 /// `gateway doctor` and `dispatcher doctor` on a real stack.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct DoctorTests {
     /// Test servers run without durability against a crash of the machine.
     private static let expected: Set<String> = ["postgres durability"]

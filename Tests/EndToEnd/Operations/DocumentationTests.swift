@@ -6,7 +6,7 @@ import Support
 import Testing
 
 /// The commands and programs on the pages of the documentation.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct PageTests {
     @Test("every block in a runnable language says whether it runs, or why not")
     func said() throws {
@@ -66,7 +66,7 @@ struct PageTests {
 }
 
 /// The tour of the README, step by step.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct TourTests {
     @Test(
         "the README's tour shows what it says",
@@ -125,7 +125,7 @@ struct TourTests {
 }
 
 /// The programs of `examples/`, run as a developer runs them.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct ExampleTests {
     @Test(
         "each example succeeds, and again on a second run",

@@ -11,7 +11,7 @@ import Testing
 @testable import HTTP
 
 /// Logs of both programs: a request is found by its id, a job by the job's id.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct LogTests {
     private static let verbose = ["LOG_LEVEL": "debug", "LOG_FORMAT": "json"]
 
@@ -92,7 +92,7 @@ struct LogTests {
 }
 
 /// The dispatcher logs one line an attempt, with outcome and reason.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct DeliveryLogTests {
     private static let verbose = ["LOG_LEVEL": "debug", "LOG_FORMAT": "json"]
 
@@ -219,7 +219,7 @@ struct DeliveryLogTests {
 }
 
 /// Credentials are never written down.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct SecretsTests {
     @Test("no token, ticket or query appears in metrics or in a log at level trace")
     func log() async throws {

@@ -11,7 +11,7 @@ import Testing
 @testable import HTTP
 
 /// The metrics pages match the documentation, and the alert rules and dashboard match the metrics.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct MetricsTests {
     private static func page(_ url: String, _ stack: Stack) async throws -> MetricsText {
         guard case .answered(let response) = await stack.http.perform(.init(.get, url: url)) else {

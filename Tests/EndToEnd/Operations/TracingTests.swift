@@ -11,7 +11,7 @@ import Testing
 @testable import HTTP
 
 /// A job's trace context reaches the provider, with and without a collector.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct TracingTests {
     private static let trace = "0af7651916cd43dd8448eb211c80319c"
     private static let parent = "00-\(trace)-b7ad6b7169203331-01"

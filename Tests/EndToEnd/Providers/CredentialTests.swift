@@ -10,7 +10,7 @@ import Support
 import Testing
 
 /// Credential files: faulty at the start, or changed while the programs run.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct CredentialFileTests {
     private static let files = ["FCM_CREDENTIALS", "APNS_KEY", "VAPID_KEY"]
 
@@ -208,7 +208,7 @@ struct CredentialFileTests {
 }
 
 /// Apps in two Firebase projects: their credentials and their rate limits.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct ProjectTests {
     private static let otherProject = "carillon-news"
 

@@ -10,7 +10,7 @@ import Testing
 @testable import HTTP
 
 /// E-mail from the job to the relay.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct EmailTests {
     private static let catalog = """
         types:
@@ -360,7 +360,7 @@ struct EmailTests {
 }
 
 /// Our mail as read by aiosmtpd and Python's message parser.
-@Suite(.serialized, .timeLimit(.minutes(10)), .enabled(if: PythonClient.has("aiosmtpd")))
+@Suite(.timeLimit(.minutes(10)), .enabled(if: PythonClient.has("aiosmtpd")))
 struct EmailSinkTests {
     @Test("subject, text, addresses and encodings arrive unchanged")
     func reads() async throws {

@@ -9,7 +9,7 @@ import Support
 import Testing
 
 /// Failures between the dispatcher and a provider, from the job to the log.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct ProviderFaultTests {
     private static func notify(_ stack: Stack, _ users: [String]) async throws {
         let list = String(decoding: JSONWriter.bytes(of: .array(users.map { .string($0) })), as: UTF8.self)

@@ -14,7 +14,7 @@ import Testing
 
 /// Provider handling around the calls: announcements, apps, breakers, rates, unknown outcomes, test
 /// sends.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct ProviderTests {
     private static func register(_ gateway: Gateway, _ user: String, app: String, token: String) async throws {
         let answer = try await gateway.call(

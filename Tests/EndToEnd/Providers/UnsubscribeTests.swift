@@ -8,7 +8,7 @@ import Testing
 @testable import Clients
 
 /// One-click unsubscribe, by mail programs and by people.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct UnsubscribeTests {
     private static let links = UnsubscribeLinks(secret: Stack.secret)
     private static let form = "application/x-www-form-urlencoded"

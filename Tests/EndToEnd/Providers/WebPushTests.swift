@@ -10,7 +10,7 @@ import Support
 import Testing
 
 /// Web Push: encrypted for one browser, and never into our own networks.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct WebPushTests {
     private static func notify(_ stack: Stack, _ title: String, _ more: [(String, String)] = []) async throws {
         try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", title)] + more)

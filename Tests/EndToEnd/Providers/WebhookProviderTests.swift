@@ -8,7 +8,7 @@ import Support
 import Testing
 
 /// Webhook devices: notifications for an app's own program over HTTP.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct WebhookProviderTests {
     private static func settings(_ stack: Stack) -> [String: String] {
         ["WEBHOOK_PROVIDER_URL": stack.sandbox.webhookURL, "WEBHOOK_PROVIDER_SECRET": stack.sandbox.webhookSecret]

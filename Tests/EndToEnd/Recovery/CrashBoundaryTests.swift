@@ -10,7 +10,7 @@ import Testing
 
 /// A dispatcher is killed at each boundary between two stages: nothing is lost, and a push is
 /// repeated only where its outcome cannot be known.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct CrashBoundaryTests {
     /// Where the dispatcher dies, and how many pushes are allowed.
     struct Boundary: Sendable, CustomTestStringConvertible {

@@ -11,7 +11,7 @@ import Support
 import Testing
 
 /// Any process may be killed at any moment; no appended job is lost.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct CrashTests {
     /// Runs `body` with several sandboxes.
     private static func withSandboxes(_ count: Int, _ body: ([ProviderSandbox]) async throws -> Void) async throws {
@@ -268,7 +268,7 @@ struct CrashTests {
 }
 
 /// SIGTERM finishes what was taken and takes nothing more.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct StopTests {
     @Test("a dispatcher stopped at work loses and repeats nothing and exits with 0")
     func dispatcher() async throws {

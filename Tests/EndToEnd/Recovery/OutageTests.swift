@@ -9,7 +9,7 @@ import Testing
 @testable import HTTP
 
 /// Redis and PostgreSQL stall, die and return; nothing accepted is lost.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct OutageTests {
     @Test("jobs arrive after Redis stalled and after it was killed")
     func redis() async throws {

@@ -12,7 +12,7 @@ import Testing
 @testable import HTTP
 
 /// Gateways cut off from Redis, in one or both directions: open sockets lose nothing.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct PartitionTests {
     /// Runs `body` with a stack whose gateway reaches Redis through a proxy.
     private static func with(

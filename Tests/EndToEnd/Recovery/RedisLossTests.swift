@@ -11,7 +11,7 @@ import Testing
 @testable import HTTP
 
 /// Redis loses data while work waits.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct RedisLossTests {
     private static let catalog = """
         types:
@@ -258,7 +258,7 @@ struct RedisLossTests {
 }
 
 /// Notifications in PostgreSQL are sent even if Redis has forgotten them.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct SweepTests {
     private static let title = "Paid"
 

@@ -7,7 +7,7 @@ import Support
 import Testing
 
 /// Retention: old data is removed, clients get the deletions, and counts stay right.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct RetentionTests {
     @Test("expired notifications become tombstones with a version, then disappear, and counts stay exact")
     func inboxes() async throws {

@@ -8,7 +8,7 @@ import Support
 import Testing
 
 /// TLS on the gateway's own listener.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct CertificateTests {
     /// The configured files; the test replaces their content.
     private struct Files {

@@ -9,7 +9,7 @@ import Synchronization
 import Testing
 
 /// How a gateway drains, and how its clients return.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct DrainTests {
     @Test("SIGTERM refuses new connections, finishes requests and closes sockets with a goodbye and 1012")
     func drain() async throws {

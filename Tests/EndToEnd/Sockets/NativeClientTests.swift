@@ -6,7 +6,7 @@ import Support
 import Testing
 
 /// Messages of clients of the native dialect.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct NativeClientTests {
     private static func notify(_ stack: Stack, _ title: String) async throws {
         try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", title)])

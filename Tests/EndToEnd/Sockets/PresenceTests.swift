@@ -10,7 +10,7 @@ import Testing
 @testable import HTTP
 
 /// Presence of users and the state of their connections.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct PresenceStateTests {
     /// The states of a user's connections in Redis.
     private static func states(_ stack: Stack, _ user: String) async throws -> [String] {
@@ -72,7 +72,7 @@ struct PresenceStateTests {
 }
 
 /// Presence in the admin API.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct PresenceRestTests {
     @Test("presence shows open connections, and when an offline user was last seen")
     func presence() async throws {

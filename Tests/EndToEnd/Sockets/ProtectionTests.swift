@@ -10,7 +10,7 @@ import Testing
 @testable import HTTP
 
 /// Limits and refusals of the gateway's listener.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct ProtectionTests {
     @Test("oversized heads get 431 and oversized bodies 413; job batches may be larger")
     func sizes() async throws {

@@ -8,7 +8,7 @@ import Support
 import Testing
 
 /// The examples of `deploy/proxy` with every kind of client and two gateways.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct ReverseProxyTests {
     /// A polling client, with a routing cookie if given.
     private struct Poller {

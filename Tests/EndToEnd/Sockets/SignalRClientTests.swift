@@ -11,7 +11,7 @@ import Support
 import Testing
 
 /// The conformance program's `/hub` and `/echo`, byte by byte.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct SignalRConformanceTests {
     /// Runs `body` with the program's port.
     private static func with(_ options: [String] = [], _ body: (Int) async throws -> Void) async throws {
@@ -158,7 +158,7 @@ struct SignalRConformanceTests {
 /// The third-party clients signalrcore and pysignalr, run by `CARILLON_TEST_PYTHON` or `python3`.
 ///
 /// Tests are skipped and say so if the packages are missing.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct SignalRClientTests {
     static let python = ProcessInfo.processInfo.environment["CARILLON_TEST_PYTHON"] ?? "python3"
 

@@ -9,7 +9,7 @@ import Support
 import Testing
 
 /// Stateful reconnect: a connection resumes on another WebSocket without loss or repetition.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct SignalRReconnectTests {
     private static let ask = "?negotiateVersion=1&useStatefulReconnect=true"
 
@@ -72,7 +72,7 @@ struct SignalRReconnectTests {
 }
 
 /// SignalR clients that return after an absence and do not say what they already have.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct SignalRAbsenceTests {
     private static func notify(_ stack: Stack, _ title: String) async throws {
         try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", title)])

@@ -10,7 +10,7 @@ import Testing
 @testable import Clients
 
 /// The notification hub over WebSockets.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct SignalRTests {
     @Test("notifications, reads and events arrive as calls of client methods, and the pong confirms them")
     func live() async throws {
@@ -203,7 +203,7 @@ struct SignalRTests {
 }
 
 /// The notification hub over Server-Sent Events and long polling.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct SignalRTransportTests {
     @Test("Server-Sent Events carry messages to the client, POST carries its own")
     func events() async throws {

@@ -9,7 +9,7 @@ import Support
 import Testing
 
 /// Misbehaving clients are closed with the right code and harm no other.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct SocketFaultTests {
     @Test("invalid, expired and unsigned tokens get 401 with the reason")
     func tokens() async throws {
@@ -201,7 +201,7 @@ struct SocketFaultTests {
 }
 
 /// Clients of the other dialects that read too slowly or ask for too much.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct SlowReaderTests {
     private static func metric(_ name: String, _ gateway: Gateway) async throws -> Double {
         let page = try await gateway.call(.get, "/metrics", token: nil).response.body
@@ -331,7 +331,7 @@ struct SlowReaderTests {
 }
 
 /// Clients that flood a gateway; `deploy/bench soak --attack` is the long version.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct FloodTests {
     private static let bound = 64 * 1024 * 1024
     /// Memory that the gateway may keep after a flood, in bytes.

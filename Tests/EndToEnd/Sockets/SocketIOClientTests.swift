@@ -8,7 +8,7 @@ import Support
 import Testing
 
 /// python-socketio, unmodified.
-@Suite(.serialized, .timeLimit(.minutes(10)), .enabled(if: PythonClient.has("socketio")))
+@Suite(.timeLimit(.minutes(10)), .enabled(if: PythonClient.has("socketio")))
 struct SocketIOClientTests {
     private static func client(
         _ stack: Stack,
@@ -226,7 +226,7 @@ private enum ScriptClient {
 }
 
 /// Socket.IO's own JavaScript client, unmodified, in a real browser.
-@Suite(.serialized, .timeLimit(.minutes(10)), .enabled(if: Browser.isInstalled && ScriptClient.source != nil))
+@Suite(.timeLimit(.minutes(10)), .enabled(if: Browser.isInstalled && ScriptClient.source != nil))
 struct SocketIOBrowserTests {
     /// Connects from the gateway's own page and collects received events in `heard`.
     private static func connect(

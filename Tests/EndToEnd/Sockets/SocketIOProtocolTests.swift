@@ -7,7 +7,7 @@ import Support
 import Testing
 
 /// `/socket.io/` with a raw client that can do what libraries never do.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct SocketIOProtocolTests {
     private static func webSocket(_ gateway: Gateway, query: String = "") async throws -> TestSocket {
         try await TestSocket.open(
@@ -212,7 +212,7 @@ struct SocketIOProtocolTests {
 
 /// The cases of the protocols' own test suites, run against the conformance program.
 @Suite(
-    .serialized, .timeLimit(.minutes(10)),
+    .timeLimit(.minutes(10)),
     .enabled(if: PythonClient.has("requests") && PythonClient.has("websocket"))
 )
 struct SocketIOConformanceTests {

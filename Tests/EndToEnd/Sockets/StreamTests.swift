@@ -11,7 +11,7 @@ import Testing
 
 /// Server-Sent Events: the event id is the inbox version, so a client resumes without loss or
 /// repetition.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct StreamTests {
     @Test("a stream begins with a sync, continues with changes and resumes from the last event id")
     func streams() async throws {

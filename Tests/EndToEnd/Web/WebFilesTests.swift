@@ -9,7 +9,7 @@ import Testing
 @testable import HTTP
 
 /// Files and statistics for the web pages, without a browser.
-@Suite(.serialized, .timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(10)))
 struct WebFilesTests {
     @Test("pages and scripts need no token, have a version and security headers, and are cached")
     func files() async throws {

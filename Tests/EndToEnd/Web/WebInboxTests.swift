@@ -10,7 +10,7 @@ import Testing
 @testable import HTTP
 
 /// The inbox page in a real browser.
-@Suite(.serialized, .timeLimit(.minutes(10)), .enabled(if: Browser.isInstalled))
+@Suite(.timeLimit(.minutes(10)), .enabled(if: Browser.isInstalled))
 struct WebInboxTests {
     @Test("a notification appears live, its link, buttons and text are safe, and the page keeps its policy")
     func live() async throws {

@@ -9,7 +9,7 @@ import Testing
 @testable import HTTP
 
 /// The operator page in a real browser.
-@Suite(.serialized, .timeLimit(.minutes(10)), .enabled(if: Browser.isInstalled))
+@Suite(.timeLimit(.minutes(10)), .enabled(if: Browser.isInstalled))
 struct WebOperatorTests {
     private static func open(_ browser: Browser, _ gateway: Gateway, _ view: String = "") async throws {
         let token = try await Stack.token(user: "root", scope: .admin)
