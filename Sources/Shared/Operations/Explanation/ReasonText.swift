@@ -1,0 +1,41 @@
+// Carillon · ReasonText.swift
+// SPDX-License-Identifier: Apache-2.0
+
+/// The reasons of a simulation in words.
+package enum ReasonText {
+    private static let words = [
+        "excepted": "the job leaves the user out",
+        "not_named": "the job is for other users",
+        "not_subscribed": "the user is not subscribed to the topic",
+        "not_of_type": "the type has no such channel",
+        "not_of_job": "the job's channels leave it out",
+        "delivery_in_app": "the delivery is in_app, which does not interrupt",
+        "refused": "the user's preferences switch it off for this type",
+        "not_asked_for": "it is off unless the user switches it on",
+        "opted_out": "the user has opted out of everything",
+        "opted_out_of_type": "the user has switched off every channel of this type",
+        "not_opted_in": "the type is off unless the user switches a channel on",
+        "no_channel": "job, type and delivery have no channel in common",
+        "type_disabled": "the type is switched off in the catalog",
+        "expired": "it has expired by then",
+        "online": "the user holds a socket",
+        "online_silently": "the user holds a socket; clients are asked not to ring in quiet hours",
+        "waits_in_inbox": "it waits in the inbox",
+        "due": "nothing is in its way",
+        "proven_by_socket": "a socket proves receipt, so that no push is needed",
+        "no_device": "the user has no active device, or none that a dispatcher has a provider for",
+        "quiet_hours": "quiet hours",
+        "idle": "the user holds a socket and does not look at it",
+        "unread": "it is still unread then",
+        "capped_by_user": "the user has had as many as the cap allows",
+        "capped_by_type": "the user has had as many of this type as its cap allows",
+        "capped_by_category": "the user has had as many of this category as its cap allows",
+        "presence_unknown": "it is unknown whether the user holds a socket",
+        "unproven": "sockets have it, and no proof of receipt is waited for",
+        "offline": "the user holds no socket",
+        "not_needed": "nothing calls for it",
+    ]
+
+    /// Returns a reason in words, followed by the reason itself.
+    package static func of(_ reason: String) -> String { self.words[reason].map { "\($0) (\(reason))" } ?? reason }
+}
