@@ -16,9 +16,12 @@ import sys
 
 from pysignalr.client import SignalRClient
 
+# The longest wait in seconds; long, so that only a failure ends it on a busy machine.
+PATIENCE = 200
+
 
 async def until(condition, what):
-    for _ in range(200):
+    for _ in range(PATIENCE * 20):
         if condition():
             return
         await asyncio.sleep(0.05)
@@ -106,7 +109,7 @@ async def main():
     token = "anyone" if mode == "conformance" else sys.argv[3]
     # The client calls access_token_factory only after the negotiation, which is too late.
     headers = {"Authorization": f"Bearer {token}"}
-    client = SignalRClient(url + path, headers=headers)
+    client = SignalRClient(url + path, headers=headers, connection_timeout=PATIENCE)
     opened = asyncio.Event()
 
     async def on_open():
@@ -116,8 +119,10 @@ async def main():
             headers["Authorization"] = f"Bearer {sys.argv[4]}"
 
     client.on_open(on_open)
-    _ = asyncio.create_task(client.run())
-    await asyncio.wait_for(opened.wait(), 10)
+    tasks = [asyncio.create_task(client.run()), asyncio.create_task(opened.wait())]
+    await asyncio.wait(tasks, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+    if not opened.is_set():
+        raise SystemExit("Error: the hub did not open")
     if mode == "stay":
         await stay(client)
     await (conformance(client) if mode == "conformance" else gateway(client, sys.argv[4]))

@@ -16,9 +16,12 @@ import time
 from signalrcore.hub_connection_builder import HubConnectionBuilder
 from signalrcore.types import HttpTransportType
 
+# The longest wait in seconds; long, so that only a failure ends it on a busy machine.
+PATIENCE = 200
+
 
 def until(condition, what):
-    for _ in range(200):
+    for _ in range(PATIENCE * 20):
         if condition():
             return
         time.sleep(0.05)
@@ -42,7 +45,7 @@ def connect(url, transport, token, handlers):
     for name, handler in handlers.items():
         hub.on(name, handler)
     hub.start()
-    if not opened.wait(10):
+    if not opened.wait(PATIENCE):
         print("the hub did not open", flush=True)
         os._exit(1)
     return hub

@@ -180,14 +180,19 @@ struct SignalRClientTests {
         ["signalr_signalrcore.py", "sse"], ["signalr_signalrcore.py", "polling"],
     ]
 
-    private static func start(_ client: [String], _ mode: String, _ rest: [String], url: String, in directory: String)
-        async throws -> ChildProcess
-    {
+    private static func start(
+        _ client: [String],
+        _ mode: String,
+        _ rest: [String],
+        url: String,
+        name: String = "client",
+        in directory: String
+    ) async throws -> ChildProcess {
         let program = Stack.checkout.appending(path: "Tests/Programs/\(client[0])").path
         return try await ChildProcess.spawn(
             Self.python,
             [program, mode, url] + client.dropFirst() + rest,
-            name: "client",
+            name: name,
             directory: directory
         )
     }
@@ -207,7 +212,7 @@ struct SignalRClientTests {
         let directory = try TemporaryDirectory("conformance")
         let server = try await ChildProcess.spawn(
             TestProducts.path("conformance"),
-            ["--ping-interval", "1000", "--ping-timeout", "2000"],
+            ["--ping-interval", "1000"],
             name: "conformance",
             directory: directory.path
         )
@@ -245,10 +250,13 @@ struct SignalRClientTests {
             let gateway = try await stack.startGateway()
             _ = try await stack.startDispatcher()
             let fresh = try await Stack.token(user: "ada")
+            var attempts = 0
             let process = try await Stack.withExpiringToken(user: "ada") { token in
+                attempts += 1
+                // A new name, because clients of one name share their output.
                 let process = try await Self.start(
                     ["signalr_pysignalr.py"], "stay", [token, fresh], url: "http://127.0.0.1:\(gateway.port)",
-                    in: stack.directory.path)
+                    name: "client-\(attempts)", in: stack.directory.path)
                 try await eventually("it is up, or was refused") {
                     Self.output(of: process).contains("unread 0") || Self.output(of: process).contains("Error")
                 }
