@@ -195,17 +195,17 @@ struct OutageTests {
     }
 }
 
-/// A server stalls for a minute, longer than any lease or deadline; no accepted job is lost.
+/// A server stalls longer than any lease or deadline of the pipeline; no accepted job is lost.
 ///
 /// Not serialized, so that both outages pass at the same time.
 @Suite(.timeLimit(.minutes(10)))
 struct LongOutageTests {
-    private static let outage: Duration = .seconds(60)
+    private static let outage: Duration = .seconds(35)
     private static let online = "online"
     private static let offline = "offline"
     private static let phone = "offline-phone"
 
-    @Test("during a minute without Redis, jobs over HTTP are refused quickly; accepted jobs arrive")
+    @Test("during a long outage of Redis, jobs over HTTP are refused quickly; accepted jobs arrive")
     func redis() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -237,7 +237,7 @@ struct LongOutageTests {
         }
     }
 
-    @Test("during a minute without PostgreSQL, jobs are accepted, and they arrive afterwards")
+    @Test("during a long outage of PostgreSQL, jobs are accepted, and they arrive afterwards")
     func postgres() async throws {
         let server = try await PostgresServer.start()
         try await Stack.with(database: server.url) { stack in
@@ -272,14 +272,14 @@ struct LongOutageTests {
         }
     }
 
-    /// Posts a pair of jobs every three seconds while the outage lasts.
+    /// Posts a pair of jobs every three seconds while the outage lasts, and at least six.
     ///
     /// - Returns: the status of each pair.
     private static func enqueue(through gateway: Gateway) async throws -> [Int] {
         let clock = ContinuousClock()
         let start = clock.now
         var statuses: [Int] = []
-        while clock.now - start < Self.outage {
+        while clock.now - start < Self.outage || statuses.count < 6 {
             let number = statuses.count
             async let first = Self.enqueue(number, for: Self.online, through: gateway)
             async let second = Self.enqueue(number, for: Self.offline, through: gateway)
@@ -312,7 +312,6 @@ struct LongOutageTests {
 
     /// Waits until every accepted job has arrived, once on the socket and once on the phone.
     private static func expectAll(of count: Int, _ socket: TestSocket, _ stack: Stack) async throws {
-        #expect(count > 5)
         func titles(_ user: String) -> Set<String> {
             Set(["before \(user)", "after \(user)"] + (0..<count).map { "during \($0) \(user)" })
         }

@@ -355,7 +355,11 @@ struct FloodTests {
             for title in titles.dropFirst() {
                 try await stack.append([("user", "bystander"), ("type", "invoice_created"), ("title", title)])
             }
-            let summary = await attack
+            var summary = await attack
+            // A busy machine needs longer to open all connections.
+            for seconds in [10, 20, 40] where summary.connects < 1_082 {
+                summary = await DoorAttack(port: gateway.port, token: token).run(for: .seconds(seconds))
+            }
             try await eventually("the bystander has all") { bystander.titles == titles }
             let after = ProcessTable.memory(of: gateway.process.identifier)
             #expect(after.peak - before.resident <= Self.bound, "\(before) \(after) \(summary)")
