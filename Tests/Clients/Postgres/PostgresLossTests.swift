@@ -78,7 +78,7 @@ struct PostgresLossTests {
         try await server.stall()
         let clock = ContinuousClock()
         let start = clock.now
-        let sent = await pool.failure(of: "SELECT 1", timeout: .milliseconds(300))
+        let sent = await pool.failure(of: "SELECT 1", timeout: .seconds(1))
         #expect(sent?.code == .timeout)
         let unsent = await pool.failure(of: "SELECT 1", timeout: .milliseconds(300))
         #expect(unsent?.code == .unavailable)

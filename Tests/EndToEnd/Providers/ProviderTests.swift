@@ -201,7 +201,9 @@ struct ProviderTests {
             try await Self.register(gateway, "calm", app: "default", token: "calm")
             try await Self.register(gateway, "reader", app: "news", token: "reader")
             let dispatcher = try await stack.startDispatcher(environment: ["APPS": file])
-            for number in 0..<12 { try await Self.push(stack, "u\(number)", "one") }
+            // In one job, because the breaker counts the failures of ten seconds.
+            let users = (0..<12).map { #""u\#($0)""# }.joined(separator: ",")
+            try await stack.append([("users", "[\(users)]"), ("type", "payment_received"), ("title", "one")])
             try await eventually("the provider is out of use") {
                 dispatcher.errors().contains("provider is out of use")
             }
@@ -262,13 +264,13 @@ struct ProviderTests {
             for name in ["one", "two"] {
                 _ = try await stack.startDispatcher(name: name, environment: ["FCM_RATE": "8"])
             }
+            let start = Date.now
             for number in 0..<24 { try await Self.push(stack, "ada", "n\(number)") }
             try await eventually("all are pushed, once each") { (stack.pushed()["phone"]?.count ?? 0) >= 24 }
-            let moments = stack.sandbox.received().map(\.at).sorted()
-            let first = try #require(moments.first)
-            let last = try #require(moments.last)
-            // 24 pushes at 8 a second, less a full bucket.
-            #expect(last.timeIntervalSince(first) > 2)
+            let last = try #require(stack.sandbox.received().map(\.at).max())
+            // 24 pushes at 8 a second, less a full bucket. The first arrives late, because its
+            // dispatcher connects after its turn.
+            #expect(last.timeIntervalSince(start) > 2)
             #expect(Set(stack.pushed()["phone"] ?? []).count == 24)
         }
     }

@@ -233,7 +233,7 @@ struct WebInboxTests {
             for _ in 0..<6 where !isShown {
                 try await browser.deliverPush(message, to: page.url + "/")
                 isShown =
-                    (try? await eventually("it is shown", within: .seconds(5)) {
+                    (try? await eventually("it is shown", within: .seconds(15)) {
                         try await browser.run("return (async () => \(shown))()")
                             == .string("Invoice 9: It is due. (de)")
                     }) != nil
