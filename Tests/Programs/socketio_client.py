@@ -74,18 +74,18 @@ auth = credentials if options.token else None
 headers = {"Authorization": "Bearer " + options.handshake_token} if options.handshake_token else {}
 try:
     client.connect(
-        options.url, auth=auth, headers=headers, transports=options.transports.split(","), wait=True, wait_timeout=60
+        options.url, auth=auth, headers=headers, transports=options.transports.split(","), wait=True, wait_timeout=200
     )
 except socketio.exceptions.ConnectionError as error:
     say("failed", error)
     raise SystemExit(0)
-synced.wait(60)
+synced.wait(200)
 for word in options.emit:
     name, _, argument = word.partition("=")
     for index, identifier in enumerate(ids):
         argument = argument.replace(f"${index}", identifier)
     try:
-        answer = client.call(name, json.loads(argument) if argument else None, timeout=60)
+        answer = client.call(name, json.loads(argument) if argument else None, timeout=200)
         say("ack", name, json.dumps(answer))
     except socketio.exceptions.TimeoutError:
         say("timeout", name)

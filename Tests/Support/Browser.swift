@@ -107,7 +107,7 @@ package final class Browser: Sendable {
             url: url,
             headers: [(name: "content-type", value: "application/json")],
             body: body.map { JSONWriter.bytes(of: $0) } ?? [],
-            timeout: .seconds(60),
+            timeout: longestWait,
             maximumResponseBytes: 16 * 1024 * 1024
         )
         switch await http.perform(request) {
