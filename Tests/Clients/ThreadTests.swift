@@ -33,8 +33,9 @@ struct ThreadTests {
             self.notes.add("\(byte)")
         }
 
-        func tick() {
+        func tick() -> Bool {
             if !self.notes.all.contains("tick") { self.notes.add("tick") }
+            return false
         }
     }
 

@@ -146,7 +146,7 @@ final class PoolState: PollingThread.Owner, @unchecked Sendable {
         self.dispatch()
     }
 
-    func tick() {
+    func tick() -> Bool {
         let now = self.clock.now
         for connection in self.connections.values {
             // A transaction's connection carries one segment at a time, so these belong to other
@@ -170,6 +170,8 @@ final class PoolState: PollingThread.Owner, @unchecked Sendable {
             for segment in late { self.fail(segment, PostgresError(.unavailable, reason)) }
         }
         self.openMissing()
+        return self.connections.isEmpty || !self.waiting.isEmpty
+            || self.connections.values.contains { $0.firstDeadline(grace: .zero) != nil }
     }
 
     // MARK: Opening

@@ -98,7 +98,12 @@ final class ListenerState: PollingThread.Owner, @unchecked Sendable {
         self.thread.stop()
     }
 
-    func tick() {
+    func tick() -> Bool {
+        self.openIfMissing()
+        return self.connection == nil
+    }
+
+    private func openIfMissing() {
         guard !self.isClosed, self.connection == nil, !self.isOpening else { return }
         if let retryAt, retryAt > self.clock.now { return }
         self.isOpening = true

@@ -171,9 +171,12 @@ struct PendingReplies {
     /// Whether the oldest call, which timed out behind others, got its grace period.
     private var isFirstInGrace = false
 
+    /// A lower bound of all deadlines; nil if no call is pending.
+    var earliestDeadline: NIODeadline? { self.calls.isEmpty ? nil : self.earliest }
+
     mutating func add(_ call: WaitingCall) {
+        if self.calls.isEmpty || call.deadline < self.earliest { self.earliest = call.deadline }
         self.calls.append(call)
-        if call.deadline < self.earliest { self.earliest = call.deadline }
     }
 
     /// Assigns the next reply to the oldest call; returns nil if no call was pending.

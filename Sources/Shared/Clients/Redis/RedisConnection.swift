@@ -24,6 +24,9 @@ package actor RedisConnection {
         case closed
     }
 
+    /// The shortest interval between two checks of deadlines.
+    private static let checkInterval = TimeAmount.milliseconds(50)
+
     private let eventLoop: any EventLoop
     private let configuration: RedisConfiguration
     private let connector: RedisConnector
@@ -40,7 +43,9 @@ package actor RedisConnection {
     private var generation = 0
     /// The first error on the channel before it closed.
     private var channelFault: String?
-    private var deadlineTimer: RepeatedTask?
+    private var deadlineTimer: Scheduled<Void>?
+    /// When ``deadlineTimer`` fires.
+    private var nextCheck = NIODeadline.distantFuture
 
     package nonisolated var unownedExecutor: UnownedSerialExecutor {
         self.eventLoop.executor.asUnownedSerialExecutor()
@@ -189,15 +194,8 @@ package actor RedisConnection {
 
     private func start() {
         guard case .idle = self.phase else { return }
-        // Several ticks a deadline keep it accurate to some milliseconds without one timer a
-        // command.
-        self.deadlineTimer = self.eventLoop.scheduleRepeatedTask(
-            initialDelay: .milliseconds(50),
-            delay: .milliseconds(50)
-        ) { [weak self] _ in
-            self?.assumeIsolated { $0.checkDeadlines() }
-        }
         self.connect()
+        self.scheduleCheck()
     }
 
     private func connect() {
@@ -263,6 +261,7 @@ package actor RedisConnection {
         guard !calls.isEmpty else { return }
         for call in calls { self.pending.add(call) }
         channel.writeAndFlush(bytes, promise: nil)
+        self.scheduleCheck()
     }
 
     private func receive(_ event: RedisChannelEvent, from generation: Int) {
@@ -324,6 +323,7 @@ package actor RedisConnection {
             self.failPending(error)
             self.mailbox.postponeDrain()
             self.retry(error.message ?? error.code.rawValue)
+            self.scheduleCheck()
         case .idle, .connecting, .closed: break
         }
     }
@@ -333,7 +333,32 @@ package actor RedisConnection {
         self.reader = nil
     }
 
+    /// Makes sure that deadlines are checked in time, with one timer for all commands.
+    ///
+    /// A timer that is early enough stays, and a connection without commands has none. Commands
+    /// that wait for a connection are not told apart, so it is checked often without one.
+    private func scheduleCheck() {
+        let soonest = NIODeadline.now() + Self.checkInterval
+        let moment: NIODeadline
+        switch self.phase {
+        case .idle, .closed: return
+        case .connecting, .loggingIn: moment = soonest
+        case .ready:
+            guard let earliest = self.pending.earliestDeadline else { return }
+            moment = max(earliest, soonest)
+        }
+        guard moment < self.nextCheck else { return }
+        self.deadlineTimer?.cancel()
+        self.nextCheck = moment
+        self.deadlineTimer = self.eventLoop.scheduleTask(deadline: moment) { [weak self] in
+            guard let self else { return }
+            self.assumeIsolated { $0.checkDeadlines() }
+        }
+    }
+
     private func checkDeadlines() {
+        self.nextCheck = .distantFuture
+        defer { self.scheduleCheck() }
         let now = NIODeadline.now()
         if self.pending.failOverdue(now, grace: TimeAmount(self.configuration.commandTimeout)) {
             // Replies come in order, so everything behind the late one is late too: reconnect.

@@ -13,8 +13,10 @@ final class PollingThread: Sendable {
     protocol Owner: AnyObject, Sendable {
         /// Reports that a watched socket can be read or written.
         func socketIsReady(_ socket: CInt)
-        /// Runs at least every 50 milliseconds.
-        func tick()
+        /// Runs after events and work, and at least every second.
+        ///
+        /// - Returns: whether something has a deadline; then it runs again within 50 milliseconds.
+        func tick() -> Bool
     }
 
     typealias Work = @Sendable () -> Void
@@ -99,8 +101,9 @@ final class PollingThread: Sendable {
 
     private func loop(_ owner: any Owner) {
         var events = [epoll_event](repeating: epoll_event(), count: 64)
+        var hasDeadline = true
         while true {
-            let count = epoll_wait(self.epoll, &events, CInt(events.count), 50)
+            let count = epoll_wait(self.epoll, &events, CInt(events.count), hasDeadline ? 50 : 1_000)
             for index in 0..<max(0, Int(count)) {
                 let socket = events[index].data.fd
                 if socket == self.wake {
@@ -119,7 +122,7 @@ final class PollingThread: Sendable {
             }
             if isOver { return }
             for item in work { item() }
-            owner.tick()
+            hasDeadline = owner.tick()
         }
     }
 }
