@@ -59,6 +59,7 @@ package struct Dispatcher: Sendable {
     package let logger: Logger
     let inFlight = InFlightEntries()
     let leaseClock = LeaseClock()
+    let alarms = Alarms()
     let badges = BadgeBoard()
     let summaryFaults = SummaryFaults()
 

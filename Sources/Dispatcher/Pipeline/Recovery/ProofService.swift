@@ -11,7 +11,10 @@ import Storage
 /// Falls back to push for notifications that no socket proved in time, whichever dispatcher
 /// published them.
 package struct ProofService: Service {
+    /// Deadlines that pass within this time are handled together.
     private static let interval: Duration = .milliseconds(250)
+    /// Finds the deadlines of dispatchers that died.
+    private static let longestInterval: Duration = .seconds(10)
     private static let hold: Duration = .seconds(30)
     private static let batchSize = 128
 
@@ -23,16 +26,30 @@ package struct ProofService: Service {
 
     package func run() async throws {
         while goesOn {
+            await self.look()
+            await self.dispatcher.alarms.proofs.wait(
+                atLeast: Self.interval, atMost: Self.longestInterval, now: self.dispatcher.clock.now)
+        }
+    }
+
+    /// Handles all that is due, and notes when to look again.
+    private func look() async {
+        let alarm = self.dispatcher.alarms.proofs
+        let now = self.dispatcher.now()
+        do {
+            let deadlines = try await self.dispatcher.live.unconfirmed.earliest()
+            var shards = deadlines.indices.filter { shard in deadlines[shard].map { $0 <= now } ?? false }
+            if shards.isEmpty, let next = deadlines.compactMap(\.self).min() { return alarm.note(next) }
+            if !shards.isEmpty { alarm.note(now) }
             // A batch of each shard in turn, so that a full shard delays no other.
-            var shards = Array(0..<Keyspace.unconfirmedShards)
             while !shards.isEmpty, goesOn {
                 var full: [Int] = []
                 for shard in shards where await self.leavesMore(shard) { full.append(shard) }
                 shards = full
             }
-            // Redis does not signal expired deadlines; polling every 250 ms keeps the push within
-            // six seconds.
-            await pause(for: Self.interval)
+        } catch {
+            self.dispatcher.logger.warning("proofs cannot be checked", metadata: ["error": "\(error)"])
+            alarm.note(now)
         }
     }
 

@@ -1,0 +1,75 @@
+// Carillon · Alarm.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import ServiceLifecycle
+import Synchronization
+
+/// Wakes a service when work is due.
+///
+/// Neither Redis nor PostgreSQL signals that a moment has come. A process notes when the work that
+/// it put off is due, and its service sleeps until then. The service finds the work of processes
+/// that died at its longest interval.
+final class Alarm: Sendable {
+    private struct State {
+        /// The earliest moment that was noted since the last wait ended.
+        var moment: Timestamp?
+        var sleep: Task<Void, Never>?
+    }
+
+    private let state = Mutex(State())
+
+    /// Notes that work is due at a moment; one in the past ends the wait at once.
+    func note(_ moment: Timestamp) {
+        self.state.withLock { state in
+            if let noted = state.moment, noted <= moment { return }
+            state.moment = moment
+            state.sleep?.cancel()
+        }
+    }
+
+    /// Waits for the earliest noted moment; a shutdown or a cancellation ends the wait.
+    ///
+    /// Only one service may wait. It must then look for all that is due, and note what it leaves.
+    ///
+    /// - Parameters:
+    ///   - shortest: how long to wait in any case, so that work gathers.
+    ///   - longest: how long to wait if no moment comes.
+    ///   - now: the clock of the moments.
+    func wait(atLeast shortest: Duration, atMost longest: Duration, now: @Sendable () -> Timestamp) async {
+        let end = ContinuousClock.now + longest
+        await pause(for: shortest)
+        while goesOn, let sleep = self.sleep(until: end, now: now()) {
+            await cancelWhenGracefulShutdown {
+                await withTaskCancellationHandler {
+                    await sleep.value
+                } onCancel: {
+                    sleep.cancel()
+                }
+            }
+        }
+    }
+
+    /// Begins to sleep until the earliest moment; returns nil if it has come.
+    private func sleep(until end: ContinuousClock.Instant, now: Timestamp) -> Task<Void, Never>? {
+        self.state.withLock { state in
+            let longest = end - ContinuousClock.now
+            let rest = state.moment.map { min(longest, $0 - now) } ?? longest
+            guard rest > .zero else {
+                state = State()
+                return nil
+            }
+            let sleep = Task<Void, Never> {
+                do { try await Task.sleep(for: rest) } catch {}
+            }
+            state.sleep = sleep
+            return sleep
+        }
+    }
+}
+
+/// The alarms of a dispatcher's services.
+struct Alarms: Sendable {
+    /// The deadlines of unconfirmed notifications.
+    let proofs = Alarm()
+}

@@ -1,0 +1,57 @@
+// Carillon · AlarmTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Support
+import Testing
+
+@testable import Core
+@testable import Pipeline
+
+/// The waits of services that sleep until something is due.
+@Suite(.timeLimit(.minutes(10)))
+struct AlarmTests {
+    private static let now = TestDispatcher.now
+    private static let never: Duration = .seconds(3_600)
+
+    /// Waits as a service does, by a clock that stands still.
+    private static func wait(_ alarm: Alarm, atLeast: Duration = .zero, atMost: Duration = Self.never) async {
+        await alarm.wait(atLeast: atLeast, atMost: atMost, now: { Self.now })
+    }
+
+    @Test("a moment that has come ends a wait that began before it was noted")
+    func noted() async {
+        let alarm = Alarm()
+        async let wait: Void = Self.wait(alarm)
+        alarm.note(Self.now + .seconds(60))
+        alarm.note(Self.now)
+        await wait
+    }
+
+    @Test("a moment that was noted between two waits ends the second")
+    func between() async {
+        let alarm = Alarm()
+        alarm.note(Self.now)
+        await Self.wait(alarm)
+        alarm.note(Self.now + .milliseconds(10))
+        alarm.note(Self.now + .seconds(60))
+        await Self.wait(alarm)
+    }
+
+    @Test("a wait without a moment ends at its longest, and gathers for its shortest")
+    func limits() async {
+        let alarm = Alarm()
+        await Self.wait(alarm, atMost: .milliseconds(10))
+        alarm.note(Self.now)
+        let start = ContinuousClock.now
+        await Self.wait(alarm, atLeast: .milliseconds(50))
+        #expect(ContinuousClock.now - start >= .milliseconds(50))
+    }
+
+    @Test("a cancellation ends a wait")
+    func cancellation() async {
+        let alarm = Alarm()
+        let wait = Task { await Self.wait(alarm) }
+        wait.cancel()
+        await wait.value
+    }
+}
