@@ -72,4 +72,6 @@ final class Alarm: Sendable {
 struct Alarms: Sendable {
     /// The deadlines of unconfirmed notifications.
     let proofs = Alarm()
+    /// Retries and deliveries that were held back.
+    let retries = Alarm()
 }

@@ -29,6 +29,29 @@ struct RetryServiceTests {
         for reply in try await redis.send(batch) { _ = try reply.checked() }
     }
 
+    @Test("moves a retry that another dispatcher left, soon after it is due")
+    func left() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: prefix)
+                let start = ContinuousClock.now
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")],
+                    now: { TestDispatcher.now + (ContinuousClock.now - start) })
+                let service = DeliveriesService(dispatcher: dispatcher, provider: .fcm, calls: 64, readers: [:])
+                let mover = RetryService(dispatcher: dispatcher, deliveries: [service])
+                let running = Task { try await mover.run() }
+                // This process is not told about it.
+                try await Self.add(0..<1, .normal, redis, keys)
+                try await eventually("it is moved", within: .seconds(10)) {
+                    try await redis.send("XLEN", .text(keys.deliveries(.fcm, .normal))).integer() == 1
+                }
+                running.cancel()
+                try await running.value
+            }
+        }
+    }
+
     @Test("moves thousands that are due as the stream empties, each once, and critical ones at once")
     func backlog() async throws {
         try await TestRedis.with { redis, prefix in

@@ -92,6 +92,8 @@ struct DeliverySettler: Sendable {
         try await self.dispatcher.untilDone("schedule retries") {
             for reply in try await self.dispatcher.redis.send(request) { _ = try reply.checked() }
         }
+        let due = (ledger.retries.map(\.due) + ledger.held.map(\.due)).min()
+        if let due { self.dispatcher.alarms.retries.note(due) }
     }
 
     private func note(_ outcome: DeliveryOutcome, in ledger: inout Ledger) {

@@ -22,7 +22,10 @@ package struct RetryService: Service {
         var room: Int
     }
 
+    /// Deliveries that come due within this time are moved together.
     private static let interval: Duration = .milliseconds(250)
+    /// Finds the deliveries that other dispatchers put off.
+    private static let longestInterval: Duration = .seconds(5)
     private static let batchSize = 200
     /// Enough to find out whether a provider is back.
     private static let probes = 4
@@ -41,30 +44,58 @@ package struct RetryService: Service {
 
     package func run() async throws {
         while goesOn {
-            for service in self.deliveries { await self.move(service) }
-            // Redis does not signal that a retry is due, so poll.
-            await pause(for: Self.interval)
+            await self.look()
+            await self.dispatcher.alarms.retries.wait(
+                atLeast: Self.interval, atMost: Self.longestInterval, now: self.dispatcher.clock.now)
         }
+    }
+
+    /// Moves what is due of all providers, and notes when to look again.
+    private func look() async {
+        let alarm = self.dispatcher.alarms.retries
+        do {
+            let waiting = try await self.retries.waiting(of: self.deliveries.map(\.provider))
+            for service in self.deliveries where waiting.contains(service.provider) {
+                if let next = await self.move(service) { alarm.note(next) }
+            }
+        } catch {
+            self.warn(error)
+            alarm.note(self.dispatcher.now())
+        }
+    }
+
+    private func warn(_ error: any Error) {
+        self.dispatcher.logger.warning("retries cannot be moved", metadata: ["error": "\(error)"])
     }
 
     /// Moves what is due of one provider, the urgent lanes first.
-    func move(_ service: DeliveriesService) async {
+    ///
+    /// - Returns: when to look again; nil if nothing waits.
+    @discardableResult
+    func move(_ service: DeliveriesService) async -> Timestamp? {
         let apps = self.dispatcher.channels.apps(of: service.provider)
         let standing = service.health.standing(of: apps, now: self.dispatcher.now())
         // Deliveries that are moved while the provider is out of use would only come back.
-        if case .outOfUse = standing { return }
+        if case .outOfUse(let until) = standing { return until }
+        var moments: [Timestamp] = []
         for lane in Lane.allCases {
             do {
                 let retries = Source(app: nil, room: standing == .probing ? Self.probes : .max)
-                let sources = [retries] + (try await self.heldSources(service, lane, apps: apps))
-                try await self.move(sources, of: service, lane)
+                let held = try await self.heldSources(service, lane, apps: apps)
+                try await self.move([retries] + held.sources, of: service, lane)
+                let due = try await self.retries.firstDue(
+                    provider: service.provider, lane: lane, held: held.sources.compactMap(\.app))
+                moments += [held.until, due].compactMap(\.self)
             } catch {
-                self.dispatcher.logger.warning("retries cannot be moved", metadata: ["error": "\(error)"])
+                self.warn(error)
+                moments.append(self.dispatcher.now())
             }
         }
+        return moments.min()
     }
 
-    /// Returns the apps that have something held back and are not out of use.
+    /// Returns the apps that have something held back and are not out of use, and until when the
+    /// first of the others is.
     ///
     /// Their order is random, because a small room may not reach the last one.
     ///
@@ -74,15 +105,18 @@ package struct RetryService: Service {
         _ service: DeliveriesService,
         _ lane: Lane,
         apps: [String]
-    ) async throws(RedisError) -> [Source] {
+    ) async throws(RedisError) -> (sources: [Source], until: Timestamp?) {
         let now = self.dispatcher.now()
-        return try await self.held.apps(provider: service.provider, lane: lane).shuffled().compactMap { app in
+        var sources: [Source] = []
+        var earliest: Timestamp?
+        for app in try await self.held.apps(provider: service.provider, lane: lane).shuffled() {
             switch apps.contains(app) ? service.health.standing(of: [app], now: now) : .inUse {
-            case .outOfUse: nil
-            case .probing: Source(app: app, room: Self.probes)
-            case .inUse: Source(app: app, room: .max)
+            case .outOfUse(let until): earliest = min(earliest ?? until, until)
+            case .probing: sources.append(Source(app: app, room: Self.probes))
+            case .inUse: sources.append(Source(app: app, room: .max))
             }
         }
+        return (sources, earliest)
     }
 
     /// Moves what is due of these by turns, so that a large backlog of one delays no other.

@@ -44,6 +44,45 @@ package struct RetrySet: Sendable {
         )
     }
 
+    /// Returns those of the providers for which something waits in this set or in ``HeldSets``, in
+    /// one round trip.
+    package func waiting(of providers: [Provider]) async throws(RedisError) -> Set<Provider> {
+        var batch = RedisBatch()
+        for provider in providers {
+            let keys = Lane.allCases.flatMap {
+                [self.live.keys.retries(provider, $0), self.live.keys.held(provider, $0)]
+            }
+            batch.begin(argumentCount: 1 + keys.count)
+            batch.argument("EXISTS")
+            for key in keys { batch.argument(.text(key)) }
+        }
+        guard !batch.isEmpty else { return [] }
+        var waiting: Set<Provider> = []
+        for (provider, reply) in zip(providers, try await self.live.connection.send(batch)) {
+            if try reply.integer() > 0 { waiting.insert(provider) }
+        }
+        return waiting
+    }
+
+    /// Returns when the first retry of a lane is due, or the first delivery held back for one of
+    /// these apps; nil if none waits.
+    package func firstDue(
+        provider: Provider,
+        lane: Lane,
+        held apps: [String]
+    ) async throws(RedisError) -> Timestamp? {
+        let keys = [self.live.keys.retries(provider, lane)] + apps.map { self.live.keys.held(provider, lane, app: $0) }
+        var batch = RedisBatch()
+        for key in keys { batch.append("ZRANGE", .text(key), "0", "0", "WITHSCORES") }
+        var first: Timestamp?
+        for reply in try await self.live.connection.send(batch) {
+            guard let score = try reply.strings().last.flatMap({ Int64($0) }) else { continue }
+            let due = Timestamp(milliseconds: score)
+            first = min(first ?? due, due)
+        }
+        return first
+    }
+
     /// The number of waiting retries.
     package func count(provider: Provider, lane: Lane) async throws(RedisError) -> Int {
         Int(try await self.live.connection.send("ZCARD", .text(self.live.keys.retries(provider, lane))).integer())
