@@ -248,5 +248,37 @@ func pause(for duration: Duration) async {
     await cancelWhenGracefulShutdown { try? await Task.sleep(for: duration) }
 }
 
+/// Runs `work`, which repeats blocking commands on a connection while ``goesOn`` holds; a shutdown
+/// or a cancellation ends the command that blocks.
+///
+/// - Parameter others: a connection to the same Redis for commands that do not block.
+func interruptible(
+    _ reader: RedisConnection,
+    through others: RedisConnection,
+    _ work: @escaping @Sendable () async -> Void
+) async {
+    await withTaskGroup(of: Bool.self) { group in
+        group.addTask {
+            await work()
+            return true
+        }
+        group.addTask {
+            // Until the shutdown.
+            while goesOn { await pause(for: .seconds(3_600)) }
+            return false
+        }
+        while await group.next() == false {
+            // Again until the work ends, because its next command may only begin.
+            await reader.unblock(through: others)
+            group.addTask {
+                // A task of its own, because a cancelled one does not sleep.
+                _ = await Task { try? await Task.sleep(for: .milliseconds(50)) }.value
+                return false
+            }
+        }
+        group.cancelAll()
+    }
+}
+
 /// Whether a polling service continues: false on shutdown, or when another service has failed.
 var goesOn: Bool { !Task.isShuttingDownGracefully && !Task.isCancelled }

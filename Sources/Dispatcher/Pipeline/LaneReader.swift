@@ -10,7 +10,7 @@ import Synchronization
 
 /// Reads batches from one stream into the workers' queue until the process shuts down.
 struct LaneReader: Sendable {
-    private static let block: Duration = .seconds(1)
+    private static let block: Duration = .seconds(5)
     private static let leasePoll: Duration = .milliseconds(200)
 
     let lane: Lane
@@ -35,6 +35,10 @@ struct LaneReader: Sendable {
     }
 
     func run() async throws {
+        await interruptible(self.connection, through: self.group.connection) { await self.read() }
+    }
+
+    private func read() async {
         let backoff = Backoff(base: .milliseconds(50), limit: .seconds(2))
         var failures = 0
         var source = Source()

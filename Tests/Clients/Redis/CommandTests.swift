@@ -167,6 +167,23 @@ struct BlockingReadTests {
         }
     }
 
+    @Test("another connection ends a blocking read before its time")
+    func unblocked() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestRedis.with(try await TestRedis.configuration(clientName: "blocking")) { reader in
+                let identifier = try #require(try await reader.text("CLIENT", "ID"))
+                async let read = reader.send("BLPOP", .text(prefix + "empty"), "600", timeout: .seconds(600))
+                try await eventually("the reader blocks") {
+                    let client = try await redis.text("CLIENT", "LIST", "ID", .text(identifier))
+                    return client?.contains("flags=b") == true
+                }
+                await reader.unblock(through: redis)
+                let reply = try await read
+                #expect(try reply.cursor() == nil)
+            }
+        }
+    }
+
     @Test("a blocking read without entries returns null")
     func null() async throws {
         try await TestRedis.with { redis, prefix in

@@ -39,6 +39,10 @@ package struct TestSendService: Service {
     }
 
     package func run() async throws {
+        await interruptible(self.reader, through: self.dispatcher.redis) { await self.work() }
+    }
+
+    private func work() async {
         let sends = self.dispatcher.live.testSends
         await withTaskGroup(of: Void.self) { group in
             var underWay = 0

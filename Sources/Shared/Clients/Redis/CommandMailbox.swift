@@ -160,8 +160,8 @@ struct PendingReplies {
         case waiting
         /// A call got all its replies; the value is their number.
         case answered(Int)
-        /// The login ended, with its first error if any.
-        case login(RedisError?)
+        /// The login ended: the id that the server gave the connection, or the first error.
+        case login(Result<Int, RedisError>)
     }
 
     private var calls: Deque<WaitingCall> = []
@@ -193,8 +193,10 @@ struct PendingReplies {
             return .answered(count)
         case .login(let count):
             guard let replies = self.gather(reply, count: count) else { return .waiting }
-            for case .error(let error) in replies { return .login(error) }
-            return .login(nil)
+            for case .error(let error) in replies.dropLast() { return .login(.failure(error)) }
+            // The last command asks for the id, which some servers do not tell.
+            let identifier = try? replies.last?.integer()
+            return .login(.success(Int(identifier ?? 0)))
         case .abandoned(let count):
             guard self.gather(reply, count: count) != nil else { return .waiting }
             self.isFirstInGrace = false

@@ -33,6 +33,8 @@ package actor RedisConnection {
     private let logger: Logger
     private nonisolated let mailbox: CommandMailbox
     private nonisolated let logins = Atomic<Int>(0)
+    /// The server's id of the connection; 0 if it is unknown.
+    private nonisolated let identifier = Atomic<Int>(0)
 
     private var phase = Phase.idle
     private var reader: RESPReader?
@@ -162,6 +164,17 @@ package actor RedisConnection {
         return try reply.checked()
     }
 
+    /// Ends the command that blocks this connection, as if its time were up.
+    ///
+    /// Does nothing if no command blocks. A server that does not allow it lets the time run out.
+    ///
+    /// - Parameter other: a connection to the same server.
+    package nonisolated func unblock(through other: RedisConnection) async {
+        let identifier = self.identifier.load(ordering: .acquiring)
+        guard identifier > 0 else { return }
+        _ = try? await other.send("CLIENT", "UNBLOCK", .integer(Int64(identifier)))
+    }
+
     /// Closes for good; waiting calls fail with `closed`.
     package func close() {
         let error = RedisError(.closed, "the client was closed")
@@ -224,7 +237,8 @@ package actor RedisConnection {
             let channel = try result.get()
             self.reader = try RESPReader()
             self.phase = .loggingIn(channel)
-            let login = self.connector.login()
+            var login = self.connector.login()
+            login.append("CLIENT", "ID")
             self.pending.add(
                 WaitingCall(waiter: .login(count: login.count), deadline: self.deadline(nil), byteCount: 0)
             )
@@ -288,14 +302,16 @@ package actor RedisConnection {
         switch settled {
         case .waiting: break
         case .answered(let count): self.mailbox.release(replies: count)
-        case .login(let failure): self.loggedIn(failure)
+        case .login(let outcome): self.loggedIn(outcome)
         }
     }
 
-    private func loggedIn(_ failure: RedisError?) {
+    private func loggedIn(_ outcome: Result<Int, RedisError>) {
         guard case .loggingIn(let channel) = self.phase else { return }
-        if let failure {
-            self.disconnect(RedisError(.server, "login refused: \(failure.message ?? "")"))
+        switch outcome {
+        case .success(let identifier): self.identifier.store(identifier, ordering: .releasing)
+        case .failure(let error):
+            self.disconnect(RedisError(.server, "login refused: \(error.message ?? "")"))
             return
         }
         if self.lastFailure != nil {

@@ -21,7 +21,8 @@ package struct ConsumerGroup: Sendable {
 
     package let stream: String
     let consumer: String
-    private let connection: RedisConnection
+    /// A connection for all calls that do not block.
+    package let connection: RedisConnection
 
     /// - Parameter connection: a non-blocking connection for all calls but
     ///   ``read(on:count:block:)``.
