@@ -74,4 +74,6 @@ struct Alarms: Sendable {
     let proofs = Alarm()
     /// Retries and deliveries that were held back.
     let retries = Alarm()
+    /// Jobs that were moved aside.
+    let overflows = Alarm()
 }

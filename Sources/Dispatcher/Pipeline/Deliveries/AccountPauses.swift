@@ -102,8 +102,11 @@ final class AccountPauses: Sendable {
     ///
     /// The latest end of a pause counts. One that disappeared early was lifted, so its breakers
     /// probe. Apps that are new pause too.
-    func learn(_ pauses: [SendingPauses.Pause], now: Timestamp) {
-        self.lift(but: pauses, now: now)
+    ///
+    /// - Returns: whether a pause was lifted.
+    @discardableResult
+    func learn(_ pauses: [SendingPauses.Pause], now: Timestamp) -> Bool {
+        let isLifted = self.lift(but: pauses, now: now)
         for pause in pauses where pause.provider == self.provider && pause.until > now {
             let key = Account(name: pause.account, service: pause.service)
             let until = self.moments.withLock { moments in
@@ -118,9 +121,13 @@ final class AccountPauses: Sendable {
             }
             self.hold(key, until: until, now: now)
         }
+        return isLifted
     }
 
-    private func lift(but known: [SendingPauses.Pause], now: Timestamp) {
+    /// Whether an account pauses, as far as this dispatcher knows.
+    var areKnown: Bool { self.moments.withLock { !$0.isEmpty } }
+
+    private func lift(but known: [SendingPauses.Pause], now: Timestamp) -> Bool {
         let kept = Set(
             known.filter { $0.provider == self.provider }.map { Account(name: $0.account, service: $0.service) })
         let lifted = self.moments.withLock { moments in
@@ -133,6 +140,7 @@ final class AccountPauses: Sendable {
             let apps = self.channels.apps(of: self.provider, account: key.name)
             self.health.lift(apps, service: key.service, until: entry.until, now: now)
         }
+        return !lifted.isEmpty
     }
 
     private func hold(_ key: Account, until: Timestamp, now: Timestamp) {
@@ -152,6 +160,8 @@ final class AccountPauses: Sendable {
 /// Shares the pauses of accounts between dispatchers.
 package struct AccountPauseService: Service {
     private static let interval: Duration = .seconds(1)
+    /// The number of intervals between two looks while no provider is called.
+    private static let idleIntervals = 15
 
     private let dispatcher: Dispatcher
     private let deliveries: [DeliveriesService]
@@ -162,8 +172,16 @@ package struct AccountPauseService: Service {
     }
 
     package func run() async throws {
+        var calls = 0
+        var idle = 0
         while goesOn {
-            await self.look()
+            let total = self.deliveries.reduce(0) { $0 + $1.counts.reduce(0) { $0 + $1.sent } }
+            idle += 1
+            if total != calls || idle == Self.idleIntervals || self.deliveries.contains(where: \.isBusy) {
+                await self.look()
+                idle = 0
+            }
+            calls = total
             // A second of further calls matters little to a provider's quota.
             await pause(for: Self.interval)
         }
@@ -179,12 +197,14 @@ package struct AccountPauseService: Service {
         do {
             let heard = try await shared.exchange(told, of: self.deliveries.map(\.provider), now: now)
             let end = self.dispatcher.now()
-            for service in self.deliveries { service.pauses.learn(heard, now: end) }
+            for service in self.deliveries where service.pauses.learn(heard, now: end) {
+                self.dispatcher.alarms.retries.note(end)
+            }
         } catch {
             for service in self.deliveries { service.pauses.takeBack(told) }
             PipelineMetrics.unsharedPauses.increment()
             self.dispatcher.logger.warning(
-                "pauses of accounts not shared; retrying every second", metadata: ["error": "\(error)"])
+                "pauses of accounts not shared; retrying", metadata: ["error": "\(error)"])
         }
     }
 }

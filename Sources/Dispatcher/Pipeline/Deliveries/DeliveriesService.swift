@@ -88,6 +88,13 @@ package struct DeliveriesService: Service {
     var mostWaiting: Int { 4 * self.calls }
     /// The number of retries that even a full stream gets at a time.
     var fewestRetries: Int { max(1, self.calls / 8) }
+    /// Whether deliveries are in flight or an account pauses.
+    var isBusy: Bool {
+        self.pauses.areKnown
+            || Lane.allCases.contains { lane in
+                self.dispatcher.inFlight.count(of: self.dispatcher.keys.deliveries(self.provider, lane)) > 0
+            }
+    }
     /// The results of calls since the process began.
     var counts: [ProviderCounts] { self.settler.tally.all }
 

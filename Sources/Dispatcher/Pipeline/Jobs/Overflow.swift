@@ -36,6 +36,8 @@ final class OverflowGuard: Sendable {
         var backlogs: [Lane: Int] = [:]
         /// Organisations whose overflow was full at the last look.
         var full: Set<String> = []
+        /// Whether a batch came since the last look.
+        var isInUse = true
     }
 
     private let dispatcher: Dispatcher
@@ -49,11 +51,15 @@ final class OverflowGuard: Sendable {
         self.streams = dispatcher.live.overflows
     }
 
-    /// Polls the length of the lanes until the process shuts down.
+    /// Polls the length of the lanes while batches come, until the process shuts down.
     func watch() async {
         let jobs = self.dispatcher.live.jobs
         while goesOn {
-            if let lengths = try? await jobs.lengths() {
+            let isInUse = self.state.withLock { state in
+                defer { state.isInUse = false }
+                return state.isInUse
+            }
+            if isInUse, let lengths = try? await jobs.lengths() {
                 self.state.withLock { state in
                     state.backlogs = lengths
                     state.full = []
@@ -75,6 +81,7 @@ final class OverflowGuard: Sendable {
         let lengths = try await self.dispatcher.untilDone("move jobs to the overflow") {
             try await self.streams.append(jobs)
         }
+        self.dispatcher.alarms.overflows.note(self.dispatcher.now())
         let full = lengths.filter { $0.value >= OverflowStreams.bound }.map(\.key)
         if !full.isEmpty { self.state.withLock { $0.full.formUnion(full) } }
         let ids = Set(excess.map(\.entry.id))
@@ -86,6 +93,7 @@ final class OverflowGuard: Sendable {
     private func excess(_ batch: LaneBatch) -> [(org: String, entry: StreamEntry)] {
         let now = self.dispatcher.now()
         return self.state.withLock { state in
+            state.isInUse = true
             guard state.backlogs[batch.lane, default: 0] >= self.policy.backlog else { return [] }
             var window = state.windows[batch.lane] ?? OrgWindow(leastShare: self.policy.leastShare)
             // Removed while it changes, so that its dictionaries are not copied.
@@ -161,6 +169,8 @@ struct OrgWindow {
 /// Takes a batch of each organisation's overflow in turn, with the weight of the bulk lane.
 struct OverflowReader: Sendable {
     private static let interval: Duration = .milliseconds(500)
+    /// Finds overflows that only other dispatchers have filled.
+    private static let longestInterval: Duration = .seconds(5)
     private static let batchSize = 64
 
     let dispatcher: Dispatcher
@@ -179,16 +189,20 @@ struct OverflowReader: Sendable {
                     self.dispatcher.logger.warning("cannot read overflows", metadata: ["error": "\(error)"])
                 }
                 isFailing = true
+                self.dispatcher.alarms.overflows.note(self.dispatcher.now())
             }
             // There may be many streams, and usually there are none, so poll their names rather
             // than block on each.
-            await pause(for: Self.interval)
+            await self.dispatcher.alarms.overflows.wait(
+                atLeast: Self.interval, atMost: Self.longestInterval, now: self.dispatcher.clock.now)
         }
     }
 
     private func round(_ streams: OverflowStreams) async throws -> Int {
         var count = 0
-        for org in try await streams.orgs() {
+        let orgs = try await streams.orgs()
+        if !orgs.isEmpty { self.dispatcher.alarms.overflows.note(self.dispatcher.now()) }
+        for org in orgs {
             // As for the lanes, nothing is read without a lease.
             guard goesOn, let term = self.dispatcher.leaseClock.term else { break }
             let group = self.dispatcher.group(self.dispatcher.keys.overflow(org))

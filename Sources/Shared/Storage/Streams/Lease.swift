@@ -39,12 +39,10 @@ package final class Lease: Sendable {
     package func renew(showing value: String? = nil) async throws(RedisError) -> Bool {
         let start = self.now()
         let milliseconds = Self.lifetime.components.seconds * 1_000
-        let wasThere =
-            try await self.connection.run(
-                StreamScripts.renewLease,
-                keys: [.text(self.key)],
-                arguments: [.text(value ?? self.value), .integer(milliseconds)]
-            ).integer() == 1
+        let before = try await self.connection.send(
+            "SET", .text(self.key), .text(value ?? self.value), "PX", .integer(milliseconds), "GET"
+        ).string()
+        let wasThere = before != nil
         // An earlier renewal may have found the lease lapsed and lost its reply.
         return self.renewedAt.withLock { renewedAt in
             defer { renewedAt = start }

@@ -56,7 +56,6 @@ enum StreamScripts {
     static let keepEntries = Self.script("keep_entries", PackageResources.keep_entries_lua)
     static let removeConsumer = Self.script("remove_consumer", PackageResources.remove_consumer_lua)
     static let noteBookmark = Self.script("note_bookmark", PackageResources.note_bookmark_lua)
-    static let renewLease = Self.script("renew_lease", PackageResources.renew_lease_lua)
 
     private static func script(_ name: String, _ source: [UInt8]) -> RedisScript {
         // Redis identifies scripts by SHA-1; security does not depend on it.
