@@ -198,8 +198,8 @@ let package = Package(
             "Benchmarks",
             in: "Tests/Benchmarks",
             [
-                "Clients", "Core", "Storage", "Support", argumentParser, crypto, httpTypes, hummingbird, logging,
-                nioCore, nioPosix,
+                "Clients", "Core", "Storage", "Support", argumentParser, crypto, cryptoExtras, httpTypes, hummingbird,
+                logging, nioCore, nioPosix,
             ],
             excluding: ["Rest/rest.lua", "Yardsticks"]
         ),

@@ -18,7 +18,8 @@ struct BenchmarksCommand: AsyncParsableCommand {
             SoakCommand.self,
             FanoutCommand.self,
             UnicastCommand.self, ConnectsCommand.self, ReconnectCommand.self, RestCommand.self, BroadcastCommand.self,
-            CPUCommand.self, DueCommand.self, ScaleCommand.self, BareSocketsCommand.self, BareRestCommand.self,
+            CPUCommand.self, DueCommand.self, ScaleCommand.self, FloorCommand.self, BareSocketsCommand.self,
+            BareRestCommand.self,
         ]
     )
 }

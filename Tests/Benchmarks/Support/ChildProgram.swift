@@ -106,9 +106,9 @@ final class ChildProgram: Sendable {
 
     /// Waits for a line of output that begins with `prefix`, and returns it.
     ///
-    /// - Throws: ``Failure`` if the process ends first or after 30 s.
-    func line(_ prefix: String) async throws -> String {
-        let deadline = ContinuousClock.now + .seconds(30)
+    /// - Throws: ``Failure`` if the process ends first or after `limit`.
+    func line(_ prefix: String, within limit: Duration = .seconds(30)) async throws -> String {
+        let deadline = ContinuousClock.now + limit
         while true {
             let exit = self.exit
             let lines = self.log.split(separator: "\n")

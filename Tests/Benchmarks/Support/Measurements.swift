@@ -90,12 +90,45 @@ struct CoreShare {
 
     /// User and system time in seconds (proc(5), `stat`), with a resolution of 10 ms.
     static func seconds(of pid: Int) -> Double {
+        let fields = ProcessFields(of: pid)
+        guard let user = fields[14], let system = fields[15] else { return .nan }
+        return Double(user + system) / 100
+    }
+
+    /// User and system time of a server and its children in seconds; ended children count too.
+    static func seconds(ofServer pid: Int) throws -> Double {
+        let fields = ProcessFields(of: pid)
+        guard let ended = fields[16], let endedSystem = fields[17] else {
+            throw ValidationError("process \(pid) does not run on this machine")
+        }
+        var seconds = Self.seconds(of: pid) + Double(ended + endedSystem) / 100
+        for name in try FileManager.default.contentsOfDirectory(atPath: "/proc") {
+            guard let child = Int(name), ProcessFields(of: child).parent == pid else { continue }
+            let used = Self.seconds(of: child)
+            // A child that has just ended has no time any more.
+            if !used.isNaN { seconds += used }
+        }
+        return seconds
+    }
+}
+
+/// The fields of a process (proc(5), `stat`).
+struct ProcessFields {
+    private let fields: [Substring]
+
+    init(of pid: Int) {
         let stat = (try? String(contentsOfFile: "/proc/\(pid)/stat", encoding: .utf8)) ?? ""
         // The second field, in parentheses, may contain anything; count from the last parenthesis.
-        let fields = stat[(stat.lastIndex(of: ")") ?? stat.startIndex)...].split(separator: " ")
-        guard fields.count > 13, let user = Double(fields[12]), let system = Double(fields[13]) else { return .nan }
-        return (user + system) / 100
+        self.fields = stat[(stat.lastIndex(of: ")") ?? stat.startIndex)...].split(separator: " ")
     }
+
+    /// A number by its place in the manual, from 3; nil if the process has ended.
+    subscript(_ number: Int) -> Int? {
+        self.fields.indices.contains(number - 2) ? Int(self.fields[number - 2]) : nil
+    }
+
+    /// The process id of the parent; nil if the process has ended.
+    var parent: Int? { self[4] }
 }
 
 /// The page `/metrics` of a service.

@@ -81,7 +81,8 @@ final class ScratchStack: Sendable {
         return (program, try await Self.port(of: program))
     }
 
-    private static func port(of program: ChildProgram) async throws -> Int {
+    /// Returns the port of the address that a server prints when it is ready.
+    static func port(of program: ChildProgram) async throws -> Int {
         let line = try await program.line("ready ")
         guard let port = URL(string: String(line.dropFirst("ready ".count)))?.port else {
             throw ValidationError("\(program.name) printed no port")
@@ -250,11 +251,14 @@ struct ScratchRedis {
     }
 
     /// Returns the server's `used_memory` in bytes.
-    func usedMemory() async throws -> Int {
-        let text = try await self.connection.send("INFO", "memory").string() ?? ""
-        let line = text.split(whereSeparator: \.isNewline).first { $0.hasPrefix("used_memory:") }
-        guard let value = line.flatMap({ Int($0.dropFirst("used_memory:".count)) }) else {
-            throw ValidationError("INFO memory has no used_memory")
+    func usedMemory() async throws -> Int { try await self.information("memory", "used_memory") }
+
+    /// Returns a number of a section of INFO.
+    func information(_ section: String, _ name: String) async throws -> Int {
+        let text = try await self.connection.send("INFO", .text(section)).string() ?? ""
+        let line = text.split(whereSeparator: \.isNewline).first { $0.hasPrefix(name + ":") }
+        guard let value = line.flatMap({ Int($0.dropFirst(name.count + 1)) }) else {
+            throw ValidationError("INFO \(section) has no \(name)")
         }
         return value
     }

@@ -23,7 +23,7 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 
-enum { maximum_users = 20000, maximum_jobs = 2000000, maximum_phases = 8 };
+enum { maximum_users = 20000, maximum_opening = 200, maximum_jobs = 2000000, maximum_phases = 8 };
 
 struct client {
     int descriptor;
@@ -176,6 +176,15 @@ static void watch(int poll, int descriptor, void *source) {
     if (epoll_ctl(poll, EPOLL_CTL_ADD, descriptor, &event) != 0) fail("epoll: %s", strerror(errno));
 }
 
+// Waits until all sockets so far are open.
+static void finish_opening(int poll) {
+    while (opened < users) {
+        struct epoll_event events[256];
+        int count = epoll_wait(poll, events, 256, -1);
+        for (int index = 0; index < count; index++) read_client(events[index].data.ptr);
+    }
+}
+
 static void open_clients(const char *path, int port, int poll) {
     FILE *file = fopen(path, "r");
     if (!file) fail("%s: %s", path, strerror(errno));
@@ -183,8 +192,9 @@ static void open_clients(const char *path, int port, int poll) {
     while (users < maximum_users && fscanf(file, "%127s %4095s", clients[users].name, token) == 2) {
         open_client(&clients[users], port, token);
         watch(poll, clients[users].descriptor, &clients[users]);
-        users++;
+        if (++users % maximum_opening == 0) finish_opening(poll);
     }
+    finish_opening(poll);
     fclose(file);
     if (users == 0) fail("%s: no users", path);
 }
@@ -201,13 +211,13 @@ int main(int argc, char **argv) {
     sigaddset(&signals, SIGUSR1);
     sigprocmask(SIG_BLOCK, &signals, NULL);
     int poll = epoll_create1(0), next = signalfd(-1, &signals, 0);
-    watch(poll, next, &next);
     open_clients(argv[4], atoi(argv[3]), poll);
+    watch(poll, next, &next);
+    puts("ready");
 
     struct phase phase = {0};
     pthread_t producer;
     int64_t start = 0;
-    bool is_ready = false;
     for (int number = 0;;) {
         struct epoll_event events[256];
         int count = epoll_wait(poll, events, 256, -1);
@@ -223,10 +233,6 @@ int main(int argc, char **argv) {
             if (sscanf(text, "%ld@%lf", &phase.jobs, &phase.rate) < 1 || phase.jobs < 1) fail("%s: no phase", text);
             start = microseconds(CLOCK_MONOTONIC);
             if (pthread_create(&producer, NULL, produce, &phase) != 0) fail("no thread");
-        }
-        if (!is_ready && opened == users) {
-            is_ready = true;
-            puts("ready");
         }
         if (phase.jobs > 0 && frames == phase.jobs) {
             double seconds = (double)(microseconds(CLOCK_MONOTONIC) - start) / 1e6;
