@@ -30,9 +30,10 @@ struct EmailTests {
         """
 
     private static func with(
+        sandbox configuration: SandboxConfiguration = SandboxConfiguration(),
         _ body: (Stack, Gateway, [String: String]) async throws -> Void
     ) async throws {
-        try await Stack.with { stack in
+        try await Stack.with(sandbox: configuration) { stack in
             let environment = try stack.catalog(Self.catalog)
             let gateway = try await stack.startGateway(environment: environment)
             let settings = environment.merging(stack.mailSettings(gateway: gateway)) { $1 }
@@ -289,7 +290,9 @@ struct EmailTests {
 
     @Test("a mail that the relay is accepting during a cancel keeps the job open")
     func takenMeanwhile() async throws {
-        try await Self.with { stack, gateway, _ in
+        var configuration = SandboxConfiguration()
+        configuration.slowDelay = .seconds(5)
+        try await Self.with(sandbox: configuration) { stack, gateway, _ in
             try await stack.setAddress("slow-ada@example.com", of: "ada", wanting: "news", by: gateway)
             try await stack.append([("user", "ada"), ("type", "news"), ("title", "Hi"), ("id", "j1")])
             try await eventually("it is in the inbox, and the relay has not answered") {
