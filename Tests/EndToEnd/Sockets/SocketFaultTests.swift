@@ -148,6 +148,8 @@ struct SocketFaultTests {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
             let hub = "?access_token=\(try await Stack.token(user: "rude"))"
+            // They are dropped after seconds, all at the same time.
+            var sockets: [(path: String, socket: TestSocket)] = []
             for (path, query) in [
                 ("/v1/socket", ""), ("/socket.io/", "?EIO=4&transport=websocket"), ("/hubs/notifications", hub),
             ] {
@@ -156,6 +158,9 @@ struct SocketFaultTests {
                     behaviour: TestSocket.Behaviour(keepsHalfOpen: true))
                 try await eventually("\(path) is up") { socket.status == 101 }
                 try await socket.send(opcode: 3, payload: [])
+                sockets.append((path, socket))
+            }
+            for (path, socket) in sockets {
                 #expect(try await socket.waitForClose() == 1002, "\(path)")
                 // Only a client that keeps sending sees the end.
                 try await eventually("\(path) is dropped") {
