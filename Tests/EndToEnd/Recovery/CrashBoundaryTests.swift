@@ -132,6 +132,9 @@ struct CrashBoundaryTests {
                 stream: "carillon:jobs:critical")
             try await eventually("the proxy has stopped the traffic") { doomed.proxy.isTripped }
             doomed.process.send(SIGKILL)
+            try await doomed.process.waitForExit()
+            // A proof's deadline must pass before the takeover.
+            if boundary.leastPushes == nil { try await stack.endLeases() }
             _ = try await stack.startDispatcher(name: "heir")
             let expected = boundary.isOnline && boundary.proves ? "delivered" : "sent"
             // Expired deadlines that a dead dispatcher claimed return after 30 s; the sweep finds a
@@ -183,6 +186,15 @@ struct CrashBoundaryTests {
             }
             try await eventually("the proxy has stopped the traffic") { doomed.proxy.isTripped }
             doomed.process.send(SIGKILL)
+            try await doomed.process.waitForExit()
+            // The claims of the dead dispatcher have lapsed.
+            try await stack.endLeases()
+            switch boundary.wait {
+            case .quietHours, .attention, .email: try await stack.query("UPDATE carillon.follow_ups SET due_at = now()")
+            case .digest: try await stack.closeDigests()
+            case .replay: try await stack.query("UPDATE carillon.dead_letters SET replay_at = now()")
+            case .gather, .retry: break
+            }
             _ = try await stack.startDispatcher(name: "heir", environment: catalog)
             if boundary.wait == .gather {
                 try await eventually("it is taken over") { try await Self.isIdle(stack) }

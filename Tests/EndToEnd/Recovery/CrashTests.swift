@@ -252,6 +252,8 @@ struct CrashTests {
             func pending() async throws -> Int { try await group.consumers().reduce(0) { $0 + $1.pending } }
             try await eventually("all are in flight") { try await pending() == count }
             first.send(SIGKILL)
+            try await first.waitForExit()
+            try await stack.endLeases()
             let gone = Set(try await group.consumers().map(\.name))
             _ = try await stack.startDispatcher(name: "second")
             try await eventually("another works on many of them at once") {

@@ -65,6 +65,13 @@ extension Stack {
         }
     }
 
+    /// Ends the leases of all dispatchers, which must be dead.
+    func endLeases() async throws {
+        for key in try await self.connection.send("KEYS", "carillon:dispatcher:*").strings() {
+            try await self.connection.send("DEL", .text(key))
+        }
+    }
+
     /// The deadlines of notifications that clients have not confirmed.
     func proofDeadlines() async throws -> [Timestamp] {
         var deadlines: [Timestamp] = []
