@@ -74,6 +74,8 @@ struct Alarms: Sendable {
     let proofs = Alarm()
     /// Retries and deliveries that were held back.
     let retries = Alarm()
+    /// Webhooks whose events wait.
+    let webhooks = Alarm()
     /// Jobs that were moved aside.
     let overflows = Alarm()
 }

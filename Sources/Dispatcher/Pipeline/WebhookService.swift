@@ -19,8 +19,14 @@ import Synchronization
 /// other.
 package struct WebhookService: Service {
     private static let interval: Duration = .milliseconds(200)
+    /// The interval after a look that found no events.
+    private static let idleInterval: Duration = .seconds(1)
+    /// Finds webhooks that other dispatchers have put off.
+    private static let longestInterval: Duration = .seconds(5)
     /// A new webhook gets events after at most this long.
     private static let refresh: Duration = .seconds(2)
+    /// The number of refreshes between two looks for events that were abandoned or are not wanted.
+    private static let refreshesPerCheck = 5
     private static let batchSize = 500
     /// Queueing takes milliseconds; a dispatcher that has not finished by then is dead.
     private static let abandoned: Duration = .seconds(30)
@@ -46,11 +52,26 @@ package struct WebhookService: Service {
     package func run() async throws {
         await withTaskGroup(of: Void.self) { group in
             group.addTask {
-                await self.repeatedly("webhooks cannot be read", every: Self.refresh) { try await self.look() }
+                var round = 0
+                await self.repeatedly("webhooks cannot be read") {
+                    defer { round += 1 }
+                    try await self.look(isCheck: round % Self.refreshesPerCheck == 0)
+                } wait: {
+                    await pause(for: Self.refresh)
+                }
             }
             group.addTask {
-                await self.repeatedly("events cannot be handed to webhooks", every: Self.interval) {
-                    while goesOn, try await self.distribute() == Self.batchSize {}
+                var interval = Self.idleInterval
+                await self.repeatedly("events cannot be handed to webhooks") {
+                    interval = Self.idleInterval
+                    while goesOn {
+                        let count = try await self.distribute()
+                        if count > 0 { interval = Self.interval }
+                        if count < Self.batchSize { break }
+                    }
+                } wait: {
+                    // A read that waits for events would need its own connection, so poll.
+                    await pause(for: interval)
                 }
             }
             group.addTask { await self.send() }
@@ -58,7 +79,11 @@ package struct WebhookService: Service {
     }
 
     /// Repeats work; logs the first of several failures.
-    private func repeatedly(_ fault: String, every interval: Duration, _ work: () async throws -> Void) async {
+    private func repeatedly(
+        _ fault: String,
+        _ work: () async throws -> Void,
+        wait: () async -> Void
+    ) async {
         var isFailing = false
         while goesOn {
             do {
@@ -68,14 +93,14 @@ package struct WebhookService: Service {
                 if !isFailing { self.dispatcher.logger.warning("\(fault)", metadata: ["error": "\(error)"]) }
                 isFailing = true
             }
-            // Neither PostgreSQL nor Redis signals new work here, so poll.
-            await pause(for: interval)
+            await wait()
         }
     }
 
-    private func look() async throws {
+    private func look(isCheck: Bool) async throws {
         let webhooks = try await self.store.live()
         self.cache.set(webhooks)
+        guard isCheck else { return }
         guard !webhooks.isEmpty else { return try await self.feed.skip() }
         let fence = self.dispatcher.fence(for: Self.abandoned)
         let abandoned = try await self.feed.takeOver(idle: Self.abandoned, count: Self.batchSize)
@@ -107,7 +132,9 @@ package struct WebhookService: Service {
                 lists[place].json.append(text)
             }
         }
-        let lost = try await self.queues.append(lists, now: self.dispatcher.now())
+        let now = self.dispatcher.now()
+        let lost = try await self.queues.append(lists, now: now)
+        self.dispatcher.alarms.webhooks.note(now + WebhookQueues.gathering)
         try await self.feed.acknowledge(entries.map(\.id))
         guard !lost.isEmpty else { return }
         WebhookMetrics.full.increment(by: lost.values.reduce(0, +))
@@ -117,14 +144,14 @@ package struct WebhookService: Service {
 
     private func send() async {
         let permits = Permits(Self.inFlight)
+        let alarm = self.dispatcher.alarms.webhooks
         await withDiscardingTaskGroup { group in
-            await self.repeatedly("webhooks cannot be sent", every: Self.interval) {
-                while goesOn {
+            await self.repeatedly("webhooks cannot be sent") {
+                while goesOn, let next = try await self.queues.nextDue() {
+                    let now = self.dispatcher.now()
+                    guard next <= now else { return alarm.note(next) }
                     let fence = self.dispatcher.fence(for: WebhookSender.hold)
-                    let due = try await self.queues.claimDue(
-                        now: self.dispatcher.now(), hold: WebhookSender.hold, limit: 64)
-                    guard !due.isEmpty else { return }
-                    for webhook in due {
+                    for webhook in try await self.queues.claimDue(now: now, hold: WebhookSender.hold, limit: 64) {
                         await permits.acquire()
                         group.addTask {
                             defer { permits.release() }
@@ -132,6 +159,9 @@ package struct WebhookService: Service {
                         }
                     }
                 }
+            } wait: {
+                await alarm.wait(
+                    atLeast: Self.interval, atMost: Self.longestInterval, now: self.dispatcher.clock.now)
             }
         }
     }
@@ -190,6 +220,8 @@ struct WebhookSender: Sendable {
                 WebhookMetrics.told.increment(by: events.count)
                 if webhook.status == .failing { try await self.store.noteSuccess(id) }
                 try await self.queues.finish(id, entries: events.map(\.entry), now: self.dispatcher.now())
+                // The rest of its queue is due at once.
+                self.dispatcher.alarms.webhooks.note(self.dispatcher.now())
             case .answered(let response) where response.status == 410:
                 WebhookMetrics.gone.increment()
                 try await self.store.remove(id)
@@ -242,6 +274,7 @@ struct WebhookSender: Sendable {
         let delay = max(jittered, min(retryAfter ?? .zero, .seconds(3_600)))
         let oldest = Timestamp(microseconds: now.microseconds - Self.patience.inMicroseconds)
         let dropped = try await self.queues.postpone(id, until: now + delay, droppingBefore: oldest)
+        self.dispatcher.alarms.webhooks.note(now + delay)
         if dropped > 0 { WebhookMetrics.old.increment(by: dropped) }
     }
 }

@@ -10,7 +10,7 @@ package struct WebhookQueues: Sendable {
     /// The number of events that wait for one webhook; beyond it the oldest are dropped.
     package static let bound = 10_000
     /// How long the first event of a webhook waits for others.
-    private static let gathering: Duration = .seconds(1)
+    package static let gathering: Duration = .seconds(1)
     private static let field = "e"
 
     let live: Live
@@ -54,6 +54,12 @@ package struct WebhookQueues: Sendable {
             arguments: [.integer(now.milliseconds), .integer((now + hold).milliseconds), .integer(Int64(limit))]
         )
         return try reply.strings().compactMap { NotificationID($0) }
+    }
+
+    /// When the next webhook is due; nil if none waits.
+    package func nextDue() async throws(RedisError) -> Timestamp? {
+        let reply = try await self.live.connection.send("ZRANGE", self.due, "0", "0", "WITHSCORES")
+        return try reply.strings().last.flatMap { Int64($0) }.map { Timestamp(milliseconds: $0) }
     }
 
     /// The oldest events of a webhook, with their entry ids.
