@@ -6,6 +6,7 @@ import CoreMetrics
 import Logging
 import ServiceLifecycle
 import Storage
+import Synchronization
 
 /// Takes over the entries of dispatchers whose lease has lapsed, and its own whose reply got lost.
 ///
@@ -41,6 +42,8 @@ package struct ClaimService: Service {
     static let deadlyReason = "three dispatchers died while they worked on it alone"
 
     private static let interval: Duration = .seconds(3)
+    /// The number of intervals between two looks at all streams while no dispatcher dies.
+    private static let idleIntervals = 3
     /// When two dispatchers claim at once, the second finds the entry in use.
     private static let idle: Duration = .seconds(5)
     /// No reply arrives this late, because the read that waits for it has ended (``LaneReader``).
@@ -49,6 +52,7 @@ package struct ClaimService: Service {
 
     private let dispatcher: Dispatcher
     private let deliveries: [DeliveriesService]
+    private let peers = Peers()
 
     package init(dispatcher: Dispatcher, deliveries: [DeliveriesService]) {
         self.dispatcher = dispatcher
@@ -57,6 +61,7 @@ package struct ClaimService: Service {
 
     package func run() async throws {
         await withTaskGroup { group in
+            group.addTask { await self.watch() }
             group.addTask { await self.repeatedly { await self.claimJobs() } }
             for service in self.deliveries {
                 group.addTask { await self.repeatedly { await self.claimDeliveries(service) } }
@@ -64,11 +69,29 @@ package struct ClaimService: Service {
         }
     }
 
+    /// Looks which of the other dispatchers have lost their lease.
+    private func watch() async {
+        while goesOn {
+            // Poll leases every 3 s, well inside the 30 s takeover limit.
+            await pause(for: Self.interval)
+            let names = self.peers.all
+            let leases = names.map { self.dispatcher.keys.dispatcherLease($0) }
+            // If Redis does not answer, nothing can be taken over either.
+            guard let held = try? await Lease.areHeld(leases, connection: self.dispatcher.redis) else { continue }
+            self.peers.setLost(Set(zip(names, held).lazy.filter { !$1 }.map { $0.0 }))
+        }
+    }
+
+    /// Looks at streams soon after a dispatcher has lost its lease, and at an interval in case a
+    /// reply got lost.
     private func repeatedly(_ round: () async -> Void) async {
         while goesOn {
             await round()
-            // Poll leases every 3 s, well inside the 30 s takeover limit.
-            await pause(for: Self.interval)
+            var intervals = 0
+            repeat {
+                await pause(for: Self.interval)
+                intervals += 1
+            } while goesOn && intervals < Self.idleIntervals && self.peers.lost.isEmpty
         }
     }
 
@@ -126,9 +149,15 @@ package struct ClaimService: Service {
     ) async {
         let group = self.dispatcher.group(stream)
         do {
-            for consumer in try await group.consumers() {
+            let consumers = try await group.consumers()
+            self.peers.note(consumers.map(\.name).filter { $0 != self.dispatcher.name })
+            let lost = self.peers.lost
+            for consumer in consumers {
                 if consumer.name == self.dispatcher.name {
                     try await self.findLost(consumer.pending, group, work)
+                } else if consumer.pending == 0, !lost.contains(consumer.name) {
+                    // Nothing to take over, so its lease need not be looked up.
+                    continue
                 } else if try await self.takeOver(consumer.name, group, pace, work, setAside) {
                     try await group.remove(consumer.name)
                 }
@@ -263,4 +292,37 @@ package struct ClaimService: Service {
         try await DeadLetterQueue(dispatcher: self.dispatcher).setAside([letter])
         try await self.dispatcher.acknowledge([entry.id], group)
     }
+}
+
+/// The other dispatchers that were consumers of streams lately.
+private final class Peers: Sendable {
+    /// Longer than two looks at all streams are apart.
+    private static let memory: Duration = .seconds(20)
+
+    private struct State {
+        var seenAt: [String: ContinuousClock.Instant] = [:]
+        var lost: Set<String> = []
+    }
+
+    private let state = Mutex(State())
+
+    func note(_ names: [String]) {
+        let now = ContinuousClock.now
+        self.state.withLock { state in
+            for name in names { state.seenAt[name] = now }
+        }
+    }
+
+    var all: [String] {
+        let oldest = ContinuousClock.now - Self.memory
+        return self.state.withLock { state in
+            state.seenAt = state.seenAt.filter { $0.value >= oldest }
+            return Array(state.seenAt.keys)
+        }
+    }
+
+    /// Those whose lease had lapsed at the last look.
+    var lost: Set<String> { self.state.withLock { $0.lost } }
+
+    func setLost(_ names: Set<String>) { self.state.withLock { $0.lost = names } }
 }

@@ -60,4 +60,13 @@ package final class Lease: Sendable {
     package static func isHeld(_ key: String, connection: RedisConnection) async throws(RedisError) -> Bool {
         try await connection.send("EXISTS", .text(key)).integer() == 1
     }
+
+    /// Whether a process holds the lease under each of `keys`, in one round trip.
+    package static func areHeld(_ keys: [String], connection: RedisConnection) async throws(RedisError) -> [Bool] {
+        var batch = RedisBatch()
+        for key in keys { batch.append("EXISTS", .text(key)) }
+        var held: [Bool] = []
+        for reply in try await connection.send(batch) { held.append(try reply.integer() == 1) }
+        return held
+    }
 }
