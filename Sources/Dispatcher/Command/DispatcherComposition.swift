@@ -178,6 +178,7 @@ enum DispatcherComposition {
             RetryService(dispatcher: dispatcher, deliveries: deliveries), SweepService(dispatcher: dispatcher),
             ProofService(dispatcher: dispatcher), broadcasts, FollowUpService(dispatcher: dispatcher),
             DigestService(dispatcher: dispatcher), ScheduleService(dispatcher: dispatcher),
+            DueService(dispatcher: dispatcher),
         ]
         services.append(contentsOf: deliveries)
         services.append(ProviderStateService(dispatcher: dispatcher, deliveries: deliveries))

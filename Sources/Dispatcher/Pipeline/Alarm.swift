@@ -78,4 +78,12 @@ struct Alarms: Sendable {
     let webhooks = Alarm()
     /// Jobs that were moved aside.
     let overflows = Alarm()
+    /// Makes ``DueService`` look, which rings the alarms below.
+    let due = Alarm()
+    let schedules = Alarm()
+    let followUps = Alarm()
+    let digests = Alarm()
+    let replays = Alarm()
+    /// One for each loop of ``BroadcastService``.
+    let broadcasts = (0..<BroadcastService.loops).map { _ in Alarm() }
 }

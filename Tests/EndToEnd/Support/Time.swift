@@ -225,6 +225,7 @@ final class ShiftedDispatcher: Sendable {
         let services: [any Service] = [
             ScheduleService(dispatcher: dispatcher), FollowUpService(dispatcher: dispatcher),
             DigestService(dispatcher: dispatcher), SweepService(dispatcher: dispatcher),
+            DueService(dispatcher: dispatcher),
         ]
         let work = Task {
             await withTaskGroup(of: Void.self) { group in

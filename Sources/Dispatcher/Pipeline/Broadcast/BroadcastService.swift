@@ -24,10 +24,12 @@ package struct BroadcastService: Service {
 
     /// The chains that a dispatcher expands at a time: one per connection for broadcasts.
     package static let chains = 2
+    /// The tasks that look for work: one for each chain, one that counts, one that withdraws.
+    static let loops = Self.chains + 2
 
     private static let interval: Duration = .milliseconds(250)
-    /// The interval, in rounds, at which old cancellations and broadcasts are deleted.
-    private static let forgetEvery = 4 * 3_600
+    /// The interval at which old cancellations and broadcasts are deleted.
+    private static let forgetInterval: Duration = .seconds(3_600)
     private static let cancellationLife: Duration = .seconds(7 * 24 * 3_600)
     private static let broadcastLife: Duration = .seconds(90 * 24 * 3_600)
     /// A larger audience counts as this many.
@@ -44,38 +46,45 @@ package struct BroadcastService: Service {
 
     package func run() async throws {
         await withTaskGroup(of: Void.self) { group in
-            for _ in 0..<Self.chains {
+            for chain in 0..<Self.chains {
                 group.addTask {
                     let expansion = BroadcastExpansion(
                         dispatcher: self.dispatcher,
                         highWaterMark: self.configuration.highWaterMark
                     )
-                    await self.repeatedly("broadcasts cannot be expanded") { _ in try await expansion.work() }
+                    await self.repeatedly("broadcasts cannot be expanded", loop: chain) { try await expansion.work() }
                 }
             }
-            group.addTask { await self.repeatedly("broadcasts cannot be counted") { try await self.keepHouse($0) } }
+            group.addTask {
+                var forgetAt = ContinuousClock.now
+                await self.repeatedly("broadcasts cannot be counted", loop: Self.chains) {
+                    try await self.count()
+                    guard ContinuousClock.now >= forgetAt else { return }
+                    try await self.forget()
+                    forgetAt = .now + Self.forgetInterval
+                }
+            }
             group.addTask {
                 let withdrawal = BroadcastWithdrawal(dispatcher: self.dispatcher)
-                await self.repeatedly("broadcasts cannot be withdrawn") { _ in try await withdrawal.work() }
+                await self.repeatedly("broadcasts cannot be withdrawn", loop: Self.chains + 1) {
+                    try await withdrawal.work()
+                }
             }
         }
     }
 
-    private func repeatedly(_ failure: Logger.Message, _ work: (Int) async throws -> Void) async {
-        var round = 0
+    private func repeatedly(_ failure: Logger.Message, loop: Int, _ work: () async throws -> Void) async {
         while goesOn {
             do {
-                try await work(round)
+                try await work()
             } catch {
                 self.dispatcher.logger.warning(failure, metadata: ["error": "\(error)"])
             }
-            round += 1
-            // Any dispatcher may have stored a broadcast, so all poll.
-            await pause(for: Self.interval)
+            await self.dispatcher.wait(for: self.dispatcher.alarms.broadcasts[loop], atLeast: Self.interval)
         }
     }
 
-    private func keepHouse(_ round: Int) async throws {
+    private func count() async throws {
         let store = self.dispatcher.database.broadcasts
         while goesOn, let broadcast = try await store.claim(.counting, by: self.dispatcher.name) {
             let size = try await store.size(topic: broadcast.topic, bound: Self.countBound)
@@ -83,10 +92,13 @@ package struct BroadcastService: Service {
             try await store.counted(broadcast, size: size, isConfirmed: limit == 0 || size <= limit)
         }
         try await store.finish()
-        guard round % Self.forgetEvery == 0 else { return }
+    }
+
+    private func forget() async throws {
         let now = try await self.dispatcher.database.notifications.clock()
         try await self.dispatcher.database.cancellations.forget(before: now + (.zero - Self.cancellationLife))
-        try await store.forget(before: now + (.zero - Self.broadcastLife), limit: 100)
+        try await self.dispatcher.database.broadcasts.forget(
+            before: now + (.zero - Self.broadcastLife), limit: 100)
     }
 }
 

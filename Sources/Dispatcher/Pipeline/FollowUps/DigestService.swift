@@ -16,6 +16,7 @@ package struct DigestService: Service {
     private static let hold: Duration = .seconds(30)
     private static let batchSize = 128
     private static let eventsAtOnce = 1_000
+    private static let forgetInterval: Duration = .seconds(60)
     /// How long the job ids of items are kept.
     private static let memory: Duration = .seconds(90 * 24 * 3_600)
 
@@ -26,17 +27,18 @@ package struct DigestService: Service {
     }
 
     package func run() async throws {
-        var round = 0
+        var forgetAt = ContinuousClock.now
         while goesOn {
             do {
                 while try await self.flush() == Self.batchSize, goesOn {}
-                if round % 120 == 0 { try await self.forget() }
-                round += 1
+                if ContinuousClock.now >= forgetAt {
+                    try await self.forget()
+                    forgetAt = .now + Self.forgetInterval
+                }
             } catch {
                 self.dispatcher.logger.warning("digests cannot be flushed", metadata: ["error": "\(error)"])
             }
-            // PostgreSQL does not signal the end of a window, so poll its index.
-            await pause(for: Self.interval)
+            await self.dispatcher.wait(for: self.dispatcher.alarms.digests, atLeast: Self.interval)
         }
     }
 

@@ -31,8 +31,7 @@ package struct FollowUpService: Service {
                 self.dispatcher.logger.warning(
                     "follow-ups cannot be handled; retrying", metadata: ["error": "\(error)"])
             }
-            // PostgreSQL does not signal that a follow-up is due, so poll its index.
-            await pause(for: Self.interval)
+            await self.dispatcher.wait(for: self.dispatcher.alarms.followUps, atLeast: Self.interval)
         }
     }
 

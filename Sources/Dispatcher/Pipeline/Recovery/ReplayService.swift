@@ -31,8 +31,7 @@ package struct ReplayService: Service {
             } catch {
                 self.dispatcher.logger.warning("dead letters cannot be replayed", metadata: ["error": "\(error)"])
             }
-            // PostgreSQL does not signal that a replay is due, so poll every second.
-            await pause(for: Self.interval)
+            await self.dispatcher.wait(for: self.dispatcher.alarms.replays, atLeast: Self.interval)
         }
     }
 

@@ -33,9 +33,7 @@ package struct ScheduleService: Service {
             } catch {
                 self.dispatcher.logger.warning("schedules cannot be fired", metadata: ["error": "\(error)"])
             }
-            // PostgreSQL does not signal that a schedule is due; polling every 250 ms fires within
-            // a second.
-            await pause(for: Self.interval)
+            await self.dispatcher.wait(for: self.dispatcher.alarms.schedules, atLeast: Self.interval)
         }
     }
 

@@ -19,6 +19,7 @@ package struct Database: Sendable {
     package var deliveries: DeliveryStore { DeliveryStore(pool: self.pool) }
     package var devices: DeviceStore { self.devices(limits: DeviceLimits()) }
     package var digests: DigestStore { DigestStore(pool: self.pool) }
+    package var due: DueStore { DueStore(pool: self.pool) }
     package var exports: UserExportStore { UserExportStore(pool: self.pool) }
     package var followUps: FollowUpStore { FollowUpStore(pool: self.pool) }
     package var notifications: NotificationStore { NotificationStore(pool: self.pool) }

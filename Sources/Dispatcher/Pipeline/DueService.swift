@@ -1,0 +1,58 @@
+// Carillon · DueService.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import Logging
+import ServiceLifecycle
+import Storage
+
+/// Asks PostgreSQL what is due next, and wakes the services that handle it.
+///
+/// One statement a second serves schedules, follow-ups, digests, replays and broadcasts, whichever
+/// process stored them.
+package struct DueService: Service {
+    /// The shortest interval, after a service has done its work.
+    private static let interval: Duration = .milliseconds(250)
+    private static let longestInterval: Duration = .seconds(1)
+    /// How often the services look themselves, in case this one cannot.
+    static let patience: Duration = .seconds(10)
+
+    private let dispatcher: Dispatcher
+
+    package init(dispatcher: Dispatcher) {
+        self.dispatcher = dispatcher
+    }
+
+    package func run() async throws {
+        while goesOn {
+            // The services report a PostgreSQL that does not answer.
+            if let due = try? await self.dispatcher.database.due.next() { self.ring(due) }
+            await self.dispatcher.alarms.due.wait(
+                atLeast: Self.interval, atMost: Self.longestInterval, now: self.dispatcher.clock.now)
+        }
+    }
+
+    private func ring(_ due: DueStore.Moments) {
+        let now = self.dispatcher.now()
+        let alarms = self.dispatcher.alarms
+        // Later moments come up again.
+        for (alarm, moment) in [
+            (alarms.schedules, due.schedule), (alarms.followUps, due.followUp), (alarms.digests, due.digest),
+            (alarms.replays, due.replay),
+        ] {
+            if let moment, moment <= now + Self.longestInterval { alarm.note(moment) }
+        }
+        if due.hasBroadcast { for alarm in alarms.broadcasts { alarm.note(now) } }
+    }
+}
+
+extension Dispatcher {
+    /// Waits until PostgreSQL has work for a service again.
+    ///
+    /// - Parameter shortest: how long to wait in any case, so that work gathers.
+    func wait(for alarm: Alarm, atLeast shortest: Duration) async {
+        // There may be more now, or due soon.
+        self.alarms.due.note(self.now())
+        await alarm.wait(atLeast: shortest, atMost: DueService.patience, now: self.clock.now)
+    }
+}
