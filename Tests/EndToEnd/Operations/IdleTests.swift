@@ -1,0 +1,36 @@
+// Carillon · IdleTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Support
+import Testing
+
+/// The commands of a dispatcher that has nothing to do.
+@Suite(.timeLimit(.minutes(10)))
+struct IdleTests {
+    private static let window: Duration = .seconds(10)
+
+    /// The commands that Redis has run, those of scripts included.
+    private static func commands(_ stack: Stack) async throws -> Int {
+        let text = try await stack.connection.send("INFO", "commandstats").string() ?? ""
+        var calls = 0
+        for (_, name, count) in text.matches(of: #/cmdstat_([^:]+):calls=(\d+)/#).map(\.output) where name != "info" {
+            calls += Int(count) ?? 0
+        }
+        return calls
+    }
+
+    @Test("an idle dispatcher sends Redis at most ten commands a second")
+    func rate() async throws {
+        try await Stack.with { stack in
+            _ = try await stack.startDispatcher()
+            // The first windows may include its start.
+            try await eventually("ten seconds pass with at most a hundred commands") {
+                let before = try await Self.commands(stack)
+                let end = ContinuousClock.now + Self.window
+                try await eventually("ten seconds have passed") { ContinuousClock.now >= end }
+                return try await Self.commands(stack) - before <= 100
+            }
+        }
+    }
+}

@@ -1,0 +1,44 @@
+// Carillon · DueStoreTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Support
+import Testing
+
+@testable import Storage
+
+/// The moments at which work in PostgreSQL is due.
+@Suite(.timeLimit(.minutes(10)))
+struct DueStoreTests {
+    @Test("returns the first moment of each kind of work, and nil for none")
+    func next() async throws {
+        try await TestDatabase.with { database in
+            let store = Database(database.pool).due
+            #expect(
+                try await store.next()
+                    == .init(schedule: nil, followUp: nil, digest: nil, replay: nil, hasBroadcast: false))
+            let first = Timestamp(seconds: 1_795_000_000)
+            for (entry, moment) in [("1-0", first + .seconds(1)), ("2-0", first)] {
+                try await database.pool.query(
+                    """
+                    INSERT INTO carillon.dead_letters (stream, entry, reason, fields, at, replay_at)
+                    VALUES ('s', $1, 'r', '[]', now(), $2)
+                    """,
+                    .text(entry), .timestamptz(moment.microseconds))
+            }
+            for (number, moment) in [first + .seconds(2), first + .seconds(3)].enumerated() {
+                try await database.pool.query(
+                    """
+                    INSERT INTO carillon.digests (id, user_id, org_id, type, key, lane, opened_at, due_at, last_at)
+                    VALUES (gen_random_uuid(), 'ada', '', 'news', $1, 'normal', now(), $2, $2)
+                    """,
+                    .text("\(number)"), .timestamptz(moment.microseconds))
+            }
+            #expect(
+                try await store.next()
+                    == .init(
+                        schedule: nil, followUp: nil, digest: first + .seconds(2), replay: first, hasBroadcast: false))
+        }
+    }
+}
