@@ -76,6 +76,7 @@ package final class ProviderSandbox: Sendable {
         let temporary = FileManager.default.temporaryDirectory
             .appendingPathComponent("provider-sandbox-\(UUID().uuidString)", isDirectory: true)
         let place = directory.map { URL(fileURLWithPath: $0, isDirectory: true) } ?? temporary
+        if directory == nil { try await SandboxCredentials.fill(temporary) }
         let credentials = try await SandboxCredentials.prepare(in: place, otherProject: configuration.otherProject)
 
         let log = ReceivedLog(configuration, logger: logger)
