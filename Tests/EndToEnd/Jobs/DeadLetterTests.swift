@@ -48,6 +48,7 @@ struct BadInputTests {
             bytes: [("user", Array("u".utf8)), ("type", Array("invoice_created".utf8)), ("title", [0xC3, 0x28])],
             "title: is not valid UTF-8"
         ),
+        Case([("user", "u"), type, ("a\0b", "x")], "a\u{FFFD}b: is not a field of a job"),
     ]
 
     @Test("a faulty job goes to the dead letters with its fields and reason, and stops nothing")

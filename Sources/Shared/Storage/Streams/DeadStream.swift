@@ -21,7 +21,8 @@ package struct DeadLetter: Sendable {
     ) {
         self.stream = stream
         self.entry = entry
-        self.reason = reason
+        // A reason may quote a field's name; PostgreSQL's text cannot contain U+0000.
+        self.reason = String(reason.unicodeScalars.map { $0.value == 0 ? "\u{FFFD}" : Character($0) })
         self.at = at
         self.fields = fields
     }
