@@ -49,6 +49,11 @@ struct BadInputTests {
             "title: is not valid UTF-8"
         ),
         Case([("user", "u"), type, ("a\0b", "x")], "a\u{FFFD}b: is not a field of a job"),
+        Case([("user", "u"), type, ("carillon:replay", "a\0/1")], "carillon:replay: is not a field of a job"),
+        Case(
+            [("user", "u"), type, ("carillon:origin", "jobs/" + String(repeating: "1", count: 1_020))],
+            "carillon:origin: is not a field of a job"
+        ),
     ]
 
     @Test("a faulty job goes to the dead letters with its fields and reason, and stops nothing")

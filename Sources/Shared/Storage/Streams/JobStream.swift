@@ -115,6 +115,8 @@ package struct JobOrigin: Sendable {
     static let movedField = "carillon:origin"
     /// The field of a replayed job that holds its first entry.
     package static let replayField = "carillon:replay"
+    /// The most bytes of such a field; PostgreSQL could not index much longer ones.
+    private static let longestPlace = 1_024
 
     private let place: (stream: String, entry: String)
     /// The latest entry as which the job was enqueued, by which a dead letter names it.
@@ -135,12 +137,14 @@ package struct JobOrigin: Sendable {
             isMarked ? fields.filter { $0.name != Self.movedField && $0.name != Self.replayField } : fields
     }
 
-    /// Reads `stream/entry` from the named field.
+    /// Reads `stream/entry` from the named field; nil if that is missing or malformed.
     private static func place(
         _ name: String,
         _ fields: [(name: String, value: ArraySlice<UInt8>)]
     ) -> (stream: String, entry: String)? {
-        guard let field = fields.last(where: { $0.name == name }) else { return nil }
+        guard let field = fields.last(where: { $0.name == name }), field.value.count <= Self.longestPlace,
+            !field.value.contains(0)
+        else { return nil }
         let text = String(decoding: field.value, as: UTF8.self)
         guard let slash = text.lastIndex(of: "/") else { return nil }
         return (String(text[..<slash]), String(text[text.index(after: slash)...]))
