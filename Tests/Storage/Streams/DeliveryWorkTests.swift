@@ -87,6 +87,8 @@ struct DeliveryWorkTests {
             "1  \(notification) \(device) 0 - u1", "1 \(notification) \(device) -1 - u1",
             // An attempt number that could not be increased.
             "1 \(notification) \(device) 9223372036854775807 - u1", "1 \(notification) \(device) 2147483647 r u1",
+            // A user that PostgreSQL cannot look up.
+            "1 \(notification) \(device) 0 - u\01",
         ]
     )
     func malformed(text: String) {

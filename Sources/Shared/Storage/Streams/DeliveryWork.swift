@@ -125,7 +125,9 @@ package struct DeliveryWork: Sendable, Equatable {
         guard format == 1 else { throw .newerFormat }
         guard parts.count == 6, let notification = NotificationID(utf8: parts[1]),
             let device = NotificationID(utf8: parts[2]), let attempt = Int(String(decoding: parts[3], as: UTF8.self)),
-            (0..<Self.mostAttempts).contains(attempt)
+            (0..<Self.mostAttempts).contains(attempt),
+            // PostgreSQL would refuse the lookup of such a user.
+            !parts[5].contains(0)
         else { throw .malformed }
         self.init(
             notification: notification,
