@@ -195,6 +195,28 @@ struct DigestTests {
         }
     }
 
+    @Test("an item that PostgreSQL cannot store is dead-lettered, and the items with it are held")
+    func unstorable() async throws {
+        try await Self.with { stack, _ in
+            // PostgreSQL's numbers have at most 16,383 decimal places.
+            let number = "0." + String(repeating: "1", count: 16_200) + "e-300"
+            try await stack.append([
+                ("users", #"["nia","ole"]"#), ("type", "reply"), ("title", "good"), ("digest", "k"),
+            ])
+            let bad = try await stack.append([
+                ("user", "nia"), ("type", "reply"), ("title", "bad"), ("digest", "k"),
+                ("data", #"{"number":\#(number)}"#),
+            ])
+            try await Self.reply(stack, "ole", ["later"])
+            try await eventually("the bad one is dead-lettered") {
+                try await stack.deadReasons()[bad]?.hasPrefix("PostgreSQL refused it") == true
+            }
+            try await eventually("the good ones are held") {
+                try await stack.query("SELECT title FROM carillon.digest_items").count == 3
+            }
+        }
+    }
+
     @Test("a cancelled job's items leave the summary, and an id held with other content is refused")
     func cancel() async throws {
         try await Self.with { stack, gateway in

@@ -1,6 +1,7 @@
 // Carillon · DigestService.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
 import Core
 import CoreMetrics
 import Logging
@@ -200,16 +201,27 @@ package struct DigestService: Service {
 struct DigestIntake: Sendable {
     let dispatcher: Dispatcher
 
-    /// Gathers notifications.
+    /// Gathers notifications; halves a batch that PostgreSQL refuses until the bad one is alone.
     ///
-    /// - Returns: an outcome each. Only single and cancelled ones are stored as notifications now.
+    /// - Returns: an outcome each. Only single and cancelled ones are stored as notifications now;
+    ///   so is the bad one, whose job then becomes a dead letter.
     func gather(_ items: [DigestStore.Item], now: Timestamp) async throws -> [DigestStore.Outcome] {
         guard !items.isEmpty else { return [] }
-        let outcomes = try await self.dispatcher.untilDone("gather digests") {
-            try await self.dispatcher.database.digests.gather(items, now: now)
+        do {
+            let outcomes = try await self.dispatcher.untilDone(
+                "gather digests",
+                isFinal: { ($0 as? PostgresError)?.isRefusal ?? false }
+            ) {
+                try await self.dispatcher.database.digests.gather(items, now: now)
+            }
+            PipelineMetrics.held.increment(by: outcomes.count { $0 == .held })
+            return outcomes
+        } catch let error as PostgresError where error.isRefusal {
+            guard items.count > 1 else { return [.single] }
+            let middle = items.count / 2
+            return try await self.gather(Array(items[..<middle]), now: now)
+                + self.gather(Array(items[middle...]), now: now)
         }
-        PipelineMetrics.held.increment(by: outcomes.count { $0 == .held })
-        return outcomes
     }
 }
 
