@@ -63,12 +63,20 @@ struct JSONParserTests {
         "numbers keep their text",
         arguments: [
             "0", "-0", "1", "-1", "10", "1.0", "0.5", "-0.0", "1e5", "1E5", "1e+5", "1e-5", "0e0", "1.5E-10",
-            "123456789012345678901234567890", "0.1000000000000000000001", "1e999",
+            "123456789012345678901234567890", "0.1000000000000000000001", "1e308", "1e-308", "1e0005",
         ]
     )
     func keeps(number: String) throws {
         #expect(try Self.parse(number) == .number(number))
         #expect(try Self.parse("[\(number)]") == .array([.number(number)]))
+    }
+
+    @Test(
+        "refuses numbers beyond a double's exponents",
+        arguments: ["1e309", "-1E+309", "1e-309", "1.5e131071", "1e99999999999999999999"])
+    func refuses(exponent: String) {
+        #expect(Self.fault(Array(exponent.utf8)) == JSONFault(.exponent, at: 0))
+        #expect(Self.fault(Array(#"{"a":\#(exponent)}"#.utf8)) == JSONFault(.exponent, at: 5))
     }
 
     @Test(

@@ -4,9 +4,11 @@
 /// A strict parser for JSON from outside (RFC 8259).
 ///
 /// Refuses what PostgreSQL or a client cannot hold: U+0000, lone surrogates, invalid UTF-8,
-/// duplicate keys, and nesting deeper than 64.
+/// duplicate keys, exponents beyond ±308, and nesting deeper than 64.
 package struct JSONParser {
     private static let maximumDepth = 64
+    /// That of a double, which most clients read numbers as; PostgreSQL writes out all digits.
+    private static let maximumExponent = 308
     /// Up to this many members, names are compared one by one; from there on, with a set.
     private static let fewMembers = 16
 
@@ -166,7 +168,11 @@ package struct JSONParser {
         if self.current == UInt8(ascii: "e") || self.current == UInt8(ascii: "E") {
             self.index += 1
             if self.current == UInt8(ascii: "+") || self.current == UInt8(ascii: "-") { self.index += 1 }
+            let exponent = self.index
             try self.digits()
+            guard let value = Int(self.text(exponent..<self.index)), value <= Self.maximumExponent else {
+                throw JSONFault(.exponent, at: start)
+            }
         }
         return self.text(start..<self.index)
     }
@@ -251,6 +257,7 @@ package struct JSONFault: Error, Sendable, Equatable, CustomStringConvertible {
         /// PostgreSQL's text cannot hold it.
         case nul = "JSON with the character U+0000"
         case tooDeep = "JSON nested too deeply"
+        case exponent = "JSON with an exponent beyond 308"
         case duplicateKey = "JSON with a key that occurs twice"
     }
 
