@@ -245,6 +245,30 @@ struct DeliveryStoreTests {
         }
     }
 
+    @Test("ends an obsolete notification whose delivery was settled before it was marked as queued")
+    func droppedBeforeTheMark() async throws {
+        try await Samples.withStores { database in
+            let store = database.notifications
+            let phone = try await database.devices.register(Samples.device(user: "a", token: "phone")).device
+            let notification = Samples.notification(1, user: "a") { $0.channels = [.inApp, .push] }
+            _ = try await store.store([notification], areRepeats: false)
+            try await database.pool.query("UPDATE carillon.notifications SET read_at = now()")
+            var settlement = DeliveryStore.Settlement()
+            settlement.attempts = [
+                DeliveryStore.Attempt(
+                    at: Samples.start, user: "a", notification: notification.id, device: phone.id,
+                    provider: .fcm, kind: "push", attempt: 1, outcome: .skipped, reason: "read")
+            ]
+            settlement.dropped = [("a", notification.id, "read")]
+            let ended = try await database.deliveries.settle(settlement).ended
+            #expect(ended.map(\.label.id) == [notification.id])
+            try await store.mark([("a", notification.id, .pending, "queued", nil)])
+            let stored = try #require(try await store.load([("a", notification.id)]).first)
+            #expect(stored.status == .sent)
+            #expect(stored.statusReason == "read")
+        }
+    }
+
     @Test("ends only the seen notifications of a cancelled job")
     func droppedAsCancelled() async throws {
         try await Samples.withStores { database in

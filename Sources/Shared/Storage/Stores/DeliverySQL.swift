@@ -155,7 +155,8 @@ enum DeliverySQL {
     /// in flight.
     ///
     /// A listed notification stays in the inbox; another was suppressed, or failed without a
-    /// device. A cancelled one ends as cancelled unless its user has seen it.
+    /// device. A cancelled one ends as cancelled unless its user has seen it. One without a reason
+    /// is about to be marked as queued, as its delivery was faster than the mark.
     ///
     /// $1 to $3: users, ids, reasons. Rows: the label's columns, status and reason.
     static let dropped = """
@@ -173,7 +174,8 @@ enum DeliverySQL {
             END,
             sent_via = CASE WHEN (n.channels & \(Channels.inApp.rawValue)) <> 0 THEN 'inbox' ELSE n.sent_via END
         FROM unnest($1, $2, $3) AS d (user_id, id, reason)
-        WHERE \(NotificationSQL.isNamed(by: "d")) AND n.status = 'pending' AND n.status_reason = 'queued'
+        WHERE \(NotificationSQL.isNamed(by: "d")) AND n.status = 'pending'
+            AND coalesce(n.status_reason, 'queued') = 'queued'
             AND (d.reason <> 'cancelled' OR n.read_at IS NOT NULL OR n.opened_at IS NOT NULL)
             AND NOT \(Self.mayBePushed) AND NOT \(CancellationSQL.mayBeMailed(at: "now()"))
         RETURNING \(LabelColumns.list), n.status, n.status_reason
