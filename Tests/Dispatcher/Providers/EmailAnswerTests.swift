@@ -16,6 +16,7 @@ struct EmailAnswerTests {
     func accepted() {
         #expect(Self.read(.content, 250, "2.0.0 Ok: queued as 4B1C2D") == .accepted(id: "4B1C2D"))
         #expect(Self.read(.content, 250, "Ok") == .accepted(id: nil))
+        #expect(Self.read(.content, 250, "queued as 4B\u{0}1C2D") == .accepted(id: nil))
         #expect(Self.read(.content, 250, "") == .accepted(id: nil))
     }
 

@@ -332,9 +332,9 @@ struct EmailTests {
             _ = try await stack.startDispatcher(name: "off", environment: environment)
             try await stack.append([("user", "ada"), ("type", "receipt"), ("title", "Unsent")])
             try await eventually("the mail is skipped") {
-                try await stack.mailAttempts(user: "ada").last == "skipped no_provider"
+                try await stack.statuses(user: "ada")["Unsent"] == "failed"
             }
-            #expect(try await stack.statuses(user: "ada")["Unsent"] == "failed")
+            #expect(try await stack.mailAttempts(user: "ada").contains("skipped no_provider"))
         }
     }
 

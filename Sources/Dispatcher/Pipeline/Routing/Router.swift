@@ -209,6 +209,16 @@ struct Router: Sendable {
             }
         }
         try await self.publish(plan)
+        // Before the deliveries: the end of the last one ends the notification, unless a device
+        // has no attempt yet.
+        let skipped = plan.skipped
+        if !skipped.isEmpty {
+            try await self.dispatcher.untilDone("record attempts") {
+                var settlement = DeliveryStore.Settlement()
+                settlement.attempts = skipped
+                try await self.dispatcher.database.deliveries.settle(settlement)
+            }
+        }
         let session = self.dispatcher.redis.session
         try await self.deliver(plan.deliveries, within: fence)
         let (marks, notes) = (plan.marks, plan.notes)
@@ -225,14 +235,6 @@ struct Router: Sendable {
         if !summarised.isEmpty {
             try await self.dispatcher.untilDone("record summaries") {
                 try await self.dispatcher.database.deliveries.noteSummarised(summarised, at: now)
-            }
-        }
-        let skipped = plan.skipped
-        if !skipped.isEmpty {
-            try await self.dispatcher.untilDone("record attempts") {
-                var settlement = DeliveryStore.Settlement()
-                settlement.attempts = skipped
-                try await self.dispatcher.database.deliveries.settle(settlement)
             }
         }
     }

@@ -87,9 +87,10 @@ package enum EmailAnswer {
     /// 4B1C2D`.
     private static func queueID(_ text: String) -> String? {
         let words = text.split { $0 == " " || $0 == "\n" }
-        guard let last = words.last, last.utf8.count <= self.longestReason, last.contains(where: \.isNumber) else {
-            return nil
-        }
+        // PostgreSQL stores no U+0000, and a relay may send anything.
+        guard let last = words.last, last.utf8.count <= self.longestReason, last.contains(where: \.isNumber),
+            last.utf8.allSatisfy({ (0x21...0x7E).contains($0) })
+        else { return nil }
         return String(last)
     }
 }
