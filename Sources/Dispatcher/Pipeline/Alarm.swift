@@ -14,7 +14,8 @@ final class Alarm: Sendable {
     private struct State {
         /// The earliest moment that was noted since the last wait ended.
         var moment: Timestamp?
-        var sleep: Task<Void, Never>?
+        /// Returns whether nothing ended it early.
+        var sleep: Task<Bool, Never>?
     }
 
     private let state = Mutex(State())
@@ -40,27 +41,31 @@ final class Alarm: Sendable {
         let end = ContinuousClock.now + longest
         await pause(for: shortest)
         while goesOn, let sleep = self.sleep(until: end, now: now()) {
-            await cancelWhenGracefulShutdown {
+            let isOver = await cancelWhenGracefulShutdown {
                 await withTaskCancellationHandler {
                     await sleep.value
                 } onCancel: {
                     sleep.cancel()
                 }
             }
+            if isOver { break }
         }
+        self.state.withLock { $0 = State() }
     }
 
     /// Begins to sleep until the earliest moment; returns nil if it has come.
-    private func sleep(until end: ContinuousClock.Instant, now: Timestamp) -> Task<Void, Never>? {
+    private func sleep(until end: ContinuousClock.Instant, now: Timestamp) -> Task<Bool, Never>? {
         self.state.withLock { state in
             let longest = end - ContinuousClock.now
             let rest = state.moment.map { min(longest, $0 - now) } ?? longest
-            guard rest > .zero else {
-                state = State()
-                return nil
-            }
-            let sleep = Task<Void, Never> {
-                do { try await Task.sleep(for: rest) } catch {}
+            guard rest > .zero else { return nil }
+            let sleep = Task<Bool, Never> {
+                do {
+                    try await Task.sleep(for: rest)
+                    return true
+                } catch {
+                    return false
+                }
             }
             state.sleep = sleep
             return sleep

@@ -163,10 +163,10 @@ struct SocketIOClientTests {
             let client = try await start(["--fresh-token", fresh])
             try await eventually("it joins again") { client.events("sync").count == 2 }
             #expect(client.events("error").isEmpty)
-            try await Self.notify(stack, "next")
-            try await eventually("it goes on") { client.titles == ["next"] }
             let refused = try await stale.wait(for: "refused ")
             #expect(refused.contains("Not authorized"))
+            try await Self.notify(stack, "next")
+            try await eventually("it goes on") { client.titles == ["next"] }
             #expect(stale.titles.isEmpty)
         }
     }
