@@ -254,6 +254,14 @@ let package = Package(
     swiftLanguageModes: [.v6]
 )
 
+// `deploy/up` builds only the programs that it runs.
+if Context.environment["CARILLON_BUILD"] == "programs" {
+    let programs: Set = ["gateway", "dispatcher", "provider-sandbox"]
+    package.products.removeAll { !programs.contains($0.name) }
+    let checks: Set = ["Support", "Benchmarks", "Conformance", "Fuzz"]
+    package.targets.removeAll { $0.type == .test || checks.contains($0.name) }
+}
+
 // Swift 6 mode with complete checking in every target, and no warnings.
 for target in package.targets where target.type != .system {
     target.swiftSettings = [

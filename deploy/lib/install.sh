@@ -108,8 +108,9 @@ check_swift() {
 # The time of a release build from nothing, in minutes of one core.
 BUILD_CORE_MINUTES=22
 
-# build_programs CONFIGURATION: builds every program of $ROOT in one go, so that no core waits for
-# another program, and shows progress. A first build also gets an estimate.
+# build_programs CONFIGURATION: builds the programs of $ROOT in one go, so that no core waits for
+# another program, and shows progress. A first build also gets an estimate. CARILLON_BUILD=programs
+# leaves out benchmarks and tests.
 build_programs() {
     local began=$SECONDS shown=$SECONDS total=0 left line
     if [[ ! -x $ROOT/.build/$1/gateway ]]; then
