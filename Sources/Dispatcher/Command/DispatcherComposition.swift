@@ -175,10 +175,11 @@ enum DispatcherComposition {
                 deadLetters: days.deadLetters)
         )
         var services: [any Service] = [
+            // Stopped last of all that it wakes.
+            DueService(dispatcher: dispatcher),
             RetryService(dispatcher: dispatcher, deliveries: deliveries), SweepService(dispatcher: dispatcher),
             ProofService(dispatcher: dispatcher), broadcasts, FollowUpService(dispatcher: dispatcher),
             DigestService(dispatcher: dispatcher), ScheduleService(dispatcher: dispatcher),
-            DueService(dispatcher: dispatcher),
         ]
         services.append(contentsOf: deliveries)
         services.append(ProviderStateService(dispatcher: dispatcher, deliveries: deliveries))

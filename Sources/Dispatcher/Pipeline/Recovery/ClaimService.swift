@@ -47,7 +47,7 @@ package struct ClaimService: Service {
     /// When two dispatchers claim at once, the second finds the entry in use.
     private static let idle: Duration = .seconds(5)
     /// No reply arrives this late, because the read that waits for it has ended (``LaneReader``).
-    private static let lostReply: Duration = .seconds(12)
+    private static let lostReply: Duration = .seconds(16)
     private static let batchSize = 100
 
     private let dispatcher: Dispatcher
