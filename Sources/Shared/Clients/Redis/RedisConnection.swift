@@ -336,6 +336,8 @@ package actor RedisConnection {
     private func lost(_ error: RedisError) {
         switch self.phase {
         case .ready, .loggingIn:
+            // A server that restarts gives the same id to another connection.
+            self.identifier.store(0, ordering: .releasing)
             self.failPending(error)
             self.mailbox.postponeDrain()
             self.retry(error.message ?? error.code.rawValue)
