@@ -24,9 +24,18 @@ package struct DueService: Service {
     }
 
     package func run() async throws {
+        var isFailing = false
         while goesOn {
-            // The services report a PostgreSQL that does not answer.
-            if let due = try? await self.dispatcher.database.due.next() { self.ring(due) }
+            do {
+                self.ring(try await self.dispatcher.database.due.next())
+                isFailing = false
+            } catch {
+                if !isFailing {
+                    self.dispatcher.logger.warning(
+                        "cannot ask what is due; services look every 10 s", metadata: ["error": "\(error)"])
+                }
+                isFailing = true
+            }
             await self.dispatcher.alarms.due.wait(
                 atLeast: Self.interval, atMost: Self.longestInterval, now: self.dispatcher.clock.now)
         }
