@@ -41,4 +41,42 @@ struct DueStoreTests {
                         schedule: nil, followUp: nil, digest: first + .seconds(2), replay: first, hasBroadcast: false))
         }
     }
+
+    @Test("ignores failed schedules and paused broadcasts, and takes the first schedule of all lanes")
+    func states() async throws {
+        try await TestDatabase.with { database in
+            let store = Database(database.pool).due
+            let first = Timestamp(seconds: 1_795_000_000)
+            try await database.pool.query(
+                """
+                INSERT INTO carillon.schedules (id, org_id, part, source, lane, fields, content, due_at, wake_at, state,
+                    created_at)
+                SELECT gen_random_uuid(), '', '', 'api', 0, '[]', 1, $1::timestamptz - interval '1 hour', NULL, 'failed',
+                    now()
+                """,
+                .timestamptz(first.microseconds))
+            try await database.pool.query(
+                """
+                INSERT INTO carillon.broadcasts (id, org_id, job_id, job_entry, stream, fields, lane, urgency, state,
+                    created_at)
+                VALUES (gen_random_uuid(), '', 'j', '1-0', 's', '[]', 'bulk', 2, 'paused', now())
+                """)
+            let none = DueStore.Moments(schedule: nil, followUp: nil, digest: nil, replay: nil, hasBroadcast: false)
+            #expect(try await store.next() == none)
+            // The last lane has the first moment.
+            for (place, lane) in Lane.allCases.reversed().enumerated() {
+                try await database.pool.query(
+                    """
+                    INSERT INTO carillon.schedules (id, org_id, part, source, lane, fields, content, due_at, wake_at,
+                        created_at)
+                    SELECT gen_random_uuid(), '', '', 'api', $1::int4, '[]', 1, $2::timestamptz, $2, now()
+                    """,
+                    .int4(ScheduleColumns.number(lane)), .timestamptz((first + .seconds(place)).microseconds))
+            }
+            try await database.pool.query("UPDATE carillon.broadcasts SET state = 'expanding'")
+            #expect(
+                try await store.next()
+                    == .init(schedule: first, followUp: nil, digest: nil, replay: nil, hasBroadcast: true))
+        }
+    }
 }
