@@ -59,10 +59,16 @@ final class OverflowGuard: Sendable {
                 defer { state.isInUse = false }
                 return state.isInUse
             }
-            if isInUse, let lengths = try? await jobs.lengths() {
+            if isInUse {
+                let lengths = try? await jobs.lengths()
                 self.state.withLock { state in
-                    state.backlogs = lengths
-                    state.full = []
+                    if let lengths {
+                        state.backlogs = lengths
+                        state.full = []
+                    } else {
+                        // Old lengths would move the jobs of the next flood too early.
+                        state.isInUse = true
+                    }
                 }
             }
             // Redis does not signal the length of a stream, so poll.
