@@ -24,14 +24,23 @@ struct LaneReader: Sendable {
     let logger: Logger
 
     /// The Redis that the reader last read from.
-    private struct Source {
-        var session = 0
-        var run: String?
+    struct Source {
+        fileprivate var session = 0
+        private var run: String?
         /// Entries appended before this moment may have been handed out before; Unix milliseconds
         /// by Redis's clock.
         ///
         /// A Redis that came back without its last second has forgotten what it handed out in it.
-        var firstSure: Int64 = 0
+        private(set) var firstSure: Int64 = 0
+
+        /// Notes the Redis of a new connection.
+        mutating func note(_ run: RedisRun) {
+            guard run.id != self.run else { return }
+            // A replica that took over keeps its own start time but may lack its master's last
+            // entries.
+            self.firstSure = self.run == nil ? run.startedAt : run.now
+            self.run = run.id
+        }
     }
 
     func run() async throws {
@@ -78,12 +87,7 @@ struct LaneReader: Sendable {
     private func look(at source: inout Source) async throws {
         let session = self.connection.session
         guard session != source.session else { return }
-        if let run = try await RedisRun.ask(self.connection) {
-            // A replica that took over keeps its own start time but may lack its master's last
-            // entries.
-            source.firstSure = source.run == nil || source.run == run.id ? run.startedAt : run.now
-            source.run = run.id
-        }
+        if let run = try await RedisRun.ask(self.connection) { source.note(run) }
         source.session = session
     }
 }

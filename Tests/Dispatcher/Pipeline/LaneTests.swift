@@ -40,6 +40,23 @@ struct LaneBatchTests {
     }
 }
 
+@Suite("The Redis that a lane is read from")
+struct LaneSourceTests {
+    @Test("entries are sure from the start of the first Redis, then from the moment of each fail-over")
+    func failover() {
+        var source = LaneReader.Source()
+        source.note(RedisRun(id: "master", startedAt: 1_000, now: 50_000))
+        #expect(source.firstSure == 1_000)
+        source.note(RedisRun(id: "master", startedAt: 1_000, now: 60_000))
+        #expect(source.firstSure == 1_000, "the connection broke, and Redis kept its data")
+        // It has run longer than it has been the master.
+        source.note(RedisRun(id: "replica", startedAt: 2_000, now: 70_000))
+        #expect(source.firstSure == 70_000)
+        source.note(RedisRun(id: "replica", startedAt: 2_000, now: 80_000))
+        #expect(source.firstSure == 70_000, "the connection broke after the fail-over")
+    }
+}
+
 struct LaneTurnsTests {
     /// Returns the order of turns; each lane has so many full batches, and then none.
     private static func turns(_ full: [Lane: Int], limit: Int = 1_000) -> [Lane] {
