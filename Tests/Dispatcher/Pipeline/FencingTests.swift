@@ -254,6 +254,29 @@ struct FencingTests {
         }
     }
 
+    @Test("reads no overflow without a lease")
+    func overflow() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")])
+                let streams = dispatcher.live.overflows
+                _ = try await streams.append([(org: "acme", fields: [("title", Array("moved".utf8))])])
+                let queue = LaneQueue<LaneBatch>(capacity: 8)
+                let reader = OverflowReader(dispatcher: dispatcher, queue: queue)
+                #expect(try await reader.round(streams) == 0)
+                dispatcher.leaseClock.renewed(at: .now - .seconds(20))
+                #expect(try await reader.round(streams) == 0)
+                dispatcher.leaseClock.renewed(at: .now, withoutGap: false)
+                #expect(try await reader.round(streams) == 1)
+                let batch = try #require(await queue.receive())
+                #expect(batch.entries.count == 1)
+                #expect(dispatcher.leaseClock.holds(batch.term))
+            }
+        }
+    }
+
     @Test("sends no webhook request after its fence")
     func webhook() async throws {
         try await TestRedis.with { redis, prefix in

@@ -204,7 +204,8 @@ struct OverflowReader: Sendable {
         }
     }
 
-    private func round(_ streams: OverflowStreams) async throws -> Int {
+    /// Takes a batch of each overflow, and returns the number of entries.
+    func round(_ streams: OverflowStreams) async throws -> Int {
         var count = 0
         let orgs = try await streams.orgs()
         if !orgs.isEmpty { self.dispatcher.alarms.overflows.note(self.dispatcher.now()) }
