@@ -46,6 +46,27 @@ struct DeviceStoreTests {
         }
     }
 
+    @Test("of 200 registrations of a user, only the active devices are left after 30 days")
+    func growth() async throws {
+        try await Samples.withStores { database in
+            let devices = database.devices(limits: DeviceLimits(standard: 20))
+            for number in 1...200 {
+                _ = try await devices.register(Samples.device(user: "a", token: "t\(number)", at: Int64(number)))
+            }
+            func drop() async throws -> Int {
+                let now = try await database.notifications.clock()
+                return try await database.retention.dropDevices(
+                    switchedOffBefore: now + .seconds(-30 * 86_400), limit: 500)
+            }
+            #expect(try await drop() == 0)
+            try await database.pool.query(
+                "UPDATE carillon.devices SET inactive_since = inactive_since - interval '31 days'")
+            #expect(try await drop() == 180)
+            let left = try await database.pool.query("SELECT active FROM carillon.devices")
+            #expect(try left.map { try $0.bool(0) } == [Bool](repeating: true, count: 20))
+        }
+    }
+
     @Test("limits the devices of each app separately")
     func limitsOfApps() async throws {
         try await Samples.withStores { database in
