@@ -195,6 +195,45 @@ struct CancelTests {
         }
     }
 
+    @Test("a notification whose device is removed before the retry ends, and the job becomes final")
+    func deviceRemoved() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let service = try await Stack.token(user: "backend", scope: .service)
+            var devices: [String: String] = [:]
+            for (user, channels) in [("ada", #"["in_app","push"]"#), ("bob", #"["push"]"#)] {
+                devices[user] = try await gateway.register(
+                    user: user, platform: "android", token: "unavailable-\(user)")
+                try await stack.append([
+                    ("user", user), ("type", "payment_received"), ("title", "Paid"), ("id", user),
+                    ("channels", channels),
+                ])
+            }
+            try await eventually("both wait for their retries") {
+                try await stack.query(
+                    "SELECT DISTINCT user_id FROM carillon.delivery_attempts WHERE outcome = 'retry'"
+                ).count == 2
+            }
+            for (user, device) in devices {
+                let removed = try await gateway.call(
+                    .delete, "/v1/devices/\(device)", token: try await Stack.token(user: user))
+                #expect(removed.status == 204)
+            }
+            // Without an inbox it failed.
+            for (user, status) in [("ada", "sent"), ("bob", "failed")] {
+                let report = try await eventualValue("the job is final") {
+                    let report = try await gateway.call(.get, "/v1/jobs/\(user)", token: service)
+                    return report.body["final"]?.bool == true ? report : nil
+                }
+                #expect(report.body["recipients"]?[status]?.integer == 1)
+            }
+            let reasons = try await stack.query("SELECT status_reason FROM carillon.notifications")
+            #expect(try reasons.map { try $0.text(0) } == ["no_device", "no_device"])
+            #expect(stack.pushed().isEmpty)
+        }
+    }
+
     @Test("cancelling a job that its user opted out of reports not sent")
     func unwanted() async throws {
         try await Stack.with { stack in
