@@ -25,7 +25,10 @@ struct CancelTests {
                 ("org", "acme"),
             ])
             try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "kept"), ("id", "j/1")])
-            let paths = ["j%2F1?org=acme", entry, "carillon:jobs%2F\(whole)"]
+            try await stack.append([
+                ("user", "ada"), ("type", "payment_received"), ("title", "by a word"), ("id", "test"),
+            ])
+            let paths = ["j%2F1?org=acme", entry, "carillon:jobs%2F\(whole)", "test"]
             for path in paths {
                 #expect(try await gateway.call(.get, "/v1/jobs/\(path)", token: service).status == 404)
                 let answer = try await gateway.call(.delete, "/v1/jobs/\(path)", token: service)
@@ -38,10 +41,11 @@ struct CancelTests {
             try await eventually("only the other organisation's goes out") { stack.pushed() == ["phone": ["kept"]] }
             try await eventually("all are stored") {
                 try await stack.statuses(user: "ada") == [
-                    "by entry": "cancelled", "by stream": "cancelled", "by id": "cancelled", "kept": "sent",
+                    "by entry": "cancelled", "by stream": "cancelled", "by id": "cancelled", "by a word": "cancelled",
+                    "kept": "sent",
                 ]
             }
-            for (path, count) in zip(paths, [2, 1, 1] as [Int64]) {
+            for (path, count) in zip(paths, [2, 1, 1, 1] as [Int64]) {
                 let answer = try await gateway.call(.delete, "/v1/jobs/\(path)", token: service)
                 #expect(answer.body["status"]?.string == "cancelled")
                 #expect(answer.body["cancelled"]?.integer == count)

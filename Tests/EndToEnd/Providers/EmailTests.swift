@@ -123,7 +123,7 @@ struct EmailTests {
             try await stack.setAddress("bounce-bob@example.com", of: "bob", by: gateway)
             let service = try await Stack.token(user: "app", scope: .service)
             func test(_ json: String) async throws -> Gateway.Answer {
-                try await gateway.call(.post, "/v1/jobs/test", token: service, json: json)
+                try await gateway.call(.post, "/v1/test-sends", token: service, json: json)
             }
             let accepted = try await test(#"{"user":"ada","channel":"email","title":"Hello?"}"#)
             #expect(accepted.status == 200)
@@ -159,7 +159,7 @@ struct EmailTests {
                 "dispatcher", ["send-test", "--user", "ada", "--email"], name: "send-silent")
             let service = try await Stack.token(user: "app", scope: .service)
             let accepted = try await gateway.call(
-                .post, "/v1/jobs/test", token: service, json: #"{"user":"bob","channel":"email"}"#)
+                .post, "/v1/test-sends", token: service, json: #"{"user":"bob","channel":"email"}"#)
             #expect(accepted.body["outcome"]?.string == "accepted")
             #expect(try await command.waitForExit() == .code(1))
             #expect(command.output().contains(#/outcome: +no_answer/#))

@@ -339,7 +339,7 @@ struct ProviderTests {
             try await gateway.register(user: "bob", platform: "android", token: "unregistered-1")
             let service = try await Stack.token(user: "app", scope: .service)
             func test(_ json: String, _ token: String) async throws -> Gateway.Answer {
-                try await gateway.call(.post, "/v1/jobs/test", token: token, json: json)
+                try await gateway.call(.post, "/v1/test-sends", token: token, json: json)
             }
             let accepted = try await test(#"{"user":"ada","title":"Hello?"}"#, service)
             #expect(accepted.status == 200)

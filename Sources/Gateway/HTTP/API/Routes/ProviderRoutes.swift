@@ -6,7 +6,7 @@ import Hummingbird
 import Storage
 
 /// The state of providers, for admins: `/v1/admin/providers`; test sends, for services:
-/// `/v1/jobs/test`.
+/// `/v1/test-sends`.
 struct ProviderRoutes {
     private enum TestChannel: String, CaseIterable {
         case push, email
@@ -16,7 +16,7 @@ struct ProviderRoutes {
 
     func add(to routes: Routes) {
         routes.group(tag: "admin").get("admin/providers", Self.providers, self.providers)
-        routes.group(tag: "jobs").post("jobs/test", Self.test, self.test)
+        routes.group(tag: "jobs").post("test-sends", Self.test, self.test)
     }
 
     private static let providers = Operation(
