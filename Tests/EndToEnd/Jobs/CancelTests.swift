@@ -270,6 +270,11 @@ struct CancelTests {
                 #expect(try await gateway.call(method, "/v1/jobs/j1", token: nil).status == 401)
                 #expect(try await gateway.call(method, "/v1/jobs/j1", token: user).status == 403)
                 #expect(try await gateway.call(method, "/v1/jobs/j1?who=x", token: service).faults == ["who"])
+                #expect(try await gateway.call(method, "/v1/jobs/j1?org=", token: service).faults == ["org"])
+            }
+            for path in ["/v1/schedules?org=", "/v1/webhooks?org="] {
+                let answer = try await gateway.call(.get, path, token: service)
+                #expect(answer.status == 400 && answer.faults == ["org"])
             }
             let long = String(repeating: "x", count: 129)
             #expect(try await gateway.call(.delete, "/v1/jobs/\(long)", token: service).faults == ["id"])
