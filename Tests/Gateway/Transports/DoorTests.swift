@@ -31,18 +31,22 @@ struct DoorHandshakeTests {
         return (["\(method) \(path) \(version)"] + lines).joined(separator: "\r\n") + "\r\n\r\n"
     }
 
-    /// The status of an answer, its body, and the versions that it names.
-    private static func answer(to request: String) throws -> (status: String, body: String, versions: [String]) {
+    /// The status of an answer, its body, and the protocols and versions that it names.
+    private static func answer(
+        to request: String
+    ) throws -> (status: String, body: String, upgrades: [String], versions: [String]) {
         let door = try Door()
         try door.send(request)
         let answer = try door.answers()
         #expect(!door.channel.isActive)
         let lines = answer.split(separator: "\r\n", omittingEmptySubsequences: false).map { String($0) }
-        let name = "sec-websocket-version: "
+        func values(_ name: String) -> [String] {
+            lines.filter { $0.lowercased().hasPrefix(name + ": ") }.map { String($0.dropFirst(name.count + 2)) }
+        }
         return (
             lines.first?.split(separator: " ").dropFirst().first.map { String($0) } ?? "",
             lines.last ?? "",
-            lines.filter { $0.lowercased().hasPrefix(name) }.map { String($0.dropFirst(name.count)) }
+            values("upgrade"), values("sec-websocket-version")
         )
     }
 
@@ -68,7 +72,19 @@ struct DoorHandshakeTests {
             #expect(answer.status == status, "\(request)")
             #expect(answer.body.contains(reason), "\(request)")
             #expect(answer.body.hasPrefix("{") == (path == "/length"))
+            #expect(answer.upgrades == (status == "426" ? ["websocket"] : []), "\(request)")
             #expect(answer.versions == (status == "426" ? ["13"] : []), "\(request)")
+        }
+    }
+
+    @Test("asks a request without a handshake to upgrade")
+    func missing() throws {
+        let door = try Door()
+        try door.send("GET /plain HTTP/1.1\r\nhost: x\r\n\r\n")
+        let answer = try door.answers().lowercased()
+        #expect(answer.hasPrefix("http/1.1 426 "))
+        for field in ["upgrade: websocket", "connection: upgrade", "sec-websocket-version: 13"] {
+            #expect(answer.contains("\r\n\(field)\r\n"), "\(field)")
         }
     }
 }

@@ -345,12 +345,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         }
         self.phase = .deciding
         if let fault = WebSocketHandshake.fault(head) {
-            var refusal = endpoint.refusal(fault.status, reason: fault.reason)
-            // Any refusal names the supported version (RFC 6455, section 4.4).
-            if fault.status == .upgradeRequired {
-                refusal.headers.replaceOrAdd(name: "sec-websocket-version", value: "13")
-            }
-            self.answer(nil, refusal)
+            self.answer(nil, endpoint.refusal(fault.status, reason: fault.reason))
         } else if !self.policy.admitsOrigin(head) {
             DoorMetrics.refusedOrigins.increment()
             self.answer(nil, endpoint.refusal(.forbidden, reason: "pages of this origin may not open sockets here"))
@@ -574,7 +569,13 @@ extension DoorHandler {
         _ context: ChannelHandlerContext,
         thenCloses: Bool
     ) {
-        let head = HTTPResponseHead(version: .http1_1, status: status, headers: headers)
+        var head = HTTPResponseHead(version: .http1_1, status: status, headers: headers)
+        if status == .upgradeRequired {
+            // RFC 9110, sections 7.8 and 15.5.22, and RFC 6455, section 4.4.
+            head.headers.add(name: "upgrade", value: "websocket")
+            head.headers.add(name: "connection", value: "upgrade")
+            head.headers.add(name: "sec-websocket-version", value: "13")
+        }
         context.write(self.wrapOutboundOut(.head(head)), promise: nil)
         if body.readableBytes > 0 { context.write(self.wrapOutboundOut(.body(.byteBuffer(body))), promise: nil) }
         guard thenCloses else { return context.writeAndFlush(self.wrapOutboundOut(.end(nil)), promise: nil) }

@@ -97,7 +97,6 @@ extension TransportRefusal {
         writer.endObject()
         var headers: HTTPHeaders = ["content-type": "application/problem+json"]
         if status == .unauthorized { headers.add(name: "www-authenticate", value: "Bearer") }
-        if status == .upgradeRequired { headers.add(name: "sec-websocket-version", value: "13") }
         return TransportRefusal(status, headers: headers, body: writer.bytes)
     }
 }
