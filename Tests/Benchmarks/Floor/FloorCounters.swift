@@ -7,7 +7,7 @@ import Foundation
 
 /// The processor time of all programs, and the work of PostgreSQL, at one moment.
 struct FloorCounters {
-    /// By the program's name in reports.
+    /// Seconds of processor time, with the name of the program in reports as key.
     private let seconds: [String: Double]
     private let walBytes: Int64
     private let transactions: Int64

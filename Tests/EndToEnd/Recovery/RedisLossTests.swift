@@ -154,7 +154,7 @@ struct RedisLossTests {
         }
     }
 
-    /// What handed the lost push on.
+    /// The part of the dispatcher that handed the lost push on.
     enum Origin: CaseIterable, Sendable { case job, broadcast, schedule, quietHours, sweep }
 
     @Test("a push that was queued in the seconds that Redis lost arrives once", arguments: Origin.allCases)

@@ -7,7 +7,7 @@
 /// duplicate keys, exponents beyond ±308, and nesting deeper than 64.
 package struct JSONParser {
     private static let maximumDepth = 64
-    /// That of a double, which most clients read numbers as; PostgreSQL writes out all digits.
+    /// The largest of a double, as most clients read numbers; PostgreSQL writes out all digits.
     private static let maximumExponent = 308
     /// Up to this many members, names are compared one by one; from there on, with a set.
     private static let fewMembers = 16
