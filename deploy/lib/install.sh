@@ -106,7 +106,7 @@ check_swift() {
 }
 
 # The time of a release build from nothing, in minutes of one core.
-BUILD_CORE_MINUTES=22
+BUILD_CORE_MINUTES=18
 
 # build_programs CONFIGURATION: builds the programs of $ROOT in one go, so that no core waits for
 # another program, and shows progress. A first build also gets an estimate. CARILLON_BUILD=programs
