@@ -8,8 +8,8 @@ import Synchronization
 /// Wakes a service when work is due.
 ///
 /// Neither Redis nor PostgreSQL signals that a moment has come. A process notes when the work that
-/// it put off is due, and its service sleeps until then. The service finds the work of processes
-/// that died at its longest interval.
+/// it postponed is due, and its service sleeps until then. At its longest interval, the service
+/// also finds the work of processes that died.
 final class Alarm: Sendable {
     private struct State {
         /// The earliest moment that was noted since the last wait ended.
@@ -61,6 +61,7 @@ final class Alarm: Sendable {
             guard rest > .zero else { return nil }
             let sleep = Task<Bool, Never> {
                 do {
+                    // Until the moment; an earlier one cancels this sleep.
                     try await Task.sleep(for: rest)
                     return true
                 } catch {

@@ -245,6 +245,7 @@ extension Dispatcher {
 
 /// Waits for the next round of a polling service; a shutdown or a cancellation ends the wait.
 func pause(for duration: Duration) async {
+    // Each caller says why it polls.
     await cancelWhenGracefulShutdown { try? await Task.sleep(for: duration) }
 }
 

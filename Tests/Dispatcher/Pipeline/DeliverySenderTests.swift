@@ -15,15 +15,13 @@ import Testing
 /// Sending, up to the provider's call.
 @Suite(.timeLimit(.minutes(10)))
 struct DeliverySenderTests {
-    /// A provider that takes longer than looked-up facts stay fresh.
-    private struct SlowChannel: ProviderChannel {
+    /// A provider during whose calls something happens.
+    private struct InterruptedChannel: ProviderChannel {
         let provider = Provider.fcm
         let app = "default"
         let meanwhile: @Sendable () -> Void
 
         func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
-            // Longer than looked-up facts stay fresh.
-            try? await Task.sleep(for: .milliseconds(1_200))
             self.meanwhile()
             return ProviderReply(.answered(.accepted(id: "1")))
         }
@@ -60,12 +58,17 @@ struct DeliverySenderTests {
                 let pool = try PostgresPool(database.configuration(), logger: TestLog.logger)
                 let keys = Keyspace(prefix: prefix)
                 let work = Mutex<Task<Void, any Error>?>(nil)
-                // During the first call, PostgreSQL fails and the process receives SIGTERM.
-                let channel = SlowChannel {
+                let time = Mutex(ContinuousClock.now)
+                // During the first call, the looked-up facts get old, PostgreSQL fails, and the
+                // process receives SIGTERM.
+                let channel = InterruptedChannel {
+                    time.withLock { $0 += .seconds(2) }
                     pool.close()
                     work.withLock { $0?.cancel() }
                 }
-                let dispatcher = try TestDispatcher.make(pool, redis, keys, [NotificationType(name: "news")], channel)
+                let dispatcher = try TestDispatcher.make(
+                    pool, redis, keys, [NotificationType(name: "news")], channel,
+                    instant: { time.withLock { $0 } })
                 dispatcher.leaseClock.renewed(at: .now)
                 let stream = keys.deliveries(.fcm, .normal)
                 let entries = [Self.first, Self.second].enumerated().map { number, id in

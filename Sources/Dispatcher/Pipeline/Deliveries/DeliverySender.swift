@@ -142,7 +142,7 @@ struct DeliverySender: Sendable {
             return []
         }
         works = try await self.claimed(works, batch, settle: settle)
-        let now = ContinuousClock.now
+        let now = self.dispatcher.clock.instant()
         let facts = try await self.lookUp(works.map(\.1))
         return zip(works, facts).map {
             Item(entry: $0.0, work: $0.1, facts: $1, lookedUpAt: now, term: batch.term)
@@ -186,7 +186,7 @@ struct DeliverySender: Sendable {
     /// - Throws: `CancellationError`.
     private func current(_ item: Item, _ group: ConsumerGroup) async throws -> Item? {
         var item = item
-        var isOld = item.facts != nil && ContinuousClock.now - item.lookedUpAt > Self.freshness
+        var isOld = item.facts != nil && self.dispatcher.clock.instant() - item.lookedUpAt > Self.freshness
         while true {
             if !self.dispatcher.leaseClock.holds(item.term) {
                 let kept = try await self.dispatcher.keep([item.entry.id], of: group)
@@ -196,7 +196,7 @@ struct DeliverySender: Sendable {
                 isOld = true
             }
             if isOld {
-                item.lookedUpAt = .now
+                item.lookedUpAt = self.dispatcher.clock.instant()
                 item.facts = try await self.lookUp([item.work]).first ?? nil
                 isOld = false
             }

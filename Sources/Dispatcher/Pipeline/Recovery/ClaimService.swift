@@ -69,7 +69,7 @@ package struct ClaimService: Service {
         }
     }
 
-    /// Looks which of the other dispatchers have lost their lease.
+    /// Finds out which other dispatchers have lost their lease.
     private func watch() async {
         while goesOn {
             // Poll leases every 3 s, well inside the 30 s takeover limit.

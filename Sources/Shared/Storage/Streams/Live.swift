@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
+import Core
 import Crypto
 
 /// Redis and the names of Carillon's keys, with a value for each kind of key.
@@ -32,6 +33,19 @@ package struct Live: Sendable {
     package var usageCaps: UsageCaps { UsageCaps(live: self) }
     package var userTraces: UserTraces { UserTraces(live: self) }
     package var webhookQueues: WebhookQueues { WebhookQueues(live: self) }
+
+    /// Returns the first moment in each sorted set of moments, in one round trip; nil for an empty
+    /// set.
+    func firstMoments(of keys: [String]) async throws(RedisError) -> [Timestamp?] {
+        var batch = RedisBatch()
+        for key in keys { batch.append("ZRANGE", .text(key), "0", "0", "WITHSCORES") }
+        var moments: [Timestamp?] = []
+        for reply in try await self.connection.send(batch) {
+            let score = try reply.strings().last.flatMap { Int64($0) }
+            moments.append(score.map { Timestamp(milliseconds: $0) })
+        }
+        return moments
+    }
 }
 
 /// The Lua scripts of the folder `Scripts`.

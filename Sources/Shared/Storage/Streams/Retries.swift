@@ -72,15 +72,7 @@ package struct RetrySet: Sendable {
         held apps: [String]
     ) async throws(RedisError) -> Timestamp? {
         let keys = [self.live.keys.retries(provider, lane)] + apps.map { self.live.keys.held(provider, lane, app: $0) }
-        var batch = RedisBatch()
-        for key in keys { batch.append("ZRANGE", .text(key), "0", "0", "WITHSCORES") }
-        var first: Timestamp?
-        for reply in try await self.live.connection.send(batch) {
-            guard let score = try reply.strings().last.flatMap({ Int64($0) }) else { continue }
-            let due = Timestamp(milliseconds: score)
-            first = min(first ?? due, due)
-        }
-        return first
+        return try await self.live.firstMoments(of: keys).compactMap(\.self).min()
     }
 
     /// The number of waiting retries.

@@ -68,16 +68,8 @@ package struct UnconfirmedSet: Sendable {
 
     /// The earliest deadline of each shard, in one round trip; nil for an empty one.
     package func earliest() async throws(RedisError) -> [Timestamp?] {
-        var batch = RedisBatch()
-        for shard in 0..<Keyspace.unconfirmedShards {
-            batch.append("ZRANGE", .text(self.live.keys.unconfirmed(shard: shard)), "0", "0", "WITHSCORES")
-        }
-        var deadlines: [Timestamp?] = []
-        for reply in try await self.live.connection.send(batch) {
-            let score = try reply.strings().last.flatMap { Int64($0) }
-            deadlines.append(score.map { Timestamp(milliseconds: $0) })
-        }
-        return deadlines
+        try await self.live.firstMoments(
+            of: (0..<Keyspace.unconfirmedShards).map { self.live.keys.unconfirmed(shard: $0) })
     }
 
     /// Claims up to `limit` due notifications of a shard; they are due again after `hold` unless

@@ -58,8 +58,7 @@ package struct WebhookQueues: Sendable {
 
     /// When the next webhook is due; nil if none waits.
     package func nextDue() async throws(RedisError) -> Timestamp? {
-        let reply = try await self.live.connection.send("ZRANGE", self.due, "0", "0", "WITHSCORES")
-        return try reply.strings().last.flatMap { Int64($0) }.map { Timestamp(milliseconds: $0) }
+        try await self.live.firstMoments(of: [self.live.keys.webhooksDue]).first ?? nil
     }
 
     /// The oldest events of a webhook, with their entry ids.
