@@ -142,7 +142,7 @@ package struct Dispatcher: Sendable {
     }
 
     func group(_ stream: String) -> ConsumerGroup {
-        ConsumerGroup(stream: stream, consumer: self.name, connection: self.redis)
+        ConsumerGroup(stream: stream, consumer: self.name, connection: self.redis, memory: self.keys.memory)
     }
 
     /// Acknowledges and deletes entries of one stream, and appends their events in the same write.

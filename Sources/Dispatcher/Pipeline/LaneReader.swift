@@ -35,11 +35,16 @@ struct LaneReader: Sendable {
 
         /// Notes the Redis of a new connection.
         mutating func note(_ run: RedisRun) {
-            guard run.id != self.run else { return }
-            // A replica that took over keeps its own start time but may lack its master's last
-            // entries.
-            self.firstSure = self.run == nil ? run.startedAt : run.now
-            self.run = run.id
+            guard let id = run.id else {
+                // It may be another one.
+                self.firstSure = run.now
+                return
+            }
+            guard id != self.run else { return }
+            // A replica may have run for long before it took over, without its master's last
+            // entries; so its own start says nothing.
+            self.firstSure = self.run == nil ? run.firstSeen ?? run.now : run.now
+            self.run = id
         }
     }
 
@@ -87,7 +92,7 @@ struct LaneReader: Sendable {
     private func look(at source: inout Source) async throws {
         let session = self.connection.session
         guard session != source.session else { return }
-        if let run = try await RedisRun.ask(self.connection) { source.note(run) }
+        source.note(try await RedisRun.ask(self.connection, memory: self.group.memory))
         source.session = session
     }
 }

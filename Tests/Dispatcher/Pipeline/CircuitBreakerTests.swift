@@ -57,7 +57,7 @@ struct CircuitBreakerTests {
         #expect(breaker.inFlight == 0)
     }
 
-    @Test("a call that began before it opened is no probe")
+    @Test("a call that began before the breaker opened does not count as a probe")
     func late() {
         var breaker = CircuitBreaker()
         for _ in 0..<4 { #expect(breaker.admit(now: Self.start) == .yes) }

@@ -71,7 +71,7 @@ struct FencingTests {
         }
     }
 
-    @Test("a lapse of the lease ends its term for good")
+    @Test("the expiry of a lease ends its term for good")
     func terms() throws {
         let clock = LeaseClock()
         #expect(clock.term == nil)
@@ -80,16 +80,16 @@ struct FencingTests {
         // The first renewal follows no gap.
         #expect(first == LeaseClock.Term())
         clock.renewed(at: .now - .seconds(20))
-        #expect(!clock.holds(first), "the lease may have lapsed")
+        #expect(!clock.holds(first), "the lease may have expired")
         clock.renewed(at: .now)
-        #expect(clock.holds(first), "the lease had not lapsed")
+        #expect(clock.holds(first), "the lease had not expired")
         clock.renewed(at: .now, withoutGap: false)
         #expect(!clock.holds(first))
         let second = try #require(clock.term)
         #expect(clock.holds(second))
     }
 
-    @Test("after a lapse, sends only entries that are still its own and unsent")
+    @Test("after an expiry, sends only entries that are still its own and unsent")
     func sender() async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
@@ -146,7 +146,7 @@ struct FencingTests {
     }
 
     @Test(
-        "after a lapse, leaves jobs that others took over, and routes the rest as repeats")
+        "after an expiry, leaves jobs that others took over, and routes the rest as repeats")
     func router() async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in

@@ -1,8 +1,10 @@
 // Carillon · LaneTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
 import Core
 import Storage
+import Support
 import Testing
 
 @testable import Pipeline
@@ -40,20 +42,81 @@ struct LaneBatchTests {
     }
 }
 
-@Suite("The Redis that a lane is read from")
+@Suite("The Redis that a lane is read from", .timeLimit(.minutes(10)))
 struct LaneSourceTests {
-    @Test("entries are sure from the start of the first Redis, then from the moment of each fail-over")
+    private static func run(_ id: String?, now: Int64, note: String? = nil) -> RedisRun {
+        RedisRun(id: id, now: now, note: note.map { RedisRun.Note($0) })
+    }
+
+    @Test("entries are sure from the moment at which the first Redis was first seen, then from each failover")
     func failover() {
         var source = LaneReader.Source()
-        source.note(RedisRun(id: "master", startedAt: 1_000, now: 50_000))
+        source.note(Self.run("master", now: 50_000, note: "master 49000 1000"))
         #expect(source.firstSure == 1_000)
-        source.note(RedisRun(id: "master", startedAt: 1_000, now: 60_000))
+        source.note(Self.run("master", now: 60_000, note: "master 59000 1000"))
         #expect(source.firstSure == 1_000, "the connection broke, and Redis kept its data")
-        // It has run longer than it has been the master.
-        source.note(RedisRun(id: "replica", startedAt: 2_000, now: 70_000))
+        source.note(Self.run("replica", now: 70_000, note: "master 69000 1000"))
         #expect(source.firstSure == 70_000)
-        source.note(RedisRun(id: "replica", startedAt: 2_000, now: 80_000))
-        #expect(source.firstSure == 70_000, "the connection broke after the fail-over")
+        source.note(Self.run("replica", now: 80_000, note: "replica 79000 75000"))
+        #expect(source.firstSure == 70_000, "the connection broke after the failover")
+        // It led before, and lacks what the other one did meanwhile.
+        source.note(Self.run("master", now: 90_000, note: "master 69000 1000"))
+        #expect(source.firstSure == 90_000)
+    }
+
+    @Test(
+        "without a note about this Redis, entries are sure from now on",
+        arguments: [nil, "master 49000 1000", "replica 49000", "replica"] as [String?])
+    func unknown(note: String?) {
+        var source = LaneReader.Source()
+        source.note(Self.run("replica", now: 50_000, note: note))
+        #expect(source.firstSure == 50_000)
+    }
+
+    @Test("each connection to a Redis that hides its run may be a failover")
+    func hidden() {
+        var source = LaneReader.Source()
+        source.note(Self.run(nil, now: 50_000, note: "unknown 49000 1000"))
+        #expect(source.firstSure == 50_000)
+        source.note(Self.run(nil, now: 60_000, note: "unknown 59000 1000"))
+        #expect(source.firstSure == 60_000)
+    }
+
+    @Test(
+        "a reader that starts after a failover takes entries from before it for possible repeats",
+        arguments: [
+            // The run that the note names, and how many milliseconds ago it was first seen; the
+            // entry is a second old.
+            (nil, 0, true), ("another", 2_000, true), ("this", 500, true), ("this", 2_000, false),
+        ] as [(String?, Int64, Bool)]
+    )
+    func start(noted: String?, seen: Int64, mayBeRepeat: Bool) async throws {
+        try await TestRedis.with { redis, prefix in
+            let keys = Keyspace(prefix: prefix)
+            let run = try await RedisRun.ask(redis, memory: nil)
+            let id = try #require(run.id)
+            if let noted {
+                let text = "\(noted == "this" ? id : noted) \(run.now) \(run.now - seen)"
+                try await redis.send("SET", .text(keys.memory), .text(text))
+            }
+            let stream = keys.deliveries(.fcm, .normal)
+            try await redis.send("XADD", .text(stream), .text("\(run.now - 1_000)-0"), "d", "work")
+            let connection = try await TestRedis.connect()
+            let clock = LeaseClock()
+            clock.renewed(at: .now)
+            let queue = LaneQueue<LaneBatch>(capacity: 8)
+            let reader = LaneReader(
+                lane: .normal,
+                group: ConsumerGroup(stream: stream, consumer: "test", connection: redis, memory: keys.memory),
+                connection: connection, count: 10, queue: queue, inFlight: InFlightEntries(), leaseClock: clock,
+                logger: TestLog.logger)
+            let running = Task { try await reader.run() }
+            let batch = try #require(await queue.receive())
+            #expect(batch.entries.map { batch.mayBeRepeat($0) } == [mayBeRepeat])
+            running.cancel()
+            _ = try? await running.value
+            await connection.close()
+        }
     }
 }
 

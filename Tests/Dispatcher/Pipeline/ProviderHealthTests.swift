@@ -159,7 +159,7 @@ struct ProviderHealthTests {
 
     @Test(
         "a message that was not sent says nothing about the provider",
-        arguments: [ProviderReply.Result.unsendable(reason: "token_malformed"), .noTurn])
+        arguments: [ProviderReply.Result.unsendable(reason: "token_malformed"), .noTurn, .fenced])
     func uncalled(result: ProviderReply.Result) {
         let health = ProviderHealth(.fcm, calls: 512, logger: TestLog.logger)
         let reply = ProviderReply(result)
@@ -207,7 +207,7 @@ struct ProviderHealthTests {
         #expect(lines.all == ["error one \(end)", "error two \(end)", "error one \(end)"])
     }
 
-    @Test("an app is out of use when all its services are, not when one is")
+    @Test("an app is unavailable when all its services are, not when one is")
     func overview() {
         let health = ProviderHealth(.webpush, calls: 512, logger: TestLog.logger)
         func overview(after delay: Duration = .zero) -> ProviderHealth.Overview? {
@@ -256,7 +256,7 @@ struct ProviderHealthTests {
         }
     }
 
-    @Test("a provider is out of use when it is for all its apps, until the first may probe")
+    @Test("a provider is unavailable when all its apps are, until the first may probe")
     func standing() {
         let health = ProviderHealth(.fcm, calls: 512, logger: TestLog.logger)
         #expect(health.standing(of: ["a", "b"], now: Self.now) == .inUse)

@@ -212,8 +212,8 @@ struct RetryFairnessTests {
         }
     }
 
-    @Test("an app that is out of use delays no delivery of another app")
-    func outOfUse() async throws {
+    @Test("an unavailable app delays no delivery of another app")
+    func unavailableApp() async throws {
         try await Self.with { bench in
             try await bench.hold(0..<3_000, of: "big")
             try await bench.hold(3_000..<3_001, of: "small")
@@ -287,7 +287,7 @@ struct RetryFairnessTests {
         }
     }
 
-    @Test("moves what is held back of an app that no longer exists")
+    @Test("moves the held-back deliveries of an app that no longer exists")
     func unknownApp() async throws {
         try await Self.with { bench in
             try await bench.hold(0..<30, of: "gone")

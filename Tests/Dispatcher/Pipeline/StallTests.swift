@@ -14,7 +14,7 @@ import Testing
 /// Dispatchers that stall after a claim, which another may have taken over.
 @Suite(.timeLimit(.minutes(10)))
 struct StallTests {
-    /// Two dispatchers of one system; the first one's claim has lapsed when it acts.
+    /// Two dispatchers of one system; the first one's claim has expired when it acts.
     private struct Scene {
         let stalled: Dispatcher
         /// Runs a minute later.
@@ -96,7 +96,7 @@ struct StallTests {
             let set = Live(scene.redis, keys: scene.keys).unconfirmed
             let awaited = UnconfirmedNotification(id: Self.notification.id, user: "ada", lane: .normal)
             var batch = RedisBatch()
-            set.add(awaited, deadline: TestDispatcher.now, in: &batch)
+            set.add([(awaited, deadline: TestDispatcher.now)], in: &batch)
             for reply in try await scene.redis.send(batch) { _ = try reply.checked() }
             let shard = scene.keys.unconfirmedShard(user: "ada")
 

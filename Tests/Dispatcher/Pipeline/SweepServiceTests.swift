@@ -3,14 +3,16 @@
 
 import Clients
 import Core
+import Logging
 import Providers
 import Support
+import Synchronization
 import Testing
 
 @testable import Pipeline
 @testable import Storage
 
-/// Deliveries that are handed on again when Redis restarted since the last sweep.
+/// Deliveries that are enqueued again when Redis restarted since the last sweep.
 @Suite(.timeLimit(.minutes(10)))
 struct SweepServiceTests {
     /// A dispatcher with a notification that waits for a provider, and the phone of its user.
@@ -81,7 +83,7 @@ struct SweepServiceTests {
         }
     }
 
-    @Test("deliveries since the last heartbeat are handed on again, once, as repeats")
+    @Test("deliveries since the last heartbeat are enqueued again, once, as repeats")
     func queued() async throws {
         try await Self.with { scene in
             try await scene.forget(beat: 20)
@@ -103,7 +105,7 @@ struct SweepServiceTests {
             try await scene.forget(beat: 20)
             try await scene.sweeper.sweep()
             #expect(try await scene.appended().isEmpty)
-            // Stored as long ago, but handed on now, as when quiet hours end.
+            // Stored as long ago, but enqueued now, as when quiet hours end.
             try await scene.dispatcher.database.notifications.mark([
                 ("ada", scene.notification.id, .pending, "queued", nil)
             ])
@@ -111,6 +113,52 @@ struct SweepServiceTests {
             try await scene.sweeper.sweep()
             #expect(try await scene.appended().count == 1)
         }
+    }
+
+    @Test("keeps the moment at which this Redis was first seen")
+    func firstSeen() async throws {
+        try await Self.with { scene in
+            func look() async throws -> RedisRun {
+                try await RedisRun.ask(scene.redis, memory: scene.keys.memory)
+            }
+            let start = try await look().now
+            try await scene.forget(beat: 20)
+            #expect(try await look().firstSeen == nil)
+            try await scene.sweeper.sweep()
+            let run = try await look()
+            let first = try #require(run.firstSeen)
+            #expect((start...run.now).contains(first))
+            // As if it had been first seen earlier.
+            let id = try #require(run.id)
+            try await scene.redis.send(
+                "SET", .text(scene.keys.memory), .text("\(id) \(first) \(first - 60_000)"))
+            try await scene.redis.send("DEL", .text(scene.keys.sweepTurn))
+            try await scene.sweeper.sweep()
+            #expect(try await look().firstSeen == first - 60_000)
+        }
+    }
+
+    @Test("warns once that Redis hides which process it is")
+    func hidden() async throws {
+        let server = try await RedisServer.start()
+        try await TestRedis.with(try server.configuration()) { redis in
+            try await TestDatabase.with { database in
+                let keys = Keyspace()
+                let warnings = Warnings()
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")], logger: warnings.logger)
+                let sweeper = SweepService(dispatcher: dispatcher)
+                try await sweeper.sweep()
+                #expect(warnings.all == [])
+                try await redis.send("ACL", "SETUSER", "default", "-info")
+                for _ in 0..<2 {
+                    try await redis.send("DEL", .text(keys.sweepTurn))
+                    try await sweeper.sweep()
+                }
+                #expect(warnings.all.map { $0.contains("allow INFO") } == [true])
+            }
+        }
+        try await server.kill()
     }
 
     @Test("leaves a delivery that waits for a retry", arguments: [1, 7], [false, true])
@@ -171,8 +219,8 @@ struct SweepServiceTests {
         }
     }
 
-    @Test("hands on again what one device has and another lacks, mail, and attention calls")
-    func beside() async throws {
+    @Test("enqueues again a push that only one of two devices has, mail, and attention calls")
+    func oneOfTwoDevices() async throws {
         try await Self.with { scene in
             let tablet = try await Database(scene.pool).devices.register(
                 Device(
@@ -225,7 +273,7 @@ struct SweepServiceTests {
         }
     }
 
-    @Test("a repeated job whose acknowledgement got lost has its push handed on again")
+    @Test("a repeated job whose acknowledgement got lost has its push enqueued again")
     func retaken() async throws {
         try await Self.with { scene in
             let group = scene.dispatcher.group(scene.keys.jobs(.normal))
@@ -248,4 +296,28 @@ private struct Silent: ProviderChannel {
     func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
         ProviderReply(.noCredential(reason: "nothing is sent here"))
     }
+}
+
+/// The warnings that a logger was given.
+private final class Warnings: Sendable {
+    private struct Handler: LogHandler {
+        let warnings: Warnings
+        var logLevel = Logger.Level.warning
+        var metadata: Logger.Metadata = [:]
+
+        subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+            get { self.metadata[key] }
+            set { self.metadata[key] = newValue }
+        }
+
+        func log(event: LogEvent) {
+            self.warnings.messages.withLock { $0.append("\(event.message)") }
+        }
+    }
+
+    private let messages = Mutex<[String]>([])
+
+    var all: [String] { self.messages.withLock { $0 } }
+
+    var logger: Logger { Logger(label: "test") { _ in Handler(warnings: self) } }
 }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
+import Logging
 import Operations
 import Providers
 import Storage
@@ -22,7 +23,8 @@ enum TestDispatcher {
         _ channels: any ProviderChannel...,
         now: @escaping @Sendable () -> Timestamp = { TestDispatcher.now },
         instant: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
-        eventsLength: Int? = nil
+        eventsLength: Int? = nil,
+        logger: Logger = TestLog.logger
     ) throws -> Dispatcher {
         Dispatcher(
             name: "test",
@@ -33,7 +35,7 @@ enum TestDispatcher {
             zones: Dispatcher.Zones(ZoneDatabase(), fallback: "UTC"),
             channels: ChannelDirectory(channels.map { ChannelDirectory.Entry($0) }),
             clock: Dispatcher.Clock(now: now, instant: instant),
-            logger: TestLog.logger
+            logger: logger
         )
     }
 }

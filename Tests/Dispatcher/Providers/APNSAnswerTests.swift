@@ -58,7 +58,7 @@ struct APNSAnswerTests {
     }
 
     @Test(
-        "dead tokens",
+        "reports a dead token",
         arguments: [
             (400, "BadDeviceToken"), (400, "DeviceTokenNotForTopic"), (410, "Unregistered"), (410, "ExpiredToken"),
         ]
@@ -74,7 +74,7 @@ struct APNSAnswerTests {
     }
 
     @Test(
-        "an invalid timestamp is no evidence",
+        "ignores an invalid timestamp",
         arguments: [
             "9223372036854775807", "-9223372036854775808", "-1", "253402300800000", "9223372036854775808", "1.5",
             #""now""#,

@@ -9,7 +9,7 @@ import Testing
 
 @Suite("APNs requests", .timeLimit(.minutes(10)))
 struct APNSRequestTests {
-    @Test("a minimal message")
+    @Test("writes a minimal message with its headers")
     func least() throws {
         let request = try Messages.apns(Messages.make())
         #expect(request.url == "https://apns.example/3/device/a1b2")

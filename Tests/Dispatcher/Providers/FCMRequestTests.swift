@@ -8,7 +8,7 @@ import Testing
 
 @Suite("FCM requests", .timeLimit(.minutes(10)))
 struct FCMRequestTests {
-    @Test("a minimal message")
+    @Test("writes a minimal message for every platform")
     func least() {
         let request = Messages.fcm(Messages.make())
         #expect(request.url == "https://fcm.example/v1/projects/p1/messages:send")
@@ -23,7 +23,7 @@ struct FCMRequestTests {
                 + #""webpush":{"headers":{"Urgency":"high"}}}}"#)
     }
 
-    @Test("a message with every field")
+    @Test("writes a message with every field")
     func everything() {
         let message = Messages.make {
             $0.severity = .alert

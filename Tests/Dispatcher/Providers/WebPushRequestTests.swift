@@ -46,7 +46,7 @@ struct WebPushRequestTests {
         request.headers.first { $0.name == name }?.value
     }
 
-    @Test("a minimal message")
+    @Test("encrypts a minimal message")
     func least() async throws {
         let request = try await Self.request(Messages.make())
         #expect(request.url == "https://push.example/s/1")
@@ -65,7 +65,7 @@ struct WebPushRequestTests {
         )
     }
 
-    @Test("a message with every field")
+    @Test("encrypts a message with every field")
     func everything() async throws {
         let request = try await Self.request(
             Messages.make {

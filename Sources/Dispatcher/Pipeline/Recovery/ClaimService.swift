@@ -8,7 +8,7 @@ import ServiceLifecycle
 import Storage
 import Synchronization
 
-/// Takes over the entries of dispatchers whose lease has lapsed, and its own whose reply got lost.
+/// Takes over the entries of dispatchers whose lease has expired, and its own whose reply got lost.
 ///
 /// The stream counts how often an entry was handed out. The second time, jobs go in batches,
 /// because a backlog would take long one by one, and several deliveries go at once, each alone,
@@ -321,7 +321,7 @@ private final class Peers: Sendable {
         }
     }
 
-    /// Those whose lease had lapsed at the last look.
+    /// Those whose lease had expired at the last look.
     var lost: Set<String> { self.state.withLock { $0.lost } }
 
     func setLost(_ names: Set<String>) { self.state.withLock { $0.lost = names } }

@@ -48,7 +48,7 @@ package struct ProofService: Service {
                 shards = full
             }
         } catch {
-            self.dispatcher.logger.warning("proofs cannot be checked", metadata: ["error": "\(error)"])
+            self.dispatcher.logger.warning("proofs cannot be checked; retrying", metadata: ["error": "\(error)"])
             alarm.note(now)
         }
     }
@@ -60,7 +60,7 @@ package struct ProofService: Service {
         do {
             return try await self.fallBack(shard) == Self.batchSize
         } catch {
-            self.dispatcher.logger.warning("proofs cannot be checked", metadata: ["error": "\(error)"])
+            self.dispatcher.logger.warning("proofs cannot be checked; retrying", metadata: ["error": "\(error)"])
             return false
         }
     }
@@ -92,7 +92,7 @@ package struct ProofService: Service {
         try await Router(dispatcher: self.dispatcher).fallBack(unproven)
         // Removed only now that the deliveries stream has them.
         var batch = RedisBatch()
-        for notification in due { set.remove(notification, in: &batch) }
+        set.remove(due, in: &batch)
         for reply in try await self.dispatcher.redis.send(batch) { _ = try reply.checked() }
         PipelineMetrics.unproven.increment(by: unproven.count)
         return due.count

@@ -29,7 +29,8 @@ package struct ReplayService: Service {
             do {
                 while goesOn, try await self.replay() == Self.batchSize {}
             } catch {
-                self.dispatcher.logger.warning("dead letters cannot be replayed", metadata: ["error": "\(error)"])
+                self.dispatcher.logger.warning(
+                    "dead letters cannot be replayed; retrying", metadata: ["error": "\(error)"])
             }
             await self.dispatcher.wait(for: self.dispatcher.alarms.replays, atLeast: Self.interval)
         }

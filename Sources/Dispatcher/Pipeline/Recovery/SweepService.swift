@@ -7,8 +7,9 @@ import CoreMetrics
 import Logging
 import ServiceLifecycle
 import Storage
+import Synchronization
 
-/// Routes notifications again that had no owner for two minutes, and hands on again what Redis may
+/// Routes notifications again that had no owner for two minutes, and enqueues again what Redis may
 /// have lost.
 ///
 /// So even an emptied Redis loses nothing that PostgreSQL has. The service also creates the audit's
@@ -29,6 +30,7 @@ package struct SweepService: Service {
     private static let mostWaiting = 500_000
 
     private let dispatcher: Dispatcher
+    private let firstUnknownRun = FirstTime()
 
     package init(dispatcher: Dispatcher) {
         self.dispatcher = dispatcher
@@ -42,7 +44,7 @@ package struct SweepService: Service {
                 try await self.sweep()
                 round += 1
             } catch {
-                self.dispatcher.logger.warning("sweep failed", metadata: ["error": "\(error)"])
+                self.dispatcher.logger.warning("sweep failed; retrying in 20 s", metadata: ["error": "\(error)"])
             }
             // Nothing signals that a row has lost its owner, so poll.
             await pause(for: Self.interval)
@@ -78,22 +80,24 @@ package struct SweepService: Service {
 
     // MARK: A Redis that went back
 
-    /// Hands on again what Redis may have lost, if it is not the process that the last sweep saw.
+    /// Enqueues again what Redis may have lost, if it is not the process that the last sweep saw.
     ///
     /// One that restarted or failed over may lack its last second. The attempts tell what a
     /// provider has accepted meanwhile.
     private func repair(now: Timestamp) async throws {
         let redis = self.dispatcher.redis
-        let key = RedisArgument.text(self.dispatcher.keys.memory)
-        let run = try await RedisRun.ask(redis)?.id ?? "unknown"
-        // The process, and when the last sweep saw it in Unix milliseconds.
-        let memory = try await redis.send("GET", key).string()?.split(separator: " ") ?? []
-        let beat = memory.last.flatMap { Int64($0) }.map { Timestamp(milliseconds: $0) }
-        if memory.first.map({ String($0) }) != run {
+        let key = self.dispatcher.keys.memory
+        let run = try await RedisRun.ask(redis, memory: key)
+        if run.id == nil, self.firstUnknownRun.take() {
+            self.dispatcher.logger.warning(
+                "Redis hides its run_id, so the dispatcher cannot notice lost data; allow INFO for its user")
+        }
+        let id = run.id ?? "unknown"
+        if run.note?.run != id {
             let longest = now + (.zero - Self.memory)
-            let since = max(beat.map { $0 + (.zero - Self.slack) } ?? longest, longest)
+            let since = max(run.note?.beat.map { $0 + (.zero - Self.slack) } ?? longest, longest)
             self.dispatcher.logger.notice(
-                "Redis is new, restarted or emptied; handing on again what it may have lost",
+                "Redis is new, restarted or emptied; enqueueing again what it may have lost",
                 metadata: ["since": "\(since.rfc3339)"]
             )
             let waiting = WaitingRetries(self.dispatcher.live, most: Self.mostWaiting)
@@ -109,10 +113,11 @@ package struct SweepService: Service {
             }
         }
         // Last, so that an interrupted round starts over.
-        try await redis.send("SET", key, .text("\(run) \(now.milliseconds)"))
+        let firstSeen = run.firstSeen ?? run.now
+        try await redis.send("SET", .text(key), .text("\(id) \(now.milliseconds) \(firstSeen)"))
     }
 
-    /// Hands on pushes that wait for a provider, page by page, the oldest first.
+    /// Enqueues pushes again that wait for a provider, page by page, oldest first.
     private func pushQueued(since: Timestamp, now: Timestamp, _ router: Router) async throws {
         try await self.inSteps(since: since, now: now) { start, end, place in
             let (page, last) = try await self.dispatcher.database.notifications.queued(
@@ -125,7 +130,8 @@ package struct SweepService: Service {
         }
     }
 
-    /// Hands on deliveries that waited for one device while another had ended the notification.
+    /// Enqueues deliveries again that waited for one device while another had ended the
+    /// notification.
     private func repeatLost(since: Timestamp, now: Timestamp, _ router: Router) async throws {
         try await self.inSteps(since: since, now: now) { start, end, place in
             let (lost, last) = try await self.dispatcher.database.deliveries.lost(
@@ -185,31 +191,10 @@ package struct SweepService: Service {
     }
 }
 
-/// A process of Redis; every start and every failover has another id.
-struct RedisRun: Sendable {
-    let id: String
-    /// The end of the second in which it started, in Unix milliseconds by its clock.
-    let startedAt: Int64
-    /// Unix milliseconds by its clock.
-    let now: Int64
+/// Lets one caller through.
+private final class FirstTime: Sendable {
+    private let isOver = Atomic(false)
 
-    /// Asks Redis; returns nil if that is not permitted.
-    static func ask(_ connection: RedisConnection) async throws(RedisError) -> RedisRun? {
-        var batch = RedisBatch()
-        batch.append("INFO", "server")
-        batch.append("TIME")
-        let replies = try await connection.send(batch)
-        guard replies.count == 2 else { throw RedisError(.unexpectedReply, "expected one reply per command") }
-        if case .error(let error) = replies[0], error.code == .server { return nil }
-        let lines = (try replies[0].string() ?? "").split(whereSeparator: \.isNewline)
-        func value(_ name: String) -> String? {
-            lines.first { $0.hasPrefix(name + ":") }.map { String($0.dropFirst(name.count + 1)) }
-        }
-        let time = try replies[1].strings().compactMap { Int64($0) }
-        guard let id = value("run_id"), let uptime = value("uptime_in_seconds").flatMap({ Int64($0) }),
-            time.count == 2, (0...253_402_300_799).contains(time[0]), (0...time[0]).contains(uptime)
-        else { throw RedisError(.unexpectedReply, "INFO or TIME lacks something") }
-        let now = time[0] * 1_000 + time[1] / 1_000
-        return RedisRun(id: id, startedAt: now - (uptime - 1) * 1_000, now: now)
-    }
+    /// Whether this is the first call.
+    func take() -> Bool { !self.isOver.exchange(true, ordering: .relaxed) }
 }

@@ -23,13 +23,17 @@ package struct ConsumerGroup: Sendable {
     let consumer: String
     /// A connection for all calls that do not block.
     package let connection: RedisConnection
+    /// The key that names the run of the Redis that has the stream (``Keyspace/memory``).
+    package let memory: String?
 
-    /// - Parameter connection: a non-blocking connection for all calls but
-    ///   ``read(on:count:block:)``.
-    package init(stream: String, consumer: String, connection: RedisConnection) {
+    /// - Parameters:
+    ///   - connection: a non-blocking connection for all calls but ``read(on:count:block:)``.
+    ///   - memory: the key that names the run of Redis, for readers that recognise a failover.
+    package init(stream: String, consumer: String, connection: RedisConnection, memory: String? = nil) {
         self.stream = stream
         self.consumer = consumer
         self.connection = connection
+        self.memory = memory
     }
 
     /// Creates the stream and the group if they are missing; a new group starts at the oldest

@@ -194,6 +194,17 @@ struct ConformanceTests {
         }
     }
 
+    @Test("a message that may no longer start when its turn comes is not sent", arguments: ProviderProfile.all)
+    func fenced(profile: ProviderProfile) async throws {
+        try await ProviderBench.with(profile) { bench in
+            var message = ProviderBench.message()
+            message.mayStart = { false }
+            let reply = await bench.channel.send(message, to: bench.device())
+            #expect(reply.result == .fenced)
+            #expect(bench.sandbox.received().isEmpty)
+        }
+    }
+
     @Test("an HTTP/1.1 server is accepted, except for Apple", arguments: ProviderProfile.all)
     func oldHTTP(profile: ProviderProfile) async throws {
         try await ProviderBench.with(profile) {

@@ -1,0 +1,69 @@
+// Carillon · RedisRun.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+
+/// A process of Redis; every start and every failover has another id.
+struct RedisRun: Sendable {
+    /// The note of the last sweep in ``Keyspace/memory``: `<run> <beat> <first seen>`.
+    ///
+    /// The moments are Unix milliseconds.
+    struct Note: Sendable {
+        let run: String
+        /// When the last sweep saw the run, by PostgreSQL's clock.
+        let beat: Timestamp?
+        /// When a sweep first saw the run, by Redis's clock.
+        let firstSeen: Int64?
+
+        init(_ text: String) {
+            let parts = text.split(separator: " ")
+            self.run = parts.first.map { String($0) } ?? ""
+            self.beat = parts.count > 1 ? Int64(parts[1]).map { Timestamp(milliseconds: $0) } : nil
+            self.firstSeen = parts.count > 2 ? Int64(parts[2]) : nil
+        }
+    }
+
+    /// Nil if Redis does not tell, as when the user may not call INFO.
+    let id: String?
+    /// Unix milliseconds by its clock.
+    let now: Int64
+    /// Nil if no sweep has run since Redis was emptied.
+    let note: Note?
+
+    /// When a sweep first saw this run, in Unix milliseconds by Redis's clock; nil if none has.
+    var firstSeen: Int64? {
+        guard let id, let note, note.run == id else { return nil }
+        return note.firstSeen
+    }
+
+    /// Asks Redis.
+    ///
+    /// - Parameter memory: the key of the note; nil to read none.
+    static func ask(_ connection: RedisConnection, memory: String?) async throws(RedisError) -> RedisRun {
+        // One batch, so that one process answers all.
+        var batch = RedisBatch()
+        batch.append("INFO", "server")
+        batch.append("TIME")
+        if let memory { batch.append("GET", .text(memory)) }
+        let replies = try await connection.send(batch)
+        guard replies.count == batch.count else {
+            throw RedisError(.unexpectedReply, "expected one reply per command")
+        }
+        let time = try replies[1].strings().compactMap { Int64($0) }
+        guard time.count == 2, (0...253_402_300_799).contains(time[0]) else {
+            throw RedisError(.unexpectedReply, "TIME lacks something")
+        }
+        var note: Note?
+        if memory != nil, let text = try replies[2].string() { note = Note(text) }
+        return RedisRun(id: try Self.id(replies[0]), now: time[0] * 1_000 + time[1] / 1_000, note: note)
+    }
+
+    /// Returns the id in a reply to INFO.
+    private static func id(_ reply: RedisReply) throws(RedisError) -> String? {
+        // NOPERM comes from an access list, ERR from a server that renamed or lacks the command.
+        if case .error(let error) = reply, error.serverCode == "NOPERM" || error.serverCode == "ERR" { return nil }
+        let lines = (try reply.string() ?? "").split(whereSeparator: \.isNewline)
+        return lines.first { $0.hasPrefix("run_id:") }.map { String($0.dropFirst("run_id:".count)) }
+    }
+}

@@ -1,0 +1,227 @@
+// Carillon · LateFencingTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Sandbox
+import Support
+import Synchronization
+import Testing
+
+@testable import Clients
+@testable import Core
+@testable import Pipeline
+@testable import Providers
+@testable import Storage
+
+/// Deliveries whose lease expires just before their call, while they wait for a turn.
+@Suite(.timeLimit(.minutes(10)))
+struct LateFencingTests {
+    /// Something that happens once.
+    private final class Incident: Sendable {
+        private let action = Mutex<(@Sendable () -> Void)?>(nil)
+
+        var isOver: Bool { self.action.withLock { $0 == nil } }
+
+        func plan(_ action: @escaping @Sendable () -> Void) {
+            self.action.withLock { $0 = action }
+        }
+
+        func happen() {
+            let action = self.action.withLock { action in
+                defer { action = nil }
+                return action
+            }
+            action?()
+        }
+    }
+
+    /// A provider that gives a fixed reply.
+    private struct ScriptedChannel: ProviderChannel {
+        let provider = Provider.fcm
+        let app = "default"
+        var result = ProviderReply.Result.answered(.accepted(id: "1"))
+        var onAccount: @Sendable () -> Void = {}
+        var onCall: @Sendable () -> Void = {}
+
+        /// The sender reads it when it takes a turn of the rate limit.
+        var account: String {
+            self.onAccount()
+            return self.app
+        }
+
+        func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
+            self.onCall()
+            return ProviderReply(self.result)
+        }
+    }
+
+    /// A dispatcher that has taken one push, and a rival.
+    private struct Scene {
+        let dispatcher: Dispatcher
+        let sender: DeliverySender
+        let batch: LaneBatch
+        let entry: String
+        let rival: ConsumerGroup
+
+        /// Ends the term in which the push was taken; a new one begins at once.
+        func expireLease() {
+            self.dispatcher.leaseClock.renewed(at: .now, withoutGap: false)
+        }
+
+        func takeOver() async throws {
+            #expect(try await self.rival.claim(self.entry, idle: .zero) != nil)
+        }
+
+        /// Sends the batch and returns the outcomes.
+        func send() async throws -> [DeliveryOutcome] {
+            let outcomes = Outcomes()
+            let prepared = try await self.sender.prepare(self.batch) { outcomes.add($0) }
+            await withDiscardingTaskGroup { sends in
+                await self.sender.send(prepared, permits: LanePermits(8), group: &sends) { outcomes.add($0) }
+            }
+            return outcomes.all
+        }
+
+        var isInFlight: Bool { self.dispatcher.inFlight.contains(self.entry, of: self.batch.group.stream) }
+
+        /// The state of the provider's calls.
+        var overview: ProviderHealth.Overview? {
+            self.sender.health.overviews(of: ["default"], now: TestDispatcher.now)["default"]
+        }
+    }
+
+    private final class Outcomes: Sendable {
+        private let outcomes = Mutex<[DeliveryOutcome]>([])
+
+        func add(_ outcome: DeliveryOutcome) {
+            self.outcomes.withLock { $0.append(outcome) }
+        }
+
+        var all: [DeliveryOutcome] { self.outcomes.withLock { $0 } }
+    }
+
+    private static func with(
+        _ channel: any ProviderChannel,
+        messagesPerSecond: Int? = nil,
+        _ body: (Scene) async throws -> Void
+    ) async throws {
+        let notification = NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001)
+        let device = NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0003)
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                try await database.pool.query(
+                    """
+                    INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token,
+                        registered_at, last_used_at)
+                    VALUES ($1, 'ada', 'android', 'fcm', 'default', 'production', 'phone', now(), now())
+                    """,
+                    .uuid(device.halves)
+                )
+                try await database.pool.query(
+                    """
+                    INSERT INTO carillon.notifications (user_id, id, version, job_entry, org_id, type, severity,
+                        delivery, lane, channels, title, body, status, status_reason, created_at)
+                    VALUES ('ada', $1, 1, 'x', '', 'news', 'info', 'push', 'normal', 3, 'hello', '', 'pending',
+                        'queued', now())
+                    """,
+                    .uuid(notification.halves)
+                )
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")], channel)
+                dispatcher.channels.replace(
+                    with: ChannelDirectory.Entry(channel, messagesPerSecond: messagesPerSecond))
+                dispatcher.leaseClock.renewed(at: .now)
+                let stream = keys.deliveries(.fcm, .normal)
+                let work = DeliveryWork(
+                    notification: notification, device: device, user: "ada", attempt: 0, isRepeat: false)
+                try await redis.send("XADD", .text(stream), "*", .text(DeliveryWork.field), .text(work.text))
+                let group = dispatcher.group(stream)
+                try await group.create()
+                let entries = try await group.takeWaiting(count: 10)
+                dispatcher.inFlight.take(entries.map(\.id), of: stream)
+                try await body(
+                    Scene(
+                        dispatcher: dispatcher,
+                        sender: DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512),
+                        batch: LaneBatch(
+                            lane: .normal, group: group, entries: entries,
+                            term: try #require(dispatcher.leaseClock.term)),
+                        entry: try #require(entries.first).id,
+                        rival: ConsumerGroup(stream: stream, consumer: "rival", connection: redis)
+                    ))
+            }
+        }
+    }
+
+    @Test("a push whose lease expires while it waits for the rate limit is left to its new owner")
+    func rateLimit() async throws {
+        let expiry = Incident()
+        let calls = Mutex(0)
+        let channel = ScriptedChannel(
+            onAccount: { expiry.happen() }, onCall: { calls.withLock { $0 += 1 } })
+        try await Self.with(channel, messagesPerSecond: 100) { scene in
+            try await scene.takeOver()
+            expiry.plan { scene.expireLease() }
+            #expect(try await scene.send().isEmpty)
+            #expect(expiry.isOver)
+            #expect(calls.withLock { $0 } == 0)
+            #expect(!scene.isInFlight)
+            #expect(scene.overview == ProviderHealth.Overview())
+        }
+    }
+
+    @Test(
+        "a call that was not made before the lease expired leaves the push to its new owner",
+        arguments: [ProviderReply.Result.fenced, .noTurn])
+    func call(result: ProviderReply.Result) async throws {
+        let expiry = Incident()
+        try await Self.with(ScriptedChannel(result: result, onCall: { expiry.happen() })) { scene in
+            try await scene.takeOver()
+            expiry.plan { scene.expireLease() }
+            #expect(try await scene.send().isEmpty)
+            #expect(expiry.isOver)
+            #expect(!scene.isInFlight)
+            #expect(scene.overview == ProviderHealth.Overview())
+        }
+    }
+
+    @Test(
+        "a push whose lease expires while it waits for a connection is sent only if it is still its own",
+        arguments: [true, false])
+    func queue(isTakenOver: Bool) async throws {
+        try await ProviderSandbox.with { sandbox in
+            var configuration = TransferConfiguration()
+            configuration.caFile = sandbox.caPath
+            configuration.maximumInFlight = 1
+            let transfers = TransferPool(
+                configuration: configuration, allowsPrivateAddresses: true, logger: TestLog.logger)
+            let context = ChannelContext(
+                transfers: transfers, now: { ProviderBench.now }, logger: TestLog.logger, read: ProviderBench.contents)
+            let channel = try await FCM.channel(
+                app: "default", settings: ProviderProfile.fcm.settings(sandbox), shape: .standard, context: context)
+            let transfer = try transfers.client(of: .fcm)
+            try await Self.with(channel) { scene in
+                let first = await channel.send(ProviderBench.message(), to: Messages.device(.fcm, token: "first"))
+                #expect(first.isAccepted, "the access token is there")
+                let holder = Task {
+                    await channel.send(ProviderBench.message(), to: Messages.device(.fcm, token: "silent-1"))
+                }
+                try await eventually("the only place is taken") { transfer.snapshot().inFlight == 1 }
+                let sending = Task { try await scene.send() }
+                try await eventually("the push waits") { transfer.snapshot().waiting == 1 }
+
+                if isTakenOver { try await scene.takeOver() }
+                scene.expireLease()
+                holder.cancel()
+                _ = await holder.value
+                let outcomes = try await sending.value
+                #expect(sandbox.received().map(\.token) == (isTakenOver ? ["first"] : ["first", "phone"]))
+                #expect(outcomes.map(\.entry.id) == (isTakenOver ? [] : [scene.entry]))
+                #expect(outcomes.allSatisfy { $0.work?.isRepeat == true })
+                #expect(scene.isInFlight == !isTakenOver)
+                #expect(scene.overview == ProviderHealth.Overview())
+            }
+            await transfers.shutdown()
+        }
+    }
+}
