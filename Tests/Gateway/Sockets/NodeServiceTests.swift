@@ -68,7 +68,7 @@ struct NodeServiceTests {
                         group.addTask { try? await service.run() }
                         try await eventually("the node is subscribed") { try await isSubscribed() }
                         let socket = try await running.open("a").synced()
-                        // As after a suspended process: the lease may have lapsed by now.
+                        // As after a suspended process: the lease may have expired by now.
                         clock.advance(by: .seconds(20))
                         try await publish(5, 6)
                         try await eventually("the socket has the inbox as it is") {

@@ -66,6 +66,23 @@ struct ResumeTests {
         }
     }
 
+    @Test("a repair whose read fails is repeated until the socket has what it missed")
+    func repairs() async throws {
+        struct Outage: Error {}
+        let asked = Notes<Int64>()
+        var backend = ScriptedBackend()
+        backend.onChanges = { questions in
+            asked.note(questions.map(\.since))
+            if asked.all.count < 3 { throw Outage() }
+        }
+        try await RunningHub.with(backend) { running in
+            _ = try await running.open("a").synced()
+            running.hub.repair()
+            try await eventually("the third read succeeds") { asked.all.count >= 3 }
+            #expect(asked.all.allSatisfy { $0 == ScriptedBackend.version })
+        }
+    }
+
     @Test("limits what may wait and asks the client to try again")
     func bound() async throws {
         let gate = Gate()

@@ -15,6 +15,8 @@ final class HubShard {
     private var sockets: [ObjectIdentifier: SocketSession] = [:]
     private var byUser: [ExactText: [SocketSession]] = [:]
     private var holding: [ObjectIdentifier: SocketSession] = [:]
+    /// The proofs of this turn of the loop.
+    private var proofs: [ReceiptProof] = []
     private var ticks: [RepeatedTask] = []
     private var isDraining = false
 
@@ -125,19 +127,33 @@ final class HubShard {
         LoopReference(socket, eventLoop: self.eventLoop)
     }
 
-    func prove(_ user: String, _ id: NotificationID, lane: Lane?) {
-        self.hub.prove(user, id, lane: lane)
+    /// Hands proofs to the hub together with all others of this turn of the loop.
+    func prove(_ proven: [ProofLedger.Awaited], of user: String) {
+        guard !proven.isEmpty else { return }
+        if self.proofs.isEmpty {
+            let bound = NIOLoopBound(self, eventLoop: self.eventLoop)
+            self.eventLoop.execute { bound.value.handOverProofs() }
+        }
+        let now = self.hub.now()
+        for proof in proven {
+            self.proofs.append(ReceiptProof(user: user, id: proof.id, awaitingLane: proof.lane, at: now))
+        }
+    }
+
+    private func handOverProofs() {
+        self.hub.prove(self.proofs)
+        self.proofs.removeAll(keepingCapacity: true)
     }
 
     // MARK: Frames
 
     /// Delivers changes in order, then flushes each socket that got one, once.
     ///
-    /// - Returns: The users without a socket on this loop.
-    func deliver(_ changes: [NodeFrame]) -> Set<ExactText> {
+    /// - Returns: The places of the changes whose users have no socket on this loop.
+    func deliver(_ changes: [NodeFrame]) -> [Int] {
         var touched: [SocketSession] = []
-        var missing: Set<ExactText> = []
-        for change in changes {
+        var missing: [Int] = []
+        for (place, change) in changes.enumerated() {
             if let excepted = change.everyoneBut {
                 let change = LoopFrame(change)
                 for (user, sockets) in self.byUser where !excepted.contains(user) {
@@ -147,7 +163,7 @@ final class HubShard {
                 continue
             }
             guard let sockets = self.byUser[change.user] else {
-                missing.insert(change.user)
+                missing.append(place)
                 continue
             }
             let change = LoopFrame(change)

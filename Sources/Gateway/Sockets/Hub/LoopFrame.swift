@@ -88,31 +88,33 @@ final class LoopBacklog: Sendable {
     }
 }
 
-/// Finds the users of a batch who have no socket on any shard of the node.
+/// Finds the changes of a batch whose users have no socket on any shard of the node.
 final class MissTally: Sendable {
     private struct State {
         var reports = 0
-        var misses: [ExactText: Int] = [:]
+        /// The number of shards that miss each change.
+        var misses: [Int]
     }
 
-    private let state = Mutex(State())
+    private let state: Mutex<State>
     private let shards: Int
 
     /// - Parameter shards: The number of shards that report.
-    init(shards: Int) {
+    init(changes: Int, shards: Int) {
+        self.state = Mutex(State(misses: [Int](repeating: 0, count: changes)))
         self.shards = shards
     }
 
-    /// Takes the users without a socket on one shard.
+    /// Takes the places of the changes whose users have no socket on one shard.
     ///
-    /// - Returns: The users without a socket anywhere, once the last shard has reported; empty
-    ///   before.
-    func note(_ missing: Set<ExactText>) -> [ExactText] {
+    /// - Returns: The places of those without a socket anywhere, once the last shard has reported;
+    ///   empty before.
+    func note(_ missing: [Int]) -> [Int] {
         self.state.withLock { state in
             state.reports += 1
-            for user in missing { state.misses[user, default: 0] += 1 }
+            for place in missing { state.misses[place] += 1 }
             guard state.reports == self.shards else { return [] }
-            return state.misses.filter { $0.value == self.shards }.map(\.key)
+            return missing.filter { state.misses[$0] == self.shards }
         }
     }
 }

@@ -25,6 +25,8 @@ struct HubRequest: Sendable {
 /// All sockets of a node: one shard per event loop, and the tasks that call the backend for them.
 package final class SocketHub: Service {
     static let batchSize = 256
+    private static let mostProofs = 512
+    private static let proofPause: Duration = .milliseconds(20)
     private static let requestWorkers = 8
     private static let loginWorkers = 8
 
@@ -135,9 +137,10 @@ package final class SocketHub: Service {
     }
 
     /// A lost proof lets the deadline pass, and push goes out.
-    func prove(_ user: String, _ id: NotificationID, lane: Lane?) {
-        SocketMetrics.proofs.increment()
-        _ = self.counted(self.proofs.offer(ReceiptProof(user: user, id: id, awaitingLane: lane, at: self.now())))
+    func prove(_ proofs: [ReceiptProof]) {
+        SocketMetrics.proofs.increment(by: proofs.count)
+        let lost = proofs.count - self.proofs.offer(contentsOf: proofs)
+        if lost > 0 { SocketMetrics.overflows.increment(by: lost) }
     }
 
     /// One loop's share of the sockets that a user may have.
@@ -168,7 +171,7 @@ package final class SocketHub: Service {
     /// catch up from their inboxes.
     package func deliver(_ changes: [NodeFrame]) {
         SocketMetrics.frames.increment(by: changes.count)
-        let tally = MissTally(shards: self.eventLoops.count)
+        let tally = MissTally(changes: changes.count, shards: self.eventLoops.count)
         for (eventLoop, backlog) in zip(self.eventLoops, self.backlogs) {
             guard backlog.take(changes.count) else {
                 SocketMetrics.shed.increment(by: changes.count)
@@ -178,7 +181,7 @@ package final class SocketHub: Service {
             }
             eventLoop.execute {
                 let missing = self.shard(on: eventLoop)?.deliver(changes) ?? []
-                for user in tally.note(missing) { _ = self.ghosts.offer(user.text) }
+                for place in tally.note(missing) { _ = self.ghosts.offer(changes[place].user.text) }
                 if backlog.giveBack(changes.count) { self.repair() }
             }
         }
@@ -324,7 +327,6 @@ package final class SocketHub: Service {
                 }
             } catch {
                 self.logger.warning("inbox gaps not filled; sockets ask again", metadata: ["error": "\(error)"])
-                // Sockets that still hold changes ask again.
                 for gap in batch {
                     let resumption = gap.resumption
                     gap.reference.call { $0.fillFailed(resumption) }
@@ -337,10 +339,12 @@ package final class SocketHub: Service {
 
     /// A proof that is not recorded lets the deadline pass, and push goes out.
     private func serveProofs() async {
-        while let batch = await self.proofs.next(limit: 512) {
+        while let batch = await self.proofs.next(limit: Self.mostProofs) {
             await self.persist("proofs not recorded; retrying", tries: 20, count: batch.count) {
                 try await self.backend.confirm(batch)
             }
+            // Lets proofs gather: a transaction costs as much as recording a dozen of them.
+            if batch.count < Self.mostProofs { try? await Task.sleep(for: Self.proofPause) }
         }
     }
 

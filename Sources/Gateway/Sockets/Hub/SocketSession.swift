@@ -49,6 +49,8 @@ final class SocketSession {
     private var heldSince: NIODeadline?
     private var isFilling = false
     private var isResyncing = false
+    /// Whether changes could not be read and must be requested again.
+    private var mustCatchUp = false
     /// Resumptions that wait for the first sync or for earlier ones.
     private var resumptions: [Resumption] = []
     /// Calls that came before the inbox was read, in order.
@@ -156,10 +158,17 @@ final class SocketSession {
     /// The changes could not be read; requests them again.
     func fillFailed(_ resumption: Resumption? = nil) {
         self.isFilling = false
-        if let resumption { self.resumptions.insert(resumption, at: 0) }
+        if let resumption { self.resumptions.insert(resumption, at: 0) } else { self.mustCatchUp = true }
         if self.isResyncing { self.resync() }
         self.askNext()
+        self.catchUp()
         self.flush()
+    }
+
+    /// Requests the changes whose reading failed; if the queue is full, the next tick does.
+    private func catchUp() {
+        guard self.mustCatchUp, self.phase == .open, let last = self.sequence.last else { return }
+        self.mustCatchUp = !self.requestChanges(since: last)
     }
 
     /// Requests the changes for a client, after the inbox was read and after earlier requests.
@@ -335,7 +344,7 @@ final class SocketSession {
 
     func report(_ proven: [ProofLedger.Awaited]) {
         guard let identity else { return }
-        for proof in proven { self.shard.prove(identity.user, proof.id, lane: proof.lane) }
+        self.shard.prove(proven, of: identity.user)
     }
 
     // MARK: Writing
@@ -399,6 +408,7 @@ final class SocketSession {
             }
         }
         self.noteBookmark(now: now)
+        self.catchUp()
         self.wire?.tick(now: now)
         self.flush()
     }

@@ -36,6 +36,20 @@ package final class BatchQueue<Element: Sendable>: Sendable {
         return isTaken
     }
 
+    /// Adds elements without waiting, in order, until the queue is full.
+    ///
+    /// - Returns: the number added; 0 if the queue is finished.
+    package func offer(contentsOf elements: [Element]) -> Int {
+        let (count, receiver) = self.state.withLock { state -> (Int, UnsafeContinuation<Void, Never>?) in
+            let count = state.isFinished ? 0 : min(elements.count, self.capacity - state.elements.count)
+            guard count > 0 else { return (0, nil) }
+            state.elements += elements.prefix(count)
+            return (count, state.receivers.popFirst())
+        }
+        receiver?.resume()
+        return count
+    }
+
     /// Adds an element, waiting while the queue is full.
     ///
     /// Drops the element after ``finish()``.
