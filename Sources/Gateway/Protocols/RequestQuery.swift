@@ -1,11 +1,14 @@
 // Carillon · RequestQuery.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
+
 /// The decoded fields of a request's query or of a form.
 ///
 /// Rejects malformed escapes, invalid UTF-8 and repeated names, because a proxy or a log may read
 /// them differently.
 package struct RequestQuery: Sendable, Equatable {
+    /// A decoded name and its value.
     package struct Field: Sendable, Equatable {
         package let name: String
         package let value: String
@@ -78,37 +81,4 @@ package struct QueryFault: Error, Sendable, Equatable, CustomStringConvertible {
     }
 
     package var description: String { "\(self.name): \(self.reason)" }
-}
-
-/// Percent-encoding in URIs (RFC 3986 section 2.1) and forms.
-package enum PercentCoding {
-    /// Decodes a text; nil if a `%` lacks its two digits or the bytes are not UTF-8.
-    ///
-    /// - Parameter plusIsSpace: whether `+` means a space, as in forms and queries, but not in
-    ///   paths.
-    package static func decode(_ encoded: some StringProtocol, plusIsSpace: Bool = false) -> String? {
-        var bytes: [UInt8] = []
-        var rest = encoded.utf8.makeIterator()
-        while let byte = rest.next() {
-            switch byte {
-            case UInt8(ascii: "%"):
-                guard let high = rest.next().flatMap(Self.digit), let low = rest.next().flatMap(Self.digit) else {
-                    return nil
-                }
-                bytes.append(high << 4 | low)
-            case UInt8(ascii: "+") where plusIsSpace: bytes.append(UInt8(ascii: " "))
-            default: bytes.append(byte)
-            }
-        }
-        return String(validating: bytes, as: UTF8.self)
-    }
-
-    private static func digit(_ byte: UInt8) -> UInt8? {
-        switch byte {
-        case UInt8(ascii: "0")...UInt8(ascii: "9"): byte - UInt8(ascii: "0")
-        case UInt8(ascii: "a")...UInt8(ascii: "f"): byte - UInt8(ascii: "a") + 10
-        case UInt8(ascii: "A")...UInt8(ascii: "F"): byte - UInt8(ascii: "A") + 10
-        default: nil
-        }
-    }
 }

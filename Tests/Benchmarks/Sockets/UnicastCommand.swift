@@ -219,10 +219,10 @@ struct ProofBoard: Sendable {
         var rest = notifications[...]
         while !rest.isEmpty {
             var batch = RedisBatch()
-            for item in rest.prefix(512) {
-                let waiting = UnconfirmedNotification(id: item.id, user: item.user, lane: .normal)
-                set.add(waiting, deadline: deadline, in: &batch)
+            let waits = rest.prefix(512).map { item in
+                (UnconfirmedNotification(id: item.id, user: item.user, lane: .normal), deadline: deadline)
             }
+            set.add(waits, in: &batch)
             rest = rest.dropFirst(512)
             for reply in try await self.redis.send(batch) { _ = try reply.checked() }
         }

@@ -145,7 +145,7 @@ struct UserRestTests {
                 id: NotificationID(try #require(unproven.first).uuid(0)), user: "ada", lane: .critical)
             var batch = RedisBatch()
             Live(stack.connection).unconfirmed
-                .add(waiting, deadline: Timestamp(seconds: 4_000_000_000), in: &batch)
+                .add([(waiting, deadline: Timestamp(seconds: 4_000_000_000))], in: &batch)
             for reply in try await stack.connection.send(batch) { _ = try reply.checked() }
             let retries: RedisArgument = "carillon:{fcm}:retry:critical"
             let zero = "00000000-0000-0000-0000-000000000000"
@@ -295,7 +295,8 @@ struct ImportTests {
             #expect(exit == .code(65))
             let errors = process.errors()
             for expected in [
-                "line 2: line: is", "line 3: settings.zone: is no IANA time zone", "line 4: line: is longer than 1 MB",
+                "line 2: line: is", "line 3: settings.zone: is not an IANA time zone, such as Europe/Berlin",
+                "line 4: line: is longer than 1 MB",
                 "line 5: user_id: is missing", "line 6: record: must be a JSON object",
                 "line 7: devices[0].platform: must be one of ios, android, web", "line 7: colour: is not a field here",
             ] { #expect(errors.contains(expected), "\(expected) in \(errors)") }

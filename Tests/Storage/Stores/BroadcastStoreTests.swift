@@ -126,7 +126,7 @@ struct BroadcastStoreTests {
         }
     }
 
-    @Test("claims the most urgent chains first, for one dispatcher, and again after the claim lapsed")
+    @Test("claims the most urgent chains first, for one dispatcher, and again after the claim expired")
     func claims() async throws {
         try await Samples.withStores { database in
             let store = database.broadcasts

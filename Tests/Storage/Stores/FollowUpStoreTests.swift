@@ -45,7 +45,7 @@ struct FollowUpStoreTests {
         }
     }
 
-    @Test("remembers follow-ups that were handed on until they end, and recalls them when streams are lost")
+    @Test("remembers enqueued follow-ups until they end, and recalls them when streams are lost")
     func handedOn() async throws {
         try await Samples.withStores { database in
             let store = database.followUps

@@ -84,7 +84,7 @@ struct ScheduleStoreTests {
         }
     }
 
-    @Test("claims due schedules for one dispatcher, in order, and again after the claim lapsed")
+    @Test("claims due schedules for one dispatcher, in order, and again after the claim expired")
     func claims() async throws {
         try await Samples.withStores { database in
             let store = database.schedules

@@ -152,7 +152,7 @@ struct SendClaimsTests {
             let second = [(work: Self.work, entry: try await Self.append(redis, keys, .normal))]
             #expect(try await claims.take([(Self.work, first)], provider: .fcm, lane: .normal) == [true])
             var batch = RedisBatch()
-            // A dispatcher without the claim, such as one whose provider is out of use, ends
+            // A dispatcher without the claim, such as one whose provider is unavailable, ends
             // nothing.
             claims.giveBack([(Self.work, second[0].entry, .normal)], provider: .fcm, in: &batch)
             for reply in try await redis.send(batch) { _ = try reply.checked() }

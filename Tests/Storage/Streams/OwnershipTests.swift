@@ -91,7 +91,7 @@ struct OwnershipTests {
         }
     }
 
-    @Test("notices a lapse even when the reply to the renewal was lost")
+    @Test("notices an expiry even when the reply to the renewal was lost")
     func lostReply() async throws {
         try await TestRedis.with { connection, prefix in
             let passed = Mutex(Duration.zero)
@@ -100,7 +100,7 @@ struct OwnershipTests {
                 start + passed.withLock { $0 }
             }
             var wasHeld = [try await lease.renew(), try await lease.renew()]
-            // Redis may have extended the lease, but this process must assume that it lapsed.
+            // Redis may have extended the lease, but this process must assume that it expired.
             passed.withLock { $0 += Lease.lifetime }
             wasHeld.append(try await lease.renew())
             passed.withLock { $0 += Lease.renewal }

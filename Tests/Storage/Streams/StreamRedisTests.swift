@@ -135,7 +135,7 @@ struct StreamRedisTests {
             )
             let shard = keys.unconfirmedShard(user: waiting.user)
             var batch = RedisBatch()
-            set.add(waiting, deadline: Timestamp(milliseconds: 1_000), in: &batch)
+            set.add([(waiting, deadline: Timestamp(milliseconds: 1_000))], in: &batch)
             try await connection.send(batch)
             func claim(at milliseconds: Int64) async throws -> [UnconfirmedNotification] {
                 try await set.claimDue(
@@ -150,7 +150,7 @@ struct StreamRedisTests {
             #expect(try await claim(at: 1_001).isEmpty)
             #expect(try await claim(at: 31_000) == [waiting])
             var removal = RedisBatch()
-            set.remove(waiting, in: &removal)
+            set.remove([waiting], in: &removal)
             try await connection.send(removal)
             #expect(try await claim(at: 90_000).isEmpty)
         }
@@ -169,7 +169,7 @@ struct StreamRedisTests {
             let critical = (100..<110).map { waiting($0, .critical) }
             var batch = RedisBatch()
             for (number, notification) in (bulk + critical).enumerated() {
-                set.add(notification, deadline: Timestamp(milliseconds: 1_000 + Int64(number)), in: &batch)
+                set.add([(notification, deadline: Timestamp(milliseconds: 1_000 + Int64(number)))], in: &batch)
             }
             try await connection.send(batch)
             let shard = keys.unconfirmedShard(user: "a critical user")

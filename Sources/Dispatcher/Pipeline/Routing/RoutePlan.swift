@@ -21,7 +21,7 @@ struct RoutePlan {
 
     typealias Mark = (user: String, id: NotificationID, status: NotificationStatus, reason: String?, via: String?)
 
-    private(set) var awaited: [(UnconfirmedNotification, Timestamp)] = []
+    private(set) var awaited: [(UnconfirmedNotification, deadline: Timestamp)] = []
     private(set) var deliveries: [Delivery] = []
     private(set) var marks: [Mark] = []
     /// Marks to write before anything is sent, because the sender may postpone again at once.

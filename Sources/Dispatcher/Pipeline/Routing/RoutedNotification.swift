@@ -6,7 +6,8 @@ import Storage
 
 /// A notification on its way from its job to the stage that owns it next.
 struct RoutedNotification: Sendable {
-    var notification: Notification
+    /// Boxed, because the stages copy it a dozen times and change it twice.
+    private var box: Boxed<Notification>
     var progress: DecisionFacts.Progress
     /// The unread count of its inbox.
     var unread: Int32 = 0
@@ -22,11 +23,16 @@ struct RoutedNotification: Sendable {
         isRepeat: Bool = false,
         wishes: RecipientStore.Wishes? = nil
     ) {
-        self.notification = notification
+        self.box = Boxed(notification)
         self.progress = progress
         self.unread = unread
         self.isRepeat = isRepeat
         self.wishes = wishes
+    }
+
+    var notification: Notification {
+        _read { yield self.box.value }
+        _modify { yield &self.box.value }
     }
 
     /// Returns the notification to route after it was stored; nil if it is final, or another
@@ -120,5 +126,31 @@ struct StoredBatch: Sendable {
         batch.eventsForEveryone.removeAll { !entries.contains($0.entry) }
         for index in batch.open.indices { batch.open[index].isRepeat = true }
         return batch
+    }
+}
+
+/// A large value on the heap: a copy counts one reference, and changing a copy leaves the others.
+private struct Boxed<Value: Sendable>: Sendable {
+    /// Sound without a check: a storage with several owners never changes.
+    private final class Storage: @unchecked Sendable {
+        var value: Value
+
+        init(_ value: Value) {
+            self.value = value
+        }
+    }
+
+    private var storage: Storage
+
+    init(_ value: Value) {
+        self.storage = Storage(value)
+    }
+
+    var value: Value {
+        _read { yield self.storage.value }
+        _modify {
+            if !isKnownUniquelyReferenced(&self.storage) { self.storage = Storage(self.storage.value) }
+            yield &self.storage.value
+        }
     }
 }

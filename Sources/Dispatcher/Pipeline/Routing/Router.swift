@@ -244,34 +244,34 @@ struct Router: Sendable {
     /// Repeating this is harmless: nodes drop frames that are not newer than what they sent.
     private func publish(_ plan: RoutePlan) async throws {
         let messages = plan.messages
-        let request = self.commands(plan.awaited, messages)
+        let (request, firstPublish) = self.commands(plan.awaited, messages)
         guard !request.isEmpty else { return }
-        let firstPublish = plan.awaited.count
         let receivers = try await self.dispatcher.untilDone("publish frames") {
             var receivers: [Int64] = []
             for reply in try await self.dispatcher.redis.send(request) { receivers.append(try reply.integer()) }
             return receivers
         }
-        if let first = plan.awaited.lazy.map(\.1).min() { self.dispatcher.alarms.proofs.note(first) }
+        if let first = plan.awaited.lazy.map(\.deadline).min() { self.dispatcher.alarms.proofs.note(first) }
         for (message, count) in zip(messages, receivers.dropFirst(firstPublish)) where count == 0 {
             self.dispatcher.presence.forgetLease(of: message.node)
         }
         PipelineMetrics.published.increment(by: plan.frameCount)
     }
 
+    /// Returns the commands of a plan, and the position of the first PUBLISH.
     private func commands(
-        _ awaited: [(UnconfirmedNotification, Timestamp)],
+        _ awaited: [(UnconfirmedNotification, deadline: Timestamp)],
         _ messages: [(node: String, frames: NodeFrameBatch)]
-    ) -> RedisBatch {
-        let unconfirmed = self.dispatcher.live.unconfirmed
+    ) -> (batch: RedisBatch, firstPublish: Int) {
         var batch = RedisBatch()
-        for (notification, deadline) in awaited { unconfirmed.add(notification, deadline: deadline, in: &batch) }
+        self.dispatcher.live.unconfirmed.add(awaited, in: &batch)
+        let firstPublish = batch.count
         for message in messages {
             batch.append(
                 "PUBLISH", .text(self.dispatcher.keys.nodeChannel(message.node)), .bytes(message.frames.bytes)
             )
         }
-        return batch
+        return (batch, firstPublish)
     }
 
     /// Appends deliveries again that Redis may have lost, for the devices that a provider serves.

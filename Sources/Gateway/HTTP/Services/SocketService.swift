@@ -198,12 +198,11 @@ package struct SocketService: SocketBackend {
         // Update the row first: after a crash the deadline expires and the gate finds the delivery.
         let delivered = try await self.notifications.markDelivered(
             proofs.map { ($0.user, $0.id, $0.at) }, via: "socket")
-        var batch = RedisBatch()
-        for proof in proofs {
-            guard let lane = proof.awaitingLane else { continue }
-            let waiting = UnconfirmedNotification(id: proof.id, user: proof.user, lane: lane)
-            self.unconfirmed.remove(waiting, in: &batch)
+        let waiting = proofs.compactMap { proof in
+            proof.awaitingLane.map { UnconfirmedNotification(id: proof.id, user: proof.user, lane: $0) }
         }
+        var batch = RedisBatch()
+        self.unconfirmed.remove(waiting, in: &batch)
         let waits = batch.count
         self.events.add(delivered.map { LifecycleEvent(.delivered, $0.label, at: $0.at, channel: .inApp) }, in: &batch)
         let replies = try await self.redis.send(batch)

@@ -50,6 +50,7 @@ package enum SignalRAdmission: Sendable, Equatable {
     /// Rejected without effect.
     case refused(Reason)
 
+    /// Why a record is rejected.
     package enum Reason: Sendable, Equatable {
         /// The handshake is incomplete, or the connection has ended.
         case notOpen

@@ -117,6 +117,7 @@ package enum SignalRDecoder {
 package struct SignalRRecordSplitter: Sendable {
     package static let separator: UInt8 = 0x1E
 
+    /// The records that one piece of input completes.
     package struct Batch: Sendable, Equatable {
         /// The records without their separators.
         package var records: [[UInt8]] = []
@@ -169,6 +170,7 @@ package struct SignalRRecordSplitter: Sendable {
 
 /// The fault of a client's input, or of its reading too slowly.
 package struct SignalRFault: Error, Sendable, Equatable, CustomStringConvertible {
+    /// The kind of fault, for logs and tests.
     package enum Code: String, Sendable {
         case recordTooLong
         case invalidJSON

@@ -1,6 +1,8 @@
 // Carillon · SignalRHubRequest.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
+
 /// A request to a hub's path and its dispatch.
 package struct SignalRHubRequest: Sendable, Equatable {
     /// The state of the connection that the request's id names.
@@ -19,6 +21,7 @@ package struct SignalRHubRequest: Sendable, Equatable {
         }
     }
 
+    /// The action that a request calls for.
     package enum Verdict: Sendable, Equatable {
         /// Create a connection for a WebSocket without id, which was not negotiated.
         case create

@@ -67,6 +67,7 @@ package struct SignalRInvocation: Sendable, Equatable {
 
 /// The end of an invocation or of a stream.
 package struct SignalRCompletion: Sendable, Equatable {
+    /// The result of an invocation, or its error.
     package enum Outcome: Sendable, Equatable {
         case void
         case result(JSONValue)

@@ -210,6 +210,7 @@ package enum SignalRPollingAction: Sendable, Equatable {
     /// ``SignalRConnection/transportLost(now:)``.
     case end(End)
 
+    /// Why a connection ends.
     package enum End: String, Sendable, Equatable {
         /// The server closed it, and the client has everything.
         case closed

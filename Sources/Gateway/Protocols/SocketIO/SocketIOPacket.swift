@@ -5,6 +5,7 @@ import Core
 
 /// A Socket.IO 5 packet with its attachments in place.
 package struct SocketIOPacket: Sendable, Equatable {
+    /// The type of a packet, with its payload.
     package enum Content: Sendable, Equatable {
         /// The client's credentials or the server's reply with the socket's id; an object or
         /// nothing.
@@ -105,6 +106,7 @@ package enum SocketIOValue: Sendable, Equatable {
     case array([SocketIOValue])
     case object([Member])
 
+    /// A key of an object, and its value.
     package struct Member: Sendable, Equatable {
         let key: String
         let value: SocketIOValue

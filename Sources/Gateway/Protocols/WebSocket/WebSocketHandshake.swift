@@ -1,6 +1,7 @@
 // Carillon · WebSocketHandshake.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import Crypto
 import FoundationEssentials
 import NIOHTTP1
@@ -56,6 +57,6 @@ enum WebSocketKey {
     /// Returns the value of `Sec-WebSocket-Accept`.
     static func accept(_ key: String) -> String {
         // The RFC requires SHA-1; security does not depend on it.
-        Data(Insecure.SHA1.hash(data: Data((key + Self.suffix).utf8))).base64EncodedString()
+        Base64.standard.encode(Insecure.SHA1.hash(data: Data((key + Self.suffix).utf8)))
     }
 }

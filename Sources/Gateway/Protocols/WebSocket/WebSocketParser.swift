@@ -7,6 +7,7 @@ import NIOCore
 ///
 /// Pure: uses no channel.
 package struct WebSocketParser {
+    /// A complete message, a control frame, or the end of valid input.
     package enum Event: Equatable, Sendable {
         case text(String)
         case binary([UInt8])

@@ -116,30 +116,49 @@ extension ByteBuffer {
 
     mutating func writeRedisArgument(_ argument: RedisArgument) {
         switch argument {
-        case .text(let text):
-            self.writeRedisLength(text.utf8.count)
-            self.writeString(text)
-        case .bytes(let bytes):
-            self.writeRedisLength(bytes.count)
-            self.writeBytes(bytes)
-        case .slice(let bytes):
-            self.writeRedisLength(bytes.count)
-            self.writeBytes(bytes)
-        case .buffer(let buffer):
-            self.writeRedisLength(buffer.readableBytes)
-            self.writeImmutableBuffer(buffer)
+        case .text(var text): text.withUTF8 { self.writeRedisBulk(UnsafeRawBufferPointer($0)) }
+        case .bytes(let bytes): bytes.withUnsafeBytes { self.writeRedisBulk($0) }
+        case .slice(let bytes): bytes.withUnsafeBytes { self.writeRedisBulk($0) }
+        case .buffer(let buffer): buffer.withUnsafeReadableBytes { self.writeRedisBulk($0) }
         case .integer(let value):
-            let text = String(value)
-            self.writeRedisLength(text.utf8.count)
-            self.writeString(text)
+            var text = String(value)
+            text.withUTF8 { self.writeRedisBulk(UnsafeRawBufferPointer($0)) }
         }
-        self.writeStaticString(Self.lineEnd)
     }
 
-    private mutating func writeRedisLength(_ count: Int) {
-        self.writeInteger(UInt8(ascii: "$"))
-        self.writeDecimal(count)
-        self.writeStaticString(Self.lineEnd)
+    /// Writes `$<length>`, the bytes and both line ends with one check of the capacity.
+    private mutating func writeRedisBulk(_ bytes: UnsafeRawBufferPointer) {
+        // `$`, at most 19 digits and two line ends.
+        self.writeWithUnsafeMutableBytes(minimumWritableBytes: bytes.count + 24) { target in
+            // In bounds: the buffer was asked for as many bytes as are written here.
+            target[0] = UInt8(ascii: "$")
+            var end = 1 + Self.write(decimal: bytes.count, to: UnsafeMutableRawBufferPointer(rebasing: target[1...]))
+            end = Self.writeLineEnd(to: target, at: end)
+            UnsafeMutableRawBufferPointer(rebasing: target[end...]).copyMemory(from: bytes)
+            return Self.writeLineEnd(to: target, at: end + bytes.count)
+        }
+    }
+
+    private static func writeLineEnd(to target: UnsafeMutableRawBufferPointer, at place: Int) -> Int {
+        target[place] = UInt8(ascii: "\r")
+        target[place + 1] = UInt8(ascii: "\n")
+        return place + 2
+    }
+
+    /// Writes a number that is not negative, and returns the count of its digits.
+    private static func write(decimal value: Int, to target: UnsafeMutableRawBufferPointer) -> Int {
+        var count = 1
+        var rest = value
+        while rest >= 10 {
+            rest /= 10
+            count += 1
+        }
+        rest = value
+        for place in (0..<count).reversed() {
+            target[place] = UInt8(ascii: "0") + UInt8(truncatingIfNeeded: rest % 10)
+            rest /= 10
+        }
+        return count
     }
 
     private mutating func writeDecimal(_ value: Int) {

@@ -101,7 +101,11 @@ package struct ExactText: Hashable, Comparable, Sendable {
     }
 
     package static func == (left: ExactText, right: ExactText) -> Bool {
-        left.text.utf8.elementsEqual(right.text.utf8)
+        self.withUTF8(left, right) { left, right in
+            guard left.count == right.count else { return false }
+            for place in left.indices where left[place] != right[place] { return false }
+            return true
+        }
     }
 
     package func hash(into hasher: inout Hasher) {
@@ -111,7 +115,24 @@ package struct ExactText: Hashable, Comparable, Sendable {
 
     /// Compares bytes, which sorts by code point.
     package static func < (left: ExactText, right: ExactText) -> Bool {
-        left.text.utf8.lexicographicallyPrecedes(right.text.utf8)
+        self.withUTF8(left, right) { left, right in
+            for place in 0..<min(left.count, right.count) where left[place] != right[place] {
+                return left[place] < right[place]
+            }
+            return left.count < right.count
+        }
+    }
+
+    /// Loops over buffers, because tables of users compare texts all the time and iterators are
+    /// slower.
+    private static func withUTF8(
+        _ left: ExactText,
+        _ right: ExactText,
+        _ compare: (UnsafeBufferPointer<UInt8>, UnsafeBufferPointer<UInt8>) -> Bool
+    ) -> Bool {
+        var (left, right) = (left.text, right.text)
+        // In bounds: both closures only use the buffers' own indices, while they are valid.
+        return left.withUTF8 { left in right.withUTF8 { right in compare(left, right) } }
     }
 
     /// Returns each text once, sorted by bytes.

@@ -8,7 +8,11 @@ package enum FNV1a {
         bytes.reduce(start) { ($0 ^ UInt64($1)) &* 0x0100_0000_01B3 }
     }
 
-    package static func hash32(_ bytes: some Sequence<UInt8>) -> UInt32 {
-        bytes.reduce(2_166_136_261) { ($0 ^ UInt32($1)) &* 16_777_619 }
+    /// Hashes the UTF-8 of a text.
+    package static func hash32(_ text: String) -> UInt32 {
+        var text = text
+        return text.withUTF8 { bytes in
+            bytes.reduce(2_166_136_261) { ($0 ^ UInt32($1)) &* 16_777_619 }
+        }
     }
 }

@@ -92,7 +92,7 @@ package struct Keyspace: Sendable {
         return Lane.allCases.contains { self.deliveries(provider, $0) == stream }
     }
 
-    /// Exists as long as Redis keeps its data.
+    /// The run of Redis that the last sweep saw; exists as long as Redis keeps its data.
     package var memory: String { self.prefix + "memory" }
 
     var dead: String { self.prefix + "dead" }
@@ -151,6 +151,6 @@ package struct Keyspace: Sendable {
 
     /// The shard of a user's unconfirmed notifications, the same in every process.
     func unconfirmedShard(user: String) -> Int {
-        Int(FNV1a.hash32(user.utf8) % UInt32(Self.unconfirmedShards))
+        Int(FNV1a.hash32(user) % UInt32(Self.unconfirmedShards))
     }
 }

@@ -37,20 +37,27 @@ package struct UnconfirmedSet: Sendable {
 
     let live: Live
 
-    private func key(_ user: String) -> RedisArgument {
-        .text(self.live.keys.unconfirmed(shard: self.live.keys.unconfirmedShard(user: user)))
+    /// Adds deadlines to a batch, with one command for each shard.
+    package func add(_ waits: [(UnconfirmedNotification, deadline: Timestamp)], in batch: inout RedisBatch) {
+        for (shard, members) in self.byShard(waits, user: \.0.user) {
+            batch.begin(argumentCount: 2 + 2 * members.count)
+            batch.argument("ZADD")
+            batch.argument(.text(self.live.keys.unconfirmed(shard: shard)))
+            for (notification, deadline) in members {
+                batch.argument(.integer(deadline.milliseconds))
+                batch.argument(.text(notification.text))
+            }
+        }
     }
 
-    /// Adds a deadline to a batch.
-    package func add(_ notification: UnconfirmedNotification, deadline: Timestamp, in batch: inout RedisBatch) {
-        batch.append(
-            "ZADD", self.key(notification.user), .integer(deadline.milliseconds), .text(notification.text)
-        )
-    }
-
-    /// Adds the removal to a batch.
-    package func remove(_ notification: UnconfirmedNotification, in batch: inout RedisBatch) {
-        batch.append("ZREM", self.key(notification.user), .text(notification.text))
+    /// Adds removals to a batch, with one command for each shard.
+    package func remove(_ notifications: [UnconfirmedNotification], in batch: inout RedisBatch) {
+        for (shard, members) in self.byShard(notifications, user: \.user) {
+            batch.begin(argumentCount: 2 + members.count)
+            batch.argument("ZREM")
+            batch.argument(.text(self.live.keys.unconfirmed(shard: shard)))
+            for notification in members { batch.argument(.text(notification.text)) }
+        }
     }
 
     /// Removes confirmed notifications.
@@ -59,11 +66,17 @@ package struct UnconfirmedSet: Sendable {
     @discardableResult
     package func remove(_ notifications: [UnconfirmedNotification]) async throws(RedisError) -> Int {
         var batch = RedisBatch()
-        for notification in notifications { self.remove(notification, in: &batch) }
+        self.remove(notifications, in: &batch)
         guard !batch.isEmpty else { return 0 }
         var count = 0
         for reply in try await self.live.connection.send(batch) { count += Int(try reply.integer()) }
         return count
+    }
+
+    private func byShard<Item>(_ items: [Item], user: KeyPath<Item, String>) -> [(shard: Int, items: [Item])] {
+        var shards = [[Item]](repeating: [], count: Keyspace.unconfirmedShards)
+        for item in items { shards[self.live.keys.unconfirmedShard(user: item[keyPath: user])].append(item) }
+        return shards.enumerated().filter { !$1.isEmpty }.map { ($0, $1) }
     }
 
     /// The earliest deadline of each shard, in one round trip; nil for an empty one.

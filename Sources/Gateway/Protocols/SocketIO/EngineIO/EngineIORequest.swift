@@ -5,6 +5,7 @@ import Core
 
 /// A request to the protocol's path and its dispatch.
 package struct EngineIORequest: Sendable {
+    /// The action that a request calls for.
     package enum Decision: Sendable, Equatable {
         /// Open a new session; for a WebSocket, after the HTTP upgrade.
         case open(EngineIOTransport)
@@ -148,6 +149,7 @@ package enum EngineIORefusal: Sendable, Equatable {
 
 /// The answer to a polling request; send it with `cache-control: no-store`.
 package struct EngineIOResponse: Sendable, Equatable {
+    /// The media type of a body.
     package enum ContentType: String, Sendable {
         case text = "text/plain; charset=UTF-8"
         case html = "text/html"

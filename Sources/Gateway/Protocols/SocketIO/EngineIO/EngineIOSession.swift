@@ -543,9 +543,8 @@ extension EngineIOSession {
     ) {
         guard self.phase != .closed else { return }
         self.phase = .closed
-        // Clients react differently to a close packet; python-engineio never reconnects after it.
-        // An unknown session, the same answer that another server would give, makes all of them
-        // reconnect.
+        // Some clients, such as python-engineio, never reconnect after a close packet. All of them
+        // reconnect after an unknown session, which another server would answer too.
         if reason.shouldReconnect, let poll {
             self.poll = nil
             actions.append(.respond(poll, EngineIORefusal.unknownSession.response))
