@@ -108,15 +108,20 @@ struct SourceFileTests {
         }
     }
 
-    @Test("comments fit in 100 columns and do not begin with a noun clause", arguments: ["Sources", "Tests"])
+    @Test(
+        "comments fit in 100 columns and do not begin with a noun clause",
+        arguments: ["Sources", "Tests", "deploy", "examples"])
     func comments(folder: String) throws {
-        let opening = #/^\/\/+ (?:- )?(?:What|Whom|Whoever|That|Who|Nobody|Of|By|Whose|Whatever|Whichever) /#
+        let marks = ["swift": "//", "c": "//", "h": "//", "sql": "--", "lua": "--", "sh": "#"]
+        let opening =
+            #/^(?:\/\/+|--|#) (?:- )?(?:What|Whom|Whoever|That|Who|Nobody|Of|By|Whose|Whatever|Whichever) /#
         var faults: [String] = []
-        for file in try House.swiftFiles(in: folder) {
+        for file in try House.files(in: folder) {
+            guard let mark = file.split(separator: ".").last.flatMap({ marks[String($0)] }) else { continue }
             let lines = try House.text(file).split(separator: "\n", omittingEmptySubsequences: false)
             for (index, line) in lines.enumerated() {
                 let comment = line.drop { $0 == " " }
-                guard comment.hasPrefix("//") else { continue }
+                guard comment.hasPrefix(mark) else { continue }
                 if line.count > 100 { faults.append("\(file):\(index + 1): longer than 100 columns") }
                 if comment.contains(opening) { faults.append("\(file):\(index + 1): begins with a noun clause") }
             }

@@ -152,10 +152,10 @@ struct DeveloperStackTests {
     func faulty() throws {
         let text = try Self.run(
             """
-            start_process gateway "$DATA" bash -c 'echo PUBLIC_URL: is no URL; exit 78'
+            start_process gateway "$DATA" bash -c 'echo PUBLIC_URL: is not a URL; exit 78'
             keep_running
             """)
-        #expect(text.contains("PUBLIC_URL: is no URL"))
+        #expect(text.contains("PUBLIC_URL: is not a URL"))
         #expect(text.contains("gateway ended with status 78: faulty configuration; it will not be restarted"))
         #expect(!text.contains("restarting"))
     }

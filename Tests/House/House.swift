@@ -16,10 +16,15 @@ enum House {
         try String(contentsOf: Self.root.appending(path: path), encoding: .utf8)
     }
 
+    /// All files in a folder and its subfolders, relative to the root.
+    static func files(in folder: String) throws -> [String] {
+        let names = try #require(FileManager.default.enumerator(atPath: Self.root.appending(path: folder).path))
+        return names.compactMap { $0 as? String }.map { "\(folder)/\($0)" }.sorted()
+    }
+
     /// All Swift files in a folder and its subfolders, relative to the root.
     static func swiftFiles(in folder: String) throws -> [String] {
-        let names = try #require(FileManager.default.enumerator(atPath: Self.root.appending(path: folder).path))
-        return names.compactMap { $0 as? String }.filter { $0.hasSuffix(".swift") }.map { "\(folder)/\($0)" }.sorted()
+        try Self.files(in: folder).filter { $0.hasSuffix(".swift") }
     }
 
     /// The modules that a Swift file imports.

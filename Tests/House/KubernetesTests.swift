@@ -137,12 +137,38 @@ struct KubernetesTests {
         }
     }
 
-    @Test("the Gateway API routes the same paths to the same service as the ingress")
-    func gatewayAPI() throws {
-        let route = try #require(
+    private static func httpRoute() throws -> YAMLValue {
+        try #require(
             try Deployment.documents("\(Self.folder)/httproute/httproute.yaml").first {
                 $0["kind"]?.string == "HTTPRoute"
             })
+    }
+
+    @Test("the ingress and the Gateway API route every page that the gateway serves")
+    func pages() throws {
+        let source = try House.text("Sources/Gateway/HTTP/Web/WebRouter.swift")
+        let list = try #require(source.firstMatch(of: #/var pages: [\s\S]*?\n    \}\n/#)).output
+        let pages = list.matches(of: #/\("([^"]*)", PackageResources/#).map { "/\($0.output.1)" }
+        try #require(pages.count >= 5)
+        let rules = try #require(try Self.object("Ingress", "carillon")["spec"]?["rules"]).array
+        let ingress = rules.flatMap { $0["http"]?["paths"]?.array ?? [] }.map { path in
+            (isExact: path["pathType"]?.string == "Exact", path: path["path"]?.string ?? "?")
+        }
+        let matches = try #require(try Self.httpRoute()["spec"]?["rules"]).array.flatMap { $0["matches"]?.array ?? [] }
+        let route = matches.map { match in
+            (isExact: match["path"]?["type"]?.string == "Exact", path: match["path"]?["value"]?.string ?? "?")
+        }
+        for page in pages + ["/web/page.css"] {
+            for (file, known) in [("ingress.yaml", ingress), ("httproute.yaml", route)] {
+                let isRouted = known.contains { $0.path == page || !$0.isExact && page.hasPrefix($0.path + "/") }
+                #expect(isRouted, "\(file) lacks \(page)")
+            }
+        }
+    }
+
+    @Test("the Gateway API routes the same paths to the same service as the ingress")
+    func gatewayAPI() throws {
+        let route = try Self.httpRoute()
         let ingress = try #require(try Self.object("Ingress", "carillon")["spec"]?["rules"]).array
         #expect(route["spec"]?["hostnames"]?.strings == ingress.compactMap { $0["host"]?.string })
         let known = ingress.flatMap { $0["http"]?["paths"]?.array ?? [] }.map { path in
