@@ -78,6 +78,7 @@ enum DeliverySpan {
         case .noCredential: "no_credential"
         case .unsendable(let reason): reason
         case .noTurn: "no_turn"
+        case .fenced: "fenced"
         }
     }
 }

@@ -64,7 +64,8 @@ extension HTTPProviderChannel {
             return (ProviderReply(.noCredential(reason: "\(error)")), nil)
         }
         let transfer = TransferRequest(
-            request, timeout: self.timeout ?? Self.patience, priority: TransferPriority(message.lane))
+            request, timeout: self.timeout ?? Self.patience, priority: TransferPriority(message.lane),
+            mayStart: message.mayStart)
         switch await self.transfer.perform(transfer) {
         case .answered(let response):
             let sent = request
@@ -76,6 +77,8 @@ extension HTTPProviderChannel {
         case .unanswered(let failure) where failure.reason == .privateAddress:
             // A retry would end the same way.
             return (ProviderReply(.unsendable(reason: "private_address"), transcript: "not sent"), nil)
+        case .unanswered(let failure) where failure.reason == .fenced:
+            return (ProviderReply(.fenced, transcript: "not sent"), nil)
         case .unanswered(let failure) where failure.neverHadTurn:
             return (ProviderReply(.noTurn, transcript: "not sent"), nil)
         case .unanswered(let failure):
@@ -114,14 +117,20 @@ struct MessageRefusal: Error, Sendable, Equatable {
 }
 
 extension TransferRequest {
-    init(_ request: ProviderRequest, timeout: Duration, priority: TransferPriority) {
+    init(
+        _ request: ProviderRequest,
+        timeout: Duration,
+        priority: TransferPriority,
+        mayStart: (@Sendable () -> Bool)? = nil
+    ) {
         self.init(
             .post,
             url: request.url,
             headers: request.headers,
             body: request.body,
             timeout: timeout,
-            priority: priority
+            priority: priority,
+            mayStart: mayStart
         )
     }
 }

@@ -5,6 +5,7 @@ import Core
 
 /// The outcome of one call of a provider.
 package struct ProviderReply: Sendable {
+    /// The provider's answer, or the reason why there is none.
     package enum Result: Sendable, Equatable {
         case answered(ProviderAnswer)
         /// No answer came; if `mayHaveBeenSent`, the provider may still have the message.
@@ -16,6 +17,9 @@ package struct ProviderReply: Sendable {
         case unsendable(reason: String)
         /// The message never left our queue; the provider was not called.
         case noTurn
+        /// When its turn came, the message was no longer allowed (``PushMessage/mayStart``); the
+        /// provider was not called.
+        case fenced
     }
 
     package let result: Result
@@ -61,6 +65,7 @@ extension ProviderReply {
         case .answered(.accepted): return nil
         case .noCredential: return "no credential is available; see the reason"
         case .noTurn: return "the dispatcher had too much to send first; start another dispatcher or send again later"
+        case .fenced: return "the dispatcher's lease expired before the call; the dispatcher that took over sends it"
         case .unsendable(let reason): return Self.advice(on: reason) ?? "it was not sent; see the reason"
         case .unanswered(let reason, let mayHaveBeenSent):
             if let own = Self.ownAdvice[reason] { return own }

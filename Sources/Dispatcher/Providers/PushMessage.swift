@@ -6,6 +6,7 @@ import Crypto
 
 /// A notification for a device, before a provider formats it.
 package struct PushMessage: Sendable {
+    /// The effect of a message on the device.
     package enum Purpose: Sendable, Equatable {
         /// Shows the notification.
         case show
@@ -31,6 +32,11 @@ package struct PushMessage: Sendable {
     package var priority: PushPriority
     /// Whether the user may unsubscribe from such notifications.
     package var isRefusable = true
+    /// Whether the provider may still be called, checked when the call's turn in our queue comes;
+    /// nil means always.
+    ///
+    /// Runs on the sending thread, so it must not block.
+    package var mayStart: (@Sendable () -> Bool)?
     var now: Timestamp
 
     /// - Parameters:

@@ -16,6 +16,7 @@ package struct PushShape: Sendable, Equatable {
         case text(String)
     }
 
+    /// A key of the push data, and the sources of its value.
     package struct Member: Sendable, Equatable {
         let key: String
         /// The first source with a value supplies it.

@@ -3,6 +3,7 @@
 
 import Foundation
 import Sandbox
+import Synchronization
 import Testing
 
 @testable import Clients
@@ -31,7 +32,8 @@ struct MailClientTests {
         from sender: String = "notices@example.com",
         text: String = "Hello",
         timeout: Duration = .seconds(60),
-        priority: TransferPriority = .normal
+        priority: TransferPriority = .normal,
+        mayStart: (@Sendable () -> Bool)? = nil
     ) -> MailRequest {
         let content = """
             From: \(sender)\r
@@ -46,7 +48,8 @@ struct MailClientTests {
 
             """
         return MailRequest(
-            sender: sender, recipient: recipient, content: Array(content.utf8), timeout: timeout, priority: priority)
+            sender: sender, recipient: recipient, content: Array(content.utf8), timeout: timeout, priority: priority,
+            mayStart: mayStart)
     }
 
     private static func address(_ marker: String) -> String {
@@ -271,6 +274,49 @@ struct MailClientTests {
             holder.cancel()
             guard case .unanswered(let failure) = await holder.value else { return #expect(Bool(false)) }
             #expect(failure.reason == .cancelled)
+        }
+    }
+
+    @Test("a waiting message that may no longer start when its turn comes is not sent")
+    func fencedInQueue() async throws {
+        let sandbox = try #require(TransferScope.sandbox)
+        try await Self.with {
+            $0.connections = 1
+        } _: { client in
+            let mayStart = Mutex(true)
+            let holder = Task { await client.send(Self.mail(to: Self.address("silent"))) }
+            while client.snapshot().opened == 0 || client.snapshot().waiting > 0 { await Task.yield() }
+            let mail = Self.mail(to: Self.address("ada"), mayStart: { mayStart.withLock { $0 } })
+            let waiter = Task { await client.send(mail) }
+            while client.snapshot().waiting == 0 { await Task.yield() }
+            mayStart.withLock { $0 = false }
+            holder.cancel()
+            #expect(await waiter.value == .unanswered(TransferFailure(.fenced)))
+            guard case .unanswered(let failure) = await holder.value else { return #expect(Bool(false)) }
+            #expect(failure.reason == .cancelled)
+            #expect(!sandbox.received().contains { $0.token == mail.recipient })
+        }
+    }
+
+    @Test("a message that may no longer start once the relay is ready for it is not sent")
+    func fencedOnConnection() async throws {
+        let sandbox = try #require(TransferScope.sandbox)
+        try await Self.with { client in
+            // True when its turn comes, false after the login.
+            let checks = Mutex(0)
+            let mail = Self.mail(
+                to: Self.address("ada"),
+                mayStart: {
+                    checks.withLock { checks in
+                        checks += 1
+                        return checks == 1
+                    }
+                })
+            #expect(await client.send(mail) == .unanswered(TransferFailure(.fenced)))
+            #expect(!sandbox.received().contains { $0.token == mail.recipient })
+            let next = await client.send(Self.mail(to: Self.address("ada")))
+            guard case .answered(let reply) = next else { return #expect(Bool(false), "\(next)") }
+            #expect(reply.isAccepted, "the client still works")
         }
     }
 

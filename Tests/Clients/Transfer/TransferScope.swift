@@ -60,7 +60,8 @@ extension ProviderSandbox {
         _ marker: String = "0",
         timeout: Duration = .seconds(20),
         host: String = "127.0.0.1",
-        priority: TransferPriority = .normal
+        priority: TransferPriority = .normal,
+        mayStart: (@Sendable () -> Bool)? = nil
     ) -> TransferRequest {
         let random = (0..<4).map { _ in String(UInt64.random(in: .min ... .max) | 1 << 63, radix: 16) }.joined()
         let device = marker + random.dropFirst(marker.count)
@@ -73,7 +74,8 @@ extension ProviderSandbox {
             ],
             body: Array(#"{"aps":{"alert":"hi"}}"#.utf8),
             timeout: timeout,
-            priority: priority
+            priority: priority,
+            mayStart: mayStart
         )
     }
 

@@ -4,6 +4,7 @@
 import Clients
 import Core
 import Glibc
+import Sandbox
 import Storage
 import Support
 import Synchronization
@@ -11,7 +12,8 @@ import Testing
 
 @testable import HTTP
 
-/// Gateways cut off from Redis, in one or both directions: open sockets lose nothing.
+/// Programs cut off from Redis, in one or both directions: open sockets lose nothing, and no push
+/// repeats.
 @Suite(.timeLimit(.minutes(10)))
 struct PartitionTests {
     /// Runs `body` with a stack whose gateway reaches Redis through a proxy.
@@ -157,6 +159,58 @@ struct PartitionTests {
                 sockets.allSatisfy { Self.titles($0).contains("last") }
             }
             #expect(sockets.allSatisfy { $0.closeCode == nil })
+        }
+    }
+
+    @Test(
+        "after a dispatcher lost Redis for longer than its lease, no push repeats that waited for a connection",
+        arguments: [true, false])
+    func dispatcher(isHTTP1: Bool) async throws {
+        var configuration = SandboxConfiguration()
+        configuration.speaksHTTP1Only = isHTTP1
+        // Longer than the lease and a takeover, shorter than a dispatcher waits for an answer.
+        configuration.slowDelay = .seconds(28)
+        // The slow calls use up four connections of 100 streams, or of one request.
+        let (slow, count) = (isHTTP1 ? 4 : 400, 40)
+        try await Stack.with(sandbox: configuration) { stack in
+            let proxy = try await TripwireProxy.start(port: stack.redis.port)
+            try await stack.query(
+                """
+                INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token, registered_at,
+                    last_used_at)
+                SELECT gen_random_uuid(), name, 'android', 'fcm', 'default', 'production', name, now(), now()
+                FROM (SELECT 'slow-once-' || n AS name FROM generate_series(1, $1::int4) n
+                    UNION ALL SELECT 'phone-' || n FROM generate_series(1, $2::int4) n) names
+                """,
+                .int4(Int32(slow)), .int4(Int32(count))
+            )
+            let first = try await stack.startDispatcher(
+                name: "first", environment: ["REDIS_URL": "redis://127.0.0.1:\(proxy.port)/0"])
+            func notify(_ name: String, _ count: Int) async throws {
+                let users = (1...count).map { #""\#(name)-\#($0)""# }.joined(separator: ",")
+                try await stack.append([
+                    ("users", "[\(users)]"), ("type", "payment_received"), ("title", "x"), ("lane", "critical"),
+                ])
+            }
+            func phones() -> [[String]] {
+                stack.pushed().filter { $0.key.hasPrefix("phone-") }.map { $0.value }
+            }
+            try await notify("slow-once", slow)
+            try await eventually("its connections are busy") { stack.pushed().count == slow }
+            try await notify("phone", count)
+            try await eventually("it has claimed the others too") {
+                try await stack.connection.send("KEYS", "carillon:{fcm}:sending:*").strings().count == slow + count
+            }
+            #expect(phones().isEmpty)
+            proxy.lose(.everything)
+            _ = try await stack.startDispatcher(name: "second")
+            try await eventually("another has pushed all that waited") { phones().count == count }
+            proxy.lose(.nothing)
+            // It stops once it has finished all in-flight deliveries.
+            #expect(try await first.stop() == .code(0))
+            #expect(phones().count == count)
+            #expect(phones().allSatisfy { $0 == ["x"] })
+            await proxy.close()
         }
     }
 }

@@ -179,7 +179,7 @@ struct DeliverySender: Sendable {
 
     /// Returns a delivery with facts that are fresh enough for the gate.
     ///
-    /// After a lapse of the lease, the stream tells whose the entry is, and the attempts what
+    /// After the lease expired, the stream tells whose the entry is, and the attempts what
     /// others sent.
     ///
     /// - Returns: nil if the entry belongs to another dispatcher.
@@ -250,14 +250,19 @@ struct DeliverySender: Sendable {
                 return self.outcome(item.entry, batch, item, held)
             }
             // Waiting for the rate limit may have outlasted the lease.
-            if self.dispatcher.leaseClock.holds(item.term) {
-                return await self.call(item, facts, batch, found.channel, service, since: now)
+            guard self.dispatcher.leaseClock.holds(item.term) else {
+                self.health.withdraw(found.channel.app, service: service)
+                continue
             }
-            self.health.withdraw(found.channel.app, service: service)
+            let outcome = await self.call(item, facts, batch, found.channel, service, since: now)
+            if let outcome { return outcome }
         }
     }
 
     /// Calls the provider after the call was admitted.
+    ///
+    /// - Returns: nil if the lease expired while the call waited for its turn in our own queue; it
+    ///   was not made.
     private func call(
         _ item: Item,
         _ facts: DeliveryStore.Facts,
@@ -265,18 +270,23 @@ struct DeliverySender: Sendable {
         _ channel: any ProviderChannel,
         _ service: String?,
         since now: Timestamp
-    ) async -> DeliveryOutcome {
+    ) async -> DeliveryOutcome? {
+        let (leaseClock, term) = (self.dispatcher.leaseClock, item.term)
+        var message = self.message(facts, item.work, batch.lane, by: channel, now: now)
+        message.mayStart = { leaseClock.holds(term) }
         let start = ContinuousClock.now
-        let reply = await DeliverySpan.send(
-            self.message(facts, item.work, batch.lane, by: channel, now: now), to: facts.device, by: channel,
-            attempt: item.work.attempt)
+        let reply = await DeliverySpan.send(message, to: facts.device, by: channel, attempt: item.work.attempt)
         let duration = ContinuousClock.now - start
         let end = self.dispatcher.now()
         self.health.note(reply, app: channel.app, service: service, since: now, now: end)
         if case .answered(.slowDown(_, let after)) = reply.result {
             await self.slowDown(channel.account, service, until: end + after, now: end)
         }
-        let result = DeliveryOutcome.Result(reply, app: channel.app, again: end + Self.queuePause)
+        // Held back by this dispatcher, it would compete with the one that took the entry over.
+        if case .noTurn = reply.result, !leaseClock.holds(term) { return nil }
+        guard let result = DeliveryOutcome.Result(reply, app: channel.app, again: end + Self.queuePause) else {
+            return nil
+        }
         if result.isCall { self.metrics.duration.recordNanoseconds(duration.inMicroseconds * 1_000) }
         return self.outcome(item.entry, batch, item, result, app: channel.app, sentAt: now, duration: duration)
     }
@@ -389,8 +399,10 @@ struct DeliverySender: Sendable {
 }
 
 extension DeliveryOutcome.Result {
+    /// Nil if the call was not made because the lease had expired.
+    ///
     /// - Parameter moment: when a delivery without a place in our own queue is tried again.
-    init(_ reply: ProviderReply, app: String, again moment: Timestamp) {
+    init?(_ reply: ProviderReply, app: String, again moment: Timestamp) {
         switch reply.result {
         // The credential has been renewed, so a second refusal is a fault of the configuration.
         case .answered(.staleCredential(let reason)): self = .answered(.configuration(reason: reason))
@@ -400,6 +412,7 @@ extension DeliveryOutcome.Result {
         case .noCredential(let reason): self = .noCredential(reason: reason)
         case .unsendable(let reason): self = .unsendable(reason: reason)
         case .noTurn: self = .heldBack(until: moment, reason: "no_turn", app: app)
+        case .fenced: return nil
         }
     }
 }

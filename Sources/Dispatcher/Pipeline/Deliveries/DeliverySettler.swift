@@ -339,7 +339,7 @@ struct DeliverySettler: Sendable {
         if let expiresAt = outcome.expiresAt, due >= expiresAt {
             self.record(outcome, work, .failed, reason, in: &ledger)
             self.fail(outcome, work, reason, as: .expired, in: &ledger)
-            ledger.dead.append(self.letter(outcome, reason: "expired while its provider was out of use: \(reason)"))
+            ledger.dead.append(self.letter(outcome, reason: "expired while its provider was unavailable: \(reason)"))
             return
         }
         self.record(outcome, work, .retry, reason, in: &ledger)

@@ -179,7 +179,7 @@ final class ProviderHealth: Sendable {
                 metadata: metadata.merging(["until": "\(until.rfc3339)"]) { $1 })
         case .open(let until):
             self.logger.warning(
-                "provider is out of use; its work is kept",
+                "provider unavailable; its deliveries wait",
                 metadata: metadata.merging(["until": "\(until.rfc3339)"]) { $1 })
         case .closed where before == .probing: self.logger.notice("provider is back", metadata: metadata)
         case .closed, .probing: break
@@ -194,7 +194,7 @@ final class ProviderHealth: Sendable {
             let isNew = self.ways.withLock { $0.all[scope, default: Way()].breaker.hold(until: moment, now: now) }
             guard isNew else { continue }
             self.logger.warning(
-                "provider is out of use: it asked the account to pause; its work is kept",
+                "provider unavailable: it asked the account to pause; its deliveries wait",
                 metadata: self.metadata(scope).merging(["until": "\(moment.rfc3339)"]) { $1 })
         }
     }
@@ -301,7 +301,7 @@ extension CircuitBreaker.Verdict {
         case .answered(.configuration(_, concernsAll: true)), .noCredential: self = .misconfigured
         case .answered(.configuration), .answered(.retryDevice): self = .works
         case .answered(.retry), .unanswered: self = .fails
-        case .unsendable, .noTurn: return nil
+        case .unsendable, .noTurn, .fenced: return nil
         }
     }
 }
@@ -318,6 +318,7 @@ extension ProviderReply {
         case .answered(let answer): answer.reason ?? "accepted"
         case .unanswered(let reason, _), .noCredential(let reason), .unsendable(let reason): reason
         case .noTurn: "no_turn"
+        case .fenced: "fenced"
         }
     }
 }

@@ -24,7 +24,7 @@ package struct RetryService: Service {
 
     /// Deliveries that come due within this time are moved together.
     private static let interval: Duration = .milliseconds(250)
-    /// Finds the deliveries that other dispatchers put off.
+    /// Finds the deliveries that other dispatchers postponed.
     private static let longestInterval: Duration = .seconds(5)
     private static let batchSize = 200
     /// Enough to find out whether a provider is back.
@@ -65,7 +65,7 @@ package struct RetryService: Service {
     }
 
     private func warn(_ error: any Error) {
-        self.dispatcher.logger.warning("retries cannot be moved", metadata: ["error": "\(error)"])
+        self.dispatcher.logger.warning("due deliveries cannot be moved; retrying", metadata: ["error": "\(error)"])
     }
 
     /// Moves what is due of one provider, the urgent lanes first.
@@ -75,7 +75,7 @@ package struct RetryService: Service {
     func move(_ service: DeliveriesService) async -> Timestamp? {
         let apps = self.dispatcher.channels.apps(of: service.provider)
         let standing = service.health.standing(of: apps, now: self.dispatcher.now())
-        // Deliveries that are moved while the provider is out of use would only come back.
+        // Deliveries that are moved while the circuit breaker is open would only come back.
         if case .outOfUse(let until) = standing { return until }
         var moments: [Timestamp] = []
         for lane in Lane.allCases {
@@ -94,8 +94,8 @@ package struct RetryService: Service {
         return moments.min()
     }
 
-    /// Returns the apps that have something held back and are not out of use, and until when the
-    /// first of the others is.
+    /// Returns the apps that have something held back and no open breaker, and when the first open
+    /// breaker may probe.
     ///
     /// Their order is random, because a small room may not reach the last one.
     ///

@@ -56,7 +56,8 @@ package struct TestSendService: Service {
                     group.addTask { await self.work(request, sends) }
                     underWay += 1
                 } catch {
-                    self.dispatcher.logger.warning("test sends cannot be read", metadata: ["error": "\(error)"])
+                    self.dispatcher.logger.warning(
+                        "test sends cannot be read; retrying in 1 s", metadata: ["error": "\(error)"])
                     await pause(for: .seconds(1))
                 }
             }
@@ -169,7 +170,7 @@ extension ProviderReply {
         case .answered(.refused), .unsendable: "refused"
         case .answered(.configuration), .answered(.staleCredential), .noCredential: "configuration"
         case .unanswered: "no_answer"
-        case .noTurn: "not_sent"
+        case .noTurn, .fenced: "not_sent"
         }
     }
 }

@@ -88,12 +88,15 @@ package struct EmailChannel: ProviderChannel {
         }
         let request = MailRequest(
             sender: mail.sender, recipient: mail.recipient, content: mail.content,
-            timeout: self.timeout ?? Self.patience, priority: TransferPriority(message.lane))
+            timeout: self.timeout ?? Self.patience, priority: TransferPriority(message.lane),
+            mayStart: message.mayStart)
         switch await self.client.send(request) {
         case .answered(let reply):
             // The transcript leaves out the recipient's address.
             let said = "\(reply.code) \(reply.text)".replacing(mail.recipient, with: "…")
             return ProviderReply(.answered(EmailAnswer.read(reply)), transcript: said)
+        case .unanswered(let failure) where failure.reason == .fenced:
+            return ProviderReply(.fenced, transcript: "not sent")
         case .unanswered(let failure) where failure.neverHadTurn:
             return ProviderReply(.noTurn, transcript: "not sent")
         case .unanswered(let failure):

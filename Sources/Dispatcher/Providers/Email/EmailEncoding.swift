@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
-import FoundationEssentials
 
 /// Writes message headers as ASCII lines that no value can break (RFC 5322 section 2.2, RFC 2047).
 struct EmailHeader {
@@ -97,7 +96,7 @@ struct EmailHeader {
         var part: [UInt8] = []
         func close() {
             guard !part.isEmpty else { return }
-            words.append("=?utf-8?B?\(Data(part).base64EncodedString())?=")
+            words.append("=?utf-8?B?\(Base64.standard.encode(part))?=")
             part = []
         }
         for scalar in text.unicodeScalars {

@@ -101,11 +101,11 @@ final class EasyHandle {
     ///
     /// Only a request that the server certainly did not process may: an HTTP/2 stream that was
     /// refused or that a GOAWAY left out (RFC 9113 sections 6.8 and 8.7). libcurl sets an error
-    /// text for every other loss of an HTTP/2 connection. All other requests fail, so that the
-    /// caller decides about the retry and records it.
+    /// text for every other loss of an HTTP/2 connection. All other requests fail, and so do those
+    /// that may no longer start, so that the caller decides about the retry and records it.
     func rewindBody() -> Bool {
-        guard let origin = self.ticket?.origin, origin.hasPrefix("https://"), !self.http1Origins.contains(origin),
-            self.errorText[0] == 0
+        guard let ticket = self.ticket, ticket.request.mayStart?() ?? true, ticket.origin.hasPrefix("https://"),
+            !self.http1Origins.contains(ticket.origin), self.errorText[0] == 0
         else { return false }
         self.bodyPosition = 0
         return true
@@ -131,9 +131,12 @@ final class EasyHandle {
         return self.response.append(header: line)
     }
 
+    /// Whether any byte of the request left; valid once libcurl has worked on it.
+    var wasSent: Bool { carillon_easy_get_long(self.pointer, CURLINFO_REQUEST_SIZE) > 0 }
+
     /// Returns the outcome of a transfer that libcurl ended with `result`.
     func outcome(_ result: CURLcode, now: ContinuousClock.Instant) -> TransferOutcome {
-        let wasSent = carillon_easy_get_long(self.pointer, CURLINFO_REQUEST_SIZE) > 0
+        let wasSent = self.wasSent
         if self.hasOnlyPrivateAddresses == true, result == CURLE_COULDNT_CONNECT {
             return .unanswered(TransferFailure(.privateAddress, code: Int(result.rawValue)))
         }
@@ -160,7 +163,7 @@ final class EasyHandle {
 
     /// Returns the failure of a transfer that we end ourselves.
     func abandoned(_ reason: TransferFailure.Reason) -> TransferFailure {
-        TransferFailure(reason, mayHaveBeenSent: carillon_easy_get_long(self.pointer, CURLINFO_REQUEST_SIZE) > 0)
+        TransferFailure(reason, mayHaveBeenSent: self.wasSent)
     }
 
     private var version: TransferResponse.Version {

@@ -26,6 +26,8 @@ final class TransferLoop {
     /// All handles ever needed at once, kept for the next burst.
     private var handles: [EasyHandle] = []
     private var idle: [EasyHandle] = []
+    /// Requests with a fence that libcurl has not begun to send.
+    private var unsent: [EasyHandle] = []
     private let http1Origins = HTTP1Origins()
     private var inFlight = 0
     private var arrivals: [TransferTicket] = []
@@ -44,6 +46,7 @@ final class TransferLoop {
         while self.turn() {}
         self.mailbox.close()
         self.idle = []
+        self.unsent = []
         self.handles = []
         self.multi.close()
         self.logger.debug("transfer thread ended")
@@ -65,11 +68,13 @@ final class TransferLoop {
             self.abandonWaiting(.cancelled) { $0.isCancelled }
         }
         self.expireWaiting()
+        self.fenceUnsent()
         self.fill()
         if !self.multi.perform() {
             self.logger.error("libcurl failed; ended all transfers")
             self.abandonTransfers(.other) { _ in true }
         }
+        self.unsent.removeAll { $0.ticket == nil || $0.wasSent }
         self.collect()
         self.fill()
         moved += self.results.count
@@ -110,6 +115,7 @@ final class TransferLoop {
     private func start(_ ticket: TransferTicket, lane: Int, now: Instant) -> TransferFailure? {
         if ticket.isCancelled { return TransferFailure(.cancelled) }
         guard now < ticket.deadline else { return TransferFailure(.noTurn) }
+        guard ticket.request.mayStart?() ?? true else { return TransferFailure(.fenced) }
         guard let handle = self.idle.popLast() ?? self.makeHandle() else { return TransferFailure(.other) }
         if let failure = handle.load(ticket, lane: lane, remaining: now.duration(to: ticket.deadline)) {
             self.idle.append(handle)
@@ -121,6 +127,7 @@ final class TransferLoop {
             return TransferFailure(.other)
         }
         self.inFlight += 1
+        if ticket.request.mayStart != nil { self.unsent.append(handle) }
         return nil
     }
 
@@ -163,6 +170,13 @@ final class TransferLoop {
     private func abandonWaiting(_ reason: TransferFailure.Reason, where predicate: (TransferTicket) -> Bool) {
         for ticket in self.queue.removeAll(where: predicate) {
             self.results.append((ticket, .unanswered(TransferFailure(reason))))
+        }
+    }
+
+    /// Ends requests that may no longer start and wait inside libcurl for a connection or a stream.
+    private func fenceUnsent() {
+        for handle in self.unsent where handle.ticket?.request.mayStart?() == false {
+            self.finish(handle, .unanswered(TransferFailure(.fenced)))
         }
     }
 

@@ -113,6 +113,8 @@ package struct TransferFailure: Error, Sendable, Equatable, CustomStringConverti
         case timeout
         /// The deadline passed while the request waited in our queue.
         case noTurn
+        /// Nothing was sent: the caller no longer allowed the request when its turn came.
+        case fenced
         /// The connection broke, possibly one reused from an earlier request, or the server refused
         /// the stream as often as libcurl tried (RFC 9113 section 8.7).
         case connectionLost
@@ -142,8 +144,8 @@ package struct TransferFailure: Error, Sendable, Equatable, CustomStringConverti
     /// libcurl's `CURLcode`; 0 if libcurl was not involved.
     package let code: Int
 
-    /// Whether the request never left our queue, which says nothing about the server.
-    package var neverHadTurn: Bool { self.reason == .noTurn || self.reason == .overloaded }
+    /// Whether we kept the request back ourselves, which says nothing about the server.
+    package var neverHadTurn: Bool { [.noTurn, .fenced, .overloaded].contains(self.reason) }
 
     init(_ reason: Reason, mayHaveBeenSent: Bool = false, code: Int = 0) {
         self.reason = reason

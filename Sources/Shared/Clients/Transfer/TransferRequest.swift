@@ -23,6 +23,10 @@ package struct TransferRequest: Sendable, CustomStringConvertible {
     var priority: TransferPriority
     /// The limit of the response body; a longer one is cut and reported as incomplete.
     var maximumResponseBytes: Int
+    /// Whether the request may still start, checked just before it is sent; nil means always.
+    ///
+    /// False ends it as `fenced`. Runs on the sending thread, so it must not block.
+    var mayStart: (@Sendable () -> Bool)?
 
     package init(
         _ method: Method,
@@ -31,7 +35,8 @@ package struct TransferRequest: Sendable, CustomStringConvertible {
         body: [UInt8] = [],
         timeout: Duration = .seconds(30),
         priority: TransferPriority = .normal,
-        maximumResponseBytes: Int = 65_536
+        maximumResponseBytes: Int = 65_536,
+        mayStart: (@Sendable () -> Bool)? = nil
     ) {
         self.method = method
         self.url = url
@@ -40,6 +45,7 @@ package struct TransferRequest: Sendable, CustomStringConvertible {
         self.timeout = timeout
         self.priority = priority
         self.maximumResponseBytes = maximumResponseBytes
+        self.mayStart = mayStart
     }
 
     /// Leaves out the path, the headers and the body, which hold tokens.

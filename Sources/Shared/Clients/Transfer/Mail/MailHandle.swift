@@ -26,6 +26,9 @@ final class MailHandle {
     private var earlierReply: [UInt8] = []
     private var isReplyComplete = true
     private var shouldContinue: () -> Bool = { true }
+    private var mayStart: (@Sendable () -> Bool)?
+    /// Whether the relay was ready for a message that may no longer be sent.
+    private var isFenced = false
 
     /// Returns nil if memory runs out or libcurl rejects an option.
     init?(_ relay: MailRelay, _ configuration: MailConfiguration) {
@@ -92,10 +95,13 @@ final class MailHandle {
         self.earlierReply.removeAll(keepingCapacity: true)
         self.isReplyComplete = true
         self.shouldContinue = shouldContinue
+        self.mayStart = request.mayStart
+        self.isFenced = false
         self.errorText[0] = 0
         defer {
             self.content = []
             self.shouldContinue = { true }
+            self.mayStart = nil
         }
         guard self.load(request, remaining: remaining, isFresh: isFresh) else {
             return .unanswered(TransferFailure(.other))
@@ -162,6 +168,7 @@ final class MailHandle {
 
     /// Maps libcurl's result; a refusal by the relay takes precedence.
     private func outcome(_ result: CURLcode) -> MailOutcome {
+        if self.isFenced { return .unanswered(TransferFailure(.fenced)) }
         let code = carillon_easy_get_long(self.pointer, CURLINFO_RESPONSE_CODE)
         if result == CURLE_OK { return .answered(MailReply(stage: .content, code: code, text: self.text(of: code))) }
         // After a timeout or a broken connection the code may belong to an earlier reply.
@@ -210,6 +217,11 @@ final class MailHandle {
     }
 
     fileprivate func give(_ buffer: UnsafeMutableRawBufferPointer) -> Int {
+        // Connecting and logging in may have taken a while. A relay drops a message without an end.
+        if self.position == 0, self.mayStart?() == false {
+            self.isFenced = true
+            return Int(CURL_READFUNC_ABORT)
+        }
         let count = min(buffer.count, self.content.count - self.position)
         buffer.copyBytes(from: self.content[self.position..<self.position + count])
         self.position += count

@@ -153,6 +153,10 @@ final class MailPool: Sendable {
                 self.settle(ticket, .unanswered(TransferFailure(reason)))
                 continue
             }
+            guard ticket.request.mayStart?() ?? true else {
+                self.settle(ticket, .unanswered(TransferFailure(.fenced)))
+                continue
+            }
             if handle == nil {
                 handle = MailHandle(self.relay, self.configuration)
                 self.state.withLock { $0.snapshot.opened += 1 }

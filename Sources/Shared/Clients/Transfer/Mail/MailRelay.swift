@@ -1,6 +1,8 @@
 // Carillon · MailRelay.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
+
 /// The address and login of a mail relay, read from a URL: `smtp://user:password@host:587` or
 /// `smtps://…:465`.
 ///
@@ -99,19 +101,8 @@ package struct MailRelay: Sendable, CustomStringConvertible {
 
     /// Decodes percent-encoding; nil if it is invalid or yields a NUL or a line break.
     private static func decode(_ encoded: Substring) -> String? {
-        var bytes: [UInt8] = []
-        var rest = encoded.utf8.makeIterator()
-        while let byte = rest.next() {
-            guard byte == UInt8(ascii: "%") else {
-                bytes.append(byte)
-                continue
-            }
-            guard let high = rest.next().flatMap({ Character(Unicode.Scalar($0)).hexDigitValue }),
-                let low = rest.next().flatMap({ Character(Unicode.Scalar($0)).hexDigitValue })
-            else { return nil }
-            bytes.append(UInt8(high << 4 | low))
-        }
-        guard bytes.allSatisfy({ $0 != 0 && $0 != UInt8(ascii: "\r") && $0 != UInt8(ascii: "\n") }) else { return nil }
-        return String(validating: bytes, as: UTF8.self)
+        guard let text = PercentCoding.decode(encoded) else { return nil }
+        let isClean = text.utf8.allSatisfy { $0 != 0 && $0 != UInt8(ascii: "\r") && $0 != UInt8(ascii: "\n") }
+        return isClean ? text : nil
     }
 }

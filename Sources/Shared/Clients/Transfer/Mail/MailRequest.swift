@@ -11,19 +11,25 @@ package struct MailRequest: Sendable, CustomStringConvertible {
     /// The caller's time limit, waiting in our queue included.
     var timeout: Duration
     var priority: TransferPriority
+    /// Whether the message may still start, checked just before it is sent; nil means always.
+    ///
+    /// False ends it as `fenced`. Runs on a sending thread, so it must not block.
+    var mayStart: (@Sendable () -> Bool)?
 
     package init(
         sender: String,
         recipient: String,
         content: [UInt8],
         timeout: Duration = .seconds(120),
-        priority: TransferPriority = .normal
+        priority: TransferPriority = .normal,
+        mayStart: (@Sendable () -> Bool)? = nil
     ) {
         self.sender = sender
         self.recipient = recipient
         self.content = content
         self.timeout = timeout
         self.priority = priority
+        self.mayStart = mayStart
     }
 
     /// Leaves out the addresses and the content, which are personal.

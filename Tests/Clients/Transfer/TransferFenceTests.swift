@@ -1,0 +1,76 @@
+// Carillon · TransferFenceTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Sandbox
+import Support
+import Synchronization
+import Testing
+
+@testable import Clients
+
+@Suite("Transfers that may no longer start", .transfer, .timeLimit(.minutes(10)))
+struct TransferFenceTests {
+    @Test("a waiting request that may no longer start when its turn comes is not sent")
+    func inQueue() async throws {
+        try await TransferScope.withClient {
+            $0.maximumInFlight = 1
+        } _: { client, sandbox in
+            let mayStart = Mutex(true)
+            let silent = sandbox.push("deade200")
+            let push = sandbox.push(mayStart: { mayStart.withLock { $0 } })
+            let device = String(push.url.suffix(64))
+            let holder = Task { await client.perform(silent) }
+            try await client.wait { $0.inFlight == 1 }
+            let waiter = Task { await client.perform(push) }
+            try await client.wait { $0.waiting == 1 }
+            mayStart.withLock { $0 = false }
+            holder.cancel()
+            #expect(await waiter.value.failure == TransferFailure(.fenced))
+            #expect(await holder.value.failure?.reason == .cancelled)
+            #expect(!sandbox.received().contains { $0.token == device })
+
+            mayStart.withLock { $0 = true }
+            #expect(await client.perform(push).response?.status == 200, "its place is free")
+            #expect(client.snapshot() == TransferSnapshot(completed: 1, failed: 2))
+        }
+    }
+
+    @Test("a started request that may no longer start before it has a connection is not sent")
+    func withoutConnection() async throws {
+        // Over HTTP/1.1 libcurl lets the second request wait until the first is answered.
+        try await HTTPStub.with(HTTPStub.Answer(body: "", isSilent: true)) { stub in
+            try await TransferScope.withClient {
+                $0.allowPlainHTTP = true
+                $0.connectionsPerHost = 1
+            } _: { client, _ in
+                let mayStart = Mutex(true)
+                let silent = TransferRequest(.post, url: stub.url + "/first", body: Array("hello".utf8))
+                let request = TransferRequest(
+                    .post, url: stub.url + "/second", body: Array("hello".utf8),
+                    mayStart: { mayStart.withLock { $0 } })
+                let holder = Task { await client.perform(silent) }
+                try await eventually("the first request is at the server") { stub.requests == 1 }
+                let waiter = Task { await client.perform(request) }
+                try await client.wait { $0.inFlight == 2 }
+                mayStart.withLock { $0 = false }
+                #expect(await waiter.value.failure == TransferFailure(.fenced))
+                holder.cancel()
+                #expect(await holder.value.failure?.reason == .cancelled)
+                #expect(stub.requests == 1)
+                #expect(client.snapshot() == TransferSnapshot(failed: 2))
+            }
+        }
+    }
+
+    @Test("libcurl resends no refused stream that may no longer start")
+    func resend() async throws {
+        try await TransferScope.withClient { client, sandbox in
+            var push = sandbox.push("deade501")
+            let device = String(push.url.suffix(64))
+            push.mayStart = { sandbox.faultAttempts()[device] == nil }
+            let failure = try #require(await client.perform(push).failure)
+            #expect(failure.reason == .connectionLost && failure.mayHaveBeenSent, "\(failure)")
+            #expect(sandbox.faultAttempts()[device] == 1)
+        }
+    }
+}
