@@ -46,7 +46,7 @@ struct EventStreamEncoderTests {
     }
 
     @Test(
-        "Comments",
+        "starts each line of a comment with a colon",
         arguments: [
             ("", ":\n\n"), ("alive", ": alive\n\n"), ("a\nb", ": a\n: b\n\n"), ("a\r\ndata: x", ": a\n: data: x\n\n"),
         ]

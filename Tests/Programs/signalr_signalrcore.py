@@ -3,10 +3,13 @@
 #
 # usage: signalr_signalrcore.py conformance URL TRANSPORT
 #        signalr_signalrcore.py gateway URL TRANSPORT TOKEN TITLE
+#        signalr_signalrcore.py stay URL TRANSPORT TOKEN FRESH
 #
 # TRANSPORT is websockets, skip (a WebSocket without negotiation), sse or polling.
 # conformance: tests the hub of the conformance program. gateway: waits for a notification with
 # TITLE and marks it read. Both print "ok" and exit with 0, or print an error and exit with 1.
+# stay: prints "received TITLE" for each notification and "unread COUNT" for each count until it is
+# killed. When the server closes the connection, it connects again with the token FRESH.
 
 import os
 import sys
@@ -29,7 +32,7 @@ def until(condition, what):
     os._exit(1)
 
 
-def connect(url, transport, token, handlers):
+def connect(url, transport, token, handlers, on_close=None):
     options = {"verify_ssl": False}
     if token:
         options["access_token_factory"] = lambda: token
@@ -42,6 +45,8 @@ def connect(url, transport, token, handlers):
     hub = HubConnectionBuilder().with_url(url, options=options).build()
     opened = threading.Event()
     hub.on_open(opened.set)
+    if on_close:
+        hub.on_close(on_close)
     for name, handler in handlers.items():
         hub.on(name, handler)
     hub.start()
@@ -89,8 +94,24 @@ def gateway(url, transport, token, title):
     hub.stop()
 
 
+def stay(url, transport, *tokens):
+    def show(arguments):
+        for notification in arguments:
+            print("received", notification["title"], flush=True)
+
+    handlers = {"ReceiveNotification": show, "UnreadCountChanged": lambda count: print("unread", *count, flush=True)}
+    for token in tokens:
+        closed = threading.Event()
+        hub = connect(url + "/hubs/notifications", transport, token, handlers, closed.set)
+        closed.wait()
+        hub.stop()
+    print("closed again", flush=True)
+
+
 if sys.argv[1] == "conformance":
     conformance(*sys.argv[2:4])
+elif sys.argv[1] == "stay":
+    stay(*sys.argv[2:6])
 else:
     gateway(*sys.argv[2:6])
 print("ok", flush=True)

@@ -21,6 +21,10 @@ package struct DoorAttack: Sendable {
         case body
         /// Sends WebSocket messages without a token that never complete.
         case message
+        /// Posts jobs to REST without a token, each with a body of 16 MB, one after the other.
+        case job
+        /// The same with a token whose signature is wrong.
+        case forgedJob
     }
 
     package struct Summary: Sendable {
@@ -36,6 +40,11 @@ package struct DoorAttack: Sendable {
     /// A separate event loop, so that the flood does not slow down the other clients of the test.
     private static let loops = MultiThreadedEventLoopGroup(numberOfThreads: 1)
 
+    /// The number of simultaneous connections of each kind in the usual attack.
+    package static let usual: [(kind: Kind, count: Int)] = [
+        (.poll, 200), (.stream, 32), (.pipeline, 50), (.body, 400), (.message, 400), (.job, 24), (.forgedJob, 24),
+    ]
+
     private let port: Int
     private let token: String
     private let connections: [(kind: Kind, count: Int)]
@@ -46,9 +55,7 @@ package struct DoorAttack: Sendable {
     package init(
         port: Int,
         token: String,
-        connections: [(kind: Kind, count: Int)] = [
-            (.poll, 200), (.stream, 32), (.pipeline, 50), (.body, 400), (.message, 400),
-        ]
+        connections: [(kind: Kind, count: Int)] = Self.usual
     ) {
         self.port = port
         self.token = token
@@ -104,6 +111,8 @@ private final class AttackHandler: ChannelInboundHandler {
 
     private static let host = "HTTP/1.1\r\nhost: x\r\n"
     private static let part = 64 * 1024
+    /// The largest body of jobs; a multiple of ``part``.
+    private static let largestBody = 16 * 1024 * 1024
 
     private let kind: DoorAttack.Kind
     private let token: String
@@ -112,6 +121,8 @@ private final class AttackHandler: ChannelInboundHandler {
     private var flood = ByteBuffer()
     /// Bytes still to send.
     private var left = 0
+    /// The head of a request that is sent again after its body; nil to send one body only.
+    private var nextHead: ByteBuffer?
 
     init(_ kind: DoorAttack.Kind, token: String, sent: @escaping @Sendable (Int) -> Void) {
         self.kind = kind
@@ -143,7 +154,17 @@ private final class AttackHandler: ChannelInboundHandler {
             var frame = ByteBuffer(bytes: [0x81, 0xFE, 0xFD, 0xE8, 0, 0, 0, 0])
             frame.writeRepeatingByte(0x78, count: 64_000)
             self.begin("GET /v1/socket \(Self.host)\(fields)\(key)\r\n", frame, frame.readableBytes, context)
+        case .job: self.post("", context)
+        case .forgedJob:
+            self.post("authorization: Bearer \(self.token.dropLast(8))AAAAAAAA\r\n", context)
         }
+    }
+
+    /// Posts jobs until the connection closes.
+    private func post(_ fields: String, _ context: ChannelHandlerContext) {
+        let head = "POST /v1/jobs \(Self.host)\(fields)content-length: \(Self.largestBody)\r\n\r\n"
+        self.nextHead = ByteBuffer(string: head)
+        self.begin(head, ByteBuffer(repeating: 0x78, count: Self.part), Self.largestBody, context)
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
@@ -171,6 +192,15 @@ private final class AttackHandler: ChannelInboundHandler {
             let written = context.eventLoop.makePromise(of: Void.self)
             written.futureResult.whenSuccess { sent(count) }
             context.writeAndFlush(self.wrapOutboundOut(self.flood), promise: written)
+        }
+        guard self.left <= 0, let nextHead, context.channel.isActive else { return }
+        self.left = Self.largestBody
+        context.write(self.wrapOutboundOut(nextHead), promise: nil)
+        // On the loop's next turn, so that its other connections get theirs.
+        let bound = NIOLoopBound((self, context), eventLoop: context.eventLoop)
+        context.eventLoop.execute {
+            let (handler, context) = bound.value
+            handler.pour(context)
         }
     }
 

@@ -6,7 +6,7 @@
 
 # Names of started processes, in order.
 STARTED=()
-# By name: folder and command, quoted for the shell.
+# Folder and command of each, quoted for the shell; the key is the name.
 declare -A COMMANDS=()
 
 # process_birth PID: prints its start in clock ticks since boot, which identifies a reused id.

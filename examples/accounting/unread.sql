@@ -1,8 +1,8 @@
 -- Carillon · unread.sql
 -- SPDX-License-Identifier: Apache-2.0
 --
--- Selects unread notifications as jobs for the inbox only, at most 1,000: the body of POST /v1/jobs.
--- The job ids derive from the old ids, so running it twice creates no duplicates.
+-- Selects unread notifications as jobs for the inbox only, at most 1,000: the body of POST
+-- /v1/jobs. The job ids derive from the old ids, so running it twice creates no duplicates.
 
 SELECT coalesce(json_agg(json_strip_nulls(json_build_object(
     'id', 'before:' || n.id, 'user', n.user_id, 'org', n.org_id, 'type', n.type, 'severity', n.severity,

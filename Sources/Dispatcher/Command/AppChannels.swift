@@ -75,7 +75,9 @@ final class AppChannels: Sendable {
         var isFaulty = false
         let apps = self.apps { name, reason in
             isFaulty = true
-            self.context.logger.error("app cannot be read", metadata: ["setting": "\(name)", "error": "\(reason)"])
+            self.context.logger.error(
+                "app settings cannot be read; the previous ones stay",
+                metadata: ["setting": "\(name)", "error": "\(reason)"])
         }
         guard !isFaulty else { return }
         let conflicts = directory.rateConflicts

@@ -13,11 +13,11 @@ struct BroadcastCommand: AsyncParsableCommand {
         commandName: "broadcast",
         abstract: "Sends a job to a topic's subscribers or to everyone, and shows how far it has come.",
         discussion: """
-            The job is checked and appended as by `enqueue`; dispatchers that run expand
-            it. Ends when all of it is stored, and prints the counts; with 1 if it was
-            cancelled or failed, with 75 if it waits for a confirmation. An interrupt ends
-            the command and not the broadcast. Needs REDIS_URL and DATABASE_URL; with
-            CATALOG, the type is checked too.
+            Validates and appends the job as `enqueue` does. Running dispatchers expand
+            it. Prints the counts when all of it is stored. Exits with 1 if the broadcast
+            was cancelled or failed, with 75 if it waits for a confirmation. An interrupt
+            ends the command, not the broadcast. Needs REDIS_URL and DATABASE_URL. With
+            CATALOG, also checks the type.
 
             Examples:
               dispatcher broadcast --topic news --type breaking_news --title "Extra"
@@ -45,7 +45,7 @@ struct BroadcastCommand: AsyncParsableCommand {
     @Option(help: "Idempotency key: the same id notifies a user once.")
     var id: String?
 
-    @Flag(help: "Says that it is meant for as many as there are.")
+    @Flag(help: "Confirms the broadcast, whatever the size of its audience.")
     var confirm = false
 
     @Flag(help: "Does not wait until it is stored.")

@@ -12,8 +12,7 @@ struct DeadCommand: AsyncParsableCommand {
         commandName: "dead",
         abstract: "Lists, shows, replays and discards dead letters.",
         discussion: """
-            Needs DATABASE_URL. Letters go back to their streams by the dispatchers that
-            run.
+            Needs DATABASE_URL. Running dispatchers replay letters.
 
             Examples:
               dispatcher dead list --reason "type:" --since 2026-11-20T00:00:00Z
@@ -26,7 +25,7 @@ struct DeadCommand: AsyncParsableCommand {
 
     /// The letters to list.
     struct Filter: ParsableArguments {
-        @Option(help: "How the reason begins.")
+        @Option(help: "Prefix of the reason.")
         var reason: String?
 
         @Option(help: "The stream that it came from.", completion: .list(DeadCommand.streams))
@@ -35,10 +34,10 @@ struct DeadCommand: AsyncParsableCommand {
         @Option(help: "The job's type.", completion: .catalogTypes)
         var type: String?
 
-        @Option(help: "Not set aside before this RFC 3339 time.")
+        @Option(help: "Became dead letters at or after this RFC 3339 time.")
         var since: String?
 
-        @Option(help: "Set aside before this RFC 3339 time.")
+        @Option(help: "Became dead letters before this RFC 3339 time.")
         var until: String?
 
         func filter(id: Int64? = nil) throws -> DeadLetterStore.Filter {
@@ -106,10 +105,10 @@ struct DeadCommand: AsyncParsableCommand {
     /// `dispatcher dead list`.
     struct List: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Lists letters, the newest first.",
+            abstract: "Lists letters, newest first.",
             discussion: """
-                With --json one object a line, as GET /v1/admin/dead-letters has them.
-                --before goes on where a list ended.
+                With --json, prints one object per line, as in GET /v1/admin/dead-letters.
+                --before continues a list.
 
                 Examples:
                   dispatcher dead list
@@ -124,7 +123,7 @@ struct DeadCommand: AsyncParsableCommand {
         @Option(help: "How many, 1 to 100000.")
         var limit = 50
 
-        @Option(help: "Only letters with smaller numbers, to go on.")
+        @Option(help: "Only letters with smaller numbers, for the next page.")
         var before: Int64?
 
         func run() async throws {
@@ -203,7 +202,7 @@ struct DeadCommand: AsyncParsableCommand {
     /// `dispatcher dead replay`.
     struct Replay: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Lets letters go back to the streams they came from.",
+            abstract: "Replays letters to their streams.",
             discussion: """
                 Give a number, a filter, or --all. A letter that is replayed twice notifies
                 once.
@@ -231,7 +230,7 @@ struct DeadCommand: AsyncParsableCommand {
                     let end = until.map { "\"\($0.rfc3339)\"" } ?? "null"
                     Terminal.line(#"{"count":\#(count),"until":\#(end)}"#)
                 } else {
-                    Terminal.line("\(count) go back" + (until.map { ", the last at \($0.rfc3339)" } ?? ""))
+                    Terminal.line("\(count) replayed" + (until.map { ", the last at \($0.rfc3339)" } ?? ""))
                 }
             }
         }

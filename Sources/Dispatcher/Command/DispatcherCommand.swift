@@ -10,11 +10,11 @@ import Storage
 struct DispatcherCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "dispatcher",
-        abstract: "Takes jobs from Redis streams, stores notifications and sends them on their way.",
+        abstract: "Takes jobs from Redis streams, stores and delivers notifications.",
         discussion: """
-            Configured by environment variables, or by a file of NAME=value lines
-            (--config). `docs/command-line.md` has every command, its exit codes and what
-            --json prints.
+            Reads its settings from environment variables, or from a file of NAME=value
+            lines (--config). `docs/command-line.md` lists every command, its exit codes
+            and the output of --json.
 
             Examples:
               dispatcher doctor
@@ -46,8 +46,8 @@ struct RunCommand: AsyncParsableCommand {
         commandName: "run",
         abstract: "Works until SIGTERM or SIGINT, then finishes what it took.",
         discussion: """
-            Applies missing migrations first. Start as many as you like, they share the
-            work. Prints `ready http://HOST:PORT`, where its metrics are, when it works.
+            Applies missing migrations first. Start as many as you like; they share the
+            work. Prints `ready http://HOST:PORT`, the address of its metrics, once it runs.
 
             Examples:
               dispatcher run

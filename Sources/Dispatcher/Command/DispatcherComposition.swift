@@ -26,7 +26,7 @@ enum DispatcherComposition {
         }
         let zones = Dispatcher.Zones(ZoneDatabase(), fallback: settings.common.defaultZone)
         if zones.database.rules(zones.fallback) == nil {
-            reader.fault("DEFAULT_ZONE", "is no IANA time zone that this machine's tzdata has, such as Europe/Berlin")
+            reader.fault("DEFAULT_ZONE", "is not an IANA time zone in this machine's tzdata, such as Europe/Berlin")
         }
         LogOutput.bootstrap(format: settings.common.logFormat, level: settings.common.logLevel)
         let name = RandomName.make()

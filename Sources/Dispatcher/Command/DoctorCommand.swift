@@ -16,12 +16,11 @@ struct DoctorCommand: AsyncParsableCommand {
         commandName: "doctor",
         abstract: "Checks what breaks in practice and tells you how to fix it.",
         discussion: """
-            Looks at the settings, the catalog, Redis (version, eviction, persistence,
+            Checks the settings, the catalog, Redis (version, eviction, persistence,
             memory), PostgreSQL (version, migrations, connections), the clocks of all
             three, limits of the machine, time-zone data, credentials and who may read
-            them, and whether the providers can be reached. Changes nothing, and sends
-            nobody anything. Exits with 1 if anything fails, with 78 if the settings are
-            faulty.
+            them, and whether the providers can be reached. Changes nothing and sends
+            nothing. Exits with 1 if anything fails, with 78 if the settings are faulty.
 
             Examples:
               dispatcher doctor
@@ -33,7 +32,7 @@ struct DoctorCommand: AsyncParsableCommand {
     @OptionGroup var options: CommonOptions
     @OptionGroup var output: OutputOptions
 
-    @Flag(help: "Leaves out what is beyond Redis and PostgreSQL: providers and the mail relay.")
+    @Flag(help: "Skips providers and the mail relay.")
     var offline = false
 
     func run() async throws {

@@ -12,9 +12,8 @@ struct EnqueueCommand: AsyncParsableCommand {
         commandName: "enqueue",
         abstract: "Appends one job to its stream and prints the entry's id.",
         discussion: """
-            The job is checked first, as the dispatcher will do. Needs REDIS_URL; with
-            CATALOG, the type is checked too and gives the lane. A job that is faulty, or
-            a type that the catalog has not, ends with 64 and every fault by its field.
+            Validates the job first. Exits with 64 and lists every fault by field. Needs
+            REDIS_URL. With CATALOG, also checks the type, which then gives the lane.
 
             Examples:
               dispatcher enqueue --user u1 --type payment_received --title "€ 40 from Ada"

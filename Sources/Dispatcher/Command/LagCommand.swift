@@ -11,14 +11,15 @@ import Storage
 struct LagCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "lag",
-        abstract: "Tells how much waits in the streams, and for how long.",
+        abstract: "Shows how much waits in each stream, and for how long.",
         discussion: """
-            For each lane and provider: entries in the stream, those that nobody has taken
-            (lag), those that are being worked on (pending), the age of the oldest of all
-            and of those, who has taken any, the retries with how long the first is
-            overdue, and how long the oldest work has waited in all, due or not. Needs
-            REDIS_URL. With --max, exits with 1 if anything that could have been done has
-            waited for longer, for scripts and autoscalers.
+            Columns: entries, entries that no dispatcher has taken (lag), entries in
+            flight (pending), age of the oldest entry and of the oldest in flight,
+            dispatchers that take from the stream (consumers), retries and held-back
+            deliveries, how long the first of them is overdue, and how long the oldest
+            work has waited in all, due or not. Needs REDIS_URL. With --max, exits with 1
+            if an entry has waited or a retry has been overdue for longer; meant for
+            scripts and autoscalers.
 
             Examples:
               dispatcher lag
@@ -31,22 +32,22 @@ struct LagCommand: AsyncParsableCommand {
     @OptionGroup var options: CommonOptions
     @OptionGroup var output: OutputOptions
 
-    @Flag(help: "Goes on looking until it is interrupted.")
+    @Flag(help: "Repeats until interrupted.")
     var watch = false
 
-    @Option(help: ArgumentHelp("Between two looks of --watch, 1 to 3600.", valueName: "seconds"))
+    @Option(help: ArgumentHelp("Seconds between two reads with --watch, 1 to 3600.", valueName: "seconds"))
     var interval = 2
 
-    @Option(help: ArgumentHelp("Exit with 1 if anything has waited for longer, 0 or more.", valueName: "seconds"))
+    @Option(help: ArgumentHelp("Exits with 1 if anything has waited longer, 0 or more.", valueName: "seconds"))
     var max: Int?
 
-    @Flag(help: "Lists streams that are empty, too.")
+    @Flag(help: "Lists empty streams, too.")
     var all = false
 
     func validate() throws {
         guard (1...3_600).contains(self.interval) else { throw ValidationError("--interval must be 1 to 3600") }
         if let max, max < 0 { throw ValidationError("--max must be 0 or more") }
-        if self.watch, self.max != nil { throw ValidationError("--max is for one look; leave --watch out") }
+        if self.watch, self.max != nil { throw ValidationError("--max is for one read; leave --watch out") }
     }
 
     func run() async throws {

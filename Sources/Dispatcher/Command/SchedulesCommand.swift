@@ -27,9 +27,9 @@ struct SchedulesCommand: AsyncParsableCommand {
         private static let pageSize = 500
         static let configuration = CommandConfiguration(
             commandName: "list",
-            abstract: "Lists what is due later, in the order of ids.",
+            abstract: "Lists schedules, ordered by id.",
             discussion: """
-                With --json a JSON object a line, as GET /v1/schedules has them.
+                With --json, prints one object per line, as in GET /v1/schedules.
 
                 Examples:
                   dispatcher schedules list
@@ -94,9 +94,9 @@ struct SchedulesCommand: AsyncParsableCommand {
     struct Cancel: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             commandName: "cancel",
-            abstract: "Takes schedules away, by their ids; what they have fired stays.",
+            abstract: "Cancels schedules by id. Notifications already fired stay.",
             discussion: """
-                Exits with 1 if one of them is not there.
+                Exits with 1 if an id is unknown.
 
                 Examples:
                   dispatcher schedules cancel 0190b5a2-0000-7000-8000-000000000001
@@ -111,7 +111,9 @@ struct SchedulesCommand: AsyncParsableCommand {
 
         func run() async throws {
             let ids = try self.ids.map { text in
-                guard let id = NotificationID(text) else { throw ValidationError("\(text) is no id of a schedule") }
+                guard let id = NotificationID(text) else {
+                    throw ValidationError("\(text) is not the id of a schedule")
+                }
                 return id
             }
             try await SchedulesCommand.withStore(self.options) { store in

@@ -13,10 +13,10 @@ struct SendTestCommand: AsyncParsableCommand {
         commandName: "send-test",
         abstract: "Sends to one device or address, and prints the provider's answer and what to do about it.",
         discussion: """
-            A running dispatcher sends it, with its own credentials: past preferences,
-            quiet hours, records and retries. Needs REDIS_URL and DATABASE_URL. Exits with
-            0 if the provider accepted it, with 1 if not or if there is no such device or
-            address, with 69 if no dispatcher answers.
+            A running dispatcher sends it with its own credentials. It bypasses
+            preferences, quiet hours, records and retries. Needs REDIS_URL and
+            DATABASE_URL. Exits with 0 if the provider accepted it, with 1 if not or if
+            there is no such device or address, with 69 if no dispatcher answers.
 
             Examples:
               dispatcher send-test --user u1
@@ -28,7 +28,7 @@ struct SendTestCommand: AsyncParsableCommand {
     @OptionGroup var options: CommonOptions
     @OptionGroup var output: OutputOptions
 
-    @Option(help: "Whose device it is.")
+    @Option(help: "The owner of the device.")
     var user: String
 
     @Option(help: "The device's id; the one that was used last if not given.")

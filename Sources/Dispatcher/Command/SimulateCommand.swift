@@ -12,12 +12,12 @@ import Storage
 struct SimulateCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "simulate",
-        abstract: "Tells what a user would get for a job, when, and why.",
+        abstract: "Shows what a user would get for a job, when and why.",
         discussion: """
-            Goes by the user's devices, preferences, quiet hours and caps as they are now;
-            stores, counts and sends nothing. The job is given by options, or as a JSON
-            object in a file. Needs REDIS_URL, DATABASE_URL and CATALOG. Exits with 65 if
-            the job is faulty.
+            Uses the user's current devices, preferences, quiet hours and caps. Stores,
+            counts and sends nothing. Give the job by options, or as a JSON object in a
+            file. Needs REDIS_URL, DATABASE_URL and CATALOG. Exits with 65 if the job is
+            faulty.
 
             Examples:
               dispatcher simulate --user u1 --type payment_received --title "Paid"
@@ -46,13 +46,13 @@ struct SimulateCommand: AsyncParsableCommand {
 
     @OptionGroup var text: JobTextOptions
 
-    @Option(help: ArgumentHelp("The moment that it arrives, in RFC 3339; now if not given.", valueName: "time"))
+    @Option(help: ArgumentHelp("When the job arrives, in RFC 3339; now if not given.", valueName: "time"))
     var at: String?
 
     @Option(help: "Whether the user holds a socket: actual (as it is now), offline, online or idle.")
     var presence = JobSimulation.SupposedPresence.actual
 
-    @Flag(help: "As if no socket proved receipt.")
+    @Flag(help: "Assumes that no socket proves receipt.")
     var unproven = false
 
     func run() async throws {
@@ -68,7 +68,9 @@ struct SimulateCommand: AsyncParsableCommand {
             let database = CommandClients.database(reader, name: "simulate")
             let zones = ZoneDatabase()
             let zone = zones.rules(reader.text("DEFAULT_ZONE") ?? "UTC")
-            if zone == nil { reader.fault("DEFAULT_ZONE", "is no IANA time zone that this machine's tzdata has") }
+            if zone == nil {
+                reader.fault("DEFAULT_ZONE", "is not an IANA time zone in this machine's tzdata, such as Europe/Berlin")
+            }
             try reader.finish()
             guard let catalog, let address, let zone else { return }
             do {

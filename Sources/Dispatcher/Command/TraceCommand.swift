@@ -10,12 +10,12 @@ import Storage
 struct TraceCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "trace",
-        abstract: "Tells why a notification did, or did not, reach its user.",
+        abstract: "Shows why a notification did or did not reach its user.",
         discussion: """
-            Every step, attempt and time that is on record, as GET
-            /v1/admin/notifications/{id}/trace has them. Needs DATABASE_URL. Without
-            --user it is found by its attempts, or among those that were stored within ten
-            minutes of the moment that its id tells. Exits with 1 if there is none.
+            Prints every step, attempt and time on record, as in GET
+            /v1/admin/notifications/{id}/trace. Needs DATABASE_URL. Without --user, finds
+            the notification by its attempts, or among those that were stored within ten
+            minutes of the time in its id. Exits with 1 if there is none.
 
             Examples:
               dispatcher trace 01a1f866-0d7b-841c-a9a6-5597aa0575f3
@@ -29,11 +29,13 @@ struct TraceCommand: AsyncParsableCommand {
     @Argument(help: "The notification's id.")
     var id: String
 
-    @Option(help: "Whose it is; finds it at once.")
+    @Option(help: "The user; makes the search fast.")
     var user: String?
 
     func run() async throws {
-        guard let id = NotificationID(self.id) else { throw ValidationError("\(self.id) is no id of a notification") }
+        guard let id = NotificationID(self.id) else {
+            throw ValidationError("\(self.id) is not the id of a notification")
+        }
         try await DispatcherCommand.run {
             let record = try await CommandClients.withDatabase(self.options, name: "trace") { pool in
                 try await Database(pool).traces.record(id, user: self.user)

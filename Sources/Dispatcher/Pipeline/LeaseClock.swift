@@ -9,13 +9,13 @@ import Synchronization
 
 /// Tells by this process's monotonic clock whether its lease still holds.
 ///
-/// So a process that was suspended notices it before it acts. Once a lease has lapsed, other
+/// So a process that was suspended notices it before it acts. Once a lease has expired, other
 /// dispatchers take over the work, even if the process renews the lease later. Work is therefore
 /// fenced by the term in which it was taken.
 final class LeaseClock: Sendable {
     /// A time in which the lease was held without a gap.
     ///
-    /// A new value is the first term, so work without a term counts as lost after any lapse.
+    /// A new value is the first term, so work without a term counts as lost after any expiry.
     struct Term: Sendable, Equatable {
         fileprivate(set) var number = 0
 
@@ -37,7 +37,7 @@ final class LeaseClock: Sendable {
 
     /// Records a renewal that began at `start`.
     ///
-    /// - Parameter withoutGap: whether the lease had not lapsed; otherwise a new term begins.
+    /// - Parameter withoutGap: whether the lease had not expired; otherwise a new term begins.
     func renewed(at start: ContinuousClock.Instant, withoutGap: Bool = true) {
         self.state.withLock { state in
             if state.renewedAt != nil, !withoutGap { state.term.number += 1 }
@@ -45,16 +45,16 @@ final class LeaseClock: Sendable {
         }
     }
 
-    /// The current term; nil while the lease may have lapsed.
+    /// The current term; nil while the lease may have expired.
     var term: Term? { self.state.withLock { $0.isHeld ? $0.term : nil } }
 
-    /// Whether the lease has not lapsed since `term` began.
+    /// Whether the lease has not expired since `term` began.
     func holds(_ term: Term) -> Bool { self.term == term }
 }
 
 /// The time in which stored or claimed work belongs to this process alone.
 ///
-/// It ends when the lease lapses, or when other dispatchers consider the work abandoned.
+/// It ends when the lease expires, or when other dispatchers consider the work abandoned.
 struct Fence: Sendable {
     let term: LeaseClock.Term
     private let until: ContinuousClock.Instant
@@ -102,8 +102,8 @@ extension Dispatcher {
         }
     }
 
-    /// Looks up which entries still belong to this process after its lease lapsed, and releases the
-    /// others.
+    /// Looks up which entries still belong to this process after its lease expired, and releases
+    /// the others.
     ///
     /// - Returns: those entries, and the term in which they belong to this process.
     func keep(
@@ -121,7 +121,7 @@ extension Dispatcher {
 
     /// Returns the part of a batch that still belongs to this process.
     ///
-    /// After a lapse, entries count as repeats: other dispatchers may have taken, processed and
+    /// After an expiry, entries count as repeats: other dispatchers may have taken, processed and
     /// lost them.
     func owned(_ batch: LaneBatch) async throws -> LaneBatch {
         guard !self.leaseClock.holds(batch.term) else { return batch }
@@ -167,7 +167,7 @@ package final class LeaseService: Service {
                 try await self.renew()
             } catch {
                 self.dispatcher.logger.warning(
-                    "lease not renewed; others take over the work when it lapses", metadata: ["error": "\(error)"])
+                    "lease not renewed; others take over the work when it expires", metadata: ["error": "\(error)"])
             }
         }
     }

@@ -79,7 +79,7 @@ package struct OutboxRelay: Service {
             if !isFailing {
                 let hint = (error as? PostgresError)?.sqlState == "42P01" ? "; see dispatcher outbox-sql" : ""
                 self.dispatcher.logger.warning(
-                    "outbox cannot be relayed",
+                    "outbox cannot be relayed; retrying every second",
                     metadata: ["outbox": "\(self.name)", "error": "\(error)\(hint)"]
                 )
             }
@@ -158,6 +158,7 @@ package struct OutboxRelay: Service {
     }
 }
 
+/// The metrics of one outbox.
 struct OutboxMetrics: Sendable {
     /// Rows that this dispatcher moved.
     let moved: Counter

@@ -72,7 +72,7 @@ package struct RetentionService: Service {
     }
 
     private func warn(_ error: any Error) {
-        self.dispatcher.logger.warning("retention failed", metadata: ["error": "\(error)"])
+        self.dispatcher.logger.warning("retention failed; retrying in 60 s", metadata: ["error": "\(error)"])
     }
 
     private func takeTurn() async throws -> Bool {

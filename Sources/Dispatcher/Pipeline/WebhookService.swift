@@ -21,7 +21,7 @@ package struct WebhookService: Service {
     private static let interval: Duration = .milliseconds(200)
     /// The interval after a look that found no events.
     private static let idleInterval: Duration = .seconds(1)
-    /// Finds webhooks that other dispatchers have put off.
+    /// Finds webhooks that other dispatchers postponed.
     private static let longestInterval: Duration = .seconds(5)
     /// A new webhook gets events after at most this long.
     private static let refresh: Duration = .seconds(2)
@@ -53,7 +53,7 @@ package struct WebhookService: Service {
         await withTaskGroup(of: Void.self) { group in
             group.addTask {
                 var round = 0
-                await self.repeatedly("webhooks cannot be read") {
+                await self.repeatedly("webhooks cannot be read; retrying every 2 s") {
                     defer { round += 1 }
                     try await self.look(isCheck: round % Self.refreshesPerCheck == 0)
                 } wait: {
@@ -62,7 +62,7 @@ package struct WebhookService: Service {
             }
             group.addTask {
                 var interval = Self.idleInterval
-                await self.repeatedly("events cannot be handed to webhooks") {
+                await self.repeatedly("events cannot be queued for webhooks; retrying") {
                     interval = Self.idleInterval
                     while goesOn {
                         let count = try await self.distribute()
@@ -146,7 +146,7 @@ package struct WebhookService: Service {
         let permits = Permits(Self.inFlight)
         let alarm = self.dispatcher.alarms.webhooks
         await withDiscardingTaskGroup { group in
-            await self.repeatedly("webhooks cannot be sent") {
+            await self.repeatedly("webhooks cannot be sent; retrying") {
                 while goesOn, let next = try await self.queues.nextDue() {
                     let now = self.dispatcher.now()
                     guard next <= now else { return alarm.note(next) }
@@ -198,7 +198,7 @@ struct WebhookSender: Sendable {
 
     /// Sends one request and settles its outcome.
     ///
-    /// A failure on our side is retried after the claim has lapsed.
+    /// A failure on our side is retried after the claim has expired.
     ///
     /// - Parameter fence: around the claim; a request that might outlast it is left to the next
     ///   claim.
@@ -237,7 +237,7 @@ struct WebhookSender: Sendable {
             }
         } catch {
             self.dispatcher.logger.warning(
-                "webhook cannot be settled", metadata: ["webhook": "\(id)", "error": "\(error)"])
+                "webhook cannot be settled; retrying within 60 s", metadata: ["webhook": "\(id)", "error": "\(error)"])
         }
     }
 
@@ -332,6 +332,7 @@ struct WebhookEvent {
     }
 }
 
+/// Counts requests to webhooks, and their events.
 enum WebhookMetrics {
     /// Events that receivers accepted.
     static let told = Counter(label: "carillon.webhooks.told")

@@ -10,6 +10,7 @@ import Logging
 import NIOSSL
 import Operations
 
+/// `gateway doctor`.
 struct DoctorCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "doctor",

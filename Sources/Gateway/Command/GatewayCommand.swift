@@ -8,6 +8,7 @@ import Logging
 import Operations
 import Storage
 
+/// The program `gateway`.
 @main
 struct GatewayCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -40,6 +41,7 @@ struct GatewayCommand: AsyncParsableCommand {
     }
 }
 
+/// `gateway serve`.
 struct ServeCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "serve",
@@ -67,6 +69,7 @@ struct ServeCommand: AsyncParsableCommand {
     }
 }
 
+/// `gateway migrate`.
 struct MigrateCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "migrate",

@@ -68,7 +68,7 @@ enum GatewayMetrics {
             MetricFamily(
                 "carillon_sockets_shed", .counter,
                 "changes withheld from an event loop with 50,000 waiting, and changes received after the lease had "
-                    + "lapsed; sockets get them from their inboxes"),
+                    + "expired; sockets get them from their inboxes"),
             MetricFamily("carillon_sockets_ghosts", .counter, "stale presence entries that were removed"),
             MetricFamily(
                 "carillon_sockets_overflows", .counter,

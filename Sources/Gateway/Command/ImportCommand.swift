@@ -9,6 +9,7 @@ import HTTP
 import Operations
 import Storage
 
+/// `gateway import`.
 struct ImportCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "import",

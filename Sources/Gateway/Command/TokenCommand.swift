@@ -6,6 +6,7 @@ import Core
 import HTTP
 import Operations
 
+/// `gateway token`.
 struct TokenCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "token",

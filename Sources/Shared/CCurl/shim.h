@@ -21,7 +21,8 @@ static inline CURLcode carillon_easy_set_string(CURL *easy, CURLoption option, c
     return curl_easy_setopt(easy, option, value);
 }
 
-// Options that take memory and contexts; libcurl keeps the pointer, so they must outlive the transfer.
+// Options that take memory and contexts; libcurl keeps the pointer, so both must outlive the
+// transfer.
 static inline CURLcode carillon_easy_set_pointer(CURL *easy, CURLoption option, void *value) {
     return curl_easy_setopt(easy, option, value);
 }

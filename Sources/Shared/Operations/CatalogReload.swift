@@ -98,7 +98,7 @@ package final class CatalogRegister: Sendable {
         CatalogMetrics.types.set(catalog.all.count)
     }
 
-    /// The current catalog.
+    /// The catalog that new work uses.
     package var current: Catalog { self.state.withLock { $0.entry.catalog } }
 
     /// The current catalog and when it was loaded.

@@ -4,11 +4,11 @@
 import ArgumentParser
 import Foundation
 
-/// Measures Carillon beside plain C programs that do the least that any implementation must do.
+/// Measures Carillon next to plain C programs that do the least that any implementation must do.
 struct FloorCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "floor",
-        abstract: "Measures jobs to sockets and to FCM, and what each costs, beside plain C that does the least."
+        abstract: "Measures jobs to sockets and to FCM, and their cost, compared with plain C that does the least."
     )
 
     @Option(help: "Folder of the compiled Yardsticks/Floor.")

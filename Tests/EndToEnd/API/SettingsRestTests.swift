@@ -170,7 +170,7 @@ struct SettingsRestTests {
         }
     }
 
-    @Test("whole numbers may be written with a fraction, empty lists change nothing, and null is no list")
+    @Test("accepts 1.0 as a whole number, changes nothing for an empty list, and rejects null as a list")
     func shapesOfValues() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()

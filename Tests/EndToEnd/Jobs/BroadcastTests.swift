@@ -67,7 +67,7 @@ struct BroadcastTests {
             #expect(try await Broadcasts.number(stack, distinct) == wanted)
             let left = "SELECT count(*) FROM carillon.notifications WHERE user_id IN ('u1', 'u2', 'u10', 'u11')"
             #expect(try await Broadcasts.number(stack, left) == 0)
-            // Rows that the killed dispatcher stored but did not hand on have no owner; the sweep
+            // Rows that the killed dispatcher stored but did not enqueue have no owner; the sweep
             // finds them.
             try await stack.makeOlder()
             let last = try await eventualValue("the broadcast is final") {

@@ -150,7 +150,7 @@ struct RecurringScheduleTests {
             ])
             try await eventually("both wait") { try await moments() == ["23:00 waiting", "03:00 waiting"] }
             #expect(try await first.stop() == .code(0))
-            #expect(logged("zones.version", "time-zone data", by: first) == ["1"])
+            #expect(logged("zones.version", "time-zone data loaded", by: first) == ["1"])
 
             // An hour and three quarters earlier.
             try install("Asia/Kathmandu", version: "2")
@@ -158,7 +158,7 @@ struct RecurringScheduleTests {
             try await eventually("both follow") { try await moments() == ["02:15 waiting", "06:15 waiting"] }
             try await eventually("the push follows too") { try await release() == clock(end - kathmandu) }
             #expect(try await second.stop() == .code(0))
-            #expect(logged("zones.version", "time-zone data", by: second) == ["2"])
+            #expect(logged("zones.version", "time-zone data loaded", by: second) == ["2"])
             #expect(logged("count", "due times recomputed", by: second) == ["2"])
 
             try FileManager.default.removeItem(at: URL(filePath: zones.path).appending(path: "Asia"))

@@ -382,7 +382,7 @@ struct CommandHelpTests {
             ("dispatcher", ["enqueue", "--user", "u", "--type", "x", "--data", "{"], "data: ", "dispatcher enqueue ["),
             ("dispatcher", ["dead", "replay"], "give a number, a filter", "dispatcher dead replay ["),
             ("dispatcher", ["simulate", "--user", "u", "--at", "noon"], "--at must be", "dispatcher simulate ["),
-            ("dispatcher", ["trace", "no-id"], "no-id is no id", "dispatcher trace ["),
+            ("dispatcher", ["trace", "no-id"], "no-id is not the id", "dispatcher trace ["),
         ]
         for (program, arguments, message, usage) in table {
             let (text, code) = try await Self.refusal(program, arguments)

@@ -315,7 +315,7 @@ struct ProjectTests {
             try await Self.push(stack, "quota-once-ada", "first")
             func areHeld(_ dispatchers: [ChildProcess]) -> Bool {
                 dispatchers.allSatisfy { dispatcher in
-                    ["default", "sister"].allSatisfy { Self.logged("provider is out of use", of: $0, dispatcher) }
+                    ["default", "sister"].allSatisfy { Self.logged("provider unavailable", of: $0, dispatcher) }
                 }
             }
             // The provider told only one of them, and only for one app.

@@ -101,7 +101,7 @@ struct ProviderFaultTests {
         }
     }
 
-    @Test("a provider with another host's certificate gets nothing, and its work is kept")
+    @Test("a provider with another host's certificate gets nothing, and its deliveries wait")
     func certificate() async throws {
         var configuration = SandboxConfiguration()
         configuration.host = "127.0.0.2"
@@ -119,7 +119,7 @@ struct ProviderFaultTests {
                 for user in users { try await gateway.register(user: user, platform: "android", token: user) }
                 try await Self.notify(stack, users)
                 try await eventually("the outage is logged") {
-                    dispatcher.errors().contains("provider is out of use; its work is kept")
+                    dispatcher.errors().contains("provider unavailable; its deliveries wait")
                 }
                 try await eventually("each attempt is recorded") {
                     let rows = try await stack.query(

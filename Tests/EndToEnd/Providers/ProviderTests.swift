@@ -204,8 +204,8 @@ struct ProviderTests {
             // In one job, because the breaker counts the failures of ten seconds.
             let users = (0..<12).map { #""u\#($0)""# }.joined(separator: ",")
             try await stack.append([("users", "[\(users)]"), ("type", "payment_received"), ("title", "one")])
-            try await eventually("the provider is out of use") {
-                dispatcher.errors().contains("provider is out of use")
+            try await eventually("the provider is unavailable") {
+                dispatcher.errors().contains("provider unavailable")
             }
             try await Self.push(stack, "reader", "now")
             try await eventually("the other app's goes out") { stack.pushed()["reader"] == ["now"] }

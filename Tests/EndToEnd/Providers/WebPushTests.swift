@@ -102,7 +102,7 @@ struct WebPushTests {
         }
     }
 
-    @Test("rate limits and outages are waited out as long as the service says")
+    @Test("after a rate limit or an outage, waits as long as the service says")
     func later() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()

@@ -188,7 +188,7 @@ struct CrashBoundaryTests {
             try await eventually("the proxy has stopped the traffic") { doomed.proxy.isTripped }
             doomed.process.send(SIGKILL)
             try await doomed.process.waitForExit()
-            // The claims of the dead dispatcher have lapsed.
+            // The claims of the dead dispatcher have expired.
             try await stack.endLeases()
             switch boundary.wait {
             case .quietHours, .attention, .email: try await stack.query("UPDATE carillon.follow_ups SET due_at = now()")

@@ -154,47 +154,59 @@ struct RedisLossTests {
         }
     }
 
-    /// The part of the dispatcher that handed the lost push on.
-    enum Origin: CaseIterable, Sendable { case job, broadcast, schedule, quietHours, sweep }
+    /// The part of the dispatcher that enqueued the lost delivery.
+    enum Origin: CaseIterable, Sendable {
+        case job, broadcast, schedule, quietHours, sweep, proof, digest, attention, email
 
-    @Test("a push that was queued in the seconds that Redis lost arrives once", arguments: Origin.allCases)
+        static let catalog = """
+            types:
+              news: {severity: info, delivery: push}
+              comment: {severity: info, delivery: push, digest: {window: 1h}}
+              memo: {severity: info, delivery: push, attention_delay: 1h}
+              letter: {channels: [in_app, email], email_after: 1h}
+            """
+
+        var type: String {
+            switch self {
+            case .job, .broadcast, .schedule, .quietHours, .sweep, .proof: "news"
+            case .digest: "comment"
+            case .attention: "memo"
+            case .email: "letter"
+            }
+        }
+
+        /// The title of the notification, and its status once the delivery has come.
+        var expected: (title: String, status: String) {
+            switch self {
+            case .job, .broadcast, .schedule, .quietHours, .sweep, .proof, .email: ("lost", "sent")
+            case .digest: ("2 notifications", "sent")
+            case .attention: ("lost", "delivered")
+            }
+        }
+    }
+
+    @Test("a delivery that was queued in the seconds that Redis lost arrives once", arguments: Origin.allCases)
     func lostSeconds(from origin: Origin) async throws {
         try await Stack.with { stack in
-            let environment = try stack.catalog(Self.catalog)
+            var environment = try stack.catalog(Origin.catalog)
+            if origin == .email { environment.merge(stack.mailSettings()) { $1 } }
             let gateway = try await stack.startGateway(environment: environment)
             _ = try await stack.startDispatcher(environment: environment)
             try await stack.waitForMemoryMark()
             let phone = "unavailable-3x-phone"
+            let address = "busy-3x-ada@example.com"
             try await gateway.register(user: "ada", platform: "android", token: phone)
-            let job = [("type", "news"), ("title", "lost")]
-            switch origin {
-            case .job, .broadcast: break
-            case .schedule:
-                let due = Schedules.later(.seconds(3_600))
-                try await stack.append([("user", "ada"), ("deliver_at", due)] + job)
-                try await eventually("the schedule waits") { try await Schedules.count(stack) == 1 }
-            case .quietHours, .sweep:
-                try await gateway.set(QuietNow.settings, of: "ada")
-                try await stack.append([("user", "ada")] + job)
-                try await eventually("quiet hours hold it back") {
-                    try await stack.statuses(user: "ada") == ["lost": "deferred"]
-                }
-                // As if it had been deferred in the evening.
-                try await stack.query("UPDATE carillon.notifications SET stored_at = now() - interval '8 hours'")
+            if origin == .email { try await stack.setAddress(address, of: "ada", wanting: origin.type, by: gateway) }
+            let (title, status) = origin.expected
+            func hasArrived() async throws -> Bool {
+                guard origin == .email else { return stack.pushed() == [phone: [title]] }
+                try await stack.makeDue(.email)
+                return try stack.mails().map(\.recipient) == [address]
             }
+            let socket = try await Self.prepare(origin, stack, gateway)
             try stack.redis.remember()
 
-            switch origin {
-            case .job: try await stack.append([("user", "ada")] + job, stream: "carillon:jobs:critical")
-            case .broadcast: try await stack.append([("all", "true")] + job, stream: "carillon:jobs:critical")
-            case .schedule: try await Schedules.makeDue(stack)
-            case .quietHours: try await gateway.set(QuietNow.over, of: "ada")
-            case .sweep:
-                try await stack.query("DELETE FROM carillon.follow_ups")
-                try await gateway.set(QuietNow.over, of: "ada")
-                try await stack.query("UPDATE carillon.notifications SET status = 'pending', status_reason = NULL")
-                try await stack.query("UPDATE carillon.sweep SET swept_until = now() - interval '1 day'")
-            }
+            try await Self.enqueue(origin, stack, gateway)
             // The sweep runs every 20 s.
             try await eventually("it was attempted and waits for its retry in Redis") {
                 try await !stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'retry'").isEmpty
@@ -204,12 +216,80 @@ struct RedisLossTests {
             try stack.redis.goBack()
             try await stack.redis.start()
             // The sweep runs every 20 s; failed attempts follow.
-            try await eventually("it has come") { stack.pushed() == [phone: ["lost"]] }
-            try await eventually("it counts as sent") {
-                try await stack.statuses(user: "ada") == ["lost": "sent"]
+            try await eventually("it has come") { try await hasArrived() }
+            try await eventually("it has its status") {
+                try await stack.statuses(user: "ada") == [title: status]
             }
             try await stack.waitForPushes()
-            #expect(stack.pushed() == [phone: ["lost"]])
+            #expect(try await hasArrived())
+            await socket?.close()
+        }
+    }
+
+    /// Brings Ada's notification to where it waits, as far as it waits at all.
+    ///
+    /// - Returns: her socket if she has one.
+    private static func prepare(_ origin: Origin, _ stack: Stack, _ gateway: Gateway) async throws -> TestSocket? {
+        let job = [("user", "ada"), ("type", origin.type), ("title", "lost")]
+        var socket: TestSocket?
+        switch origin {
+        case .job, .broadcast: break
+        case .schedule:
+            try await stack.append(job + [("deliver_at", Schedules.later(.seconds(3_600)))])
+            try await eventually("the schedule waits") { try await Schedules.count(stack) == 1 }
+        case .quietHours, .sweep:
+            try await gateway.set(QuietNow.settings, of: "ada")
+            try await stack.append(job)
+            try await eventually("quiet hours hold it back") {
+                try await stack.statuses(user: "ada") == ["lost": "deferred"]
+            }
+            // As if it had been deferred in the evening.
+            try await stack.query("UPDATE carillon.notifications SET stored_at = now() - interval '8 hours'")
+        case .proof:
+            socket = try await TestSocket.synced(
+                port: gateway.port, user: "ada", behaviour: TestSocket.Behaviour(answersPings: false))
+            try await stack.append(job)
+            try await eventually("its proof is missing") { try await stack.proofDeadlines().count == 1 }
+            try await stack.setProofDeadlines(to: Schedules.now() + .seconds(3_600))
+        case .digest:
+            for _ in 0..<2 { try await stack.append(job + [("digest", "post")]) }
+            try await eventually("both are in the digest") {
+                try await stack.query("SELECT 1 FROM carillon.digest_items").count == 2
+            }
+        case .attention:
+            let idle = try await TestSocket.synced(port: gateway.port, user: "ada")
+            try await stack.makeIdle(idle, user: "ada")
+            try await stack.append(job)
+            try await eventually("her socket has it, and the attention call waits") {
+                let isWaiting = try await stack.query("SELECT 1 FROM carillon.follow_ups").count == 1
+                return try await stack.statuses(user: "ada") == ["lost": "delivered"] && isWaiting
+            }
+            socket = idle
+        case .email:
+            try await stack.append(job)
+            try await eventually("its mail waits") {
+                try await stack.query("SELECT 1 FROM carillon.follow_ups").count == 1
+            }
+        }
+        return socket
+    }
+
+    /// Makes the dispatcher enqueue the delivery.
+    private static func enqueue(_ origin: Origin, _ stack: Stack, _ gateway: Gateway) async throws {
+        let job = [("type", origin.type), ("title", "lost")]
+        switch origin {
+        case .job: try await stack.append([("user", "ada")] + job, stream: "carillon:jobs:critical")
+        case .broadcast: try await stack.append([("all", "true")] + job, stream: "carillon:jobs:critical")
+        case .schedule: try await Schedules.makeDue(stack)
+        case .quietHours: try await gateway.set(QuietNow.over, of: "ada")
+        case .sweep:
+            try await stack.query("DELETE FROM carillon.follow_ups")
+            try await gateway.set(QuietNow.over, of: "ada")
+            try await stack.query("UPDATE carillon.notifications SET status = 'pending', status_reason = NULL")
+            try await stack.query("UPDATE carillon.sweep SET swept_until = now() - interval '1 day'")
+        case .proof: try await stack.setProofDeadlines(to: Schedules.now())
+        case .digest: try await stack.closeDigests()
+        case .attention, .email: try await stack.query("UPDATE carillon.follow_ups SET due_at = now()")
         }
     }
 
@@ -402,7 +482,7 @@ struct SweepTests {
         }
     }
 
-    /// Makes a dispatcher store a notification for each user and die before it hands them on.
+    /// Makes a dispatcher store a notification for each user and die before it enqueues them.
     private static func storeUnowned(_ users: [String], in stack: Stack) async throws {
         let dispatcher = try await stack.startDispatcher(name: "doomed")
         let pool = try #require(stack.database?.pool)

@@ -272,6 +272,36 @@ struct SignalRClientTests {
         }
     }
 
+    // signalrcore's own reconnection fails after one retry, so the client starts over.
+    @Test(
+        "signalrcore is told to go when its token expires, and gets what it missed with a fresh one",
+        .enabled(if: areClientsHere, hint),
+        arguments: ["websockets", "skip", "sse"])
+    func expiry(over transport: String) async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let fresh = try await Stack.token(user: "ada")
+            var attempts = 0
+            let process = try await Stack.withExpiringToken(user: "ada") { token in
+                attempts += 1
+                let process = try await Self.start(
+                    ["signalr_signalrcore.py", transport], "stay", [token, fresh],
+                    url: "http://127.0.0.1:\(gateway.port)", name: "client-\(attempts)", in: stack.directory.path)
+                try await eventually("it is up, or was refused") {
+                    Self.output(of: process).contains("unread 0") || Self.output(of: process).contains("Error")
+                }
+                return process.output().contains("unread 0") ? process : nil
+            }
+            try await eventually("it is back") {
+                process.output().split(separator: "\n").count { $0 == "unread 0" } == 2
+            }
+            try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "next")])
+            _ = try await process.waitForLine("received next")
+            #expect(!process.output().contains("closed again"))
+        }
+    }
+
     // signalrcore retries once, then its reconnection breaks; its apps must start over.
     @Test(
         "pysignalr reconnects after its gateway is killed, and nothing is lost",

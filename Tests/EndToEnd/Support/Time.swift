@@ -16,7 +16,7 @@ import Testing
 @testable import Clients
 
 extension Stack {
-    /// Makes everything stored ten minutes older, so that the sweeper may hand it on again.
+    /// Makes everything stored ten minutes older, so that the sweeper may enqueue it again.
     func makeOlder() async throws {
         for statement in [
             "UPDATE carillon.notifications SET stored_at = stored_at - interval '10 minutes'",

@@ -1,6 +1,7 @@
 // Carillon · QueryTarget.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import Protocols
 
 /// Query strings, as native sockets, REST, Socket.IO and SignalR read them.

@@ -37,7 +37,7 @@ struct OpenAPITests {
             #expect(statuses.contains(403) || operation.value["x-scope"] == nil, "\(operation.name)")
             if operation.value["requestBody"] != nil {
                 #expect(Set([400, 413]).isSubset(of: statuses), "\(operation.name)")
-                // Some of the other systems call fields at fault a bad request as well.
+                // Some of the other systems call invalid fields a bad request as well.
                 #expect(statuses.contains(422) || described == .compatibility, "\(operation.name)")
             }
             if described == .compatibility, !isOpen {

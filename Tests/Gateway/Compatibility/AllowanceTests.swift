@@ -220,7 +220,7 @@ struct AllowanceRequestTests {
     }
 
     @Test(
-        "Quiet hours",
+        "reads quiet hours as times, or as a switch alone",
         arguments: [
             (
                 #"{"enabled":true,"startTime":"22:00","endTime":"07:00:00"}"#,

@@ -23,7 +23,8 @@ struct CompatibilityDocumentTests {
         arguments: [ErrorStyle.hybrid, .allowance, .news, .tasks, .edge]
     )
     func errors(style: ErrorStyle) async throws {
-        let problem = Problem(.unprocessableContent, "some are at fault", faults: [JobFault("token", "is missing")])
+        let problem = Problem(
+            .unprocessableContent, "some fields are invalid", faults: [JobFault("token", "is missing")])
         let body = try JSONParser.parse(style.body(of: problem))
         let members = Set((body.object ?? []).map(\.key))
         #expect(members.contains("errors"))

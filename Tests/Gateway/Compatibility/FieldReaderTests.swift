@@ -174,7 +174,7 @@ struct PageQueryTests {
 struct ErrorStyleTests {
     private static let faults = Problem(
         .unprocessableContent,
-        "some fields are at fault",
+        "some fields are invalid",
         faults: [
             JobFault("fcm_token", "is missing"), JobFault("platform", "is missing"), JobFault("platform", "is odd"),
         ]
@@ -191,8 +191,8 @@ struct ErrorStyleTests {
             let value = try Self.value(Self.faults, style)
             for key in ["detail", "error", "message"] { #expect(value[key]?.string == Self.text) }
             #expect(value["status"]?.integer == Int64(style.invalid.code))
-            let plain = try Self.value(Problem(.notFound, "there is no such thing"), style)
-            #expect(plain["detail"]?.string == "there is no such thing")
+            let plain = try Self.value(Problem(.notFound, "not found"), style)
+            #expect(plain["detail"]?.string == "not found")
             #expect(plain["status"]?.integer == 404)
             #expect(plain["errors"] == nil)
         }

@@ -198,7 +198,7 @@ struct BroadcastExpansion: Sendable {
         try await DeadLetterQueue(dispatcher: self.dispatcher).setAside([letter])
         try await self.dispatcher.database.broadcasts.fail(broadcast, reason: reason)
         self.dispatcher.logger.error(
-            "broadcast given up",
+            "broadcast failed; fix the reason, then replay its dead letter to continue",
             metadata: ["broadcast.id": "\(broadcast.id)", "reason": "\(reason)"]
         )
     }

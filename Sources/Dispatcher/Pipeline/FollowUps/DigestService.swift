@@ -37,7 +37,7 @@ package struct DigestService: Service {
                     forgetAt = .now + Self.forgetInterval
                 }
             } catch {
-                self.dispatcher.logger.warning("digests cannot be flushed", metadata: ["error": "\(error)"])
+                self.dispatcher.logger.warning("digests cannot be flushed; retrying", metadata: ["error": "\(error)"])
             }
             await self.dispatcher.wait(for: self.dispatcher.alarms.digests, atLeast: Self.interval)
         }

@@ -90,7 +90,7 @@ package struct FollowUpService: Service {
         try await router.carryOut(plan)
         await self.dispatcher.publish(plan.lifecycle)
         try await self.dispatcher.database.followUps.remember(handedOn, takenUntil: until, now: now)
-        // Follow-ups that were handed on or postponed have another due time by now, and stay.
+        // Follow-ups that were enqueued or postponed have another due time by now, and stay.
         try await self.dispatcher.database.followUps.remove(taken.map(\.item), takenUntil: until)
         PipelineMetrics.followed.increment(by: taken.count)
         return taken.count
@@ -157,7 +157,7 @@ extension Dispatcher {
         guard !postponements.isEmpty else { return }
         let items = postponements.map { ($0.item, $0.due, $0.reason) }
         let critical = Set(postponements.lazy.filter { $0.notification.lane == .critical }.map(\.notification.id))
-        try await self.untilDone("put off") {
+        try await self.untilDone("postpone") {
             try await self.database.followUps.put(items, critical: critical, now: self.now())
         }
         PipelineMetrics.postponed.increment(by: items.count)

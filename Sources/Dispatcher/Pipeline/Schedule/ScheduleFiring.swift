@@ -8,8 +8,8 @@ import Storage
 
 /// Fires jobs that are due, as if they had just been taken from a stream.
 ///
-/// A schedule is claimed while it fires, and the claim is renewed. If it lapses, another dispatcher
-/// fires the same entry, with the same ids.
+/// A schedule is claimed while it fires, and the claim is renewed. If it expires, another
+/// dispatcher fires the same entry, with the same ids.
 struct ScheduleFiring: Sendable {
     /// The stream that fired jobs seem to come from.
     static let stream = Keyspace.schedules
@@ -115,7 +115,7 @@ struct ScheduleFiring: Sendable {
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask {
                 while true {
-                    // Renew well before the claim lapses; the end of the work cancels this.
+                    // Renew well before the claim expires; the end of the work cancels this.
                     try await Task.sleep(for: Self.renewal)
                     try? await self.dispatcher.database.schedules.hold(ids, until: self.dispatcher.now() + Self.hold)
                 }

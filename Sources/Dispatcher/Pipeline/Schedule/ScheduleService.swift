@@ -31,7 +31,8 @@ package struct ScheduleService: Service {
             do {
                 try await self.fireAllThatIsDue()
             } catch {
-                self.dispatcher.logger.warning("schedules cannot be fired", metadata: ["error": "\(error)"])
+                self.dispatcher.logger.warning(
+                    "schedules cannot be fired; retrying", metadata: ["error": "\(error)"])
             }
             await self.dispatcher.wait(for: self.dispatcher.alarms.schedules, atLeast: Self.interval)
         }
@@ -119,7 +120,7 @@ extension Dispatcher {
     /// Records that a schedule can no longer fire.
     func fail(_ schedule: Schedule, _ fault: ScheduleFault) async throws {
         self.logger.error(
-            "schedule has failed",
+            "recurring schedule failed; update tzdata, or cancel it and send it again",
             metadata: ["schedule.id": "\(schedule.id)", "reason": "\(fault)"]
         )
         try await self.database.schedules.fail(schedule.id, reason: fault.description)

@@ -17,7 +17,7 @@ struct ZoneWatch: Sendable {
 
     func run() async {
         self.dispatcher.logger.info(
-            "time-zone data", metadata: ["zones.version": "\(self.dispatcher.zones.database.version)"])
+            "time-zone data loaded", metadata: ["zones.version": "\(self.dispatcher.zones.database.version)"])
         // Nil until it is known which data the due times were computed with.
         var isStale: Bool?
         while goesOn {

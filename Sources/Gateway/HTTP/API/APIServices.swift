@@ -59,7 +59,7 @@ package struct IdentityServices: Sendable {
     }
 }
 
-/// The inboxes.
+/// Reads, changes and caches inboxes.
 package struct InboxServices: Sendable {
     let store: InboxStore
     let service: InboxService

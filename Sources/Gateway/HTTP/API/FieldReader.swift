@@ -122,7 +122,7 @@ struct FieldReader {
             let reasons = self.faults.map(\.description).joined(separator: "; ")
             throw Problem(.badRequest, reasons, faults: self.faults)
         }
-        throw Problem(.unprocessableContent, "some fields are at fault", faults: self.faults)
+        throw Problem(.unprocessableContent, "some fields are invalid", faults: self.faults)
     }
 }
 

@@ -48,7 +48,7 @@ struct Problem: HTTPResponseError {
     }
 
     /// Unknown ids and those of other users look the same.
-    static let notFound = Problem(.notFound, "there is no such thing")
+    static let notFound = Problem(.notFound, "not found")
 
     func response(from request: Request, context: some RequestContext) throws -> Response {
         var writer = JSONWriter()

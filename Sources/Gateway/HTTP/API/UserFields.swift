@@ -50,8 +50,10 @@ package struct UserFields: Sendable {
         settings.locale = Self.locale(&body)
         settings.email = body.text("email", limit: 254)
         settings.isOptedOut = body.flag("opted_out") ?? false
-        if let zone = settings.zone, Self.zones.current(zone) == nil { body.fault("zone", "is no IANA time zone") }
-        if let email = settings.email, !Self.isAddress(email) { body.fault("email", "is no e-mail address") }
+        if let zone = settings.zone, Self.zones.current(zone) == nil {
+            body.fault("zone", "is not an IANA time zone, such as Europe/Berlin")
+        }
+        if let email = settings.email, !Self.isAddress(email) { body.fault("email", "is not an e-mail address") }
         if let isOptedOut = body.flag("email_opted_out") {
             settings.isEmailOptedOut = isOptedOut
         } else {
@@ -153,7 +155,7 @@ package struct UserFields: Sendable {
         if provider == nil, let platform, body.value["provider"]?.string == nil { provider = platform.provider }
         if let token, !Self.isPrintable(token) { body.fault("token", Self.unprintable) }
         if provider == .fcm, !allowsTopics, let token, Device.isTopic(token) {
-            body.fault("token", "stands for a topic, which a service alone may register")
+            body.fault("token", "is an FCM topic; only a service may register one")
         }
         if provider == .apns, let token, !Device.isAPNSToken(token) { body.fault("token", Device.apnsTokenFault) }
         if provider == .webpush, let text = token { token = self.subscription(text, app: app, &body) }
@@ -194,7 +196,7 @@ package struct UserFields: Sendable {
     private func subscription(_ token: String, app: String, _ body: inout FieldReader) -> String? {
         do throws(WebPushSubscription.Fault) {
             let subscription = try WebPushSubscription(token: token)
-            if !subscription.isKeyOnCurve { body.fault("token", "has keys.p256dh that is no point of P-256") }
+            if !subscription.isKeyOnCurve { body.fault("token", "keys.p256dh is not a point on P-256") }
             if let origins = self.appOrigins[app] {
                 if !origins.allows(subscription.origin) {
                     body.fault(

@@ -85,14 +85,14 @@ package struct NodeService: Service {
                     window.extend(from: start)
                 } else {
                     // Drops the waiting frames; the hub repairs after it has subscribed again.
-                    await subscription.restart("the lease lapsed")
+                    await subscription.restart("the lease expired")
                     window.begin(at: start)
                 }
             } catch {
                 self.logger.warning("cannot renew the node's lease; retrying", metadata: ["error": "\(error)"])
             }
             for step in 0..<50 where !Task.isShuttingDownGracefully || hub.count > 0 {
-                // Sleeps in steps, so that a lapsed lease or the last socket to leave ends the
+                // Sleeps in steps, so that an expired lease or the last socket to leave ends the
                 // wait.
                 guard step < 5 || window.isWhole(at: self.now()) else { break }
                 try await Task.sleep(for: Lease.renewal / 50)
@@ -105,7 +105,7 @@ package struct NodeService: Service {
 
 /// The time for which a node certainly holds its lease, by its own clock.
 ///
-/// Publishers skip a node whose lease has lapsed. A node that stalled must drop the frames that
+/// Publishers skip a node whose lease has expired. A node that stalled must drop the frames that
 /// waited, because it may have missed their cancellation.
 private final class LeaseWindow: Sendable {
     private struct State {

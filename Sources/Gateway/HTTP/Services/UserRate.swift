@@ -14,6 +14,7 @@ import Synchronization
 /// effect afterwards. So users get slightly more than their rate, and most calls need no round
 /// trip. While Redis is unavailable nothing is limited, which is counted.
 package final class UserRate: Service {
+    /// The actions that are limited: REST calls, or messages from sockets.
     package enum Kind: String, Sendable, CaseIterable {
         case calls, messages
     }

@@ -6,6 +6,7 @@
 /// On a terminal, the widest column that may be cut shrinks until the rows fit. Elsewhere nothing
 /// is cut, and the output is plain text and spaces.
 package struct Table {
+    /// A column's title and alignment.
     package struct Column: Sendable {
         let title: String
         let isNumber: Bool

@@ -31,7 +31,7 @@ package struct MachineFacts: Sendable, Equatable {
 
     init() {}
 
-    /// Returns the findings.
+    /// Returns findings about the limits that matter to a program.
     package func findings(_ role: Role) -> [Finding] {
         switch role {
         case .gateway:
@@ -187,7 +187,7 @@ package struct ZoneFacts: Sendable, Equatable {
     /// The current year.
     var year: Int
 
-    /// The finding.
+    /// Whether the data is complete, recent and the one that stored schedules use.
     package var finding: Finding {
         let check = "time zones"
         guard self.missing.isEmpty else {

@@ -45,7 +45,7 @@ struct RedisFacts: Sendable, Equatable {
         self.maximumClients = number("maxclients")
     }
 
-    /// The findings.
+    /// Whether the version, role and settings keep data safe, and the limits leave room.
     var findings: [Finding] {
         [self.versionFinding, self.roleFinding, self.evictionFinding, self.persistenceFinding, self.memoryFinding]
             .compactMap(\.self) + [self.clientsFinding].compactMap(\.self)

@@ -117,6 +117,7 @@ package struct SimulatedDevice: Sendable {
 
 /// A step before the user's rules apply.
 package struct SimulatedHold: Sendable, Equatable {
+    /// The effect of a step.
     package enum Kind: String, Sendable, CaseIterable {
         /// It waits until it is due.
         case schedule

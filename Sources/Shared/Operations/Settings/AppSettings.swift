@@ -10,6 +10,7 @@ package struct AppSettings: Sendable, Equatable {
     /// The app that is configured by variables.
     package static let defaultName = "default"
 
+    /// The shape of an app's push data: Carillon's own, or keys from a file.
     package enum Shape: Sendable, Equatable {
         case standard
         /// The path of a ``ShapeFile``.

@@ -3,7 +3,7 @@
 
 import Core
 
-/// The dispatcher's settings.
+/// The settings of `dispatcher run`, read and validated once at start.
 package struct DispatcherSettings: Sendable {
     /// The environments of APNs.
     package enum APNSEnvironment: String, CaseIterable, Sendable {
@@ -85,7 +85,6 @@ package struct RetentionSettings: Sendable {
     package let tombstones: Int
     /// Devices that have not been used.
     package let devices: Int
-    /// Dead letters.
     package let deadLetters: Int
 
     /// Reads the variables; records faults in `reader`.

@@ -3,8 +3,9 @@
 
 import Core
 
-/// The gateway's settings.
+/// The settings of `gateway serve`, read and validated once at start.
 package struct GatewaySettings: Sendable {
+    /// The value of a setting that is on or off.
     package enum Switch: String, Sendable, CaseIterable {
         case off, on
     }

@@ -148,6 +148,7 @@ package struct FinishedSpan: Sendable {
     }
 }
 
+/// The key of the trace in a `ServiceContext`.
 private enum TraceKey: ServiceContextKey {
     typealias Value = TraceContext
     static var nameOverride: String? { SpanTracer.field }

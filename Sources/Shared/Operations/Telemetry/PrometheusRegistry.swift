@@ -190,6 +190,7 @@ package final class PrometheusRegistry: MetricsFactory, Sendable {
 ///
 /// A service prints every declared metric, measured or not. `docs/monitoring.md` lists the same.
 package struct MetricFamily: Sendable, Equatable {
+    /// The type of a metric, as Prometheus names it.
     package enum Kind: String, Sendable {
         case counter, gauge, histogram
     }

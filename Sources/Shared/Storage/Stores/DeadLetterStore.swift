@@ -108,7 +108,7 @@ package struct DeadLetterStore: Sendable {
             writer.string(text)
         } else {
             writer.beginObject()
-            writer.member("base64", Data(bytes).base64EncodedString())
+            writer.member("base64", Base64.standard.encode(bytes))
             writer.endObject()
         }
     }

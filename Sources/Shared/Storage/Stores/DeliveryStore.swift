@@ -97,7 +97,7 @@ package struct DeliveryStore: Sendable {
         /// Obsolete deliveries and their reasons; a notification ends once none of its deliveries
         /// is in flight.
         package var dropped: [(user: String, id: NotificationID, reason: String)] = []
-        /// Finished mail and attention calls, which are no longer remembered as handed on.
+        /// Finished mail and attention calls, which are no longer remembered as enqueued.
         package var ended: [(user: String, id: NotificationID, kind: FollowUp, isAccepted: Bool)] = []
         /// Addresses that reject mail, with the time of sending: an address set later stays.
         package var deadAddresses: [(user: String, address: String, reason: String, at: Timestamp)] = []
@@ -373,7 +373,7 @@ package struct DeliveryStore: Sendable {
 }
 
 extension DeliveryStore {
-    /// A push that was handed on for a device and has no end in the audit.
+    /// A push that was enqueued for a device and has no end in the audit.
     package struct Lost: Sendable {
         package let notification: NotificationID
         package let user: String
@@ -385,12 +385,12 @@ extension DeliveryStore {
     /// notifications count as sent or failed because of another device or the mail.
     ///
     /// Used after Redis lost its data. Finds each device with an attempt that did not end it, and
-    /// each device without an attempt that was registered when the notification was handed on and
+    /// each device without an attempt that was registered when the notification was enqueued and
     /// pushed to others.
     ///
     /// - Parameters:
-    ///   - since: the earliest time of handing on.
-    ///   - until: the latest time of handing on.
+    ///   - since: the earliest time of enqueueing.
+    ///   - until: the latest time of enqueueing.
     ///   - place: the end of the previous page; ``RepairPlace/init(_:)`` for the first page.
     ///   - now: leaves out notifications that have expired by then.
     ///   - limit: the number of notifications to inspect.
@@ -425,7 +425,7 @@ extension DeliveryStore {
         return (lost, last)
     }
 
-    /// $1 and $2: first and last time of handing on, $3 and $4: the place, $5: now, $6: number of
+    /// $1 and $2: first and last time of enqueueing, $3 and $4: the place, $5: now, $6: number of
     /// notifications.
     ///
     /// The page is chosen before its attempts are read, so that every page costs the same. A

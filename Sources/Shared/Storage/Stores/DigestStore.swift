@@ -72,7 +72,6 @@ package struct DigestStore: Sendable {
 
     /// The only item of a window.
     package struct Alone: Sendable {
-        /// Its content.
         package let content: JobContent
         package let job: String?
         /// The stream and entry that it came from.

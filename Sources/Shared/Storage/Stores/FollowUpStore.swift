@@ -148,7 +148,7 @@ package struct FollowUpStore: Sendable {
         try await self.pool.query(Self.delete, users, ids, kinds, .timestamptz(takenUntil.microseconds))
     }
 
-    /// How long a follow-up that was handed on is remembered without news of its end.
+    /// How long an enqueued follow-up is remembered without news of its end.
     private static let memory: Duration = .seconds(7 * 24 * 3_600)
 
     /// Remembers mail that is about to be handed to its provider's stream, until its delivery ends,
@@ -234,7 +234,7 @@ package struct FollowUpStore: Sendable {
             AND f.due_at IS NOT DISTINCT FROM $4
         """
 
-    /// Deletes finished follow-ups that were handed on: mail with its delivery; an attention call
+    /// Deletes finished follow-ups that were enqueued: mail with its delivery; an attention call
     /// once a device accepted it, as no more is sent then, or all devices have ended.
     ///
     /// Those that quiet hours have postponed since keep waiting. $1 to $4: users, ids, kinds,

@@ -6,6 +6,7 @@ import Logging
 
 /// Numbered SQL scripts, each applied once and in order.
 package enum Migrations {
+    /// A numbered script.
     package struct Migration: Sendable {
         let number: Int
         let name: String

@@ -179,7 +179,7 @@ package struct TraceStore: Sendable {
         ORDER BY at LIMIT $3
         """
 
-    /// Leaves out follow-ups that were handed on.
+    /// Leaves out enqueued follow-ups.
     private static let followUps = """
         SELECT kind, due_at FROM carillon.follow_ups
         WHERE user_id = $1 AND notification_id = $2 AND reason IS DISTINCT FROM '\(FollowUpStore.handedOn)'

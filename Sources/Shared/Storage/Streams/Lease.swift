@@ -4,7 +4,7 @@
 import Clients
 import Synchronization
 
-/// A lease that shows that a process is alive: renewed every 5 s, lapsed after 15 s.
+/// A lease that shows that a process is alive: renewed every 5 s, expired after 15 s.
 package final class Lease: Sendable {
     package static let renewal: Duration = .seconds(5)
     package static let lifetime: Duration = .seconds(15)
@@ -43,7 +43,7 @@ package final class Lease: Sendable {
             "SET", .text(self.key), .text(value ?? self.value), "PX", .integer(milliseconds), "GET"
         ).string()
         let wasThere = before != nil
-        // An earlier renewal may have found the lease lapsed and lost its reply.
+        // An earlier renewal may have found the lease expired and lost its reply.
         return self.renewedAt.withLock { renewedAt in
             defer { renewedAt = start }
             guard wasThere, let renewedAt else { return wasThere }

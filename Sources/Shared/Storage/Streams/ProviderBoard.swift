@@ -6,6 +6,7 @@ import Core
 
 /// The state of a dispatcher's calls to a provider for one app.
 package struct ProviderState: Sendable, Equatable {
+    /// The state of a circuit breaker.
     package enum Breaker: String, Sendable, CaseIterable {
         case closed, open, probing
     }

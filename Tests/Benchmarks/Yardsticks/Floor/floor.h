@@ -1,7 +1,7 @@
 // Carillon · floor.h
 // SPDX-License-Identifier: Apache-2.0
 
-// What the programs of the floor share: connections, buffers, binary arrays for PostgreSQL, and a
+// Shared by the programs of the floor: connections, buffers, binary arrays for PostgreSQL, and a
 // batch of jobs with the statement that stores it. Each program is one file that includes this one.
 
 #pragma once

@@ -42,7 +42,7 @@ static const char agreement[] =
 static const char record_sql[] =
     "INSERT INTO floor.receipts (user_id, version) SELECT * FROM unnest($1::text[], $2::int8[])";
 
-// By a hash of the user.
+// The sockets, in buckets by a hash of the user.
 static struct socket *table[table_size];
 static struct socket *touched;
 static bool proves = true;

@@ -25,7 +25,7 @@ struct push {
     const struct job *job;
     struct buffer body, answer;
     long status;
-    // Of the same batch, or of those that are free.
+    // The next one of the same batch, or of the free ones.
     struct push *next;
 };
 

@@ -110,9 +110,9 @@ struct ProblemStyle: Sendable {
     /// Begins the names of their components.
     var prefix = ""
     let schema: Schema
-    /// The status for a query at fault.
+    /// The status for an invalid query.
     var query = 400
-    /// The status for fields of a body at fault.
+    /// The status for invalid fields of a body.
     var body = 422
     /// The statuses that every call with a token may have.
     let always: [Int]

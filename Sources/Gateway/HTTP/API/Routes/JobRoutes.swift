@@ -87,7 +87,7 @@ struct JobRoutes {
             throw Problem(.forbidden, "the token does not allow such jobs", faults: forbidden)
         }
         guard faults.isEmpty else {
-            throw Problem(.unprocessableContent, "some fields are at fault", faults: faults)
+            throw Problem(.unprocessableContent, "some fields are invalid", faults: faults)
         }
         try await self.jobs.requireRoom(in: Set(jobs.map(\.lane)))
         let entries = try await self.jobs.stream.append(jobs.map { ($0.lane, $0.fields) })

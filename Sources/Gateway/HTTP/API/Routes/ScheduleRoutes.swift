@@ -191,7 +191,7 @@ struct ScheduleBody {
         }
         try body.finish()
         guard let job, let due = at ?? first?.at else {
-            throw Problem(.unprocessableContent, "some fields are at fault")
+            throw Problem(.unprocessableContent, "some fields are invalid")
         }
 
         var schedule = Schedule(id: id, fields: fields, dueAt: due, createdAt: self.now)
@@ -255,7 +255,8 @@ struct ScheduleBody {
         if let zone, zone != Schedule.recipientZone {
             rules = self.zones.current(zone)
             if rules == nil {
-                body.fault("zone", "is no IANA time zone; give one such as Europe/Berlin, or \(Schedule.recipientZone)")
+                body.fault(
+                    "zone", "is not an IANA time zone; give one such as Europe/Berlin, or \(Schedule.recipientZone)")
             }
         } else if zone != nil, case .event? = job?.payload {
             body.fault("zone", "\(Schedule.recipientZone) does not go with an event")

@@ -43,7 +43,7 @@ struct UserRoutes {
         do throws(JobFaults) {
             record = try self.users.fields.record(value, user: user)
         } catch {
-            throw Problem(.unprocessableContent, "some fields are at fault", faults: error.faults)
+            throw Problem(.unprocessableContent, "some fields are invalid", faults: error.faults)
         }
         let registrations = try await self.users.store.put([record]).first ?? []
         await self.users.publish(registrations)

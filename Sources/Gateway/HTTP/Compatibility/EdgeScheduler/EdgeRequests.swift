@@ -95,7 +95,7 @@ enum EdgeRequests {
     static func requireAPNSToken(_ token: String) throws {
         guard !Device.isAPNSToken(token) else { return }
         let faults = [JobFault("token", Device.apnsTokenFault)]
-        throw Problem(.badRequest, "some fields are at fault", faults: faults, code: self.code(of: faults))
+        throw Problem(.badRequest, "some fields are invalid", faults: faults, code: self.code(of: faults))
     }
 
     private static func requireOwner(_ fields: inout FieldReader, user: String) throws {
@@ -117,7 +117,7 @@ enum EdgeRequests {
             faults += fields.faults
         }
         guard faults.isEmpty else {
-            throw Problem(.badRequest, "some fields are at fault", faults: faults, code: self.code(of: faults))
+            throw Problem(.badRequest, "some fields are invalid", faults: faults, code: self.code(of: faults))
         }
         return rows
     }

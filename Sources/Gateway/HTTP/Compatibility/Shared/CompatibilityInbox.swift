@@ -64,7 +64,7 @@ struct JobSender {
         do throws(JobFaults) {
             _ = try self.services.base.catalog.job(bytes.map { ($0.name, $0.value[...]) })
         } catch {
-            throw Problem(.unprocessableContent, "some fields are at fault", faults: error.faults)
+            throw Problem(.unprocessableContent, "some fields are invalid", faults: error.faults)
         }
         try await self.services.jobs.requireRoom(in: [type.lane])
         _ = try await self.services.jobs.stream.append([(type.lane, bytes)])

@@ -177,7 +177,8 @@ package final class KeySetCache: Service {
             }
         case .failure(let fault):
             IdentityMetrics.keySetFailures.increment()
-            self.logger.warning("cannot read key set", metadata: ["error": "\(fault)"])
+            self.logger.warning(
+                "cannot read key set; keys read before stay valid", metadata: ["error": "\(fault)"])
         }
     }
 

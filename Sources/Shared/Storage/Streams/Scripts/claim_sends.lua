@@ -1,4 +1,4 @@
--- Claims deliveries for entries of one stream, except those that another unsettled entry has claimed.
+-- Claims deliveries for entries of one stream, except those that another unsettled entry claimed.
 -- KEYS[1..3] the provider's streams, most urgent lane first; then one claim per entry
 -- ARGV[1] index of the entries' stream   ARGV[2] longest claim in ms   then the entry ids
 -- Returns the refused claims by index, from 1.

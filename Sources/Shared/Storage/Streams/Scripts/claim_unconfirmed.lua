@@ -1,6 +1,6 @@
 -- Claims due members by raising their score; they stay until the next stage has them.
 -- KEYS[1] sorted set   ARGV[1] now in ms   ARGV[2] new score in ms   ARGV[3] limit
--- ARGV[4] number of due members among which critical ones come first, leaving an eighth to the others
+-- ARGV[4] number of due members among which critical ones come first, with an eighth for the others
 -- Returns the claimed members.
 local limit = tonumber(ARGV[3])
 local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1], 'LIMIT', 0, limit)

@@ -1,6 +1,6 @@
 -- Removes sent events from a webhook's queue and sets the next due time.
--- KEYS[1] webhooks by due time   KEYS[2] queue   ARGV[1] webhook   ARGV[2] due time in ms if events are left
--- ARGV[3...] entry ids
+-- KEYS[1] webhooks by due time   KEYS[2] queue   ARGV[1] webhook
+-- ARGV[2] due time in ms if events are left   ARGV[3...] entry ids
 -- Returns the number of events left.
 for i = 3, #ARGV, 500 do
     redis.call('XDEL', KEYS[2], unpack(ARGV, i, math.min(i + 499, #ARGV)))

@@ -1,6 +1,6 @@
--- Keeps a consumer's entries: they count as delivered just now, so that no other consumer claims them.
+-- Keeps a consumer's entries: marks them as delivered now, so that no other consumer claims them.
 -- KEYS[1] stream   ARGV[1] group   ARGV[2] consumer   ARGV[3...] entry ids
--- Returns the consumer's entries: those pending for it, and those that Redis has lost, as after a restart.
+-- Returns the consumer's pending entries, and those that Redis has lost, as after a restart.
 local function numbers(id)
     local milliseconds, sequence = string.match(id, '^(%d+)-(%d+)$')
     return tonumber(milliseconds) or 0, tonumber(sequence) or 0

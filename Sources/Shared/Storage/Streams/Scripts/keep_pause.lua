@@ -1,6 +1,6 @@
 -- Keeps the end of an account's pause unless a later one is known.
 -- KEYS[1] a provider's pauses   ARGV[1] account   ARGV[2] end in ms   ARGV[3] now in ms
--- Removes ended pauses, and the key with the last, by the caller's clock, which may differ from Redis's.
+-- Removes ended pauses, and an empty key, by the caller's clock, which may differ from Redis's.
 local now = tonumber(ARGV[3])
 local known = tonumber(redis.call('HGET', KEYS[1], ARGV[1]) or 0) or 0
 if known < tonumber(ARGV[2]) then redis.call('HSET', KEYS[1], ARGV[1], ARGV[2]) end

@@ -1,5 +1,5 @@
 -- Changes the state of a registered connection.
--- KEYS[1] presence of a user   ARGV[1] connection   ARGV[2] state   ARGV[3] time of the change in ms
+-- KEYS[1] presence of a user   ARGV[1] connection   ARGV[2] state   ARGV[3] change time in ms
 -- Returns 1 if it was registered; 0 if not, and then does not bring it back.
 local text = redis.call('HGET', KEYS[1], ARGV[1])
 if not text then return 0 end

@@ -1,4 +1,4 @@
--- Takes the available tokens of a bucket that fills at a steady rate (see take_tokens), up to a limit.
+-- Takes the available tokens of a bucket, up to a limit; the bucket fills as in take_tokens.
 -- KEYS[1] bucket   ARGV[1] tokens a second   ARGV[2] capacity   ARGV[3] limit
 -- Returns the number of tokens taken.
 local clock = redis.call('TIME')

@@ -1,5 +1,5 @@
 -- Counts an item against caps unless one is reached; an item counts once.
--- KEYS sorted sets   ARGV[1] item   ARGV[2] now in ms   then for each key its window in ms and limit
+-- KEYS sorted sets   ARGV[1] item   ARGV[2] now in ms   then each key's window in ms and limit
 -- Returns 0, or the index of the first cap that is reached.
 local thing, now = ARGV[1], tonumber(ARGV[2])
 for n, key in ipairs(KEYS) do

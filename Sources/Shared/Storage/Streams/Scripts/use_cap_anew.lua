@@ -1,5 +1,5 @@
--- Counts an item against caps as of now, even if it was counted before, unless the other items reach one.
--- KEYS sorted sets   ARGV[1] item   ARGV[2] now in ms   then for each key its window in ms and limit
+-- Counts an item against caps as of now, even if counted before, unless the other items reach one.
+-- KEYS sorted sets   ARGV[1] item   ARGV[2] now in ms   then each key's window in ms and limit
 -- Returns 0, or the index of the first cap that is reached; the item then no longer counts.
 local thing, now = ARGV[1], tonumber(ARGV[2])
 local reached = 0
