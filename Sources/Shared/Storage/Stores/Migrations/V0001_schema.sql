@@ -2,13 +2,14 @@
 -- app's. `outbox.sql` adds the outbox, which may also stand alone in another database.
 --
 -- Ids of users, organisations and jobs compare as bytes (COLLATE "C"). That is the order in which
--- inboxes are locked, and cheaper than the rules of a language.
+-- inboxes are locked, and cheaper than the rules of a language. In `users` and `subscriptions` only
+-- the index that broadcasts page through has that order, so that no plan takes another.
 
 -- Users
 
 -- Every user who has had a token, a device, a setting or a notification.
 CREATE TABLE carillon.users (
-    user_id text COLLATE "C" PRIMARY KEY,
+    user_id text PRIMARY KEY,
     created_at timestamptz NOT NULL DEFAULT now(),
     -- When the user's last socket closed.
     last_seen timestamptz
@@ -53,7 +54,7 @@ CREATE TABLE carillon.preferences (
 
 CREATE TABLE carillon.subscriptions (
     topic text NOT NULL,
-    user_id text COLLATE "C" NOT NULL,
+    user_id text NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (topic, user_id)
 );
