@@ -11,7 +11,7 @@ struct RoutedNotification: Sendable {
     var progress: DecisionFacts.Progress
     /// The unread count of its inbox.
     var unread: Int32 = 0
-    /// Whether it may have been handed on before.
+    /// Whether it may have been enqueued before.
     var isRepeat = false
     /// The user's wishes; nil until they are looked up.
     var wishes: RecipientStore.Wishes?

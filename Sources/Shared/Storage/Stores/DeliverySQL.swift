@@ -137,7 +137,7 @@ enum DeliverySQL {
         """
 
     /// Whether a device may still get the push of the notification `n`: no attempt ended it there,
-    /// and there was an attempt or the device registered before the push was handed on.
+    /// and there was an attempt or the device registered before the push was enqueued.
     private static let mayBePushed = """
         ((n.channels & \(Channels.push.rawValue)) <> 0 AND EXISTS (
             SELECT FROM carillon.devices d

@@ -396,7 +396,7 @@ package struct RepairPlace: Sendable {
     let moment: Timestamp
     let id: NotificationID
 
-    /// The place before everything handed on at a moment.
+    /// The place before everything enqueued at a moment.
     package init(_ moment: Timestamp) {
         self.init(moment, NotificationID(high: 0, low: 0))
     }
