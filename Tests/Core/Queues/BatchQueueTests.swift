@@ -48,6 +48,19 @@ struct BatchQueueTests {
         for sender in senders { await sender.finish() }
     }
 
+    @Test("several elements are added as far as there is room, and wake the consumer")
+    func offersSeveral() async {
+        let queue = BatchQueue<Int>(capacity: 4)
+        let consumer = Waiter { #expect(await queue.next(limit: 2) == [1, 2]) }
+        #expect(await consumer.staysWaiting())
+        #expect(queue.offer(contentsOf: [1, 2, 3]) == 3)
+        await consumer.finish()
+        #expect(queue.offer(contentsOf: [4, 5, 6, 7]) == 3)
+        #expect(await queue.next(limit: 9) == [3, 4, 5, 6])
+        queue.finish()
+        #expect(queue.offer(contentsOf: [8]) == 0)
+    }
+
     @Test("a finished queue takes no more and hands out the rest")
     func finishes() async {
         let queue = BatchQueue<Int>(capacity: 1)
