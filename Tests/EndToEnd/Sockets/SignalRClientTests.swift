@@ -197,6 +197,24 @@ struct SignalRClientTests {
         )
     }
 
+    /// Starts a client that stays connected, first with a token that expires soon and then with
+    /// another, and waits until it is up.
+    private static func stay(_ client: [String], at gateway: Gateway, _ stack: Stack) async throws -> ChildProcess {
+        let fresh = try await Stack.token(user: "ada")
+        var attempts = 0
+        return try await Stack.withExpiringToken(user: "ada") { token in
+            attempts += 1
+            // A new name, because clients of one name share their output.
+            let process = try await Self.start(
+                client, "stay", [token, fresh], url: "http://127.0.0.1:\(gateway.port)", name: "client-\(attempts)",
+                in: stack.directory.path)
+            try await eventually("it is up, or was refused") {
+                Self.output(of: process).contains("unread 0") || Self.output(of: process).contains("Error")
+            }
+            return process.output().contains("unread 0") ? process : nil
+        }
+    }
+
     /// Both outputs of a client.
     private static func output(of process: ChildProcess) -> String {
         [process.outputFile, process.errorFile]
@@ -249,19 +267,7 @@ struct SignalRClientTests {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
             _ = try await stack.startDispatcher()
-            let fresh = try await Stack.token(user: "ada")
-            var attempts = 0
-            let process = try await Stack.withExpiringToken(user: "ada") { token in
-                attempts += 1
-                // A new name, because clients of one name share their output.
-                let process = try await Self.start(
-                    ["signalr_pysignalr.py"], "stay", [token, fresh], url: "http://127.0.0.1:\(gateway.port)",
-                    name: "client-\(attempts)", in: stack.directory.path)
-                try await eventually("it is up, or was refused") {
-                    Self.output(of: process).contains("unread 0") || Self.output(of: process).contains("Error")
-                }
-                return process.output().contains("unread 0") ? process : nil
-            }
+            let process = try await Self.stay(["signalr_pysignalr.py"], at: gateway, stack)
             func counts() -> Int { process.output().split(separator: "\n").count { $0.hasPrefix("unread 0") } }
             try await eventually("it is back") { counts() == 2 }
             #expect(try await gateway.process.stop() == .code(0))
@@ -274,25 +280,14 @@ struct SignalRClientTests {
 
     // signalrcore's own reconnection fails after one retry, so the client starts over.
     @Test(
-        "signalrcore is told to go when its token expires, and gets what it missed with a fresh one",
+        "signalrcore returns with a fresh token after expiry, over each transport that sends a token",
         .enabled(if: areClientsHere, hint),
         arguments: ["websockets", "skip", "sse"])
     func expiry(over transport: String) async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
             _ = try await stack.startDispatcher()
-            let fresh = try await Stack.token(user: "ada")
-            var attempts = 0
-            let process = try await Stack.withExpiringToken(user: "ada") { token in
-                attempts += 1
-                let process = try await Self.start(
-                    ["signalr_signalrcore.py", transport], "stay", [token, fresh],
-                    url: "http://127.0.0.1:\(gateway.port)", name: "client-\(attempts)", in: stack.directory.path)
-                try await eventually("it is up, or was refused") {
-                    Self.output(of: process).contains("unread 0") || Self.output(of: process).contains("Error")
-                }
-                return process.output().contains("unread 0") ? process : nil
-            }
+            let process = try await Self.stay(["signalr_signalrcore.py", transport], at: gateway, stack)
             try await eventually("it is back") {
                 process.output().split(separator: "\n").count { $0 == "unread 0" } == 2
             }
