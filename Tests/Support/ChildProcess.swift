@@ -115,7 +115,10 @@ package final class ChildProcess: Sendable {
     package func waitForLine(_ prefix: String, within limit: Duration = longestWait) async throws -> String {
         try await eventualValue("\(self.name) prints \(prefix)", within: limit) {
             let exit = self.exit
-            let lines = self.text(self.outputFile).split(separator: "\n", omittingEmptySubsequences: true)
+            let text = self.text(self.outputFile)
+            // A program that still runs may not have finished its last line.
+            let end = exit == nil ? text.lastIndex(of: "\n") ?? text.startIndex : text.endIndex
+            let lines = text[..<end].split(separator: "\n", omittingEmptySubsequences: true)
             if let line = lines.first(where: { $0.hasPrefix(prefix) }) { return String(line) }
             if let exit { throw FixtureError("\(self.name) ended with \(exit): \(self.tail())") }
             return nil
@@ -249,7 +252,14 @@ package enum Spawn {
 package enum ProcessTable {
     /// Whether a signal has stopped the process.
     static func isStopped(_ identifier: pid_t) -> Bool {
-        Self.status(identifier)?.state == "T"
+        Self.status("/proc/\(identifier)")?.state == "T"
+    }
+
+    /// Whether all threads of a process wait, so that none is about to write.
+    package static func isAsleep(_ identifier: pid_t) -> Bool {
+        let folder = "/proc/\(identifier)/task"
+        let threads = (try? FileManager.default.contentsOfDirectory(atPath: folder)) ?? []
+        return threads.allSatisfy { Self.status("\(folder)/\($0)")?.state == "S" }
     }
 
     /// Returns the running children of `parent`.
@@ -257,7 +267,7 @@ package enum ProcessTable {
         let names = (try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []
         return names.compactMap { pid_t($0) }.filter { identifier in
             // Zombies (state Z) stay in the table until their parent reaps them.
-            Self.status(identifier).map { $0.parent == parent && $0.state != "Z" } ?? false
+            Self.status("/proc/\(identifier)").map { $0.parent == parent && $0.state != "Z" } ?? false
         }
     }
 
@@ -272,8 +282,9 @@ package enum ProcessTable {
         return (value("VmRSS"), value("VmHWM"))
     }
 
-    private static func status(_ identifier: pid_t) -> (state: Substring, parent: pid_t)? {
-        guard let data = FileManager.default.contents(atPath: "/proc/\(identifier)/stat") else { return nil }
+    /// Returns the state and the parent of a process or thread.
+    private static func status(_ folder: String) -> (state: Substring, parent: pid_t)? {
+        guard let data = FileManager.default.contents(atPath: "\(folder)/stat") else { return nil }
         // The name in brackets may contain anything; state and parent id follow the last bracket.
         let text = String(decoding: data, as: UTF8.self)
         guard let fields = text.split(separator: ")").last?.split(separator: " "), fields.count > 1 else { return nil }

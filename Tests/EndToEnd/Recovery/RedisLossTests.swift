@@ -495,16 +495,21 @@ struct SweepTests {
                 ("type", "payment_received"), ("title", Self.title),
             ])
             try await eventually("the dispatcher waits for the lock with the job") {
-                // Other tests' databases are on the same server.
+                // Its sweep waits for the lock, too. Other tests' databases are on the same server.
                 let waiting = try await stack.query(
                     """
-                    SELECT 1 FROM pg_locks l JOIN pg_database d ON d.oid = l.database AND d.datname = current_database()
-                    WHERE NOT l.granted AND l.relation = 'carillon.inboxes'::regclass
+                    SELECT 1 FROM pg_stat_activity
+                    WHERE datname = current_database() AND wait_event_type = 'Lock'
+                        AND query LIKE '%INSERT INTO carillon.inboxes%'
                     """
                 )
                 let reply = try await stack.connection.send("XPENDING", "carillon:jobs", "dispatchers")
                 guard !waiting.isEmpty, var cursor = try reply.cursor(), try cursor.array() != nil else { return false }
                 return try cursor.integer() == 1
+            }
+            // PostgreSQL commits only what it has got to the end.
+            try await eventually("the dispatcher has sent all of it") {
+                ProcessTable.isAsleep(dispatcher.identifier)
             }
             dispatcher.send(SIGSTOP)
         }
