@@ -152,8 +152,8 @@ struct OutboxTests {
                 try await Self.titles(stack, user: "ada").count == count
             }
             let titles = try await Self.titles(stack, user: "ada")
-            // Rows that the killed dispatcher appended and did not delete are appended again; either
-            // entry of a row may be taken first.
+            // Rows that the killed dispatcher appended and did not delete are appended again;
+            // either entry of a row may be taken first.
             #expect(Set(titles.prefix(600)) == Set((0..<600).map { "\($0)" }))
             #expect(titles.dropFirst(600).elementsEqual((600..<count).map { "\($0)" }))
             try await eventually("nothing waits") { try await Self.waiting(stack) == 0 }
