@@ -46,18 +46,16 @@ struct ListenerTests {
             let heard = Heard()
             let starts = Mutex(0)
             let thread = try #require(PollingThread())
+            var configuration = database.configuration(applicationName: "patient")
+            configuration.startThread = { name, body in
+                let number = starts.withLock { starts in
+                    starts += 1
+                    return starts
+                }
+                return number > 2 && DetachedThread.run(name: name, body)
+            }
             let state = ListenerState(
-                database.configuration(applicationName: "patient"), channels: ["news"], thread: thread,
-                logger: TestLog.logger,
-                startThread: { name, body in
-                    let number = starts.withLock { starts in
-                        starts += 1
-                        return starts
-                    }
-                    return number > 2 && DetachedThread.run(name: name, body)
-                },
-                handle: { heard.note($0) }
-            )
+                configuration, channels: ["news"], thread: thread, logger: TestLog.logger, handle: { heard.note($0) })
             try #require(thread.start(name: "pg-listen", owner: state))
             defer { thread.run { state.close() } }
             try await eventually("it listens") { heard.all == ["listening"] }

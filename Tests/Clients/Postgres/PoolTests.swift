@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Support
+import Synchronization
 import Testing
 
 @testable import Clients
@@ -53,6 +54,57 @@ struct PoolTests {
                 WHERE datname = current_database() AND application_name = 'test'
                 """)
             #expect(try #require(sessions) <= 4)
+        }
+    }
+
+    @Test("a pool that gets no thread to connect on tries again, and its calls wait")
+    func noThread() async throws {
+        let starts = Mutex(0)
+        try await TestDatabase.with(isMigrated: false) { database in
+            var configuration = database.configuration(applicationName: "patient")
+            configuration.startThread = { name, body in
+                let number = starts.withLock { starts in
+                    starts += 1
+                    return starts
+                }
+                return number > 2 && DetachedThread.run(name: name, body)
+            }
+            let pool = try PostgresPool(configuration, logger: TestLog.logger)
+            defer { pool.close() }
+            #expect(try await pool.number("SELECT 7::int8") == 7)
+            #expect(starts.withLock { $0 } == 3)
+        }
+    }
+
+    @Test("a statement whose cancellation gets no thread runs to its end, and its connection goes on")
+    func noThreadToCancel() async throws {
+        let refused = Mutex(0)
+        try await TestDatabase.with(isMigrated: false) { database in
+            var configuration = database.configuration(applicationName: "cancelling")
+            configuration.connections = 1
+            configuration.startThread = { name, body in
+                guard name != "pg-cancel" else {
+                    refused.withLock { $0 += 1 }
+                    return false
+                }
+                return DetachedThread.run(name: name, body)
+            }
+            let pool = try PostgresPool(configuration, logger: TestLog.logger)
+            defer { pool.close() }
+            let session = try await pool.number("SELECT pg_backend_pid()::int8")
+            let slow = try await database.pool.transaction { transaction in
+                try await transaction.query("SELECT pg_advisory_xact_lock(1)")
+                let slow = Task { await pool.failure(of: "SELECT pg_advisory_xact_lock(1)") }
+                try await eventually("it waits for the lock") {
+                    try await database.pool.number(
+                        "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid = $1::int8", .int8(session ?? 0)) == 1
+                }
+                slow.cancel()
+                try await eventually("its cancellation was tried") { refused.withLock { $0 } > 0 }
+                return slow
+            }
+            _ = await slow.value
+            #expect(try await pool.number("SELECT pg_backend_pid()::int8") == session)
         }
     }
 

@@ -75,6 +75,29 @@ struct MailClientTests {
         }
     }
 
+    @Test("without a thread for its connection a message fails at once; the next one tries again")
+    func noThread() async throws {
+        let starts = Mutex(0)
+        try await Self.with {
+            $0.startThread = { name, body in
+                let number = starts.withLock { starts in
+                    starts += 1
+                    return starts
+                }
+                return number > 1 && DetachedThread.run(name: name, body)
+            }
+        } _: { client in
+            let first = await client.send(Self.mail(to: Self.address("ada")))
+            #expect(first == .unanswered(TransferFailure(.other)))
+            guard case .answered(let reply) = await client.send(Self.mail(to: Self.address("ada"))) else {
+                Issue.record("the second message was not answered")
+                return
+            }
+            #expect(reply.isAccepted)
+            #expect(starts.withLock { $0 } == 2)
+        }
+    }
+
     @Test(
         "a reply names the stage that it answers",
         arguments: [

@@ -59,7 +59,7 @@ final class PoolState: PollingThread.Owner, @unchecked Sendable {
         let running = self.connections.values.first { $0.firstSegment == identifier && $0.inFlight == 1 }
         guard let running, running.cancelled == nil, let handle = running.cancelHandle() else { return }
         running.cancelled = identifier
-        let isStarted = DetachedThread.run(name: "pg-cancel") { [self] in
+        let isStarted = self.configuration.startThread("pg-cancel") { [self] in
             handle.cancel()
             self.thread.run { self.cancelWasSent(identifier) }
         }
@@ -159,7 +159,7 @@ final class PoolState: PollingThread.Owner, @unchecked Sendable {
             }
             // The server did not time out on its own: it stalls or is unreachable.
             if let handle = connection.cancelHandle() {
-                _ = DetachedThread.run(name: "pg-cancel") { handle.cancel() }
+                _ = self.configuration.startThread("pg-cancel") { handle.cancel() }
             }
             self.drop(connection, PostgresError(.timeout, "no answer in time"))
         }
@@ -183,7 +183,7 @@ final class PoolState: PollingThread.Owner, @unchecked Sendable {
         while self.connections.count + self.opening < wanted {
             self.opening += 1
             let configuration = self.configuration
-            let isStarted = DetachedThread.run(name: "pg-connect") { [self] in
+            let isStarted = configuration.startThread("pg-connect") { [self] in
                 let outcome = BlockingConnection.open(configuration)
                 self.thread.run { self.opened(outcome) }
             }

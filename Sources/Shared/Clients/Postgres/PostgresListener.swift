@@ -55,14 +55,10 @@ package final class PostgresListener: Sendable {
 ///
 /// `@unchecked Sendable` is sound: only the listener's thread touches this state.
 final class ListenerState: PollingThread.Owner, @unchecked Sendable {
-    /// Starts a named thread; false if the system has none left.
-    typealias StartThread = @Sendable (_ name: String, _ body: @escaping @Sendable () -> Void) -> Bool
-
     private let configuration: PostgresConfiguration
     private let channels: [String]
     private let thread: PollingThread
     private let logger: Logger
-    private let startThread: StartThread
     private let handle: @Sendable (PostgresListener.Event) -> Void
     private let clock = ContinuousClock()
 
@@ -77,14 +73,12 @@ final class ListenerState: PollingThread.Owner, @unchecked Sendable {
         channels: [String],
         thread: PollingThread,
         logger: Logger,
-        startThread: @escaping StartThread = { DetachedThread.run(name: $0, $1) },
         handle: @escaping @Sendable (PostgresListener.Event) -> Void
     ) {
         self.configuration = configuration
         self.channels = channels
         self.thread = thread
         self.logger = logger
-        self.startThread = startThread
         self.handle = handle
     }
 
@@ -109,7 +103,7 @@ final class ListenerState: PollingThread.Owner, @unchecked Sendable {
         self.isOpening = true
         let configuration = self.configuration
         let script = self.channels.map { "LISTEN \($0)" }.joined(separator: ";")
-        let isStarted = self.startThread("pg-connect") { [self] in
+        let isStarted = configuration.startThread("pg-connect") { [self] in
             let outcome = BlockingConnection.open(configuration)
             do throws(PostgresError) {
                 let connection = try outcome.get()

@@ -9,6 +9,9 @@ import Glibc
 /// SIGPIPE is blocked on that thread: a broken connection must not end the process, whatever the
 /// library on the thread does.
 enum DetachedThread {
+    /// Starts a named thread as ``run(name:_:)`` does; tests inject one that fails.
+    typealias Start = @Sendable (_ name: String, _ body: @escaping @Sendable () -> Void) -> Bool
+
     private final class Work {
         let body: @Sendable () -> Void
 

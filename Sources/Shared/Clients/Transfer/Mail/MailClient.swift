@@ -19,6 +19,7 @@ package struct MailConfiguration: Sendable {
     var connectTimeout: Duration = .seconds(10)
     /// The idle time after which a connection closes; relays wait for minutes.
     var idleTime: Duration = .seconds(30)
+    var startThread: DetachedThread.Start = { DetachedThread.run(name: $0, $1) }
 
     package init() {}
 }

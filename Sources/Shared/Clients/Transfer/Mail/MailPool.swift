@@ -132,7 +132,7 @@ final class MailPool: Sendable {
     // MARK: Threads
 
     private func startThread() {
-        if let worker = Worker(), DetachedThread.run(name: "mail", { self.work(worker) }) { return }
+        if let worker = Worker(), self.configuration.startThread("mail", { self.work(worker) }) { return }
         self.logger.error("could not start a thread for a mail connection")
         // Existing threads take what waits; without any, fail it.
         let stranded = self.state.withLock { state in
