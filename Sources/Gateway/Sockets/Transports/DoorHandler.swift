@@ -24,6 +24,11 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     // paused meanwhile, so more arrives only as the client leaves.
     private static let longestQueue = 256
     private static let largestQueue = 32 * 1024
+    /// How many parts of up to 16 KB wait for the server before reading stops.
+    ///
+    /// No budget counts them. A request without a large body has three.
+    private static let serverInput = NIOAsyncSequenceProducerBackPressureStrategies.HighLowWatermark(
+        lowWatermark: 2, highWatermark: 4)
 
     enum Phase {
         /// Waits for a request.
@@ -295,6 +300,9 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
             } else {
                 self.forward(head, context)
             }
+        case (.forwarding, .body) where self.owed == 0:
+            // The server has answered, after a 401 for example, and nobody reads the rest.
+            break
         case (.forwarding, _):
             if case .end = part {
                 self.phase = .idle
@@ -391,7 +399,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         )
         let channel = try NIOAsyncChannel<HTTPRequestPart, HTTPResponsePart>(
             wrappingChannelSynchronously: context.channel,
-            configuration: .init(isOutboundHalfClosureEnabled: true)
+            configuration: .init(backPressureStrategy: Self.serverInput, isOutboundHalfClosureEnabled: true)
         )
         self.hasServer = true
         self.settle(.http(channel))
