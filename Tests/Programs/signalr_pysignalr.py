@@ -7,8 +7,9 @@
 #
 # conformance: tests the hub of the conformance program. gateway: waits for a notification with
 # TITLE and marks it read. Both print "ok" and exit with 0, or print an error and exit with 1.
-# stay: prints "received TITLE" for each notification and "unread COUNT" for each count until it is
-# killed, across restarts of the gateway. Reconnects use the token FRESH, if given.
+# stay: prints "open" for each connection, "received TITLE" for each notification and "unread COUNT"
+# for each count until it is killed, across restarts of the gateway. Once it was open, it reconnects
+# with the token FRESH, if given.
 
 import asyncio
 import os
@@ -117,6 +118,7 @@ async def main():
         # The client reads the headers again for each connection.
         if mode == "stay" and len(sys.argv) > 4:
             headers["Authorization"] = f"Bearer {sys.argv[4]}"
+        print("open", flush=True)
 
     client.on_open(on_open)
     tasks = [asyncio.create_task(client.run()), asyncio.create_task(opened.wait())]

@@ -8,7 +8,7 @@
 # TRANSPORT is websockets, skip (a WebSocket without negotiation), sse or polling.
 # conformance: tests the hub of the conformance program. gateway: waits for a notification with
 # TITLE and marks it read. Both print "ok" and exit with 0, or print an error and exit with 1.
-# stay: prints "received TITLE" for each notification and "unread COUNT" for each count until it is
+# stay: prints "open" for each connection and "received TITLE" for each notification until it is
 # killed. When the server closes the connection, it connects again with the token FRESH.
 
 import os
@@ -99,10 +99,11 @@ def stay(url, transport, *tokens):
         for notification in arguments:
             print("received", notification["title"], flush=True)
 
-    handlers = {"ReceiveNotification": show, "UnreadCountChanged": lambda count: print("unread", *count, flush=True)}
+    handlers = {"ReceiveNotification": show}
     for token in tokens:
         closed = threading.Event()
         hub = connect(url + "/hubs/notifications", transport, token, handlers, closed.set)
+        print("open", flush=True)
         closed.wait()
         hub.stop()
     print("closed again", flush=True)
