@@ -21,71 +21,37 @@ import UnixSignals
 enum GatewayComposition {
     /// Serves until a signal arrives.
     static func run(_ settings: GatewaySettings, reader: SettingsReader) async throws {
-        let now: @Sendable () -> Timestamp = Timestamp.now
-        let catalog = await reader.load("CATALOG", isSet: !settings.common.catalog.isEmpty) {
-            try CatalogLoader.load(path: settings.common.catalog)
-        }
-        let identity = await GatewayIdentity(settings, reader: reader)
-        let protection = GatewayProtection(settings, reader: reader)
-        let certificate = await reader.load("GATEWAY_TLS_CERT", isSet: settings.tlsCertificate != nil) {
-            try ServerCertificate(
-                certificateFile: settings.tlsCertificate ?? "",
-                keyFile: settings.tlsKey ?? ""
-            )
-        }
-        let webPushKey = await reader.load("VAPID_KEY", isSet: settings.devices.webPushKey != nil) {
-            guard let file = FileManager.default.contents(atPath: settings.devices.webPushKey ?? "") else {
-                throw VAPIDKey.Fault("the file cannot be read")
-            }
-            return try VAPIDKey(file: Array(file))
-        }
-        let deviceRules = await reader.load("APPS", isSet: true) { try settings.devices.rules() }
-        try reader.finish()
-        guard let catalog, let deviceRules else { return }
-
+        guard let files = try await GatewayFiles(settings, reader: reader) else { return }
         LogOutput.bootstrap(format: settings.common.logFormat, level: settings.common.logLevel)
         let usage = ProcessUsage()
         let metrics = PrometheusRegistry(GatewayMetrics.families) { usage.values() }
         MetricsSystem.bootstrap(metrics)
         let node = RandomName.make()
         let logger = LogOutput.logger(label: "carillon.gateway", key: "node.id", name: node)
-        let catalogs = CatalogRegister(catalog, path: settings.common.catalog, now: now)
-        let eventLoops = MultiThreadedEventLoopGroup(numberOfThreads: System.coreCount)
+        let clients = try await GatewayClients(settings, node: node, logger: logger)
+        let catalogs = CatalogRegister(files.catalog, path: settings.common.catalog, now: Timestamp.now)
+        let base = self.base(settings, catalogs, clients)
 
-        let redisConfiguration = try self.redis(settings, node: node)
-        let redis = try RedisConnection(redisConfiguration, on: eventLoops.next(), logger: logger)
-        var postgres = self.postgres(settings)
-        let epoch = EpochWatch()
-        epoch.watch(&postgres)
-        let pool = try PostgresPool(postgres, logger: logger)
-        try await Migrations.applyWhenReachable(to: pool, logger: logger)
-        let base = GatewayBase(
-            database: Database(pool),
-            live: Live(redis),
-            catalogs: catalogs,
-            defaultZone: settings.common.defaultZone,
-            events: EventPublisher(
-                log: EventLog(keys: Keyspace(), length: settings.common.eventsLength), connection: redis, logger: logger
-            ),
-            now: now,
-            logger: logger
-        )
-        let keySet = try identity.keySet(logger: logger)
-        let identities = identity.services(base, keySet: keySet, callRate: protection.calls(base.live.buckets))
+        let keySet = try files.identity.keySet(logger: logger)
+        let protection = files.protection
+        let identities = files.identity.services(
+            base, keySet: keySet, callRate: protection.calls(base.live.buckets))
         let inbox = InboxServices(base, cacheBytes: settings.inboxCacheBytes)
-        let keyFile = settings.devices.webPushKey ?? ""
-        let webPushKeyFile = webPushKey.map {
-            WebPushKeyFile($0, logger: logger) { FileManager.default.contents(atPath: keyFile).map { Array($0) } }
-        }
+        let webPushKey = files.webPushKeyFile(settings, logger: logger)
         let users = UserServices(
             base,
-            rules: deviceRules,
+            rules: files.deviceRules,
             revocations: identities.revocations,
-            webPushKey: webPushKeyFile,
+            webPushKey: webPushKey,
             unsubscribeLinks: settings.authentication.secrets.first.map {
                 UnsubscribeLinks(secret: $0, previousSecret: settings.authentication.secrets.dropFirst().first)
             }
         )
+        let messageRate = protection.messages(base.live.buckets)
+        let backend = SocketService(
+            base, node: node, credentials: identities.credentials, inbox: inbox, users: users.store,
+            messageRate: messageRate)
+        let hub = self.hub(settings, protection, backend, clients)
         let api = APIServices(
             base,
             identity: identities,
@@ -98,87 +64,76 @@ enum GatewayComposition {
                 allowsPrivate: settings.common.allowsPrivateWebhooks
             )
         )
-        let messageRate = protection.messages(base.live.buckets)
-        let backend = SocketService(
-            base, node: node, credentials: identities.credentials, inbox: inbox, users: users.store,
-            messageRate: messageRate)
-        var sockets = protection.sockets
-        sockets.recovery = settings.socketIORecovery == .on
-        let hub = SocketHub(
-            eventLoopGroup: eventLoops,
-            configuration: sockets,
-            backend: backend,
-            logger: logger,
-            now: now
-        )
-        epoch.onChange {
-            logger.warning("database was restored or replaced; clients start from a new sync")
-            hub.repair()
-        }
-        let nodeService = NodeService(
-            node: node,
-            configuration: redisConfiguration,
-            connection: redis,
-            keys: base.live.keys,
-            hub: hub,
-            revocations: identities.revocations,
-            eventLoop: eventLoops.next(),
-            logger: logger
-        )
-        let router = APIRouter.make(api, errors: CompatibilityRouter.errors) { router, services in
-            let environment: ProviderEnvironment = settings.apnsEnvironment == .sandbox ? .sandbox : .production
-            CompatibilityRouter.add(to: router, services: services, defaults: .init(environment: environment))
-            WebRouter.add(to: router)
-        }
         var policy = protection.policy
         policy.connections = OpenFiles.raiseLimit().map { Budget(limit: OpenFiles.connections(under: $0)) }
-        let app = try self.application(settings, router, hub, backend, policy, certificate, eventLoops, logger)
+        let door = GatewayDoor(
+            settings: settings, hub: hub, backend: backend, policy: policy, certificate: files.certificate)
+        let app = door.application(api, eventLoops: clients.eventLoops, logger: logger)
         logger.info("gateway started")
-        let revocationService = RevocationService(register: identities.revocations, hub: hub, logger: logger)
-        let reload = await CatalogReloadService(
-            register: catalogs,
-            configuration: redisConfiguration,
-            keys: base.live.keys,
-            eventLoop: eventLoops.next(),
-            logger: logger
-        )
-        let surveyService = SurveyService(base)
+
         let spans = try settings.common.traces.map {
             try SpanExport.start(
                 endpoint: $0.endpoint, headers: $0.headers, service: $0.service ?? "carillon-gateway", logger: logger)
         }
-        let zoneRefresh = ZoneRefreshService(zones: base.zones, logger: logger)
-        let memory = MemoryService(bodies: [policy.bodies, identities.bodies])
-        var services: [any Service] = [
-            zoneRefresh, memory, reload, inbox.pages, revocationService, surveyService, nodeService, hub, app,
+        // They stop in the opposite order.
+        let optional: [(any Service)?] = [
+            spans, files.certificate, webPushKey, messageRate, identities.callRate, keySet,
         ]
-        if let keySet { services.insert(keySet, at: 0) }
-        for rate in [identities.callRate, messageRate] { if let rate { services.insert(rate, at: 0) } }
-        if let webPushKeyFile { services.insert(webPushKeyFile, at: 0) }
-        if let certificate { services.insert(certificate, at: 0) }
-        if let spans { services.insert(spans, at: 0) }
-        try await self.run(services, settings, logger: logger)
-        await redis.close()
-        pool.close()
+        let services: [any Service] = [
+            ZoneRefreshService(zones: base.zones, logger: logger),
+            MemoryService(bodies: [policy.bodies, identities.bodies]),
+            await clients.reload(catalogs),
+            inbox.pages,
+            RevocationService(register: identities.revocations, hub: hub, logger: logger),
+            SurveyService(base),
+            clients.nodeService(settings, hub: hub, revocations: identities.revocations),
+            hub,
+            app,
+        ]
+        try await self.run(optional.compactMap(\.self) + services, settings, logger: logger)
+        await clients.close()
     }
 
-    private static func redis(_ settings: GatewaySettings, node: String) throws -> RedisConfiguration {
-        var configuration = RedisConfiguration(
-            address: try settings.common.redisAddress(),
-            clientName: "carillon-gateway-\(node)"
+    private static func base(
+        _ settings: GatewaySettings,
+        _ catalogs: CatalogRegister,
+        _ clients: GatewayClients
+    ) -> GatewayBase {
+        GatewayBase(
+            database: Database(clients.pool),
+            live: Live(clients.redis),
+            catalogs: catalogs,
+            defaultZone: settings.common.defaultZone,
+            events: EventPublisher(
+                log: EventLog(keys: Keyspace(), length: settings.common.eventsLength), connection: clients.redis,
+                logger: clients.logger
+            ),
+            now: Timestamp.now,
+            logger: clients.logger
         )
-        configuration.certificateAuthorityFile = settings.common.redisCertificateAuthority
-        return configuration
     }
 
-    private static func postgres(_ settings: GatewaySettings) -> PostgresConfiguration {
-        var configuration = PostgresConfiguration(
-            connectionString: settings.common.database,
-            applicationName: "carillon-gateway"
+    private static func hub(
+        _ settings: GatewaySettings,
+        _ protection: GatewayProtection,
+        _ backend: SocketService,
+        _ clients: GatewayClients
+    ) -> SocketHub {
+        var sockets = protection.sockets
+        sockets.recovery = settings.socketIORecovery == .on
+        let logger = clients.logger
+        let hub = SocketHub(
+            eventLoopGroup: clients.eventLoops,
+            configuration: sockets,
+            backend: backend,
+            logger: logger,
+            now: Timestamp.now
         )
-        configuration.sessionSettings = StoreSession.settings
-        configuration.connections = settings.common.databaseConnections
-        return configuration
+        clients.epoch.onChange {
+            logger.warning("database was restored or replaced; clients start from a new sync")
+            hub.repair()
+        }
+        return hub
     }
 
     /// Runs the services until a signal arrives.
@@ -196,22 +151,146 @@ enum GatewayComposition {
                 setting: "GATEWAY_PORT", host: settings.host, port: settings.port, reason: NetworkFault.words(error))
         }
     }
+}
 
-    private static func application(
-        _ settings: GatewaySettings,
-        _ router: Router<APIContext>,
-        _ hub: SocketHub,
-        _ backend: SocketService,
-        _ policy: DoorPolicy,
-        _ certificate: ServerCertificate?,
-        _ eventLoops: MultiThreadedEventLoopGroup,
-        _ logger: Logger
-    ) throws -> some ApplicationProtocol {
+/// What the files and settings hold, checked before anything starts.
+private struct GatewayFiles {
+    let catalog: Catalog
+    let identity: GatewayIdentity
+    let protection: GatewayProtection
+    let certificate: ServerCertificate?
+    let deviceRules: DeviceRules
+    private let webPushKey: VAPIDKey?
+
+    /// - Throws: ``SettingsFaults`` with every fault, so it is never nil in practice.
+    init?(_ settings: GatewaySettings, reader: SettingsReader) async throws {
+        let catalog = await reader.load("CATALOG", isSet: !settings.common.catalog.isEmpty) {
+            try CatalogLoader.load(path: settings.common.catalog)
+        }
+        self.identity = await GatewayIdentity(settings, reader: reader)
+        self.protection = GatewayProtection(settings, reader: reader)
+        self.certificate = await reader.load("GATEWAY_TLS_CERT", isSet: settings.tlsCertificate != nil) {
+            try ServerCertificate(certificateFile: settings.tlsCertificate ?? "", keyFile: settings.tlsKey ?? "")
+        }
+        self.webPushKey = await reader.load("VAPID_KEY", isSet: settings.devices.webPushKey != nil) {
+            guard let file = FileManager.default.contents(atPath: settings.devices.webPushKey ?? "") else {
+                throw VAPIDKey.Fault("the file cannot be read")
+            }
+            return try VAPIDKey(file: Array(file))
+        }
+        let deviceRules = await reader.load("APPS", isSet: true) { try settings.devices.rules() }
+        try reader.finish()
+        guard let catalog, let deviceRules else { return nil }
+        self.catalog = catalog
+        self.deviceRules = deviceRules
+    }
+
+    /// Returns the key for browsers, read again when its file changes; nil if none is set.
+    func webPushKeyFile(_ settings: GatewaySettings, logger: Logger) -> WebPushKeyFile? {
+        let path = settings.devices.webPushKey ?? ""
+        return self.webPushKey.map {
+            WebPushKeyFile($0, logger: logger) { FileManager.default.contents(atPath: path).map { Array($0) } }
+        }
+    }
+}
+
+/// The connections to Redis and PostgreSQL, and the services that need their own.
+private struct GatewayClients {
+    let eventLoops = MultiThreadedEventLoopGroup(numberOfThreads: System.coreCount)
+    let redis: RedisConnection
+    let pool: PostgresPool
+    let epoch = EpochWatch()
+    let logger: Logger
+    private let node: String
+    private let redisConfiguration: RedisConfiguration
+
+    /// Connects, and migrates the database once it can be reached.
+    init(_ settings: GatewaySettings, node: String, logger: Logger) async throws {
+        self.node = node
+        self.logger = logger
+        self.redisConfiguration = try Self.redis(settings, node: node)
+        self.redis = try RedisConnection(self.redisConfiguration, on: self.eventLoops.next(), logger: logger)
+        var postgres = Self.postgres(settings)
+        self.epoch.watch(&postgres)
+        self.pool = try PostgresPool(postgres, logger: logger)
+        try await Migrations.applyWhenReachable(to: self.pool, logger: logger)
+    }
+
+    private static func redis(_ settings: GatewaySettings, node: String) throws -> RedisConfiguration {
+        var configuration = RedisConfiguration(
+            address: try settings.common.redisAddress(),
+            clientName: "carillon-gateway-\(node)"
+        )
+        configuration.certificateAuthorityFile = settings.common.redisCertificateAuthority
+        configuration.commandTimeout = settings.common.redisTimeout
+        return configuration
+    }
+
+    private static func postgres(_ settings: GatewaySettings) -> PostgresConfiguration {
+        var configuration = PostgresConfiguration(
+            connectionString: settings.common.database,
+            applicationName: "carillon-gateway"
+        )
+        configuration.timeout = settings.common.databaseTimeout
+        configuration.sessionSettings = StoreSession.settings
+        configuration.connections = settings.common.databaseConnections
+        return configuration
+    }
+
+    func nodeService(_ settings: GatewaySettings, hub: SocketHub, revocations: RevocationRegister) -> NodeService {
+        let keys = Keyspace()
+        return NodeService(
+            node: self.node,
+            lease: Lease(
+                key: keys.nodeLease(self.node), value: "gateway", lifetime: settings.common.lease,
+                connection: self.redis
+            ),
+            configuration: self.redisConfiguration,
+            keys: keys,
+            hub: hub,
+            revocations: revocations,
+            eventLoop: self.eventLoops.next(),
+            logger: self.logger
+        )
+    }
+
+    func reload(_ catalogs: CatalogRegister) async -> CatalogReloadService {
+        await CatalogReloadService(
+            register: catalogs,
+            configuration: self.redisConfiguration,
+            keys: Keyspace(),
+            eventLoop: self.eventLoops.next(),
+            logger: self.logger
+        )
+    }
+
+    func close() async {
+        await self.redis.close()
+        self.pool.close()
+    }
+}
+
+/// The server behind the port: endpoints of sockets and streams, and the routes of the API.
+private struct GatewayDoor {
+    let settings: GatewaySettings
+    let hub: SocketHub
+    let backend: SocketService
+    let policy: DoorPolicy
+    let certificate: ServerCertificate?
+
+    func application(
+        _ api: APIServices,
+        eventLoops: MultiThreadedEventLoopGroup,
+        logger: Logger
+    ) -> some ApplicationProtocol {
+        let settings = self.settings
+        let (policy, certificate) = (self.policy, self.certificate)
         let origins = settings.protection.originNames
         let endpoints: [any TransportEndpoint] = [
-            NativeEndpoint(hub: hub, backend: backend), EventStreamEndpoint(hub: hub, backend: backend),
-            NotificationHub.endpoint(hub: hub, backend: backend, allowedOrigins: origins),
-            SocketIOEndpoint(hub: hub, origins: EngineIOOrigins(origins)),
+            NativeEndpoint(hub: self.hub, backend: self.backend),
+            EventStreamEndpoint(hub: self.hub, backend: self.backend),
+            NotificationHub.endpoint(hub: self.hub, backend: self.backend, allowedOrigins: origins),
+            SocketIOEndpoint(hub: self.hub, origins: EngineIOOrigins(origins)),
         ]
         let server = HTTPServerBuilder { responder in
             let door = DoorChannel(
@@ -237,7 +316,7 @@ enum GatewayComposition {
             backlog: 4_096
         )
         return Application(
-            router: router,
+            router: self.router(api),
             server: server,
             configuration: configuration,
             onServerRunning: { channel in
@@ -247,6 +326,14 @@ enum GatewayComposition {
             eventLoopGroupProvider: .shared(eventLoops),
             logger: logger
         )
+    }
+
+    private func router(_ api: APIServices) -> Router<APIContext> {
+        let environment: ProviderEnvironment = self.settings.apnsEnvironment == .sandbox ? .sandbox : .production
+        return APIRouter.make(api, errors: CompatibilityRouter.errors) { router, services in
+            CompatibilityRouter.add(to: router, services: services, defaults: .init(environment: environment))
+            WebRouter.add(to: router)
+        }
     }
 }
 
