@@ -51,7 +51,7 @@ enum DispatcherComposition {
             catalogs: CatalogRegister(catalog, path: settings.common.catalog, now: { clock.now }),
             zones: zones,
             channels: directory,
-            clock: Dispatcher.Clock(now: { clock.now }),
+            clock: Dispatcher.Clock(now: { clock.now }, lease: settings.common.lease),
             logger: logger
         )
         let time = ClockService(
@@ -210,6 +210,7 @@ enum DispatcherComposition {
             var configuration = RedisConfiguration(
                 address: try settings.common.redisAddress(), clientName: "carillon-dispatcher-\(name)")
             configuration.certificateAuthorityFile = settings.common.redisCertificateAuthority
+            configuration.commandTimeout = settings.common.redisTimeout
             self.redisConfiguration = configuration
             self.jobsLoop = self.eventLoops.next()
             self.live = Live(try RedisConnection(configuration, on: self.jobsLoop, logger: logger))
@@ -253,6 +254,7 @@ enum DispatcherComposition {
             connectionString: settings.common.database,
             applicationName: "carillon-dispatcher"
         )
+        configuration.timeout = settings.common.databaseTimeout
         configuration.sessionSettings = StoreSession.settings
         configuration.connections = settings.common.databaseConnections
         EpochWatch().watch(&configuration)

@@ -17,13 +17,17 @@ package struct Dispatcher: Sendable {
         let now: @Sendable () -> Timestamp
         /// The clock by which claims expire; it continues while the machine sleeps.
         let instant: @Sendable () -> ContinuousClock.Instant
+        /// The lifetime of dispatchers' leases.
+        let lease: Duration
 
         package init(
             now: @escaping @Sendable () -> Timestamp,
-            instant: @escaping @Sendable () -> ContinuousClock.Instant = { .now }
+            instant: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
+            lease: Duration = Lease.usualLifetime
         ) {
             self.now = now
             self.instant = instant
+            self.lease = lease
         }
     }
 
@@ -58,7 +62,7 @@ package struct Dispatcher: Sendable {
     let clock: Clock
     package let logger: Logger
     let inFlight = InFlightEntries()
-    let leaseClock = LeaseClock()
+    let leaseClock: LeaseClock
     let alarms = Alarms()
     let badges = BadgeBoard()
     let summaryFaults = SummaryFaults()
@@ -86,6 +90,7 @@ package struct Dispatcher: Sendable {
         self.zones = zones
         self.channels = channels
         self.clock = clock
+        self.leaseClock = LeaseClock(lifetime: clock.lease)
         self.logger = logger
     }
 

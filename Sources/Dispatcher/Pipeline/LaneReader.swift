@@ -10,7 +10,6 @@ import Synchronization
 
 /// Reads batches from one stream into the workers' queue until the process shuts down.
 struct LaneReader: Sendable {
-    private static let block: Duration = .seconds(5)
     private static let leasePoll: Duration = .milliseconds(200)
 
     let lane: Lane
@@ -65,7 +64,8 @@ struct LaneReader: Sendable {
                 continue
             }
             do {
-                let entries = try await self.group.read(on: self.connection, count: self.count, block: Self.block)
+                let entries = try await self.group.read(
+                    on: self.connection, count: self.count, block: self.leaseClock.block)
                 failures = 0
                 guard !entries.isEmpty else { continue }
                 // If this fails, the entries are not in flight and are found as a lost reply.

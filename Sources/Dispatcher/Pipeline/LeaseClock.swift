@@ -26,14 +26,15 @@ final class LeaseClock: Sendable {
         // The start of the last successful renewal.
         var renewedAt: ContinuousClock.Instant?
         var term = Term()
-
-        var isHeld: Bool {
-            guard let renewedAt else { return false }
-            return ContinuousClock.now - renewedAt < Lease.lifetime - .seconds(1)
-        }
     }
 
+    private let lifetime: Duration
     private let state = Mutex(State())
+
+    init(lifetime: Duration = Lease.usualLifetime) { self.lifetime = lifetime }
+
+    /// How long a read of a stream waits for entries.
+    var block: Duration { min(.seconds(5), self.lifetime / 3) }
 
     /// Records a renewal that began at `start`.
     ///
@@ -46,7 +47,13 @@ final class LeaseClock: Sendable {
     }
 
     /// The current term; nil while the lease may have expired.
-    var term: Term? { self.state.withLock { $0.isHeld ? $0.term : nil } }
+    var term: Term? {
+        self.state.withLock { state in
+            guard let renewedAt = state.renewedAt, ContinuousClock.now - renewedAt < self.lifetime - .seconds(1)
+            else { return nil }
+            return state.term
+        }
+    }
 
     /// Whether the lease has not expired since `term` began.
     func holds(_ term: Term) -> Bool { self.term == term }
@@ -143,6 +150,7 @@ package final class LeaseService: Service {
         self.lease = Lease(
             key: dispatcher.keys.dispatcherLease(dispatcher.name),
             value: "dispatcher",
+            lifetime: dispatcher.clock.lease,
             connection: dispatcher.redis
         )
     }
@@ -162,7 +170,7 @@ package final class LeaseService: Service {
     package func run() async throws {
         while goesOn {
             // The time until the next renewal.
-            await pause(for: Lease.renewal)
+            await pause(for: self.lease.renewal)
             do {
                 try await self.renew()
             } catch {

@@ -15,11 +15,11 @@ import Testing
 struct TestSendServiceTests {
     /// A provider that never answers for some devices.
     private struct HangingChannel: ProviderChannel {
-        let provider = Provider.fcm
+        let provider: Provider
         let app = "default"
 
         func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
-            guard device.token == "hangs" else { return ProviderReply(.answered(.accepted(id: "1"))) }
+            guard device.token.hasPrefix("hangs") else { return ProviderReply(.answered(.accepted(id: "1"))) }
             // Until the caller gives up.
             try? await Task.sleep(for: .seconds(3_600))
             return ProviderReply(.unanswered(reason: "cancelled", mayHaveBeenSent: true))
@@ -29,13 +29,15 @@ struct TestSendServiceTests {
     private static let hanging = NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0001)
     private static let good = NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0002)
 
-    private static func ask(_ id: String, _ device: NotificationID, _ sends: TestSends) async throws {
-        let text = #"{"id":"\#(id)","user":"ada","device":"\#(device)"}"#
+    private static func ask(_ id: String, _ device: NotificationID?, _ sends: TestSends) async throws {
+        let target = device.map { #""device":"\#($0)""# } ?? #""channel":"email""#
+        let text = #"{"id":"\#(id)","user":"ada",\#(target)}"#
         #expect(try await sends.ask(Array(text.utf8)))
     }
 
-    /// Runs a service whose provider hangs for one of a user's two devices.
+    /// Runs a service whose provider hangs for one of a user's two devices, and for the address.
     private static func with(
+        provider: Provider = .fcm,
         patience: Duration,
         _ body: (RedisConnection, Keyspace) async throws -> Void
     ) async throws {
@@ -50,9 +52,11 @@ struct TestSendServiceTests {
                         """,
                         .uuid(id.halves), .text(token))
                 }
+                try await database.pool.query(
+                    "INSERT INTO carillon.user_settings (user_id, email) VALUES ('ada', 'hangs@example.com')")
                 let keys = Keyspace(prefix: prefix)
                 let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "test")], HangingChannel())
+                    database.pool, redis, keys, [NotificationType(name: "test")], HangingChannel(provider: provider))
                 let reader = try await TestRedis.connect()
                 let service = TestSendService(
                     dispatcher: dispatcher,
@@ -77,18 +81,18 @@ struct TestSendServiceTests {
         }
     }
 
-    @Test("reports a provider that hangs before the caller gives up")
-    func hangs() async throws {
-        try await Self.with(patience: .milliseconds(100)) { redis, keys in
+    @Test("reports a provider that hangs before the caller gives up", arguments: [Provider.fcm, .email])
+    func hangs(provider: Provider) async throws {
+        try await Self.with(provider: provider, patience: .seconds(1)) { redis, keys in
             let sends = Live(redis, keys: keys).testSends
-            try await Self.ask("one", Self.hanging, sends)
+            try await Self.ask("one", provider == .email ? nil : Self.hanging, sends)
             guard case .answered(let text) = try await sends.waitForAnswer("one") else {
                 Issue.record("the caller got no answer")
                 return
             }
             let answer = String(decoding: text, as: UTF8.self)
             #expect(answer.contains(#""outcome":"no_answer""#))
-            #expect(answer.contains("did not answer"))
+            #expect(answer.contains("the provider did not answer in 1 s"))
         }
     }
 
@@ -98,7 +102,7 @@ struct TestSendServiceTests {
             let sends = TestSends(Live(redis, keys: keys), patience: .seconds(5))
             for number in 0..<7 { try await Self.ask("hangs-\(number)", Self.hanging, sends) }
             try await Self.ask("good", Self.good, sends)
-            guard case .answered(let text) = try await sends.waitForAnswer("good") else {
+            guard case .answered(let text) = try await Live(redis, keys: keys).testSends.waitForAnswer("good") else {
                 Issue.record("the caller got no answer")
                 return
             }

@@ -14,7 +14,7 @@ struct SandboxScope: SuiteTrait, TestScoping {
     ) async throws {
         var configuration = SandboxConfiguration()
         configuration.retryAfter = 7
-        configuration.slowDelay = .milliseconds(50)
+        configuration.slowPause = SlowPause(.milliseconds(50))
         try await ProviderSandbox.with(configuration: configuration) { sandbox in
             let client = try await SandboxClient(sandbox)
             try await Self.$client.withValue(client) { try await function() }

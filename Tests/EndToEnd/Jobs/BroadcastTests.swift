@@ -38,7 +38,7 @@ struct BroadcastTests {
 
     @Test("a killed dispatcher's broadcast reaches each willing user once, with exact counts")
     func crash() async throws {
-        try await Stack.with { stack in
+        try await Stack.with(settings: Stack.shortLease) { stack in
             let gateway = try await stack.startGateway()
             try await Self.makeUsers(in: stack)
             let doomed = try await stack.startDispatcher(name: "doomed")

@@ -120,7 +120,7 @@ struct CancelTests {
     @Test("a push that a provider already has or gets meanwhile counts as too late, and the job becomes final")
     func tooLate() async throws {
         var configuration = SandboxConfiguration()
-        configuration.slowDelay = .seconds(5)
+        configuration.slowPause = SlowPause(.seconds(5))
         try await Stack.with(sandbox: configuration) { stack in
             let gateway = try await stack.startGateway()
             _ = try await stack.startDispatcher()

@@ -25,7 +25,7 @@ struct LaneTests {
     func alert() async throws {
         var configuration = SandboxConfiguration()
         // A dispatcher on a busy machine needs seconds for an alert.
-        configuration.slowDelay = .seconds(5)
+        configuration.slowPause = SlowPause(.seconds(5))
         try await Stack.with(sandbox: configuration) { stack in
             let environment = try stack.catalog(Self.catalog)
             let gateway = try await stack.startGateway(environment: environment)
@@ -212,7 +212,7 @@ struct OverflowTests {
 
     @Test("jobs behind another organisation's flood do not wait for it, and a crash loses none of the flood")
     func flood() async throws {
-        try await Stack.with { stack in
+        try await Stack.with(settings: Stack.shortLease) { stack in
             let total = 20_000
             try await Self.flood(stack, total)
             for number in 0..<20 {

@@ -131,7 +131,7 @@ struct OutboxTests {
 
     @Test("two dispatchers relay each row once, and in order but for what one that is killed relays")
     func twoDispatchers() async throws {
-        try await Stack.with { stack in
+        try await Stack.with(settings: Stack.shortLease) { stack in
             var first = try await stack.startDispatcher(name: "dispatcher-0")
             _ = try await stack.startDispatcher(name: "dispatcher-1")
             let count = 1_200
@@ -162,7 +162,7 @@ struct OutboxTests {
 
     @Test("a dispatcher killed between append and delete relays its row once")
     func killed() async throws {
-        try await Stack.with { stack in
+        try await Stack.with(settings: Stack.shortLease) { stack in
             let pool = try #require(stack.database?.pool)
             let dispatcher = try await stack.startDispatcher(name: "dispatcher-0")
             // A row lock lets the relay read the row but not delete it.

@@ -181,7 +181,7 @@ struct ScheduleTests {
 
     @Test("a dispatcher killed between claim and delete loses nothing and repeats nothing")
     func killed() async throws {
-        try await Stack.with { stack in
+        try await Stack.with(settings: Stack.shortLease) { stack in
             let gateway = try await stack.startGateway()
             try await gateway.register(user: "offline", platform: "android", token: "phone")
             let socket = try await TestSocket.synced(port: gateway.port, user: "ada")

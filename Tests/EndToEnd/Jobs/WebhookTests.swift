@@ -150,7 +150,7 @@ struct WebhookTests {
 
     @Test("a silent receiver delays no other, 410 removes a webhook, and a killed dispatcher is replaced")
     func apart() async throws {
-        try await Stack.with { stack in
+        try await Stack.with(settings: Stack.shortLease) { stack in
             let gateway = try await stack.startGateway(environment: Self.open)
             let first = try await stack.spawn("dispatcher", ["run"], name: "dispatcher-0", environment: Self.open)
             _ = try await first.waitForLine("ready ")

@@ -26,6 +26,8 @@ struct CrashBoundaryTests {
         var proves = true
         /// Whether the job is a broadcast, which is stored by pages.
         var isBroadcast = false
+        /// The pushes of a socket's user if the proof's deadline passes before the takeover; nil if
+        /// it does not.
         var leastPushes: Int?
         /// A push whose answer was not recorded is sent again.
         var mostPushes = 1
@@ -45,7 +47,6 @@ struct CrashBoundaryTests {
             name: "stored, no deadline, not published", server: .redis, words: "ZADD", side: .before, isOnline: true),
         Boundary(
             name: "deadline set, not published", server: .redis, words: "PUBLISH", side: .before, isOnline: true,
-            // The deadline passes before the takeover.
             leastPushes: 1),
         Boundary(
             name: "published, not acknowledged", server: .redis, words: "PUBLISH", side: .after, isOnline: true),
@@ -121,7 +122,7 @@ struct CrashBoundaryTests {
         "a dispatcher killed between two stages loses nothing and repeats only what it cannot know",
         arguments: Self.boundaries)
     func kill(at boundary: Boundary) async throws {
-        try await Stack.with { stack in
+        try await Stack.with(settings: Stack.shortLease) { stack in
             let gateway = try await stack.startGateway()
             try await gateway.register(user: "ada", platform: "android", token: "ada-phone")
             let behaviour = TestSocket.Behaviour(answersPings: boundary.proves)
@@ -142,12 +143,19 @@ struct CrashBoundaryTests {
             }
             doomed.process.send(SIGKILL)
             try await doomed.process.waitForExit()
-            // A proof's deadline must pass before the takeover.
-            if boundary.leastPushes == nil { try await stack.endLeases() }
-            _ = try await stack.startDispatcher(name: "heir")
+            // A sweep finds a broadcast's rows without an owner.
+            if boundary.isBroadcast { try await stack.makeOlder() }
+            if let count = boundary.leastPushes {
+                try await stack.keepLeases()
+                try await stack.setProofDeadlines(to: Timestamp(milliseconds: 1))
+                _ = try await stack.startDispatcher(name: "heir")
+                try await eventually("the deadline has passed") { stack.pushed()["ada-phone"]?.count == count }
+                try await stack.endLeases()
+            } else {
+                try await stack.endLeases()
+                _ = try await stack.startDispatcher(name: "heir")
+            }
             let expected = boundary.isOnline && boundary.proves ? "delivered" : "sent"
-            // Expired deadlines that a dead dispatcher claimed return after 30 s; the sweep finds a
-            // broadcast's rows without an owner after 2 min.
             try await eventually("it reaches its user") {
                 try await stack.statuses(user: "ada") == [Self.title: expected]
             }
@@ -165,7 +173,7 @@ struct CrashBoundaryTests {
 
     @Test("a dispatcher killed while handling due work loses nothing", arguments: Self.lateBoundaries)
     func killLater(at boundary: LateBoundary) async throws {
-        try await Stack.with { stack in
+        try await Stack.with(settings: Stack.shortLease) { stack in
             var catalog = try stack.catalog(
                 """
                 types:

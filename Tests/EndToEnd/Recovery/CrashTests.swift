@@ -25,7 +25,7 @@ struct CrashTests {
     func kills() async throws {
         let count = 1_000
         let kills = [200, 400, 600, 800]
-        try await Stack.with { stack in
+        try await Stack.with(settings: Stack.shortLease) { stack in
             // Each dispatcher has a provider of its own, which shows who sent a push.
             try await Self.withSandboxes(2 + kills.count) { sandboxes in
                 func startDispatcher(_ number: Int) async throws -> ChildProcess {
@@ -117,7 +117,7 @@ struct CrashTests {
 
     @Test("a job whose reply never reached the dispatcher is still processed")
     func lostReply() async throws {
-        try await Stack.with { stack in
+        try await Stack.with(settings: Stack.shortLease) { stack in
             let gateway = try await stack.startGateway()
             let dispatcher = try await stack.startDispatcher()
             let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
@@ -156,7 +156,7 @@ struct CrashTests {
 
     @Test("a stalled dispatcher's jobs are taken over when its lease expires")
     func stalledDispatcher() async throws {
-        try await Stack.with { stack in
+        try await Stack.with(settings: Stack.shortLease) { stack in
             let gateway = try await stack.startGateway()
             let stalled = try await stack.startDispatcher(name: "stalled")
             let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
@@ -187,7 +187,7 @@ struct CrashTests {
 
     @Test("a dispatcher that stalled until others took over repeats none of their pushes")
     func wokenDispatcher() async throws {
-        try await Stack.with { stack in
+        try await Stack.with(settings: Stack.shortLease) { stack in
             // Silent calls use up every slot for calls, so the other deliveries stay in flight
             // without a call.
             let (calls, count) = (8, 40)
@@ -232,8 +232,8 @@ struct CrashTests {
     @Test("a dead dispatcher's deliveries are taken over at once, however slow the provider is")
     func takenOver() async throws {
         var configuration = SandboxConfiguration()
-        configuration.slowDelay = .seconds(5)
-        try await Stack.with(sandbox: configuration) { stack in
+        configuration.slowPause = SlowPause(.seconds(5))
+        try await Stack.with(sandbox: configuration, settings: Stack.shortLease) { stack in
             let count = 32
             try await stack.query(
                 """

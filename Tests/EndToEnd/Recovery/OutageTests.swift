@@ -13,7 +13,7 @@ import Testing
 struct OutageTests {
     @Test("jobs arrive after Redis stalled and after it was killed")
     func redis() async throws {
-        try await Stack.with { stack in
+        try await Stack.with(settings: Stack.shortLease) { stack in
             let gateway = try await stack.startGateway()
             _ = try await stack.startDispatcher()
             let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
@@ -34,7 +34,7 @@ struct OutageTests {
                 try await gateway.call(.get, "/readyz", token: nil).status == 200
             }
             try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "stalled")])
-            // On a slow machine the outage exceeds the lease of 15 s, and a sync brings it.
+            // On a slow machine the outage exceeds the lease, and a sync brings it.
             func has(_ title: String) -> Bool {
                 let synced = socket.all("sync").flatMap { $0["notifications"]?.array ?? [] }
                 return socket.titles.contains(title) || synced.contains { $0["title"]?.string == title }
@@ -57,7 +57,7 @@ struct OutageTests {
     @Test("jobs wait in their stream while PostgreSQL stalls or is down")
     func postgres() async throws {
         let server = try await PostgresServer.start()
-        try await Stack.with(database: server.url) { stack in
+        try await Stack.with(database: server.url, settings: Stack.shortLease) { stack in
             let gateway = try await stack.startGateway()
             _ = try await stack.startDispatcher()
             let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
@@ -200,7 +200,7 @@ struct OutageTests {
 /// Not serialized, so that both outages pass at the same time.
 @Suite(.timeLimit(.minutes(10)))
 struct LongOutageTests {
-    private static let outage: Duration = .seconds(35)
+    private static let outage: Duration = .seconds(8)
     private static let online = "online"
     private static let offline = "offline"
     private static let phone = "offline-phone"
@@ -272,7 +272,7 @@ struct LongOutageTests {
         }
     }
 
-    /// Posts a pair of jobs every three seconds while the outage lasts, and at least six.
+    /// Posts a pair of jobs every second while the outage lasts, and at least six.
     ///
     /// - Returns: the status of each pair.
     private static func enqueue(through gateway: Gateway) async throws -> [Int] {
@@ -286,7 +286,7 @@ struct LongOutageTests {
             let answers = try await (first, second)
             #expect(answers.0 == answers.1)
             statuses.append(answers.0)
-            let next = start + .seconds(3) * statuses.count
+            let next = start + .seconds(1) * statuses.count
             try await eventually("it is time for the next pair") { clock.now >= next }
         }
         return statuses

@@ -20,7 +20,7 @@ struct PartitionTests {
     private static func with(
         _ body: (_ stack: Stack, _ gateway: Gateway, _ proxy: TripwireProxy) async throws -> Void
     ) async throws {
-        try await Stack.with { stack in
+        try await Stack.with(settings: Stack.shortLease) { stack in
             let proxy = try await TripwireProxy.start(port: stack.redis.port)
             let gateway = try await stack.startGateway(
                 environment: ["REDIS_URL": "redis://127.0.0.1:\(proxy.port)/0"])
@@ -124,7 +124,7 @@ struct PartitionTests {
 
     @Test("after a gateway stood still, open sockets get notifications sent during and after its return")
     func stoodStill() async throws {
-        try await Stack.with { stack in
+        try await Stack.with(settings: Stack.shortLease) { stack in
             let gateway = try await stack.startGateway()
             _ = try await stack.startDispatcher()
             let users = (1...20).map { "user-\($0)" }
@@ -168,11 +168,11 @@ struct PartitionTests {
     func dispatcher(isHTTP1: Bool) async throws {
         var configuration = SandboxConfiguration()
         configuration.speaksHTTP1Only = isHTTP1
-        // Longer than the lease and a takeover, shorter than a dispatcher waits for an answer.
-        configuration.slowDelay = .seconds(28)
+        // Until the test ends it, or until a dispatcher waits for no answer any more.
+        configuration.slowPause = SlowPause(.seconds(60))
         // The slow calls use up four connections of 100 streams, or of one request.
         let (slow, count) = (isHTTP1 ? 4 : 400, 40)
-        try await Stack.with(sandbox: configuration) { stack in
+        try await Stack.with(sandbox: configuration, settings: Stack.shortLease) { [configuration] stack in
             let proxy = try await TripwireProxy.start(port: stack.redis.port)
             try await stack.query(
                 """
@@ -206,6 +206,7 @@ struct PartitionTests {
             _ = try await stack.startDispatcher(name: "second")
             try await eventually("another has pushed all that waited") { phones().count == count }
             proxy.lose(.nothing)
+            configuration.slowPause.end()
             // It stops once it has finished all in-flight deliveries.
             #expect(try await first.stop() == .code(0))
             #expect(phones().count == count)

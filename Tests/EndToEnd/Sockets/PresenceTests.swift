@@ -53,7 +53,7 @@ struct PresenceStateTests {
 
     @Test("users of a killed gateway are offline once its lease expires")
     func crash() async throws {
-        try await Stack.with { stack in
+        try await Stack.with(settings: Stack.shortLease) { stack in
             let doomed = try await stack.startGateway(name: "doomed")
             let other = try await stack.startGateway(name: "other")
             _ = try await TestSocket.synced(port: doomed.port, user: "gone")

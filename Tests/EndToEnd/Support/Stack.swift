@@ -28,12 +28,16 @@ final class Stack: Sendable {
     let environment: [String: String]
     private let processes = Mutex<[ChildProcess]>([])
 
+    /// Settings for tests that wait until others take over.
+    static let shortLease = ["LEASE_SECONDS": "4"]
+
     private init(
         redis: RedisServer,
         database: TestDatabase?,
         databaseURL: String,
         sandbox: ProviderSandbox,
-        directory: TemporaryDirectory
+        directory: TemporaryDirectory,
+        settings: [String: String]
     ) async throws {
         self.redis = redis
         self.database = database
@@ -51,15 +55,18 @@ final class Stack: Sendable {
             "APNS_KEY": sandbox.apnsKeyPath, "APNS_KEY_ID": sandbox.apnsKeyID, "APNS_TEAM_ID": sandbox.apnsTeamID,
             "APNS_TOPIC": Self.topic, "APNS_ENDPOINT": sandbox.url, "PROVIDER_CA": sandbox.caPath,
             "VAPID_KEY": sandbox.vapidKeyPath, "VAPID_SUBJECT": "mailto:push@example.com", "WEBPUSH_PRIVATE": "on",
-        ]
+        ].merging(settings) { $1 }
     }
 
     /// With more stacks at once, servers on a machine of two cores miss their deadlines.
     private static let slots = Permits(14)
 
     /// Runs `body` with a stack and takes the stack down afterwards.
+    ///
+    /// - Parameter settings: of both programs.
     static func with<Value>(
         sandbox configuration: SandboxConfiguration = SandboxConfiguration(),
+        settings: [String: String] = [:],
         _ body: (Stack) async throws -> Value
     ) async throws -> Value {
         await self.slots.acquire()
@@ -73,21 +80,32 @@ final class Stack: Sendable {
                     database: database,
                     databaseURL: database.url,
                     sandbox: sandbox,
-                    directory: directory
+                    directory: directory,
+                    settings: settings
                 ).run(body)
             }
         }
     }
 
     /// Runs `body` with a stack that uses the test's own database server.
-    static func with<Value>(database url: String, _ body: (Stack) async throws -> Value) async throws -> Value {
+    static func with<Value>(
+        database url: String,
+        settings: [String: String] = [:],
+        _ body: (Stack) async throws -> Value
+    ) async throws -> Value {
         await self.slots.acquire()
         defer { self.slots.release() }
         let directory = try TemporaryDirectory("stack")
         let redis = try await RedisServer.start()
         return try await ProviderSandbox.with { sandbox in
-            try await Stack(redis: redis, database: nil, databaseURL: url, sandbox: sandbox, directory: directory)
-                .run(body)
+            try await Stack(
+                redis: redis,
+                database: nil,
+                databaseURL: url,
+                sandbox: sandbox,
+                directory: directory,
+                settings: settings
+            ).run(body)
         }
     }
 

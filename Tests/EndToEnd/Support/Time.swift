@@ -72,6 +72,13 @@ extension Stack {
         }
     }
 
+    /// Keeps the leases of dead dispatchers from expiring.
+    func keepLeases() async throws {
+        for key in try await self.connection.send("KEYS", "carillon:dispatcher:*").strings() {
+            try await self.connection.send("PERSIST", .text(key))
+        }
+    }
+
     /// The deadlines of notifications that clients have not confirmed.
     func proofDeadlines() async throws -> [Timestamp] {
         var deadlines: [Timestamp] = []

@@ -47,7 +47,9 @@ struct NodeServiceTests {
                 try await RunningHub.with(backend) { running in
                     let keys = Keyspace(prefix: prefix)
                     let service = NodeService(
-                        node: "n", configuration: try await TestRedis.configuration(), connection: redis, keys: keys,
+                        node: "n",
+                        lease: Lease(key: keys.nodeLease("n"), value: "gateway", connection: redis),
+                        configuration: try await TestRedis.configuration(), keys: keys,
                         hub: running.hub,
                         revocations: RevocationRegister(
                             store: Database(database.pool).revocations, redis: redis, keys: keys,

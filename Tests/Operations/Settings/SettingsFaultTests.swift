@@ -18,6 +18,7 @@ struct SettingsFaultTests {
             (["REDIS_URL": "redis://h/x"], "REDIS_URL has a database that is not a number"),
             (["DATABASE_URL": nil], "DATABASE_URL is missing; give postgresql://user@host/database"),
             (["DATABASE_CONNECTIONS": "0"], "DATABASE_CONNECTIONS must be a whole number from 1 to 256"),
+            (["LEASE_SECONDS": "2"], "LEASE_SECONDS must be a whole number from 3 to 60"),
             (["DATABASE_CONNECTIONS": "x"], "DATABASE_CONNECTIONS must be a whole number from 1 to 256"),
             (["CATALOG": nil], "CATALOG is missing; give the path of a YAML file or a folder of them"),
             (

@@ -56,6 +56,8 @@ struct SettingsTests {
         #expect(gateway.authentication.userClaim == "sub")
         #expect(gateway.authentication.issuer == nil && gateway.authentication.audience == nil)
         #expect(gateway.common.databaseConnections == 4)
+        #expect(gateway.common.lease == .seconds(15))
+        #expect(gateway.common.redisTimeout == .seconds(5) && gateway.common.databaseTimeout == .seconds(10))
         #expect(gateway.common.logLevel == .info)
         #expect(gateway.common.logFormat == .text)
         #expect(try gateway.common.redisAddress() == RedisAddress(url: "redis://127.0.0.1:6379/0"))
@@ -69,6 +71,7 @@ struct SettingsTests {
     func gateway() throws {
         let readings = Readings([
             "REDIS_URL": "rediss://app:pw@redis:6380/3", "REDIS_CA": "redis.pem", "DATABASE_CONNECTIONS": "9",
+            "LEASE_SECONDS": "6",
             "LOG_LEVEL": "debug", "LOG_FORMAT": "json", "GATEWAY_HOST": "0.0.0.0", "GATEWAY_PORT": "0",
             "PUBLIC_URL": "https://n.example", "GATEWAY_TLS_CERT": "c.pem", "GATEWAY_TLS_KEY": "k.pem",
             "AUTH_JWKS": "keys.json", "AUTH_ISSUER": "iss", "AUTH_AUDIENCE": "aud", "AUTH_USER_CLAIM": "uid",
@@ -84,6 +87,8 @@ struct SettingsTests {
         #expect(settings.common.redisCertificateAuthority == "redis.pem")
         #expect(settings.common.database == "postgresql://app@db/carillon")
         #expect(settings.common.databaseConnections == 9)
+        #expect(settings.common.lease == .seconds(6))
+        #expect(settings.common.redisTimeout == .seconds(2) && settings.common.databaseTimeout == .seconds(4))
         #expect(settings.common.catalog == "catalog.yaml")
         #expect(settings.common.logLevel == .debug)
         #expect(settings.common.logFormat == .json)

@@ -77,7 +77,7 @@ struct ProviderSandboxCommand: AsyncParsableCommand {
         configuration.logLimit = self.logLimit
         configuration.recordsMessages = !self.noRecord
         configuration.retryAfter = self.retryAfter
-        configuration.slowDelay = .milliseconds(self.slowMilliseconds)
+        configuration.slowPause = SlowPause(.milliseconds(self.slowMilliseconds))
 
         let signals = await UnixSignalsSequence(trapping: .sigterm, .sigint)
         let sandbox = try await ProviderSandbox.start(directory: self.directory, configuration: configuration)

@@ -329,11 +329,11 @@ extension Fault {
     ///
     /// - Parameter accepted: makes the answer without a fault.
     func answer(
-        to request: SandboxRequest, slowDelay: Duration, accepted: () -> SandboxResponse
+        to request: SandboxRequest, slowPause: SlowPause, accepted: () -> SandboxResponse
     ) -> SandboxAnswer? {
         switch self {
         case .fcm, .apns, .webPush, .webhook: nil
-        case .slow: .respondLater(accepted(), after: TimeAmount(slowDelay))
+        case .slow: .respondLater(accepted(), after: slowPause)
         case .silence: .silence
         case .cut: .cut
         case .sever: .sever

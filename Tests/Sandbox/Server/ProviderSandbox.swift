@@ -228,8 +228,8 @@ package struct SandboxConfiguration: Sendable {
     package var otherProject: String?
     /// `Retry-After` of FCM's 429 and 503 responses, in seconds.
     package var retryAfter = 1
-    /// The delay of the `slow` fault.
-    package var slowDelay: Duration = .seconds(2)
+    /// When the `slow` fault answers.
+    package var slowPause = SlowPause(.seconds(2))
     /// The clock for credentials and time stamps.
     package var clock: @Sendable () -> Date = { Date() }
 

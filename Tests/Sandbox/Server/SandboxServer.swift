@@ -48,7 +48,7 @@ struct SandboxServer: Sendable {
             let plain = try await Self.bootstrap(group)
                 .childChannelInitializer { Self.configureHTTP1($0, service: service, transport: .plain) }
                 .bind(host: configuration.host, port: configuration.controlPort).get()
-            let delay = TimeAmount(configuration.slowDelay)
+            let delay = TimeAmount(configuration.slowPause.duration)
             func listenForMail(_ port: Int, isSecure: Bool) async throws -> any Channel {
                 try await Self.bootstrap(group)
                     .childChannelInitializer { channel in

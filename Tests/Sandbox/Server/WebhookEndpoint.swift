@@ -33,7 +33,7 @@ struct WebhookEndpoint: Sendable {
             let fault = self.faults.fault(forWebhook: token)
             if case .webhook(let refusal) = fault { throw refusal }
             if case .cut = fault { self.log.cut(.webhook, token: token, request: request, at: now) }
-            let answer = fault?.answer(to: request, slowDelay: self.configuration.slowDelay) {
+            let answer = fault?.answer(to: request, slowPause: self.configuration.slowPause) {
                 self.accept(token, request, at: now)
             }
             return answer ?? .respond(self.accept(token, request, at: now))

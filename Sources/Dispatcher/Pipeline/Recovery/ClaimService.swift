@@ -41,22 +41,26 @@ package struct ClaimService: Service {
     /// The reason of dead letters that killed their dispatchers.
     static let deadlyReason = "three dispatchers died while they worked on it alone"
 
-    private static let interval: Duration = .seconds(3)
     /// The number of intervals between two looks at all streams while no dispatcher dies.
     private static let idleIntervals = 3
-    /// When two dispatchers claim at once, the second finds the entry in use.
-    private static let idle: Duration = .seconds(5)
-    /// No reply arrives this late, because the read that waits for it has ended (``LaneReader``).
-    private static let lostReply: Duration = .seconds(16)
     private static let batchSize = 100
 
     private let dispatcher: Dispatcher
     private let deliveries: [DeliveriesService]
     private let peers = Peers()
+    private let interval: Duration
+    /// When two dispatchers claim at once, the second finds the entry in use.
+    private let idle: Duration
+    /// No reply arrives this late, because the read that waits for it has ended (``LaneReader``).
+    private let lostReply: Duration
 
     package init(dispatcher: Dispatcher, deliveries: [DeliveriesService]) {
         self.dispatcher = dispatcher
         self.deliveries = deliveries
+        self.interval = dispatcher.clock.lease / 5
+        self.idle = dispatcher.clock.lease / 3
+        // A read waits at most twice as long for its reply, and as long again behind another call.
+        self.lostReply = dispatcher.leaseClock.block * 3 + .seconds(1)
     }
 
     package func run() async throws {
@@ -72,8 +76,8 @@ package struct ClaimService: Service {
     /// Finds out which other dispatchers have lost their lease.
     private func watch() async {
         while goesOn {
-            // Poll leases every 3 s, well inside the 30 s takeover limit.
-            await pause(for: Self.interval)
+            // Poll leases often: work waits until the look that finds one expired.
+            await pause(for: self.interval)
             let names = self.peers.all
             let leases = names.map { self.dispatcher.keys.dispatcherLease($0) }
             // If Redis does not answer, nothing can be taken over either.
@@ -89,7 +93,7 @@ package struct ClaimService: Service {
             await round()
             var intervals = 0
             repeat {
-                await pause(for: Self.interval)
+                await pause(for: self.interval)
                 intervals += 1
             } while goesOn && intervals < Self.idleIntervals && self.peers.lost.isEmpty
         }
@@ -204,7 +208,7 @@ package struct ClaimService: Service {
                 }
             for item in pending where item.deliveries > 1 {
                 guard goesOn, let term = try await self.term(toTakeOver: consumer) else { return false }
-                guard let entry = try await group.claim(item.id, idle: Self.idle) else { continue }
+                guard let entry = try await group.claim(item.id, idle: self.idle) else { continue }
                 isProgressing = true
                 PipelineMetrics.claimed.increment()
                 if item.deliveries >= Self.mostDeliveries {
@@ -228,7 +232,7 @@ package struct ClaimService: Service {
         in term: LeaseClock.Term,
         _ work: Work
     ) async throws -> Bool {
-        let entries = try await group.claim(items.map(\.id), idle: Self.idle)
+        let entries = try await group.claim(items.map(\.id), idle: self.idle)
         guard !entries.isEmpty else { return false }
         PipelineMetrics.claimed.increment(by: entries.count)
         try await work(entries, term)
@@ -255,7 +259,7 @@ package struct ClaimService: Service {
                     running -= 1
                 }
                 guard let term = try await self.term(toTakeOver: consumer) else { break }
-                guard let entry = try await group.claim(item.id, idle: Self.idle) else { continue }
+                guard let entry = try await group.claim(item.id, idle: self.idle) else { continue }
                 isProgressing = true
                 running += 1
                 PipelineMetrics.claimed.increment()
@@ -274,7 +278,7 @@ package struct ClaimService: Service {
             guard goesOn, let term = self.dispatcher.leaseClock.term else { return }
             if self.dispatcher.inFlight.contains(item.id, of: group.stream) { continue }
             // If the reply is only late, the entry is no longer idle, and nothing is claimed.
-            guard let entry = try await group.claim(item.id, idle: Self.lostReply) else { continue }
+            guard let entry = try await group.claim(item.id, idle: self.lostReply) else { continue }
             PipelineMetrics.claimed.increment()
             try await work([entry], term)
         }

@@ -14,8 +14,8 @@ import Synchronization
 /// gaps in either.
 package struct NodeService: Service {
     private let node: String
+    private let lease: Lease
     private let configuration: RedisConfiguration
-    private let connection: RedisConnection
     private let keys: Keyspace
     private let hub: SocketHub
     private let revocations: RevocationRegister
@@ -25,8 +25,8 @@ package struct NodeService: Service {
 
     package init(
         node: String,
+        lease: Lease,
         configuration: RedisConfiguration,
-        connection: RedisConnection,
         keys: Keyspace,
         hub: SocketHub,
         revocations: RevocationRegister,
@@ -35,8 +35,8 @@ package struct NodeService: Service {
         logger: Logger
     ) {
         self.node = node
+        self.lease = lease
         self.configuration = configuration
-        self.connection = connection
         self.keys = keys
         self.hub = hub
         self.revocations = revocations
@@ -46,8 +46,8 @@ package struct NodeService: Service {
     }
 
     package func run() async throws {
-        let lease = Lease(key: self.keys.nodeLease(self.node), value: "gateway", connection: self.connection)
-        let window = LeaseWindow()
+        let lease = self.lease
+        let window = LeaseWindow(lifetime: lease.lifetime)
         let start = self.now()
         if (try? await lease.renew()) != nil { window.begin(at: start) }
         let hub = self.hub
@@ -95,7 +95,7 @@ package struct NodeService: Service {
                 // Sleeps in steps, so that an expired lease or the last socket to leave ends the
                 // wait.
                 guard step < 5 || window.isWhole(at: self.now()) else { break }
-                try await Task.sleep(for: Lease.renewal / 50)
+                try await Task.sleep(for: lease.renewal / 50)
             }
         }
         await subscription.close()
@@ -115,7 +115,10 @@ private final class LeaseWindow: Sendable {
         var hasGap = false
     }
 
+    private let lifetime: Duration
     private let state = Mutex(State())
+
+    init(lifetime: Duration) { self.lifetime = lifetime }
 
     /// Whether frames that arrive now may be delivered.
     func admits(at now: ContinuousClock.Instant) -> Bool {
@@ -133,11 +136,11 @@ private final class LeaseWindow: Sendable {
 
     /// Extends the window after a renewal whose call began at `start`.
     func extend(from start: ContinuousClock.Instant) {
-        self.state.withLock { $0.end = start + Lease.lifetime }
+        self.state.withLock { $0.end = start + self.lifetime }
     }
 
     /// Starts a new window after the lease was acquired by a call that began at `start`.
     func begin(at start: ContinuousClock.Instant) {
-        self.state.withLock { $0 = State(end: start + Lease.lifetime) }
+        self.state.withLock { $0 = State(end: start + self.lifetime) }
     }
 }

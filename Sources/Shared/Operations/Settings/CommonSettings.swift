@@ -11,6 +11,8 @@ package struct CommonSettings: Sendable {
     package let redisCertificateAuthority: String?
     package let database: String
     package let databaseConnections: Int
+    /// The lifetime of this process's lease.
+    package let lease: Duration
     package let catalog: String
     /// The zone of users who have set none.
     package let defaultZone: String
@@ -37,6 +39,7 @@ package struct CommonSettings: Sendable {
         if database == nil { reader.fault("DATABASE_URL", "is missing; give postgresql://user@host/database") }
         self.database = database ?? ""
         self.databaseConnections = reader.integer("DATABASE_CONNECTIONS", default: 4, in: 1...256)
+        self.lease = .seconds(reader.integer("LEASE_SECONDS", default: 15, in: 3...60))
         self.defaultZone = reader.text("DEFAULT_ZONE") ?? "UTC"
         let catalog = reader.text("CATALOG")
         if catalog == nil { reader.fault("CATALOG", "is missing; give the path of a YAML file or a folder of them") }
@@ -49,6 +52,11 @@ package struct CommonSettings: Sendable {
         self.traces = TraceSettings(reader)
         self.allowsPrivateWebhooks = reader.choice("WEBHOOKS_PRIVATE", default: GatewaySettings.Switch.off) == .on
     }
+
+    /// The time limit of a Redis command: one that fails leaves time to renew the lease.
+    package var redisTimeout: Duration { min(.seconds(5), self.lease / 3) }
+    /// The time limit of a statement: a batch is stored or has failed before the lease expires.
+    package var databaseTimeout: Duration { min(.seconds(10), self.lease * 2 / 3) }
 
     /// Returns the address, or the default one.
     ///

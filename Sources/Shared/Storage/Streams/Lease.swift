@@ -2,15 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
+import Core
 import Synchronization
 
-/// A lease that shows that a process is alive: renewed every 5 s, expired after 15 s.
+/// A lease that shows that a process is alive.
 package final class Lease: Sendable {
-    package static let renewal: Duration = .seconds(5)
-    package static let lifetime: Duration = .seconds(15)
+    package static let usualLifetime: Duration = .seconds(15)
 
     private let key: String
     private let value: String
+    package let lifetime: Duration
     private let connection: RedisConnection
     private let now: @Sendable () -> ContinuousClock.Instant
     // When the last answered renewal began.
@@ -19,18 +20,24 @@ package final class Lease: Sendable {
     /// - Parameters:
     ///   - key: a key of ``Keyspace``.
     ///   - value: text about the holder for operators.
+    ///   - lifetime: the time from a renewal until the lease expires.
     ///   - now: a monotonic clock.
     package init(
         key: String,
         value: String,
+        lifetime: Duration = Lease.usualLifetime,
         connection: RedisConnection,
         now: @escaping @Sendable () -> ContinuousClock.Instant = { .now }
     ) {
         self.key = key
         self.value = value
+        self.lifetime = lifetime
         self.connection = connection
         self.now = now
     }
+
+    /// The interval between renewals; two may fail before the lease expires.
+    package var renewal: Duration { self.lifetime / 3 }
 
     /// Acquires or renews the lease.
     ///
@@ -38,7 +45,7 @@ package final class Lease: Sendable {
     /// - Returns: whether the lease was held without a gap since the last renewal.
     package func renew(showing value: String? = nil) async throws(RedisError) -> Bool {
         let start = self.now()
-        let milliseconds = Self.lifetime.components.seconds * 1_000
+        let milliseconds = self.lifetime.inMicroseconds / 1_000
         let before = try await self.connection.send(
             "SET", .text(self.key), .text(value ?? self.value), "PX", .integer(milliseconds), "GET"
         ).string()
@@ -47,7 +54,7 @@ package final class Lease: Sendable {
         return self.renewedAt.withLock { renewedAt in
             defer { renewedAt = start }
             guard wasThere, let renewedAt else { return wasThere }
-            return self.now() - renewedAt < Self.lifetime
+            return self.now() - renewedAt < self.lifetime
         }
     }
 

@@ -36,7 +36,7 @@ struct ProviderBench: Sendable {
     ) async throws -> Result {
         var configuration = SandboxConfiguration()
         configuration.retryAfter = Self.retryAfter
-        configuration.slowDelay = .milliseconds(50)
+        configuration.slowPause = SlowPause(.milliseconds(50))
         row.sandbox?(&configuration)
         change(&configuration)
         return try await ProviderSandbox.with(configuration: configuration) { sandbox in

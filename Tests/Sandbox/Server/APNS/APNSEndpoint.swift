@@ -42,7 +42,7 @@ struct APNSEndpoint: Sendable {
                 throw refusal
             }
             if case .cut = fault { self.log.cut(.apns, token: token, request: request, at: now) }
-            let answer = fault?.answer(to: request, slowDelay: self.configuration.slowDelay) {
+            let answer = fault?.answer(to: request, slowPause: self.configuration.slowPause) {
                 self.accept(token, request, headers, at: now)
             }
             return answer ?? .respond(self.accept(token, request, headers, at: now))

@@ -34,7 +34,7 @@ struct FCMEndpoint: Sendable {
             if case .cut = fault {
                 self.log.cut(.fcm, project: project, token: message.target, request: request, at: now)
             }
-            let answer = fault?.answer(to: request, slowDelay: self.configuration.slowDelay) {
+            let answer = fault?.answer(to: request, slowPause: self.configuration.slowPause) {
                 self.accept(message, request, project, at: now)
             }
             return answer ?? .respond(self.accept(message, request, project, at: now))

@@ -55,8 +55,8 @@ final class HTTP1ConnectionHandler: ChannelInboundHandler {
         switch answer {
         case .respond(let response):
             self.write(response, to: head, context: context)
-        case .respondLater(let response, let delay):
-            context.eventLoop.assumeIsolated().scheduleTask(in: delay) {
+        case .respondLater(let response, let pause):
+            pause.end(on: context.eventLoop).assumeIsolated().whenSuccess {
                 guard self.isOpen else { return }
                 self.write(response, to: head, context: context)
             }

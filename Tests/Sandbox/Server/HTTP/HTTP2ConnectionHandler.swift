@@ -139,8 +139,8 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
         switch answer {
         case .respond(let response):
             self.write(response, on: stream, context: context)
-        case .respondLater(let response, let delay):
-            context.eventLoop.assumeIsolated().scheduleTask(in: delay) {
+        case .respondLater(let response, let pause):
+            pause.end(on: context.eventLoop).assumeIsolated().whenSuccess {
                 guard self.isOpen else { return }
                 self.write(response, on: stream, context: context)
                 context.flush()

@@ -3,6 +3,7 @@
 
 import NIOCore
 import NIOHPACK
+import Synchronization
 
 /// A complete request over any transport.
 struct SandboxRequest {
@@ -69,8 +70,8 @@ enum SandboxAnswer {
     static let breakDelay: TimeAmount = .milliseconds(100)
 
     case respond(SandboxResponse)
-    /// Responds after a delay.
-    case respondLater(SandboxResponse, after: TimeAmount)
+    /// Responds after a pause.
+    case respondLater(SandboxResponse, after: SlowPause)
     /// Writes an unfinished response and breaks the stream a moment later.
     case respondInPart(SandboxResponse)
     /// Never answers; the stream stays open.
@@ -86,6 +87,32 @@ enum SandboxAnswer {
     case refuse
     /// RST_STREAM with INTERNAL_ERROR, which leaves the outcome of the request open.
     case reset
+}
+
+/// When slow answers come: after a duration, or when a test says so.
+package final class SlowPause: Sendable {
+    let duration: Duration
+    private let waiting = Mutex<[EventLoopPromise<Void>]>([])
+
+    package init(_ duration: Duration) { self.duration = duration }
+
+    /// Answers all slow requests so far.
+    package func end() {
+        let promises = self.waiting.withLock { waiting in
+            defer { waiting = [] }
+            return waiting
+        }
+        for promise in promises { promise.succeed() }
+    }
+
+    /// Completes on `eventLoop` when the answer to a request that arrives now is due.
+    func end(on eventLoop: any EventLoop) -> EventLoopFuture<Void> {
+        let promise = eventLoop.makePromise(of: Void.self)
+        self.waiting.withLock { $0.append(promise) }
+        // If it has been completed by then, this changes nothing.
+        eventLoop.scheduleTask(in: TimeAmount(self.duration)) { promise.succeed() }
+        return promise.futureResult
+    }
 }
 
 /// A complete response.

@@ -29,7 +29,7 @@ struct WebPushEndpoint: Sendable {
             let fault = self.faults.fault(forWebPush: id)
             if case .webPush(let refusal) = fault { throw refusal }
             if case .cut = fault { self.log.cut(.webpush, token: id, request: request, at: now) }
-            let answer = fault?.answer(to: request, slowDelay: self.configuration.slowDelay) {
+            let answer = fault?.answer(to: request, slowPause: self.configuration.slowPause) {
                 self.accept(id, request, origin, at: now)
             }
             return answer ?? .respond(self.accept(id, request, origin, at: now))
