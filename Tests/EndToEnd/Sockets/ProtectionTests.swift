@@ -218,34 +218,6 @@ struct ProtectionTests {
         }
     }
 
-    @Test("a client that does not read its answer is cut off, and others are served meanwhile")
-    func slowReader() async throws {
-        try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            let service = try await Stack.token(user: "backend", scope: .service)
-            _ = try await stack.query(
-                """
-                INSERT INTO carillon.notifications (user_id, id, version, job_entry, org_id, type, severity, delivery, lane,
-                    channels, title, body, status, created_at)
-                SELECT 'reader', gen_random_uuid(), n, 'jobs/' || n, '', 'invoice_created', 'info', 'in_app', 'normal', 1,
-                    't', repeat('x', 8000), 'delivered', now()
-                FROM generate_series(1, 3000) AS n
-                """
-            )
-            _ = try await stack.query("INSERT INTO carillon.users (user_id) VALUES ('reader')")
-            let slow = try await TestSocket.connect(port: gateway.port, behaviour: .init(isReading: false))
-            let head = "GET /v1/users/reader HTTP/1.1\r\nhost: x\r\nauthorization: Bearer \(service)\r\n\r\n"
-            try await slow.send(raw: Array(head.utf8))
-            // Cut off 30 s after the last byte that fitted into the system's buffers.
-            try await eventually("it is cut off") {
-                let answer = try await gateway.call(.get, "/metrics", token: nil)
-                let text = String(decoding: answer.response.body, as: UTF8.self)
-                return text.contains(#"carillon_door_refused{reason="slow"} 1"#)
-            }
-            #expect(try await gateway.call(.get, "/healthz", token: nil).status == 200)
-        }
-    }
-
     @Test("a user who calls too often gets 429 with Retry-After; services and other users do not")
     func calls() async throws {
         try await Stack.with { stack in

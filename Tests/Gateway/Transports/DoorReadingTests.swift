@@ -2,12 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Glibc
+import HTTPTypes
 import HummingbirdCore
 import Logging
 import NIOCore
 import NIOEmbedded
 import NIOPosix
 import Support
+import Synchronization
 import Testing
 
 @testable import Sockets
@@ -171,6 +173,48 @@ struct DoorReadingTests {
     }
 
     // MARK: On a network
+
+    @Test("cuts off a client that does not read the server's answer, and serves others meanwhile")
+    func slowReader() async throws {
+        var timeouts = DoorTimeouts()
+        timeouts.stall = .milliseconds(500)
+        let door = DoorChannel(
+            responder: { request, writer, _ in
+                var body = try await writer.writeHead(HTTPResponse(status: .ok))
+                // More than fits into the system's buffers.
+                for _ in 0..<(request.head.path == "/long" ? 10_000 : 1) {
+                    try await body.write(ByteBuffer(repeating: 0x78, count: 64 * 1024))
+                }
+                try await body.finish(nil)
+            },
+            endpoints: [],
+            timeouts: timeouts,
+            http: HTTP1Channel.Configuration()
+        )
+        let closed = Mutex(0)
+        let group = MultiThreadedEventLoopGroup.singleton
+        let listener = try await ServerBootstrap(group: group)
+            .childChannelInitializer { channel in
+                channel.closeFuture.whenComplete { _ in closed.withLock { $0 += 1 } }
+                return door.setup(channel: channel, logger: Logger(label: "test")).map { value in
+                    _ = Task { await door.handle(value: value, logger: Logger(label: "test")) }
+                }
+            }
+            .bind(host: "127.0.0.1", port: 0).get()
+        let port = listener.localAddress?.port ?? 0
+        func client(_ path: String, reads: Bool) async throws -> any Channel {
+            let client = try await ClientBootstrap(group: group).channelOption(.autoRead, value: reads)
+                .connect(host: "127.0.0.1", port: port).get()
+            let head = "GET \(path) HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+            try await client.writeAndFlush(ByteBuffer(string: head)).get()
+            return client
+        }
+        let slow = try await client("/long", reads: false)
+        try await client("/short", reads: true).closeFuture.get()
+        try await eventually("both have ended") { closed.withLock { $0 } == 2 }
+        try await slow.close().get()
+        try await listener.close().get()
+    }
 
     /// How a client leaves during a request, and what it had pipelined.
     enum Departure: CaseIterable {
