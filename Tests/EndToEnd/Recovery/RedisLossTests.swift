@@ -21,7 +21,7 @@ struct RedisLossTests {
 
     @Test("deferred, scheduled, recurring and digest notifications survive an emptied Redis and arrive once")
     func emptied() async throws {
-        try await Stack.with { stack in
+        try await Stack.with(settings: Stack.shortLease) { stack in
             let environment = try stack.catalog(Self.catalog)
             let gateway = try await stack.startGateway(environment: environment)
             _ = try await stack.startDispatcher(name: "first", environment: environment)
@@ -82,7 +82,7 @@ struct RedisLossTests {
 
     @Test("after a restart with an empty disk, groups and scripts return, and waiting work arrives")
     func restartedEmpty() async throws {
-        try await Stack.with { stack in
+        try await Stack.with(settings: Stack.shortLease) { stack in
             let environment = try stack.catalog(Self.catalog)
             let gateway = try await stack.startGateway(environment: environment)
             _ = try await stack.startDispatcher(environment: environment)
@@ -187,7 +187,7 @@ struct RedisLossTests {
 
     @Test("a delivery that was queued in the seconds that Redis lost arrives once", arguments: Origin.allCases)
     func lostSeconds(from origin: Origin) async throws {
-        try await Stack.with { stack in
+        try await Stack.with(settings: Stack.shortLease) { stack in
             var environment = try stack.catalog(Origin.catalog)
             if origin == .email { environment.merge(stack.mailSettings()) { $1 } }
             let gateway = try await stack.startGateway(environment: environment)
@@ -295,7 +295,7 @@ struct RedisLossTests {
 
     @Test("an intact restart of Redis repeats no push")
     func intact() async throws {
-        try await Stack.with { stack in
+        try await Stack.with(settings: Stack.shortLease) { stack in
             let environment = try stack.catalog(Self.catalog)
             let gateway = try await stack.startGateway(environment: environment)
             _ = try await stack.startDispatcher(environment: environment)
@@ -323,7 +323,7 @@ struct RedisLossTests {
 
     @Test("a push that Redis forgot was sent is not sent again")
     func forgottenSend() async throws {
-        try await Stack.with { stack in
+        try await Stack.with(settings: Stack.shortLease) { stack in
             let environment = try stack.catalog(Self.catalog)
             let gateway = try await stack.startGateway(environment: environment)
             let dispatcher = try await stack.startDispatcher(environment: environment)
@@ -363,7 +363,7 @@ struct SweepTests {
         arguments: [["FLUSHALL"], ["DEL", "carillon:jobs"]] as [[RedisArgument]]
     )
     func forgottenJobs(command: [RedisArgument]) async throws {
-        try await Stack.with { stack in
+        try await Stack.with(settings: Stack.shortLease) { stack in
             let gateway = try await stack.startGateway()
             try await gateway.register(user: "offline", platform: "android", token: "phone")
             let socket = try await TestSocket.synced(port: gateway.port, user: "online")
@@ -388,7 +388,7 @@ struct SweepTests {
 
     @Test("a push waiting for its retry when Redis is emptied is still sent")
     func forgottenRetry() async throws {
-        try await Stack.with { stack in
+        try await Stack.with(settings: Stack.shortLease) { stack in
             let gateway = try await stack.startGateway()
             let dispatcher = try await stack.startDispatcher()
             try await stack.waitForMemoryMark()
@@ -413,7 +413,7 @@ struct SweepTests {
 
     @Test("when Redis is emptied, only the device that was still waiting gets the push")
     func forgottenForOneDevice() async throws {
-        try await Stack.with { stack in
+        try await Stack.with(settings: Stack.shortLease) { stack in
             let gateway = try await stack.startGateway()
             let dispatcher = try await stack.startDispatcher()
             try await stack.waitForMemoryMark()
@@ -442,7 +442,7 @@ struct SweepTests {
 
     @Test("waiting mail and attention pushes are still sent after Redis is emptied")
     func forgottenMailAndAttention() async throws {
-        try await Stack.with { stack in
+        try await Stack.with(settings: Stack.shortLease) { stack in
             let environment = try stack.catalog(
                 """
                 types:

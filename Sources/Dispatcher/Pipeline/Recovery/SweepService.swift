@@ -15,7 +15,6 @@ import Synchronization
 /// So even an emptied Redis loses nothing that PostgreSQL has. The service also creates the audit's
 /// partitions for the days ahead.
 package struct SweepService: Service {
-    private static let interval: Duration = .seconds(20)
     private static let age: Duration = .seconds(120)
     private static let batchSize = 256
     /// How far back deliveries may have waited in Redis, and the step in which their rows are read.
@@ -30,10 +29,13 @@ package struct SweepService: Service {
     private static let mostWaiting = 500_000
 
     private let dispatcher: Dispatcher
+    private let interval: Duration
     private let firstUnknownRun = FirstTime()
 
     package init(dispatcher: Dispatcher) {
         self.dispatcher = dispatcher
+        // 20 s with the usual lease.
+        self.interval = dispatcher.clock.lease * 4 / 3
     }
 
     package func run() async throws {
@@ -44,10 +46,11 @@ package struct SweepService: Service {
                 try await self.sweep()
                 round += 1
             } catch {
-                self.dispatcher.logger.warning("sweep failed; retrying in 20 s", metadata: ["error": "\(error)"])
+                self.dispatcher.logger.warning(
+                    "sweep failed; retrying at the next interval", metadata: ["error": "\(error)"])
             }
             // Nothing signals that a row has lost its owner, so poll.
-            await pause(for: Self.interval)
+            await pause(for: self.interval)
         }
     }
 
@@ -182,7 +185,7 @@ package struct SweepService: Service {
     }
 
     private func setTurn(_ condition: RedisArgument) async throws -> Bool {
-        let milliseconds = Self.interval.inMicroseconds / 1_000 - 1_000
+        let milliseconds = self.interval.inMicroseconds / 1_000 - 1_000
         let reply = try await self.dispatcher.redis.send(
             "SET", .text(self.dispatcher.keys.sweepTurn), .text(self.dispatcher.name), condition, "PX",
             .integer(milliseconds)
