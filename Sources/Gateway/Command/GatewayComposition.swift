@@ -153,7 +153,7 @@ enum GatewayComposition {
     }
 }
 
-/// What the files and settings hold, checked before anything starts.
+/// The contents of files and settings, checked before anything starts.
 private struct GatewayFiles {
     let catalog: Catalog
     let identity: GatewayIdentity
