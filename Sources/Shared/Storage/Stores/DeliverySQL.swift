@@ -65,7 +65,7 @@ enum DeliverySQL {
     static let attempts = """
         INSERT INTO carillon.delivery_attempts (at, user_id, notification_id, device_id, provider, kind, attempt, outcome,
             reason, provider_id, duration_ms)
-        SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+        SELECT \((1...11).map { "unnest($\($0))" }.joined(separator: ", "))
         """
 
     /// $1, $2: users and ids; $3: when.
@@ -105,7 +105,7 @@ enum DeliverySQL {
         UPDATE carillon.notifications n
         SET status = 'sent', status_reason = CASE WHEN n.status = 'cancelled' THEN 'cancelled_too_late' END,
             sent_via = a.via, sent_device = a.device
-        FROM unnest($1, $2, $3, $4) AS a (user_id, id, via, device)
+        FROM \(NotificationSQL.rows("user_id", "id", "via", "device")) AS a
         WHERE \(NotificationSQL.isNamed(by: "a"))
             AND (n.status IN ('pending', 'failed', 'cancelled') OR n.status = 'deferred' AND a.via <> 'email')
         """

@@ -141,8 +141,8 @@ package struct InboxStore: Sendable {
             FROM unnest($1) AS u (user_id)
             CROSS JOIN LATERAL (
                 SELECT * FROM carillon.notifications x
-                WHERE x.user_id = u.user_id AND x.read_at IS NULL AND x.deleted_at IS NULL AND x.version > 0
-                ORDER BY x.id DESC LIMIT $2
+                WHERE x.user_id = u.user_id AND \(InboxSQL.isUnread("x"))
+                ORDER BY x.id DESC LIMIT \(InboxSQL.unreadLimit("$2", of: "u.user_id"))
             ) n
             """,
             .array(PostgresArray(texts: waiting)), .int4(Int32(clamping: limit))
@@ -266,8 +266,7 @@ package struct InboxStore: Sendable {
                 WITH changed AS (
                     UPDATE carillon.notifications n SET read_at = $2, version = \(EpochSQL.version(of: "b")) + 1
                     FROM carillon.inboxes b
-                    WHERE b.user_id = $1 AND n.user_id = $1 AND n.read_at IS NULL AND n.deleted_at IS NULL
-                        AND n.version > 0 \(condition)
+                    WHERE b.user_id = $1 AND n.user_id = $1 AND \(InboxSQL.isUnread("n")) \(condition)
                     RETURNING \(EndpointColumns.source)
                 ), tally AS (SELECT count(*)::int4 AS n FROM changed), raised AS (
                     UPDATE carillon.inboxes b

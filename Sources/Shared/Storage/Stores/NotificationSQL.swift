@@ -26,6 +26,16 @@ enum NotificationSQL {
         SELECT FROM carillon.inboxes WHERE user_id = ANY($1) ORDER BY user_id COLLATE "C" FOR UPDATE
         """
 
+    /// The rows of equally long arrays, the parameters `$1` to `$n`, as a table with `names`.
+    ///
+    /// `unnest` in the list of columns makes one row after the other; in FROM it first copies all
+    /// into a temporary store, which takes three times as long.
+    static func rows(_ names: String...) -> String { self.rows(zip(names, 1...).map { ($0, "$\($1)") }) }
+
+    private static func rows(_ columns: [(name: String, parameter: String)]) -> String {
+        "(SELECT " + columns.map { "unnest(\($0.parameter)) AS \($0.name)" }.joined(separator: ", ") + ")"
+    }
+
     private static let columns = NotificationColumns.inserted
 
     /// The parameter `offset` places behind those of the columns.
@@ -58,7 +68,7 @@ enum NotificationSQL {
         raised AS (
             INSERT INTO carillon.inboxes AS b (user_id, version, unread, total)
             SELECT u.user_id, \(EpochSQL.base) + u.listed, u.listed, u.listed
-            FROM unnest(\(Self.parameter(3)), \(Self.parameter(4))) AS u (user_id, listed)
+            FROM \(Self.rows([("user_id", Self.parameter(3)), ("listed", Self.parameter(4))])) AS u
             WHERE NOT (SELECT is_so FROM cancelled)
             ON CONFLICT (user_id) DO UPDATE
             SET version = \(EpochSQL.version(of: "b")) + EXCLUDED.unread, unread = b.unread + EXCLUDED.unread,
@@ -78,8 +88,9 @@ enum NotificationSQL {
             INSERT INTO carillon.notifications (version, \(Self.columns.names))
             SELECT CASE WHEN t.is_listed THEN x.versions[t.place] - t.behind ELSE 0 END, \(Self.columns.names)
             FROM reached x
-            CROSS JOIN unnest(\(Self.columns.parameters), \(Self.parameter(1)), \(Self.parameter(2)),
-                \(Self.parameter(5))) AS t (\(Self.columns.names), is_listed, behind, place)
+            CROSS JOIN \(Self.rows(Self.columns.columns.map { ($0.name, Self.columns.parameter($0.name)) } + [
+                ("is_listed", Self.parameter(1)), ("behind", Self.parameter(2)), ("place", Self.parameter(5)),
+            ])) AS t
             WHERE x.versions IS NOT NULL
         )
         SELECT u.version, u.unread FROM reached x CROSS JOIN unnest(x.versions, x.unread) AS u (version, unread)
@@ -173,7 +184,7 @@ enum NotificationSQL {
     static let markDelivered = """
         UPDATE carillon.notifications n
         SET status = 'delivered', status_reason = NULL, delivered_at = p.at, sent_via = coalesce(n.sent_via, $4)
-        FROM unnest($1, $2, $3) AS p (user_id, id, at)
+        FROM \(Self.rows("user_id", "id", "at")) AS p
         WHERE \(Self.isNamed(by: "p")) AND n.status IN ('pending', 'sent', 'deferred')
         RETURNING \(LabelColumns.list), p.at
         """
@@ -214,7 +225,7 @@ enum NotificationSQL {
                 WHEN c.reason = 'queued' AND n.stored_at < now() - \(Self.handOver) THEN clock_timestamp()
                 ELSE n.handed_at
             END
-        FROM unnest($1, $2, $3, $4, $5) AS c (user_id, id, status, reason, via)
+        FROM \(Self.rows("user_id", "id", "status", "reason", "via")) AS c
         WHERE \(Self.isNamed(by: "c")) AND n.status IN ('pending', 'deferred')
         """
 

@@ -151,8 +151,6 @@ END $$;
 -- Notifies once for each (org, job id, user); in this order it also finds all notifications of a
 -- job.
 CREATE UNIQUE INDEX notifications_job ON carillon.notifications (org_id, job_id, user_id) WHERE job_id IS NOT NULL;
-CREATE INDEX notifications_unread ON carillon.notifications (user_id, id)
-    WHERE read_at IS NULL AND deleted_at IS NULL AND version > 0;
 -- The app's badge leaves out notifications that were opened but not read.
 CREATE INDEX notifications_opened ON carillon.notifications (user_id)
     WHERE opened_at IS NOT NULL AND read_at IS NULL AND deleted_at IS NULL AND version > 0;
