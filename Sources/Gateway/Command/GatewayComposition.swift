@@ -363,7 +363,8 @@ struct MemoryService: Service {
     }
 }
 
-/// Reloads the machine's time-zone data when it changes, so that simulations use current rules.
+/// Reloads the machine's time-zone data when it changes or on SIGHUP, so that simulations use
+/// current rules.
 struct ZoneRefreshService: Service {
     private static let interval: Duration = .seconds(60)
 
@@ -373,12 +374,20 @@ struct ZoneRefreshService: Service {
     func run() async throws {
         _ = self.zones.refresh()
         await cancelWhenGracefulShutdown {
-            // A package update sends no signal, so poll the files, as dispatchers do.
-            while (try? await Task.sleep(for: Self.interval)) != nil {
-                guard self.zones.refresh() else { continue }
-                self.logger.notice(
-                    "time-zone data changed", metadata: ["zones.version": "\(self.zones.version)"])
+            await withTaskGroup { group in
+                group.addTask {
+                    // A package update sends no signal, so poll the files, as dispatchers do.
+                    while (try? await Task.sleep(for: Self.interval)) != nil { self.refresh() }
+                }
+                group.addTask {
+                    for await _ in await UnixSignalsSequence(trapping: .sighup) { self.refresh() }
+                }
             }
         }
+    }
+
+    private func refresh() {
+        guard self.zones.refresh() else { return }
+        self.logger.notice("time-zone data changed", metadata: ["zones.version": "\(self.zones.version)"])
     }
 }

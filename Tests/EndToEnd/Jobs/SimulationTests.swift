@@ -4,6 +4,7 @@
 import Clients
 import Core
 import Foundation
+import Glibc
 import Support
 import Testing
 
@@ -40,6 +41,7 @@ struct SimulationTests {
             #expect(try await until() == "2098-12-31T23:00")
             // An hour and three quarters earlier.
             try install("Asia/Kathmandu", as: "Asia/Tokyo")
+            gateway.process.send(SIGHUP)
             try await eventually("the new data are used") {
                 try await until() == "2099-01-01T02:15"
             }

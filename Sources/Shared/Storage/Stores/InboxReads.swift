@@ -124,8 +124,8 @@ enum InboxSQL {
 
     /// A limit that ends a scan for unread notifications once it has found all of a user's.
     ///
-    /// No index leads to them: it would cost each insert a tenth of its time, and move each row
-    /// that is read to another place.
+    /// No index leads to them: it would cost each insert a tenth of its time, and each row that is
+    /// read new entries in all indexes.
     static func unreadLimit(_ limit: String, of user: String) -> String {
         "least(\(limit), (SELECT s.unread FROM carillon.inboxes s WHERE s.user_id = \(user)))"
     }
