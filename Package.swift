@@ -141,7 +141,7 @@ let package = Package(
             "Pipeline",
             in: "Sources/Dispatcher/Pipeline",
             [
-                "Clients", "Core", "Operations", "Providers", "Storage", coreMetrics, crypto, logging, metrics,
+                "Clients", "Core", "Operations", "Providers", "Storage", coreMetrics, crypto, deque, logging, metrics,
                 serviceLifecycle, tracing,
             ]
         ),

@@ -1,7 +1,7 @@
 // Carillon · BatchQueueTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Synchronization
+import Support
 import Testing
 
 @testable import Core
@@ -123,39 +123,4 @@ struct BatchQueueTests {
         await senders.finish()
         for sender in 0..<5 { #expect(taken.filter { $0 / 400 == sender } == Array(sender * 400..<(sender + 1) * 400)) }
     }
-}
-
-/// A task that runs concurrently with a test and may block.
-final class Waiter: Sendable {
-    private enum Progress: Sendable {
-        case unborn, running, done
-    }
-
-    private let progress = Mutex(Progress.unborn)
-
-    init(_ body: @escaping @Sendable () async -> Void) {
-        Task {
-            self.progress.withLock { $0 = .running }
-            await body()
-            self.progress.withLock { $0 = .done }
-        }
-    }
-
-    /// Whether it still waits after other tasks had many turns.
-    func staysWaiting() async -> Bool {
-        await eventually { self.progress.withLock { $0 } != .unborn }
-        for _ in 0..<200 { await Task.yield() }
-        return self.progress.withLock { $0 } == .running
-    }
-
-    /// Waits until it ends.
-    func finish() async {
-        await eventually { self.progress.withLock { $0 } == .done }
-        #expect(self.progress.withLock { $0 } == .done)
-    }
-}
-
-/// Waits until a condition holds, up to the suite's time limit.
-func eventually(_ condition: () -> Bool) async {
-    while !condition(), !Task.isCancelled { await Task.yield() }
 }

@@ -1,6 +1,7 @@
 // Carillon · PermitsTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Support
 import Synchronization
 import Testing
 

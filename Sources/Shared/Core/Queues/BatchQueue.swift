@@ -7,26 +7,35 @@ import Synchronization
 /// Collects elements into batches: while one batch is processed, the next one fills.
 ///
 /// Bounded: senders wait, or are refused, while it is full. Several consumers may share it.
-package final class BatchQueue<Element: Sendable>: Sendable {
-    private struct State {
-        var elements: [Element] = []
-        var senders: Deque<UnsafeContinuation<Void, Never>> = []
-        var receivers: Deque<UnsafeContinuation<Void, Never>> = []
-        var isFinished = false
+///
+/// Public and inlinable, because the compiler specialises only such code for another module's
+/// elements.
+public final class BatchQueue<Element: Sendable>: Sendable {
+    @usableFromInline
+    struct State {
+        @usableFromInline var elements: [Element] = []
+        @usableFromInline var senders: Deque<UnsafeContinuation<Void, Never>> = []
+        @usableFromInline var receivers: Deque<UnsafeContinuation<Void, Never>> = []
+        @usableFromInline var isFinished = false
+
+        @inlinable
+        init() {}
     }
 
-    private let state = Mutex(State())
-    private let capacity: Int
+    @usableFromInline let state = Mutex(State())
+    @usableFromInline let capacity: Int
 
     /// - Parameter capacity: the number of elements that may wait.
-    package init(capacity: Int) {
+    @inlinable
+    public init(capacity: Int) {
         self.capacity = capacity
     }
 
     /// Adds an element without waiting.
     ///
     /// - Returns: false if the queue is full or finished; the element was not added.
-    package func offer(_ element: Element) -> Bool {
+    @inlinable
+    public func offer(_ element: Element) -> Bool {
         let (isTaken, receiver) = self.state.withLock { state -> (Bool, UnsafeContinuation<Void, Never>?) in
             guard !state.isFinished, state.elements.count < self.capacity else { return (false, nil) }
             state.elements.append(element)
@@ -39,7 +48,8 @@ package final class BatchQueue<Element: Sendable>: Sendable {
     /// Adds elements without waiting, in order, until the queue is full.
     ///
     /// - Returns: the number added; 0 if the queue is finished.
-    package func offer(contentsOf elements: [Element]) -> Int {
+    @inlinable
+    public func offer(contentsOf elements: [Element]) -> Int {
         let (count, receiver) = self.state.withLock { state -> (Int, UnsafeContinuation<Void, Never>?) in
             let count = state.isFinished ? 0 : min(elements.count, self.capacity - state.elements.count)
             guard count > 0 else { return (0, nil) }
@@ -53,7 +63,8 @@ package final class BatchQueue<Element: Sendable>: Sendable {
     /// Adds an element, waiting while the queue is full.
     ///
     /// Drops the element after ``finish()``.
-    package func send(_ element: Element) async {
+    @inlinable
+    public func send(_ element: Element) async {
         while !self.offer(element) {
             if self.isFinished { return }
             await withUnsafeContinuation { (continuation: UnsafeContinuation<Void, Never>) in
@@ -71,7 +82,8 @@ package final class BatchQueue<Element: Sendable>: Sendable {
 
     /// Takes up to `limit` elements, waiting for the first; nil when the queue is finished and
     /// empty.
-    package func next(limit: Int) async -> [Element]? {
+    @inlinable
+    public func next(limit: Int) async -> [Element]? {
         while true {
             let (taken, senders) = self.state.withLock {
                 state -> ([Element]?, Deque<UnsafeContinuation<Void, Never>>) in
@@ -96,13 +108,15 @@ package final class BatchQueue<Element: Sendable>: Sendable {
         }
     }
 
+    @usableFromInline
     var isFinished: Bool { self.state.withLock { $0.isFinished } }
 
     /// The number of waiting elements.
     var count: Int { self.state.withLock { $0.elements.count } }
 
     /// Refuses new elements; waiting ones are still delivered.
-    package func finish() {
+    @inlinable
+    public func finish() {
         let waiting = self.state.withLock { state in
             state.isFinished = true
             defer {

@@ -115,3 +115,20 @@ package final class LanePermits: Sendable {
         return true
     }
 }
+
+/// Weighted round-robin over lanes: the urgent first, each as often as its weight, so that none
+/// starves.
+package struct LaneCredits {
+    private var credits: [Lane: Int] = [:]
+
+    package init() {}
+
+    /// Returns the next lane and charges it; nil if `filled` is empty.
+    package mutating func next(among filled: [Lane]) -> Lane? {
+        guard let first = filled.first else { return nil }
+        if !filled.contains(where: { self.credits[$0, default: $0.weight] > 0 }) { self.credits = [:] }
+        let lane = filled.first { self.credits[$0, default: $0.weight] > 0 } ?? first
+        self.credits[lane, default: lane.weight] -= 1
+        return lane
+    }
+}

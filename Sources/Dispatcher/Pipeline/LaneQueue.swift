@@ -1,6 +1,7 @@
 // Carillon · LaneQueue.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import DequeModule
 import Synchronization
 
@@ -8,7 +9,7 @@ import Synchronization
 ///
 /// Each lane holds a bounded number of elements; senders to a full lane wait. Lanes are served by
 /// weight: sixteen critical and four normal for one bulk.
-package final class LaneQueue<Element: Sendable>: Sendable {
+final class LaneQueue<Element: Sendable>: Sendable {
     private struct State {
         var slots: [Lane: Deque<Element>] = [:]
         var credits = LaneCredits()
@@ -29,14 +30,14 @@ package final class LaneQueue<Element: Sendable>: Sendable {
     private let capacity: Int
 
     /// - Parameter capacity: the number of elements that a lane holds.
-    package init(capacity: Int) {
+    init(capacity: Int) {
         self.capacity = capacity
     }
 
     /// Adds an element, waiting while its lane is full.
     ///
     /// Drops the element after ``finish()``.
-    package func send(_ element: Element, lane: Lane) async {
+    func send(_ element: Element, lane: Lane) async {
         await withUnsafeContinuation { (continuation: UnsafeContinuation<Void, Never>) in
             // Unsafe continuations are sound here: each is in one deque, and is resumed once, when
             // it is removed.
@@ -55,7 +56,7 @@ package final class LaneQueue<Element: Sendable>: Sendable {
     }
 
     /// Takes the next element, waiting for one; nil when the queue is finished and empty.
-    package func receive() async -> Element? {
+    func receive() async -> Element? {
         await withUnsafeContinuation { continuation in
             let outcome = self.state.withLock { state -> (Element?, UnsafeContinuation<Void, Never>?)? in
                 if let (element, sender) = state.take() { return (element, sender) }
@@ -75,7 +76,7 @@ package final class LaneQueue<Element: Sendable>: Sendable {
     }
 
     /// Refuses new elements; waiting ones are still delivered.
-    package func finish() {
+    func finish() {
         let (receivers, senders) = self.state.withLock { state in
             state.isFinished = true
             defer {
@@ -86,20 +87,5 @@ package final class LaneQueue<Element: Sendable>: Sendable {
         }
         for receiver in receivers { receiver.resume(returning: nil) }
         for sender in senders { sender.resume() }
-    }
-}
-
-/// Weighted round-robin over lanes: the urgent first, each as often as its weight, so that none
-/// starves.
-struct LaneCredits {
-    private var credits: [Lane: Int] = [:]
-
-    /// Returns the next lane and charges it; nil if `filled` is empty.
-    mutating func next(among filled: [Lane]) -> Lane? {
-        guard let first = filled.first else { return nil }
-        if !filled.contains(where: { self.credits[$0, default: $0.weight] > 0 }) { self.credits = [:] }
-        let lane = filled.first { self.credits[$0, default: $0.weight] > 0 } ?? first
-        self.credits[lane, default: lane.weight] -= 1
-        return lane
     }
 }

@@ -1,9 +1,11 @@
 // Carillon · LaneQueueTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
+import Support
 import Testing
 
-@testable import Core
+@testable import Pipeline
 
 @Suite("Lane queue", .timeLimit(.minutes(10)))
 struct LaneQueueTests {
