@@ -342,8 +342,8 @@ private struct GatewayDoor {
 /// The C library would keep free blocks between used ones for good.
 struct MemoryService: Service {
     private static let interval: Duration = .seconds(5)
-    /// Trims after each flood, for a minute: connections free their last buffers some time after the
-    /// count falls, and the last of a flood may not raise it any more.
+    /// Trims after each flood, for a minute: connections free their last buffers some time after
+    /// the count falls, and the last of a flood may not raise it any more.
     private static let trims = 12
 
     /// Count the bytes of unanswered requests: before authentication, and of users.

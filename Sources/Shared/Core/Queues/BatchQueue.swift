@@ -7,35 +7,26 @@ import Synchronization
 /// Collects elements into batches: while one batch is processed, the next one fills.
 ///
 /// Bounded: senders wait, or are refused, while it is full. Several consumers may share it.
-///
-/// Public and inlinable, because the compiler specialises only such code for another module's
-/// elements.
-public final class BatchQueue<Element: Sendable>: Sendable {
-    @usableFromInline
-    struct State {
-        @usableFromInline var elements: [Element] = []
-        @usableFromInline var senders: Deque<UnsafeContinuation<Void, Never>> = []
-        @usableFromInline var receivers: Deque<UnsafeContinuation<Void, Never>> = []
-        @usableFromInline var isFinished = false
-
-        @inlinable
-        init() {}
+package final class BatchQueue<Element: Sendable>: Sendable {
+    private struct State {
+        var elements: [Element] = []
+        var senders: Deque<UnsafeContinuation<Void, Never>> = []
+        var receivers: Deque<UnsafeContinuation<Void, Never>> = []
+        var isFinished = false
     }
 
-    @usableFromInline let state = Mutex(State())
-    @usableFromInline let capacity: Int
+    private let state = Mutex(State())
+    private let capacity: Int
 
     /// - Parameter capacity: the number of elements that may wait.
-    @inlinable
-    public init(capacity: Int) {
+    package init(capacity: Int) {
         self.capacity = capacity
     }
 
     /// Adds an element without waiting.
     ///
     /// - Returns: false if the queue is full or finished; the element was not added.
-    @inlinable
-    public func offer(_ element: Element) -> Bool {
+    package func offer(_ element: Element) -> Bool {
         let (isTaken, receiver) = self.state.withLock { state -> (Bool, UnsafeContinuation<Void, Never>?) in
             guard !state.isFinished, state.elements.count < self.capacity else { return (false, nil) }
             state.elements.append(element)
@@ -48,8 +39,7 @@ public final class BatchQueue<Element: Sendable>: Sendable {
     /// Adds elements without waiting, in order, until the queue is full.
     ///
     /// - Returns: the number added; 0 if the queue is finished.
-    @inlinable
-    public func offer(contentsOf elements: [Element]) -> Int {
+    package func offer(contentsOf elements: [Element]) -> Int {
         let (count, receiver) = self.state.withLock { state -> (Int, UnsafeContinuation<Void, Never>?) in
             let count = state.isFinished ? 0 : min(elements.count, self.capacity - state.elements.count)
             guard count > 0 else { return (0, nil) }
@@ -63,8 +53,7 @@ public final class BatchQueue<Element: Sendable>: Sendable {
     /// Adds an element, waiting while the queue is full.
     ///
     /// Drops the element after ``finish()``.
-    @inlinable
-    public func send(_ element: Element) async {
+    package func send(_ element: Element) async {
         while !self.offer(element) {
             if self.isFinished { return }
             await withUnsafeContinuation { (continuation: UnsafeContinuation<Void, Never>) in
@@ -82,8 +71,7 @@ public final class BatchQueue<Element: Sendable>: Sendable {
 
     /// Takes up to `limit` elements, waiting for the first; nil when the queue is finished and
     /// empty.
-    @inlinable
-    public func next(limit: Int) async -> [Element]? {
+    package func next(limit: Int) async -> [Element]? {
         while true {
             let (taken, senders) = self.state.withLock {
                 state -> ([Element]?, Deque<UnsafeContinuation<Void, Never>>) in
@@ -108,15 +96,13 @@ public final class BatchQueue<Element: Sendable>: Sendable {
         }
     }
 
-    @usableFromInline
     var isFinished: Bool { self.state.withLock { $0.isFinished } }
 
     /// The number of waiting elements.
     var count: Int { self.state.withLock { $0.elements.count } }
 
     /// Refuses new elements; waiting ones are still delivered.
-    @inlinable
-    public func finish() {
+    package func finish() {
         let waiting = self.state.withLock { state in
             state.isFinished = true
             defer {
