@@ -169,8 +169,16 @@ enum Schedules {
 
     static func later(_ duration: Duration) -> String { (self.now() + duration).rfc3339 }
 
+    /// Waits until a dispatcher has computed all due times anew, as each does after the first start.
+    private static func waitForZones(_ stack: Stack) async throws {
+        try await eventually("the time-zone data are noted") {
+            try await !stack.query("SELECT FROM carillon.zone_data").isEmpty
+        }
+    }
+
     /// Makes everything that waits due.
     static func makeDue(_ stack: Stack) async throws {
+        try await self.waitForZones(stack)
         try await stack.query("UPDATE carillon.schedules SET due_at = now(), wake_at = now()")
     }
 
@@ -187,6 +195,7 @@ enum Schedules {
 
     /// Makes everything that waits due; recurring schedules become due at `daily`.
     static func makeDue(_ stack: Stack, daily: Timestamp) async throws {
+        try await self.waitForZones(stack)
         try await stack.query(
             """
             UPDATE carillon.schedules SET due_at = CASE WHEN cron IS NULL THEN now() ELSE $1 END, wake_at = now()
