@@ -169,7 +169,7 @@ enum Schedules {
 
     static func later(_ duration: Duration) -> String { (self.now() + duration).rfc3339 }
 
-    /// Waits until a dispatcher has computed all due times anew, as each does after the first start.
+    /// Waits until a dispatcher has computed all due times anew, as the first one does.
     private static func waitForZones(_ stack: Stack) async throws {
         try await eventually("the time-zone data are noted") {
             try await !stack.query("SELECT FROM carillon.zone_data").isEmpty
