@@ -47,7 +47,7 @@ package struct ClaimService: Service {
 
     private let dispatcher: Dispatcher
     private let deliveries: [DeliveriesService]
-    private let peers = Peers()
+    private let peers: Peers
     private let interval: Duration
     /// When two dispatchers claim at once, the second finds the entry in use.
     private let idle: Duration
@@ -57,6 +57,8 @@ package struct ClaimService: Service {
     package init(dispatcher: Dispatcher, deliveries: [DeliveriesService]) {
         self.dispatcher = dispatcher
         self.deliveries = deliveries
+        // Longer than two looks at all streams are apart.
+        self.peers = Peers(memory: dispatcher.clock.lease * 4 / 3)
         self.interval = dispatcher.clock.lease / 5
         self.idle = dispatcher.clock.lease / 3
         // A read waits at most twice as long for its reply, and as long again behind another call.
@@ -300,15 +302,16 @@ package struct ClaimService: Service {
 
 /// The other dispatchers that were consumers of streams lately.
 private final class Peers: Sendable {
-    /// Longer than two looks at all streams are apart.
-    private static let memory: Duration = .seconds(20)
-
     private struct State {
         var seenAt: [String: ContinuousClock.Instant] = [:]
         var lost: Set<String> = []
     }
 
+    private let memory: Duration
     private let state = Mutex(State())
+
+    /// - Parameter memory: how long a dispatcher that is seen no more is watched.
+    init(memory: Duration) { self.memory = memory }
 
     func note(_ names: [String]) {
         let now = ContinuousClock.now
@@ -318,7 +321,7 @@ private final class Peers: Sendable {
     }
 
     var all: [String] {
-        let oldest = ContinuousClock.now - Self.memory
+        let oldest = ContinuousClock.now - self.memory
         return self.state.withLock { state in
             state.seenAt = state.seenAt.filter { $0.value >= oldest }
             return Array(state.seenAt.keys)

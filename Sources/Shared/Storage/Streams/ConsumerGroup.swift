@@ -62,7 +62,7 @@ package struct ConsumerGroup: Sendable {
                 "XREADGROUP", "GROUP", .text(Keyspace.group), .text(self.consumer),
                 "COUNT", .integer(Int64(count)), "BLOCK", .integer(max(1, milliseconds)),
                 "STREAMS", .text(self.stream), ">",
-                timeout: block * 2
+                timeout: block + max(block, .seconds(1))
             )
             guard var cursor = try reply.cursor(), try cursor.array() == 1, try cursor.array() != nil else { return [] }
             try cursor.skip()
