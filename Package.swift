@@ -22,6 +22,7 @@ let coreMetrics = product("CoreMetrics", "swift-metrics")
 let nioCore = product("NIOCore", "swift-nio")
 let nioEmbedded = product("NIOEmbedded", "swift-nio")
 let nioHTTP1 = product("NIOHTTP1", "swift-nio")
+let nioHTTPTypes = product("NIOHTTPTypes", "swift-nio-extras")
 let nioPosix = product("NIOPosix", "swift-nio")
 let nioSSL = product("NIOSSL", "swift-nio-ssl")
 let serviceLifecycle = product("ServiceLifecycle", "swift-service-lifecycle")
@@ -161,7 +162,7 @@ let package = Package(
             in: "Sources/Gateway/Sockets",
             [
                 "Core", "Protocols", coreMetrics, crypto, deque, hummingbirdCore, logging, metrics, nioCore, nioHTTP1,
-                serviceLifecycle, product("NIOHTTPTypes", "swift-nio-extras"),
+                serviceLifecycle, nioHTTPTypes,
                 product("NIOHTTPTypesHTTP1", "swift-nio-extras"),
             ]
         ),
@@ -230,7 +231,7 @@ let package = Package(
             [
                 "Clients", "Core", "HTTP", "Operations", "Protocols", "Sockets", "Storage", "Support", crypto,
                 cryptoExtras, httpTypes, hummingbird, hummingbirdCore, logging, nioCore, nioEmbedded, nioHTTP1,
-                nioPosix,
+                nioHTTPTypes, nioPosix,
             ]
         ),
         tests(

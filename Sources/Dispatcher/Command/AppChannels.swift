@@ -7,7 +7,6 @@ import Logging
 import Operations
 import Pipeline
 import Providers
-import ServiceLifecycle
 import Synchronization
 
 /// Makes the entries of the channel directory from the apps' settings, and again when their files
@@ -204,22 +203,5 @@ final class AppChannels: Sendable {
         if case .file(let path) = app.shape { paths.append(path) }
         for path in paths { files[path] = try? self.context.read(path) }
         return Source(settings: settings, shape: app.shape, files: files)
-    }
-}
-
-/// Polls the files of credentials, and puts new ones into use.
-struct CredentialService: Service {
-    private static let interval: Duration = .seconds(10)
-
-    let channels: AppChannels
-    let directory: ChannelDirectory
-
-    func run() async throws {
-        await cancelWhenGracefulShutdown {
-            // A mounted secret changes by a link, which sends no reliable signal, so poll.
-            while (try? await Task.sleep(for: Self.interval)) != nil {
-                await self.channels.renew(self.directory)
-            }
-        }
     }
 }

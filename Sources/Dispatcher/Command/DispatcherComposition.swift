@@ -80,7 +80,7 @@ enum DispatcherComposition {
             await CatalogReloadService(
                 register: dispatcher.catalogs, configuration: clients.redisConfiguration, keys: dispatcher.keys,
                 eventLoop: clients.eventLoops.next(), logger: logger))
-        services += [CredentialService(channels: apps, directory: directory), pauses]
+        services += [RefreshService(every: .seconds(10)) { await apps.renew(directory) }, pauses]
         services += try self.stages(dispatcher, deliveries, settings, clients)
         if dispatcher.events.isOn {
             services.append(

@@ -77,10 +77,11 @@ enum GatewayComposition {
         }
         // They stop in the opposite order.
         let optional: [(any Service)?] = [
-            spans, files.certificate, webPushKey, messageRate, identities.callRate, keySet,
+            spans, files.certificate, webPushKey.map { key in RefreshService(every: .seconds(10)) { key.look() } },
+            messageRate, identities.callRate, keySet,
         ]
         let services: [any Service] = [
-            ZoneRefreshService(zones: base.zones, logger: logger),
+            self.zoneRefresh(base.zones, logger: logger),
             MemoryService(bodies: [policy.bodies, identities.bodies]),
             await clients.reload(catalogs),
             inbox.pages,
@@ -92,6 +93,15 @@ enum GatewayComposition {
         ]
         try await self.run(optional.compactMap(\.self) + services, settings, logger: logger)
         await clients.close()
+    }
+
+    /// Keeps time-zone data current for simulations.
+    private static func zoneRefresh(_ zones: ZoneDatabase, logger: Logger) -> RefreshService {
+        _ = zones.refresh()
+        return RefreshService(every: .seconds(60)) {
+            guard zones.refresh() else { return }
+            logger.notice("time-zone data changed", metadata: ["zones.version": "\(zones.version)"])
+        }
     }
 
     private static func base(
@@ -361,34 +371,5 @@ struct MemoryService: Service {
                 Heap.trim()
             }
         }
-    }
-}
-
-/// Reloads the machine's time-zone data when it changes or on SIGHUP, so that simulations use
-/// current rules.
-struct ZoneRefreshService: Service {
-    private static let interval: Duration = .seconds(60)
-
-    let zones: ZoneDatabase
-    let logger: Logger
-
-    func run() async throws {
-        _ = self.zones.refresh()
-        await cancelWhenGracefulShutdown {
-            await withTaskGroup { group in
-                group.addTask {
-                    // A package update sends no signal, so poll the files, as dispatchers do.
-                    while (try? await Task.sleep(for: Self.interval)) != nil { self.refresh() }
-                }
-                group.addTask {
-                    for await _ in await UnixSignalsSequence(trapping: .sighup) { self.refresh() }
-                }
-            }
-        }
-    }
-
-    private func refresh() {
-        guard self.zones.refresh() else { return }
-        self.logger.notice("time-zone data changed", metadata: ["zones.version": "\(self.zones.version)"])
     }
 }

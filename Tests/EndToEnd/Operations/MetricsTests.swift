@@ -239,6 +239,7 @@ struct MetricsTests {
             try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "Hello")])
             try await eventually("one is in flight") { try await inFlight() == 1 }
             try write("other")
+            dispatcher.send(SIGHUP)
             try await eventually("the app is removed") { try await inFlight() == 0 }
         }
     }

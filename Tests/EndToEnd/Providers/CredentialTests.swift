@@ -97,6 +97,7 @@ struct CredentialFileTests {
             try await pushes(1)
 
             try write { _ in "hunter2" }
+            dispatcher.send(SIGHUP)
             try await eventually("each fault is logged with its setting") {
                 let faults = lines("credentials cannot be used; the old ones stay")
                 return sources.keys.allSatisfy { name in faults.contains { $0.contains(name) } }
@@ -106,6 +107,7 @@ struct CredentialFileTests {
 
             // The same key in a file with other bytes.
             try write { $0 + "\n" }
+            dispatcher.send(SIGHUP)
             try await eventually("each is reloaded") {
                 let told = lines("credentials were read again")
                 return names.values.allSatisfy { name in told.contains { $0.contains(name) } }
@@ -150,6 +152,7 @@ struct CredentialFileTests {
 
             // A secret file has exactly one line.
             for name in ["password", "secret"] { _ = try write("hunter2\nhunter2-hunter2-hunter2\n", name) }
+            dispatcher.send(SIGHUP)
             try await eventually("each fault is logged with its setting") {
                 let faults = lines("credentials cannot be used; the old ones stay")
                 return ["SMTP_PASSWORD_FILE", "WEBHOOK_PROVIDER_SECRET_FILE"].allSatisfy { name in
@@ -162,6 +165,7 @@ struct CredentialFileTests {
             }
 
             for name in ["password", "secret"] { _ = try write("hunter2-hunter2-hunter2\n", name) }
+            dispatcher.send(SIGHUP)
             try await eventually("each is reloaded") {
                 let told = lines("credentials were read again")
                 return ["email", "webhook"].allSatisfy { name in told.contains { $0.contains(name) } }
@@ -196,11 +200,13 @@ struct CredentialFileTests {
             }
             #expect(try await served() == keys[0])
             try write("hunter2")
+            gateway.process.send(SIGHUP)
             try await eventually("the fault is logged") {
                 gateway.process.errors().contains("cannot use new web push key; keeping the old one")
             }
             #expect(try await served() == keys[0])
             try write(texts[1])
+            gateway.process.send(SIGHUP)
             try await eventually("the other key is served") { try await served() == keys[1] }
             #expect(!gateway.process.errors().contains("hunter2"))
         }
@@ -277,6 +283,7 @@ struct ProjectTests {
             // A key that does not belong to this account.
             news["private_key"] = try account(stack.sandbox.serviceAccountPath)["private_key"]
             try write(news)
+            dispatcher.send(SIGHUP)
             try await eventually("it is reloaded") {
                 Self.logged("credentials were read again", of: "news", dispatcher)
             }

@@ -57,7 +57,8 @@ struct ProviderFaultTests {
             // In the normal lane, where a push with an unknown outcome is retried only once.
             try await stack.append([("user", "ada"), ("type", "invoice_overdue"), ("title", "Overdue")])
             try await eventually("it is there") {
-                stack.pushed() == ["goaway-2x-ada": ["Overdue"]]
+                try await stack.makeDue(.fcm)
+                return stack.pushed() == ["goaway-2x-ada": ["Overdue"]]
             }
             try await eventually("it is stored as sent") {
                 try await stack.statuses(user: "ada") == ["Overdue": "sent"]
@@ -80,11 +81,13 @@ struct ProviderFaultTests {
             // lane, where a push with an unknown outcome is retried only once.
             try await stack.append([("user", "ada"), ("type", "invoice_overdue"), ("title", "Overdue")])
             try await eventually("the repeat arrives") {
-                stack.pushed()["sever-once-ada"] == ["Overdue"]
+                try await stack.makeDue(.fcm)
+                return stack.pushed()["sever-once-ada"] == ["Overdue"]
             }
             try await stack.append([("user", "bob"), ("type", "invoice_overdue"), ("title", "Overdue")])
             try await eventually("the other is given up") {
-                try await stack.deadReasons().count == 1
+                try await stack.makeDue(.fcm)
+                return try await stack.deadReasons().count == 1
             }
             try await eventually("the attempts are recorded") {
                 try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'retry'").count == 2

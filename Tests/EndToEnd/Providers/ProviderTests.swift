@@ -79,6 +79,7 @@ struct ProviderTests {
             }
 
             try write("nonsense")
+            dispatcher.send(SIGHUP)
             try await eventually("the fault is logged") {
                 dispatcher.errors().contains("credentials cannot be used; the old ones stay")
             }
@@ -86,6 +87,7 @@ struct ProviderTests {
             try await eventually("the old shape goes on") { stack.pushed()["reader"]?.count == 2 }
 
             try write(Self.shape("allowance"))
+            dispatcher.send(SIGHUP)
             try await eventually("it is reloaded") { dispatcher.errors().contains("credentials were read again") }
             try await Self.push(stack, "reader", "third")
             try await eventually("it is pushed") { stack.pushed()["reader"]?.count == 3 }
@@ -95,6 +97,7 @@ struct ProviderTests {
 
             let secret = "0123456789abcdef0123456789abcdef"
             try write(Self.shape("allowance"), more: #"webhook: {url: "https://hooks.example", secret: "\#(secret)"}"#)
+            dispatcher.send(SIGHUP)
             try await eventually("a new provider asks for a restart") {
                 dispatcher.errors().contains("a provider that no app had at start needs a restart of the dispatcher")
             }
@@ -121,6 +124,7 @@ struct ProviderTests {
             #expect(try await data("first")?["storyId"]?.string == "s9")
 
             try write("story: entity\n")
+            dispatcher.send(SIGHUP)
             try await eventually("the fault is logged") {
                 dispatcher.errors().contains("story: unknown source entity; use one of notification_id")
             }
@@ -128,6 +132,7 @@ struct ProviderTests {
             #expect(try await data("second")?["storyId"]?.string == "s9")
 
             try write(String(contentsOfFile: Self.shape("allowance"), encoding: .utf8))
+            dispatcher.send(SIGHUP)
             try await eventually("it is reread") {
                 dispatcher.errors().split(separator: "\n").contains {
                     $0.contains("credentials were read again") && $0.contains("provider=fcm")

@@ -7,6 +7,7 @@ import HummingbirdCore
 import Logging
 import NIOCore
 import NIOEmbedded
+import NIOHTTPTypes
 import NIOPosix
 import Support
 import Synchronization
@@ -65,6 +66,23 @@ struct DoorReadingTests {
         try door.send("POST /length HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n\r\n")
         setWritable(false)
         #expect(door.reads())
+    }
+
+    @Test(
+        "bounds what waits for the server, and drops the rest of a body that it has answered",
+        arguments: [false, true])
+    func serverInput(isAnswered: Bool) throws {
+        let door = try Door()
+        try door.send("POST /nowhere HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n")
+        if isAnswered {
+            let head = HTTPResponse(status: .unauthorized, headerFields: [.contentLength: "0"])
+            try door.channel.writeOutbound(HTTPResponsePart.head(head))
+            try door.channel.writeOutbound(HTTPResponsePart.end(nil))
+            #expect(try door.answers().hasPrefix("HTTP/1.1 401 "))
+        }
+        // The server takes nothing, so reading pauses once four parts wait for it.
+        for _ in 0..<8 { try door.send(String(repeating: "x", count: 10_000)) }
+        #expect(door.reads() == isAnswered)
     }
 
     @Test("closes a client that pipelines too much")

@@ -3,16 +3,12 @@
 
 import Core
 import Logging
-import ServiceLifecycle
 import Synchronization
 
-/// The public key for subscriptions of browsers (RFC 8292 section 4.1), reloaded from a file at the
-/// same interval as in dispatchers.
+/// The public key for subscriptions of browsers (RFC 8292 section 4.1), read from a file.
 ///
 /// An invalid file never replaces a valid key.
-package final class WebPushKeyFile: Service {
-    private static let interval: Duration = .seconds(10)
-
+package final class WebPushKeyFile: Sendable {
     private struct State {
         var publicKey: String
         /// The last reported fault; an unchanged fault is not logged again.
@@ -35,16 +31,8 @@ package final class WebPushKeyFile: Service {
     /// The public key in base64url.
     var publicKey: String { self.state.withLock { $0.publicKey } }
 
-    /// Reloads the file periodically.
-    package func run() async throws {
-        await cancelWhenGracefulShutdown {
-            // A mounted secret changes through a link, which sends no signal, so poll the file.
-            while (try? await Task.sleep(for: Self.interval)) != nil { self.look() }
-        }
-    }
-
     /// Reloads the key if the file is valid.
-    func look() {
+    package func look() {
         let metadata: Logger.Metadata = ["setting": "VAPID_KEY"]
         do throws(VAPIDKey.Fault) {
             guard let file = self.read() else { throw VAPIDKey.Fault("the file cannot be read") }
