@@ -90,10 +90,9 @@ extension LoadDialect {
     /// The memory limit for an idle socket, in kB.
     fileprivate var limit: Int {
         switch self {
-        case .native: 5
-        case .socketio: 6
-        case .signalr: 7
-        case .sse: 12
+        case .native: 4
+        case .socketio, .signalr: 5
+        case .sse: 6
         }
     }
 }

@@ -19,13 +19,13 @@ package final class Budget: Sendable {
         let held = self.count.add(amount, ordering: .relaxed).newValue
         if held > self.limit / 16 { self.isFlooded.store(true, ordering: .relaxed) }
         guard held <= self.limit else {
-            self.giveBack(amount)
+            self.release(amount)
             return false
         }
         return true
     }
 
-    func giveBack(_ amount: Int = 1) {
+    func release(_ amount: Int = 1) {
         self.count.subtract(amount, ordering: .relaxed)
     }
 
@@ -54,7 +54,7 @@ package struct BudgetShare {
     package mutating func hold(_ amount: Int) -> Bool {
         let more = max(0, amount - Self.uncounted) - self.counted
         if more > 0, !self.budget.take(more) { return false }
-        if more < 0 { self.budget.giveBack(-more) }
+        if more < 0 { self.budget.release(-more) }
         self.counted += more
         return true
     }
@@ -81,7 +81,7 @@ package final class AddressLimiter: Sendable {
         }
     }
 
-    func giveBack(_ address: ClientAddress) {
+    func release(_ address: ClientAddress) {
         self.counts.withLock { counts in
             guard let count = counts[address.share] else { return }
             counts[address.share] = count > 1 ? count - 1 : nil

@@ -54,12 +54,7 @@ package struct DoorChannel: HTTPChannelHandler {
             return channel.eventLoop.makeSucceededFuture(Value(outcome: outcome, channel: channel))
         }
         return channel.eventLoop.makeCompletedFuture {
-            // Small receive buffers, because an idle socket keeps its last one. The first holds
-            // most requests.
-            try channel.syncOptions?.setOption(
-                .recvAllocator,
-                value: AdaptiveRecvByteBufferAllocator(minimum: 64, initial: 1_024, maximum: 16_384)
-            )
+            try channel.syncOptions?.setOption(.recvAllocator, value: ReceiveBufferAllocator())
             // One buffer per turn, so that little arrives after the request that stops the reading.
             try channel.syncOptions?.setOption(.maxMessagesPerRead, value: 1)
             // Without this, a vanished peer stays until TCP gives up a quarter of an hour later.
@@ -97,13 +92,40 @@ package struct DoorChannel: HTTPChannelHandler {
     private func count(_ channel: any Channel) -> Bool {
         guard let tally = self.policy.connections else { return true }
         guard tally.take() else { return false }
-        channel.closeFuture.whenComplete { _ in tally.giveBack() }
+        channel.closeFuture.whenComplete { _ in tally.release() }
         return true
     }
 
     package func handle(value: Value, logger: Logger) async {
         guard let outcome = try? await value.outcome.get() else { return }
         if case .http(let channel) = outcome { await self.handleHTTP(asyncChannel: channel, logger: logger) }
+    }
+}
+
+/// Sizes receive buffers by what connections send, and lets idle ones keep next to none.
+///
+/// NIO keeps the first buffer of a channel that reads once a turn, and reuses it until a larger one
+/// may be needed. So the first is small, and each later one is freed after its turn.
+struct ReceiveBufferAllocator: RecvByteBufferAllocator {
+    private static let first = 64
+    /// Holds most requests.
+    private static let second = 1_024
+    private static let sizes = 256...16_384
+
+    private var size = Self.first
+
+    func buffer(allocator: ByteBufferAllocator) -> ByteBuffer { allocator.buffer(capacity: self.size) }
+
+    /// - Returns: True, so that NIO does not reuse the first buffer.
+    mutating func record(actualReadBytes: Int) -> Bool {
+        if self.size == Self.first {
+            self.size = Self.second
+        } else if actualReadBytes >= self.size {
+            self.size = min(self.size * 2, Self.sizes.upperBound)
+        } else if actualReadBytes <= self.size / 4 {
+            self.size = max(self.size / 2, Self.sizes.lowerBound)
+        }
+        return true
     }
 }
 

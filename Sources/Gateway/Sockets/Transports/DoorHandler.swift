@@ -51,7 +51,8 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     let policy: DoorPolicy
     private let http: HTTP1Channel.Configuration
     private let encoder: HTTPResponseEncoder
-    private let decoder: ByteToMessageHandler<HTTPRequestDecoder>
+    /// Nil once a stream has begun.
+    private var decoder: ByteToMessageHandler<HTTPRequestDecoder>?
     private let outcome: EventLoopPromise<DoorChannel.Outcome>
     private let logger: Logger
 
@@ -211,6 +212,8 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     // MARK: Requests
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        // The connection ends with the stream, so no request that follows is answered.
+        guard self.decoder != nil else { return }
         let part = self.unwrapInboundIn(data)
         guard self.waiting.isEmpty, self.accepts(part) else { return self.keep(part, context) }
         self.take(part, context)
@@ -301,7 +304,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
                 self.forward(head, context)
             }
         case (.forwarding, .body) where self.owed == 0:
-            // The server has answered, after a 401 for example, and nobody reads the rest.
+            // The server has answered, after a 401 for example, so the rest is not read.
             break
         case (.forwarding, _):
             if case .end = part {
@@ -480,7 +483,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
             self.settle(.taken)
             // Bytes after the request belong to the socket; the decoder forwards them when it is
             // removed.
-            pipeline.removeHandler(self.decoder, promise: nil)
+            if let decoder { pipeline.removeHandler(decoder, promise: nil) }
             pipeline.removeHandler(context: context, promise: nil)
             if self.isReadHeld { channel.read() }
         } catch {
@@ -600,6 +603,15 @@ extension DoorHandler {
         self.policy.protect(&headers, self.grant(request))
         let head = HTTPResponseHead(version: .http1_1, status: status, headers: headers)
         context.writeAndFlush(self.wrapOutboundOut(.head(head)), promise: nil)
+        self.dropDecoder(context)
+    }
+
+    /// Frees the memory of the decoder, since no request follows a stream.
+    private func dropDecoder(_ context: ChannelHandlerContext) {
+        guard let decoder else { return }
+        // First, because the removed decoder forwards what it has.
+        self.decoder = nil
+        context.pipeline.syncOperations.removeHandler(decoder, promise: nil)
     }
 
     func writeStream(_ bytes: ByteBuffer) {
@@ -629,7 +641,7 @@ extension DoorHandler {
             return false
         }
         self.isCounted = true
-        context.channel.closeFuture.whenComplete { _ in limiter.giveBack(client) }
+        context.channel.closeFuture.whenComplete { _ in limiter.release(client) }
         return true
     }
 

@@ -16,7 +16,7 @@ package final class HTTPExchange {
         let body: ByteBuffer
     }
 
-    let head: HTTPRequestHead
+    private(set) var head: HTTPRequestHead
     /// Empty until all of it has arrived.
     private(set) var body = ByteBuffer()
     let address: SocketAddress?
@@ -95,6 +95,8 @@ package final class HTTPExchange {
     func begin(_ status: HTTPResponseStatus, headers: HTTPHeaders) {
         guard !self.isAnswered else { return }
         self.door?.beginStream(self.head, status, headers)
+        // A stream lasts for hours and needs none of its request's fields.
+        self.head = HTTPRequestHead(version: self.head.version, method: self.head.method, uri: self.head.uri)
     }
 
     /// Adds a piece to the answer.
