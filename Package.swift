@@ -30,6 +30,11 @@ let tracing = product("Tracing", "swift-distributed-tracing")
 let unixSignals = product("UnixSignals", "swift-service-lifecycle")
 let yams = product("Yams", "Yams")
 
+// What is used together.
+let http2 = [product("NIOHPACK", "swift-nio-http2"), product("NIOHTTP2", "swift-nio-http2")]
+let nio = [logging, nioCore, nioPosix]
+let service = [coreMetrics, metrics, serviceLifecycle, tracing]
+
 // MARK: Rooms
 
 /// A C library's module map; its headers come from the system package of this name.
@@ -44,19 +49,13 @@ func library(_ name: String, _ systemPackage: String?) -> Target {
 
 /// A room: a folder under `Sources`, or of support under `Tests`.
 func room(
-    _ name: String,
-    in folder: String,
-    _ dependencies: [Target.Dependency],
-    embedding resources: [String] = []
+    _ name: String, in folder: String, _ dependencies: [Target.Dependency], embedding resources: [String] = []
 ) -> Target {
     .target(name: name, dependencies: dependencies, path: folder, resources: resources.map { .embedInCode($0) })
 }
 
 func program(
-    _ name: String,
-    in folder: String,
-    _ dependencies: [Target.Dependency],
-    excluding excluded: [String] = []
+    _ name: String, in folder: String, _ dependencies: [Target.Dependency], excluding excluded: [String] = []
 ) -> Target {
     .executableTarget(name: name, dependencies: dependencies, path: folder, exclude: excluded)
 }
@@ -104,153 +103,99 @@ let package = Package(
         library("CLinux", nil),
 
         // Shared, the lowest first.
+        room("Core", in: "Sources/Shared/Core", [crypto, deque, product("Mustache", "swift-mustache"), yams]),
         room(
-            "Core",
-            in: "Sources/Shared/Core",
-            [crypto, deque, product("Mustache", "swift-mustache"), yams]
-        ),
+            "Clients", in: "Sources/Shared/Clients",
+            ["CCurl", "CHiredis", "CLibpq", "CLinux", "COpenSSL", "Core", deque, nioSSL] + nio),
         room(
-            "Clients",
-            in: "Sources/Shared/Clients",
+            "Storage", in: "Sources/Shared/Storage", ["Clients", "Core", crypto, logging, nioCore],
+            embedding: ["Stores/Migrations", "Streams/Scripts"]),
+        room(
+            "Operations", in: "Sources/Shared/Operations",
             [
-                "CCurl", "CHiredis", "CLibpq", "CLinux", "COpenSSL", "Core", deque, logging, nioCore, nioPosix, nioSSL,
-            ]
-        ),
-        room(
-            "Storage",
-            in: "Sources/Shared/Storage",
-            ["Clients", "Core", crypto, logging, nioCore],
-            embedding: ["Stores/Migrations", "Streams/Scripts"]
-        ),
-        room(
-            "Operations",
-            in: "Sources/Shared/Operations",
-            [
-                "Clients", "Core", "Storage", argumentParser, coreMetrics, logging, metrics, nioCore, nioPosix,
-                serviceLifecycle, tracing, unixSignals, yams, product("Configuration", "swift-configuration"),
-                product("SystemPackage", "swift-system"),
-            ]
-        ),
+                "Clients", "Core", "Storage", argumentParser, unixSignals, yams,
+                product("Configuration", "swift-configuration"), product("SystemPackage", "swift-system"),
+            ] + nio + service),
 
         // Dispatcher: jobs out.
+        room("Providers", in: "Sources/Dispatcher/Providers", ["Clients", "Core", crypto, cryptoExtras, logging]),
         room(
-            "Providers",
-            in: "Sources/Dispatcher/Providers",
-            ["Clients", "Core", crypto, cryptoExtras, logging]
-        ),
-        room(
-            "Pipeline",
-            in: "Sources/Dispatcher/Pipeline",
-            [
-                "Clients", "Core", "Operations", "Providers", "Storage", coreMetrics, crypto, deque, logging, metrics,
-                serviceLifecycle, tracing,
-            ]
-        ),
+            "Pipeline", in: "Sources/Dispatcher/Pipeline",
+            ["Clients", "Core", "Operations", "Providers", "Storage", crypto, deque, logging] + service),
         program(
-            "DispatcherCommand",
-            in: "Sources/Dispatcher/Command",
-            [
-                "Clients", "Core", "Operations", "Pipeline", "Providers", "Storage", argumentParser, coreMetrics,
-                hummingbird, logging, metrics, nioCore, nioPosix, serviceLifecycle, tracing,
-            ]
-        ),
+            "DispatcherCommand", in: "Sources/Dispatcher/Command",
+            ["Clients", "Core", "Operations", "Pipeline", "Providers", "Storage", argumentParser, hummingbird] + nio
+                + service),
 
         // Gateway: people in.
         room("Protocols", in: "Sources/Gateway/Protocols", ["Core", crypto, nioCore, nioHTTP1]),
         room(
-            "Sockets",
-            in: "Sources/Gateway/Sockets",
+            "Sockets", in: "Sources/Gateway/Sockets",
             [
-                "Core", "Protocols", coreMetrics, crypto, deque, hummingbirdCore, logging, metrics, nioCore, nioHTTP1,
-                serviceLifecycle, nioHTTPTypes,
+                "Core", "Protocols", crypto, deque, hummingbirdCore, nioHTTP1, nioHTTPTypes,
                 product("NIOHTTPTypesHTTP1", "swift-nio-extras"),
-            ]
-        ),
+            ] + nio + service),
         room(
-            "HTTP",
-            in: "Sources/Gateway/HTTP",
+            "HTTP", in: "Sources/Gateway/HTTP",
             [
-                "Clients", "Core", "Operations", "Protocols", "Sockets", "Storage", coreMetrics, crypto, cryptoExtras,
-                httpTypes, hummingbird, logging, metrics, nioCore, serviceLifecycle, tracing,
-            ],
-            embedding: ["Web/Resources"]
-        ),
+                "Clients", "Core", "Operations", "Protocols", "Sockets", "Storage", crypto, cryptoExtras, httpTypes,
+                hummingbird,
+            ] + nio + service,
+            embedding: ["Web/Resources"]),
         program(
-            "GatewayCommand",
-            in: "Sources/Gateway/Command",
+            "GatewayCommand", in: "Sources/Gateway/Command",
             [
-                "Clients", "Core", "HTTP", "Operations", "Protocols", "Sockets", "Storage", argumentParser,
-                hummingbird, logging, metrics, nioCore, nioPosix, nioSSL, serviceLifecycle, tracing,
-            ]
-        ),
+                "Clients", "Core", "HTTP", "Operations", "Protocols", "Sockets", "Storage", argumentParser, hummingbird,
+                nioSSL,
+            ] + nio + service),
 
         // Support that tests, benchmarks and the demo share.
-        room("Support", in: "Tests/Support", ["Clients", "Core", "Protocols", "Storage", logging, nioCore, nioPosix]),
-        room(
-            "Sandbox",
-            in: "Tests/Sandbox/Server",
-            [
-                crypto, cryptoExtras, logging, nioCore, nioHTTP1, nioPosix, nioSSL,
-                product("NIOHPACK", "swift-nio-http2"), product("NIOHTTP2", "swift-nio-http2"),
-            ]
-        ),
+        room("Support", in: "Tests/Support", ["Clients", "Core", "Protocols", "Storage"] + nio),
+        room("Sandbox", in: "Tests/Sandbox/Server", [crypto, cryptoExtras, nioHTTP1, nioSSL] + nio + http2),
         program("SandboxCommand", in: "Tests/Sandbox/Command", ["Sandbox", argumentParser, unixSignals]),
         program(
-            "Benchmarks",
-            in: "Tests/Benchmarks",
+            "Benchmarks", in: "Tests/Benchmarks",
             [
                 "Clients", "Core", "Storage", "Support", argumentParser, crypto, cryptoExtras, httpTypes, hummingbird,
-                logging, nioCore, nioPosix,
-            ],
-            excluding: ["Rest/rest.lua", "Yardsticks"]
-        ),
+            ] + nio,
+            excluding: ["Rest/rest.lua", "Yardsticks"]),
         program(
-            "Conformance",
-            in: "Tests/Conformance",
+            "Conformance", in: "Tests/Conformance",
             [
-                "Core", "Protocols", "Sockets", argumentParser, hummingbird, hummingbirdCore, logging, nioCore,
-                nioHTTP1, nioPosix, serviceLifecycle, unixSignals,
-            ]
-        ),
+                "Core", "Protocols", "Sockets", argumentParser, hummingbird, hummingbirdCore, nioHTTP1, unixSignals,
+            ] + nio + service),
         program(
-            "Fuzz",
-            in: "Tests/Fuzz",
+            "Fuzz", in: "Tests/Fuzz",
             [
                 "Clients", "Core", "HTTP", "Protocols", "Sockets", "Support", argumentParser, crypto, cryptoExtras,
-                logging, nioCore, nioEmbedded,
-            ],
-            excluding: ["Corpus"]
-        ),
+                nioEmbedded,
+            ] + nio,
+            excluding: ["Corpus"]),
 
         tests("Core", ["Core", "Support", crypto]),
-        tests("Clients", ["Clients", "Core", "Sandbox", "Support", crypto, nioPosix]),
+        tests("Clients", ["Clients", "Core", "Sandbox", "Support", crypto] + nio),
         tests("Storage", ["Clients", "Core", "Storage", "Support"]),
-        tests("Operations", ["Clients", "Core", "Operations", "Support", coreMetrics, logging, tracing]),
+        tests("Operations", ["Clients", "Core", "Operations", "Support", logging] + service),
         tests(
             "Gateway",
             [
                 "Clients", "Core", "HTTP", "Operations", "Protocols", "Sockets", "Storage", "Support", crypto,
-                cryptoExtras, httpTypes, hummingbird, hummingbirdCore, logging, nioCore, nioEmbedded, nioHTTP1,
-                nioHTTPTypes, nioPosix,
-            ]
-        ),
+                cryptoExtras, httpTypes, hummingbird, hummingbirdCore, nioEmbedded, nioHTTP1, nioHTTPTypes,
+            ] + nio),
         tests(
             "Dispatcher",
             [
                 "Clients", "Core", "Operations", "Pipeline", "Providers", "Sandbox", "Storage", "Support", crypto,
-                cryptoExtras, logging, nioCore, nioPosix, nioSSL, product("NIOHPACK", "swift-nio-http2"),
-                product("NIOHTTP2", "swift-nio-http2"),
-            ]
-        ),
+                cryptoExtras, nioSSL,
+            ] + nio + http2),
         tests("House", ["Core", "Operations", "Storage", yams]),
         tests(
             "EndToEnd",
             [
                 "Clients", "Core", "HTTP", "Operations", "Pipeline", "Providers", "Sandbox", "Storage", "Support",
                 crypto,
-                cryptoExtras, logging, nioCore, nioHTTP1, nioPosix, nioSSL, serviceLifecycle,
-            ]
-        ),
+                cryptoExtras, nioHTTP1, nioSSL, serviceLifecycle,
+            ] + nio),
     ],
     swiftLanguageModes: [.v6]
 )

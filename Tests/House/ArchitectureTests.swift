@@ -112,18 +112,20 @@ struct SourceFileTests {
         "comments fit in 100 columns and do not begin with a noun clause",
         arguments: ["Sources", "Tests", "deploy", "examples"])
     func comments(folder: String) throws {
-        let marks = ["swift": "//", "c": "//", "h": "//", "sql": "--", "lua": "--", "sh": "#"]
         let opening =
-            #/^(?:\/\/+|--|#) (?:- )?(?:What|Whom|Whoever|That|Who|Nobody|Of|By|Whose|Whatever|Whichever) /#
+            #/(?:(?:\/\/+|--|#|\/?\*+) )?(?:- )?(?:What|Whom|Whoever|That|Who|Nobody|Of|By|Whose|Whatever|Whichever) /#
+        // One word, and configuration that is commented out (`key: {…}`), cannot wrap.
+        let unwrappable = #/\S+ +(?:\S+|[\w.\-]+: [\[{].*)/#
         var faults: [String] = []
         for file in try House.files(in: folder) {
-            guard let mark = file.split(separator: ".").last.flatMap({ marks[String($0)] }) else { continue }
-            let lines = try House.text(file).split(separator: "\n", omittingEmptySubsequences: false)
-            for (index, line) in lines.enumerated() {
-                let comment = line.drop { $0 == " " }
-                guard comment.hasPrefix(mark) else { continue }
-                if line.count > 100 { faults.append("\(file):\(index + 1): longer than 100 columns") }
-                if comment.contains(opening) { faults.append("\(file):\(index + 1): begins with a noun clause") }
+            for (number, line) in try CommentLines.lines(of: file) {
+                let comment = line.drop { $0.isWhitespace }
+                if line.count > 100, comment.wholeMatch(of: unwrappable) == nil {
+                    faults.append("\(file):\(number): longer than 100 columns")
+                }
+                if comment.prefixMatch(of: opening) != nil {
+                    faults.append("\(file):\(number): begins with a noun clause")
+                }
             }
         }
         #expect(faults.isEmpty, "\(faults.joined(separator: "\n"))")
@@ -137,6 +139,39 @@ struct SourceFileTests {
             }
             #expect(declarations.isEmpty, "\(file)")
         }
+    }
+}
+
+/// The comments of source files.
+enum CommentLines {
+    /// The beginning of a line that is a comment, by a file's extension.
+    private static let marks = [
+        "swift": "//", "c": "//", "h": "//", "js": "//", "mjs": "//", "css": "/*", "sql": "--", "lua": "--",
+        "sh": "#", "yaml": "#", "py": "#", "conf": "#", "cfg": "#", "service": "#", "example": "#",
+    ]
+    /// The extensions of files with comments from `/*` to `*/`.
+    private static let withBlocks: Set = ["c", "h", "js", "mjs", "css"]
+    /// Scripts without an extension, whose comments begin with `#`.
+    private static let scripts: Set = [
+        "Caddyfile", "Dockerfile", "bench", "health", "rehearse", "run", "steps", "test", "up",
+    ]
+
+    /// Returns the lines that are comments, with their numbers; none for other kinds of files.
+    static func lines(of file: String) throws -> [(number: Int, text: Substring)] {
+        let name = String(file.split(separator: "/").last ?? "")
+        let kind = name.contains(".") ? String(name.split(separator: ".").last ?? "") : ""
+        guard let mark = Self.marks[kind] ?? (Self.scripts.contains(name) ? "#" : nil) else { return [] }
+        let hasBlocks = Self.withBlocks.contains(kind)
+        var isInBlock = false
+        var found: [(number: Int, text: Substring)] = []
+        let lines = try House.text(file).split(separator: "\n", omittingEmptySubsequences: false)
+        for (index, line) in lines.enumerated() {
+            let text = line.drop { $0.isWhitespace }
+            if hasBlocks, text.hasPrefix("/*") { isInBlock = true }
+            if isInBlock || text.hasPrefix(mark) { found.append((index + 1, line)) }
+            if isInBlock, text.contains("*/") { isInBlock = false }
+        }
+        return found
     }
 }
 

@@ -75,7 +75,7 @@ final class AppChannels: Sendable {
         let apps = self.apps { name, reason in
             isFaulty = true
             self.context.logger.error(
-                "app settings cannot be read; the previous ones stay",
+                "cannot read app settings; keeping the previous ones",
                 metadata: ["setting": "\(name)", "error": "\(reason)"])
         }
         guard !isFaulty else { return }
@@ -93,14 +93,14 @@ final class AppChannels: Sendable {
                 let metadata: Logger.Metadata = ["provider": "\(name)", "app": "\(app.name)"]
                 do throws(CredentialFault) {
                     if directory.replace(with: try await self.entry(kind, app, settings)) {
-                        self.context.logger.notice("credentials were read again", metadata: metadata)
+                        self.context.logger.notice("credentials reloaded", metadata: metadata)
                     } else {
                         self.context.logger.warning(
-                            "a provider that no app had at start needs a restart of the dispatcher", metadata: metadata)
+                            "restart the dispatcher to use a provider that no app had at start", metadata: metadata)
                     }
                 } catch {
                     self.context.logger.error(
-                        "credentials cannot be used; the old ones stay",
+                        "cannot use the new credentials; keeping the old ones",
                         metadata: metadata.merging([
                             "setting": "\(app.place(name, error.setting))", "error": "\(error)",
                         ]) { $1 }
@@ -122,7 +122,7 @@ final class AppChannels: Sendable {
         for conflict in directory.rateConflicts {
             let rates = conflict.rates.sorted { $0.key < $1.key }.map { "\($0.key) \($0.value)" }
             self.context.logger.warning(
-                "apps of one account have different rates; the smallest holds for all of them",
+                "apps of one account have different rates; using the smallest",
                 metadata: [
                     "provider": "\(conflict.provider.rawValue)", "account": "\(conflict.account)",
                     "rates": "\(rates.joined(separator: ", "))",
@@ -138,7 +138,7 @@ final class AppChannels: Sendable {
         do {
             for app in try AppsFile.load(path: path) {
                 if app.name == AppSettings.defaultName, !self.settings.defaultApp.providers.isEmpty {
-                    fault("APPS", "the app default is made by variables already; give it another name")
+                    fault("APPS", "the app default comes from the variables; use another name")
                 } else {
                     apps.removeAll { $0.name == app.name }
                     apps.append(app.completed(origins: self.settings.webPushOrigins))

@@ -31,10 +31,10 @@ struct BroadcastCommand: AsyncParsableCommand {
     @OptionGroup var options: CommonOptions
     @OptionGroup var output: OutputOptions
 
-    @Option(help: "The topic whose subscribers get it.")
+    @Option(help: "Sends to a topic's subscribers.")
     var topic: String?
 
-    @Flag(help: "Everyone gets it.")
+    @Flag(help: "Sends to every user.")
     var all = false
 
     @Option(help: "A type of the catalog.", completion: .catalogTypes)
@@ -101,7 +101,7 @@ struct BroadcastCommand: AsyncParsableCommand {
             }
             if let progress {
                 if progress.broadcast.state == .awaitingConfirmation, self.confirm {
-                    _ = try await store.steer(progress.broadcast, to: .expanding, from: [.awaitingConfirmation])
+                    _ = try await store.transition(progress.broadcast, to: .expanding, from: [.awaitingConfirmation])
                 } else if progress.broadcast.state.isFinal || progress.broadcast.state == .awaitingConfirmation {
                     if isTerminal { Terminal.progress("") }
                     return try self.end(progress, stream, entry)

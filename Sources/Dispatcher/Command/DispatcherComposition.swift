@@ -63,8 +63,8 @@ enum DispatcherComposition {
         let deliveries = try self.deliveries(dispatcher, settings, clients)
         let pauses = AccountPauseService(dispatcher: dispatcher, deliveries: deliveries)
         // Before anything is sent to an account that another dispatcher was asked to pause.
-        await pauses.look()
-        logger.info("dispatcher starts")
+        await pauses.refresh()
+        logger.info("dispatcher started")
 
         // Shutdown runs from the last to the first: intake stops, what was taken is finished, the
         // lease goes last.
@@ -129,7 +129,8 @@ enum DispatcherComposition {
         var services: [DeliveriesService] = []
         for provider in Provider.wellKnown {
             guard dispatcher.channels.providers.contains(provider) else {
-                dispatcher.logger.notice("provider is off", metadata: ["provider": "\(provider.rawValue)"])
+                dispatcher.logger.notice(
+                    "provider is off; no app has settings for it", metadata: ["provider": "\(provider.rawValue)"])
                 continue
             }
             services.append(

@@ -56,7 +56,7 @@ enum DispatcherMetrics {
                 "carillon_deliveries_answered", .counter, by: ["provider", "outcome"],
                 "delivery attempts: accepted, retry, failed, skipped"),
             MetricFamily(
-                "carillon_deliveries_duration", .histogram, by: ["provider"], "seconds to a provider's answer"),
+                "carillon_deliveries_duration", .histogram, by: ["provider"], "duration of a call in seconds"),
             MetricFamily(
                 "carillon_deliveries_failures", .counter, by: ["provider", "reason"],
                 "failures by the provider's reason; other after 100 reasons"),

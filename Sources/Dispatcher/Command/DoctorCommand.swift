@@ -39,30 +39,10 @@ struct DoctorCommand: AsyncParsableCommand {
         try await DispatcherCommand.run {
             let reader = try await self.options.reader()
             let settings = DispatcherSettings(reader)
-            var report = DoctorReport()
-            report.add(settingsFaults: reader.found)
-            if !settings.common.catalog.isEmpty { report.add(Examination.catalog(path: settings.common.catalog)) }
-            var clocks = ClockFacts()
-            if let address = try? settings.common.redisAddress() {
-                let redis = await Examination.redis(address, authorities: settings.common.redisCertificateAuthority)
-                report.add(redis.findings)
-                clocks.redis = redis.clock
-            }
-            let zones = ZoneDatabase()
-            var zoneVersion: String?
-            if !settings.common.database.isEmpty {
-                let database = await Examination.database(
-                    CommandClients.database(reader, name: "doctor"),
-                    // Also those of broadcasts, a listener, and one for scripts.
-                    needed: settings.common.databaseConnections + BroadcastService.chains + 3
-                )
-                report.add(database.findings)
-                clocks.database = database.clock
-                zoneVersion = database.zoneVersion
-            }
-            report.add(clocks.findings)
-            report.add(Examination.zones(zones, stored: zoneVersion).finding)
-            report.add(Examination.machine().findings(.dispatcher))
+            var report = await Examination.program(
+                .dispatcher, reader, settings.common,
+                // Also those of broadcasts, a listener, and one for scripts.
+                needed: settings.common.databaseConnections + BroadcastService.chains + 3)
             if let finding = Examination.authorities("PROVIDER_CA", path: settings.providerCertificateAuthority) {
                 report.add(finding)
             }
@@ -126,7 +106,7 @@ struct DoctorCommand: AsyncParsableCommand {
             let name = "\(entry.channel.provider.rawValue) of app \(entry.channel.app)"
             findings.append(Finding(.ok, "credentials", name))
             guard !self.offline else {
-                findings.append(Finding(.skipped, "provider", "\(name): left out by --offline"))
+                findings.append(Finding(.skipped, "provider", "\(name): skipped by --offline"))
                 continue
             }
             for probe in await entry.channel.probe() {

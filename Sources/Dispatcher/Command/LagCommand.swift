@@ -58,11 +58,11 @@ struct LagCommand: AsyncParsableCommand {
             guard let address else { return }
             try await CommandClients.withRedis(address) { connection in
                 let survey = Live(connection).survey
-                var report = try await self.look(survey)
+                var report = try await self.poll(survey)
                 while self.watch {
                     // Redis does not signal the length of a stream, so poll at the given interval.
                     try await Task.sleep(for: .seconds(self.interval))
-                    report = try await self.look(survey)
+                    report = try await self.poll(survey)
                 }
                 guard let max, report.worst > .seconds(max) else { return }
                 let worst = DisplayText.duration(report.worst)
@@ -71,7 +71,7 @@ struct LagCommand: AsyncParsableCommand {
         }
     }
 
-    private func look(_ survey: StreamSurvey) async throws -> LagReport {
+    private func poll(_ survey: StreamSurvey) async throws -> LagReport {
         let streams = try await survey.streams()
         let report = LagReport(streams: streams, aside: try await survey.aside(), now: try await survey.time())
         if self.output.json {

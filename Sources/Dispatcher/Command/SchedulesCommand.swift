@@ -106,7 +106,7 @@ struct SchedulesCommand: AsyncParsableCommand {
         @OptionGroup var options: CommonOptions
         @OptionGroup var output: OutputOptions
 
-        @Argument(help: ArgumentHelp("The ids, as the list has them.", valueName: "id"))
+        @Argument(help: ArgumentHelp("The ids that `schedules list` prints.", valueName: "id"))
         var ids: [String]
 
         func run() async throws {

@@ -31,7 +31,7 @@ struct SendTestCommand: AsyncParsableCommand {
     @Option(help: "The owner of the device.")
     var user: String
 
-    @Option(help: "The device's id; the one that was used last if not given.")
+    @Option(help: "The device's id; default: the most recently used.")
     var device: String?
 
     @Flag(help: "Sends to the user's e-mail address, not to a device.")

@@ -29,7 +29,7 @@ struct TraceCommand: AsyncParsableCommand {
     @Argument(help: "The notification's id.")
     var id: String
 
-    @Option(help: "The user; makes the search fast.")
+    @Option(help: "The user; speeds up the search.")
     var user: String?
 
     func run() async throws {

@@ -40,7 +40,7 @@ final class Alarm: Sendable {
     func wait(atLeast shortest: Duration, atMost longest: Duration, now: @Sendable () -> Timestamp) async {
         let end = ContinuousClock.now + longest
         await pause(for: shortest)
-        while goesOn, let sleep = self.sleep(until: end, now: now()) {
+        while isRunning, let sleep = self.sleep(until: end, now: now()) {
             let isOver = await cancelWhenGracefulShutdown {
                 await withTaskCancellationHandler {
                     await sleep.value

@@ -111,16 +111,17 @@ package struct Dispatcher: Sendable {
     /// The current catalog; a batch takes it once and keeps it.
     var catalog: Catalog { self.catalogs.current }
 
-    /// Returns the facts of a notification and its user's wishes, for a decision.
+    /// Returns the facts of a notification and its user's preferences, for a decision.
     func facts(
         _ notification: Notification,
-        _ wishes: RecipientStore.Wishes,
+        _ preferences: RecipientStore.Preferences,
         _ catalog: Catalog,
         progress: DecisionFacts.Progress,
         now: Timestamp
     ) -> DecisionFacts {
         DecisionFacts(
-            notification, type: catalog[notification.type], preference: wishes.preference, settings: wishes.settings,
+            notification, type: catalog[notification.type], preference: preferences.preference,
+            settings: preferences.settings,
             progress: progress, now: now, zone: self.zones.rules)
     }
 
@@ -128,12 +129,12 @@ package struct Dispatcher: Sendable {
     func decideStoring(
         _ notification: inout Notification,
         _ catalog: Catalog,
-        wishes: RecipientStore.Wishes,
+        preferences: RecipientStore.Preferences,
         now: Timestamp
     ) {
         guard catalog[notification.type] != nil else { return }
         for case .store(let status, let reason, let channels) in decide(
-            self.facts(notification, wishes, catalog, progress: .arrived, now: now))
+            self.facts(notification, preferences, catalog, progress: .arrived, now: now))
         {
             notification.status = status
             notification.statusReason = reason?.rawValue
@@ -142,8 +143,10 @@ package struct Dispatcher: Sendable {
     }
 
     /// Returns when the quiet hours that hold now release a notification; nil if none do.
-    func releaseMoment(of notification: Notification, wishes: RecipientStore.Wishes, now: Timestamp) -> Timestamp? {
-        self.facts(notification, wishes, self.catalog, progress: .stored, now: now).releaseAt
+    func releaseMoment(of notification: Notification, preferences: RecipientStore.Preferences, now: Timestamp)
+        -> Timestamp?
+    {
+        self.facts(notification, preferences, self.catalog, progress: .stored, now: now).releaseAt
     }
 
     func group(_ stream: String) -> ConsumerGroup {
@@ -156,12 +159,12 @@ package struct Dispatcher: Sendable {
     func acknowledge(_ ids: [String], _ group: ConsumerGroup, publishing events: [LifecycleEvent] = []) async throws {
         try await self.untilDone("acknowledge entries") {
             var batch = RedisBatch()
-            for event in events { self.events.add(event, in: &batch) }
+            self.publisher.add(events, in: &batch)
             let eventCount = batch.count
             group.acknowledge(ids, in: &batch)
             let replies = try await self.redis.send(batch)
             // An event that cannot be written must not delay the work.
-            PipelineMetrics.events.note(replies.prefix(eventCount))
+            self.publisher.note(replies.prefix(eventCount))
             for reply in replies.dropFirst(eventCount) { _ = try reply.checked() }
         }
         self.inFlight.release(ids, of: group.stream)
@@ -196,7 +199,7 @@ package struct Dispatcher: Sendable {
                 if isFinal(error) || Task.isCancelled { throw error }
                 if attempt == 0 {
                     self.logger.warning(
-                        "step failed, trying again",
+                        "step failed; retrying",
                         metadata: ["step": "\(what)", "error": "\(error)"]
                     )
                 }
@@ -237,14 +240,11 @@ extension Dispatcher {
 
     /// Appends events that no stream entry waits for; those that Redis does not take are lost.
     func publish(_ events: [LifecycleEvent]) async {
-        guard self.events.isOn, !events.isEmpty else { return }
-        do throws(RedisError) {
-            try await self.events.append(events, on: self.redis)
-            PipelineMetrics.events.written.increment(by: events.count)
-        } catch {
-            PipelineMetrics.events.lost.increment(by: events.count)
-            self.logger.warning("events lost", metadata: ["count": "\(events.count)", "error": "\(error)"])
-        }
+        await self.publisher.publish(events)
+    }
+
+    private var publisher: EventPublisher {
+        EventPublisher(log: self.events, connection: self.redis, logger: self.logger)
     }
 }
 
@@ -254,8 +254,9 @@ func pause(for duration: Duration) async {
     await cancelWhenGracefulShutdown { try? await Task.sleep(for: duration) }
 }
 
-/// Runs `work`, which repeats blocking commands on a connection while ``goesOn`` holds; a shutdown
-/// or a cancellation ends the command that blocks.
+/// Runs `work`, which repeats blocking commands on a connection while ``isRunning`` holds.
+///
+/// A shutdown or a cancellation ends the command that blocks.
 ///
 /// - Parameter others: a connection to the same Redis for commands that do not block.
 func interruptible(
@@ -270,14 +271,14 @@ func interruptible(
         }
         group.addTask {
             // Until the shutdown.
-            while goesOn { await pause(for: .seconds(3_600)) }
+            while isRunning { await pause(for: .seconds(3_600)) }
             return false
         }
         while await group.next() == false {
             // Again until the work ends, because its next command may only begin.
             await reader.unblock(through: others)
             group.addTask {
-                // A task of its own, because a cancelled one does not sleep.
+                // In its own task, because a cancelled one does not sleep.
                 _ = await Task { try? await Task.sleep(for: .milliseconds(50)) }.value
                 return false
             }
@@ -287,4 +288,4 @@ func interruptible(
 }
 
 /// Whether a polling service continues: false on shutdown, or when another service has failed.
-var goesOn: Bool { !Task.isShuttingDownGracefully && !Task.isCancelled }
+var isRunning: Bool { !Task.isShuttingDownGracefully && !Task.isCancelled }

@@ -25,14 +25,14 @@ package struct DueService: Service {
 
     package func run() async throws {
         var isFailing = false
-        while goesOn {
+        while isRunning {
             do {
                 self.ring(try await self.dispatcher.database.due.next())
                 isFailing = false
             } catch {
                 if !isFailing {
                     self.dispatcher.logger.warning(
-                        "cannot ask what is due; services look every 10 s", metadata: ["error": "\(error)"])
+                        "cannot read due times; services poll every 10 s", metadata: ["error": "\(error)"])
                 }
                 isFailing = true
             }
@@ -44,7 +44,7 @@ package struct DueService: Service {
     private func ring(_ due: DueStore.Moments) {
         let now = self.dispatcher.now()
         let alarms = self.dispatcher.alarms
-        // Later moments come up again.
+        // The next look finds later moments again.
         for (alarm, moment) in [
             (alarms.schedules, due.schedule), (alarms.followUps, due.followUp), (alarms.digests, due.digest),
             (alarms.replays, due.replay),

@@ -30,19 +30,19 @@ struct LaneReader: Sendable {
         /// by Redis's clock.
         ///
         /// A Redis that came back without its last second has forgotten what it handed out in it.
-        private(set) var firstSure: Int64 = 0
+        private(set) var replaySafeFrom: Int64 = 0
 
         /// Notes the Redis of a new connection.
         mutating func note(_ run: RedisRun) {
             guard let id = run.id else {
                 // It may be another one.
-                self.firstSure = run.now
+                self.replaySafeFrom = run.now
                 return
             }
             guard id != self.run else { return }
             // A replica may have run for long before it took over, without its master's last
             // entries; so its own start says nothing.
-            self.firstSure = self.run == nil ? run.firstSeen ?? run.now : run.now
+            self.replaySafeFrom = self.run == nil ? run.firstSeen ?? run.now : run.now
             self.run = id
         }
     }
@@ -55,7 +55,7 @@ struct LaneReader: Sendable {
         let backoff = Backoff(base: .milliseconds(50), limit: .seconds(2))
         var failures = 0
         var source = Source()
-        while goesOn {
+        while isRunning {
             // Without a lease, others may take over each entry at once. Take the term before the
             // read, because the process may be suspended right after Redis replies.
             guard let term = self.leaseClock.term else {
@@ -69,15 +69,15 @@ struct LaneReader: Sendable {
                 failures = 0
                 guard !entries.isEmpty else { continue }
                 // If this fails, the entries are not in flight and are found as a lost reply.
-                try await self.look(at: &source)
+                try await self.refresh(&source)
                 self.inFlight.take(entries.lazy.map(\.id), of: self.group.stream)
                 var batch = LaneBatch(lane: self.lane, group: self.group, entries: entries, term: term)
-                batch.firstSure = source.firstSure
+                batch.replaySafeFrom = source.replaySafeFrom
                 for part in batch.parts() { await self.queue.send(part, lane: self.lane) }
             } catch {
                 if failures == 0 {
                     self.logger.warning(
-                        "cannot read stream",
+                        "cannot read stream; retrying",
                         metadata: ["redis.stream": "\(self.group.stream)", "error": "\(error)"]
                     )
                 }
@@ -89,7 +89,7 @@ struct LaneReader: Sendable {
     }
 
     /// Looks up which Redis it is after each reconnect.
-    private func look(at source: inout Source) async throws {
+    private func refresh(_ source: inout Source) async throws {
         let session = self.connection.session
         guard session != source.session else { return }
         source.note(try await RedisRun.ask(self.connection, memory: self.group.memory))
@@ -109,21 +109,7 @@ struct LaneBatch: Sendable {
     var term = LeaseClock.Term()
     var areRepeats = false
     /// Entries appended before this moment may have been taken before; Unix milliseconds.
-    var firstSure: Int64 = 0
-
-    init(
-        lane: Lane,
-        group: ConsumerGroup,
-        entries: [StreamEntry],
-        term: LeaseClock.Term = LeaseClock.Term(),
-        areRepeats: Bool = false
-    ) {
-        self.lane = lane
-        self.group = group
-        self.entries = entries
-        self.term = term
-        self.areRepeats = areRepeats
-    }
+    var replaySafeFrom: Int64 = 0
 
     /// Returns the batch with other entries.
     func with(_ entries: [StreamEntry]) -> LaneBatch {
@@ -144,8 +130,8 @@ struct LaneBatch: Sendable {
     }
 
     func mayBeRepeat(_ entry: StreamEntry) -> Bool {
-        guard self.firstSure > 0, let time = Int64(entry.id.prefix { $0 != "-" }) else { return false }
-        return time < self.firstSure
+        guard self.replaySafeFrom > 0, let time = Int64(entry.id.prefix { $0 != "-" }) else { return false }
+        return time < self.replaySafeFrom
     }
 
     /// Splits entries so that no part of two or more names more than `limit` recipients.

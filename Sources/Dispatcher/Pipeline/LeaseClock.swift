@@ -168,14 +168,14 @@ package final class LeaseService: Service {
 
     /// Renews until shutdown, which reaches this service after those that were started later.
     package func run() async throws {
-        while goesOn {
+        while isRunning {
             // The time until the next renewal.
             await pause(for: self.lease.renewal)
             do {
                 try await self.renew()
             } catch {
                 self.dispatcher.logger.warning(
-                    "lease not renewed; others take over the work when it expires", metadata: ["error": "\(error)"])
+                    "cannot renew the lease; others take over when it expires", metadata: ["error": "\(error)"])
             }
         }
     }

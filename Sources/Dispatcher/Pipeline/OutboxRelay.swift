@@ -50,7 +50,7 @@ package struct OutboxRelay: Service {
         defer { listener.close() }
         await withTaskGroup(of: Void.self) { group in
             group.addTask {
-                while goesOn {
+                while isRunning {
                     _ = bell.offer(())
                     // A notification may be lost, so look again at an interval.
                     await pause(for: Self.interval)
@@ -72,14 +72,14 @@ package struct OutboxRelay: Service {
             self.metrics.note(backlog, now: self.dispatcher.now())
             if backlog.count > 0 { try await self.move(store) }
             if isFailing {
-                self.dispatcher.logger.info("outbox is relayed again", metadata: ["outbox": "\(self.name)"])
+                self.dispatcher.logger.info("outbox relay resumed", metadata: ["outbox": "\(self.name)"])
             }
             isFailing = false
         } catch {
             if !isFailing {
                 let hint = (error as? PostgresError)?.sqlState == "42P01" ? "; see dispatcher outbox-sql" : ""
                 self.dispatcher.logger.warning(
-                    "outbox cannot be relayed; retrying every second",
+                    "cannot relay the outbox; retrying every second",
                     metadata: ["outbox": "\(self.name)", "error": "\(error)\(hint)"]
                 )
             }
@@ -89,7 +89,7 @@ package struct OutboxRelay: Service {
 
     /// Moves the rows of lanes that are not full.
     private func move(_ store: OutboxStore) async throws {
-        while goesOn {
+        while isRunning {
             let held = try await self.held()
             if let held, held.lanes.count == Lane.allCases.count { return self.metrics.held.increment() }
             let count = try await store.move(limit: Self.batchSize, leaving: held) { database, rows in

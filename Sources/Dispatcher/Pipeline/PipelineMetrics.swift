@@ -1,7 +1,6 @@
 // Carillon · PipelineMetrics.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import Core
 import Metrics
 import Storage
@@ -41,22 +40,6 @@ enum PipelineMetrics {
     /// Summaries without some items, or with plain text, because a variable of the template was
     /// missing.
     static let faultySummaries = Counter(label: "carillon.summaries.faulty")
-    /// Events for upstream apps.
-    static let events = Events()
-
-    /// Events of the events' stream.
-    struct Events: Sendable {
-        let written = Counter(label: "carillon.events.written")
-        /// Events that Redis did not take.
-        let lost = Counter(label: "carillon.events.lost")
-
-        func note(_ replies: some Collection<RedisReply>) {
-            guard !replies.isEmpty else { return }
-            let refused = replies.count { if case .error = $0 { true } else { false } }
-            self.written.increment(by: replies.count - refused)
-            if refused > 0 { self.lost.increment(by: refused) }
-        }
-    }
     /// Jobs stored until they are due, one per zone.
     static let scheduled = Counter(label: "carillon.schedules.stored")
     /// Scheduled jobs and occurrences that fired.

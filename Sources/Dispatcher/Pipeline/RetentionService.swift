@@ -53,7 +53,7 @@ package struct RetentionService: Service {
     }
 
     package func run() async throws {
-        while goesOn {
+        while isRunning {
             do {
                 if try await self.takeTurn() {
                     let now = try await self.dispatcher.database.notifications.clock()
@@ -86,7 +86,7 @@ package struct RetentionService: Service {
 
     /// Repeats a step until it deletes less than a full batch.
     private func inSteps(_ step: () async throws -> Int) async throws {
-        for _ in 0..<Self.mostSteps where goesOn {
+        for _ in 0..<Self.mostSteps where isRunning {
             if try await step() < Self.batchSize { return }
         }
     }
@@ -105,9 +105,10 @@ package struct RetentionService: Service {
     }
 
     private func audit(_ now: Timestamp) async throws {
-        while goesOn, let part = try await self.store.dropAttemptPart(firstKept: now + (.zero - self.periods.audit)) {
+        while isRunning, let part = try await self.store.dropAttemptPart(firstKept: now + (.zero - self.periods.audit))
+        {
             RetentionMetrics.parts.increment()
-            self.dispatcher.logger.info("part of the audit dropped", metadata: ["part": "\(part)"])
+            self.dispatcher.logger.info("dropped a partition of the audit", metadata: ["part": "\(part)"])
         }
     }
 
@@ -132,22 +133,16 @@ package struct RetentionService: Service {
         guard !step.removals.isEmpty else { return }
         let now = self.dispatcher.now()
         let frames = step.removals.map { removal in
-            NodeFrame(
-                kind: .deleted,
-                user: removal.user,
-                previous: removal.version - 1,
-                version: removal.version,
-                unread: removal.unread,
-                body: InboxChangeShape.encode(.ids(removal.ids), at: now)
-            )
+            NodeFrame.change(
+                .deleted, user: removal.user, version: removal.version, unread: removal.unread, .ids(removal.ids),
+                at: now)
         }
-        let publisher = FramePublisher(
-            self.dispatcher.live, presence: self.dispatcher.presence)
+        let publisher = FramePublisher(self.dispatcher.live, presence: self.dispatcher.presence)
         do throws(RedisError) {
             try await publisher.publish(frames)
         } catch {
             self.dispatcher.logger.warning(
-                "deletions not published to sockets; they fill the gap from the inbox", metadata: ["error": "\(error)"])
+                "cannot publish deletions; sockets resync at the next frame", metadata: ["error": "\(error)"])
         }
     }
 

@@ -81,7 +81,7 @@ package struct ClockService: Service {
 
     package func run() async throws {
         var wasOff = false
-        while goesOn {
+        while isRunning {
             // Other services report a PostgreSQL that does not answer.
             try? await self.set()
             let offset = self.clock.now - self.machine()

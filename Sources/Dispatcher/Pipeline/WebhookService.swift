@@ -53,18 +53,18 @@ package struct WebhookService: Service {
         await withTaskGroup(of: Void.self) { group in
             group.addTask {
                 var round = 0
-                await self.repeatedly("webhooks cannot be read; retrying every 2 s") {
+                await self.repeatedly("cannot read webhooks; retrying every 2 s") {
                     defer { round += 1 }
-                    try await self.look(isCheck: round % Self.refreshesPerCheck == 0)
+                    try await self.refresh(isCheck: round % Self.refreshesPerCheck == 0)
                 } wait: {
                     await pause(for: Self.refresh)
                 }
             }
             group.addTask {
                 var interval = Self.idleInterval
-                await self.repeatedly("events cannot be queued for webhooks; retrying") {
+                await self.repeatedly("cannot queue events for webhooks; retrying") {
                     interval = Self.idleInterval
-                    while goesOn {
+                    while isRunning {
                         let count = try await self.distribute()
                         if count > 0 { interval = Self.interval }
                         if count < Self.batchSize { break }
@@ -85,7 +85,7 @@ package struct WebhookService: Service {
         wait: () async -> Void
     ) async {
         var isFailing = false
-        while goesOn {
+        while isRunning {
             do {
                 try await work()
                 isFailing = false
@@ -97,7 +97,7 @@ package struct WebhookService: Service {
         }
     }
 
-    private func look(isCheck: Bool) async throws {
+    private func refresh(isCheck: Bool) async throws {
         let webhooks = try await self.store.live()
         self.cache.set(webhooks)
         guard isCheck else { return }
@@ -146,8 +146,8 @@ package struct WebhookService: Service {
         let permits = Permits(Self.inFlight)
         let alarm = self.dispatcher.alarms.webhooks
         await withDiscardingTaskGroup { group in
-            await self.repeatedly("webhooks cannot be sent; retrying") {
-                while goesOn, let next = try await self.queues.nextDue() {
+            await self.repeatedly("cannot send webhooks; retrying") {
+                while isRunning, let next = try await self.queues.nextDue() {
                     let now = self.dispatcher.now()
                     guard next <= now else { return alarm.note(next) }
                     let fence = self.dispatcher.fence(for: WebhookSender.hold)
@@ -237,7 +237,7 @@ struct WebhookSender: Sendable {
             }
         } catch {
             self.dispatcher.logger.warning(
-                "webhook cannot be settled; retrying within 60 s", metadata: ["webhook": "\(id)", "error": "\(error)"])
+                "cannot settle a webhook; retrying within 60 s", metadata: ["webhook": "\(id)", "error": "\(error)"])
         }
     }
 
@@ -266,7 +266,8 @@ struct WebhookSender: Sendable {
             let reason = "failed since \(failures.since.rfc3339), \(failures.count) times; last: \(reason)"
             try await self.store.switchOff(id, reason: reason)
             WebhookMetrics.off.increment(by: try await self.queues.forget(id))
-            self.dispatcher.logger.warning("webhook switched off", metadata: ["webhook": "\(id)"])
+            self.dispatcher.logger.warning(
+                "webhook switched off after 5 days of failures; register it again", metadata: ["webhook": "\(id)"])
             return
         }
         let own = Self.backoff.ceiling(attempt: failures.count - 1)

@@ -104,7 +104,7 @@ actor CredentialCache {
     }
 
     private func note(_ fresh: Credential, madeAt moment: Timestamp) {
-        if self.failures > 0 { self.logger.notice("credential obtained again") }
+        if self.failures > 0 { self.logger.notice("credential renewed") }
         self.current = fresh
         self.madeAt = moment
         self.failure = nil

@@ -24,13 +24,13 @@ package struct ProviderReply: Sendable {
 
     package let result: Result
     /// The provider's status and the start of its answer, for people, without credentials.
-    package var transcript: String? { self.said() }
-    private let said: @Sendable () -> String?
+    package var transcript: String? { self.makeTranscript() }
+    private let makeTranscript: @Sendable () -> String?
 
     /// - Parameter transcript: evaluated only on demand, since most answers are never read.
     package init(_ result: Result, transcript: @autoclosure @escaping @Sendable () -> String? = nil) {
         self.result = result
-        self.said = transcript
+        self.makeTranscript = transcript
     }
 }
 

@@ -33,7 +33,7 @@ struct DoctorCommand: AsyncParsableCommand {
     @OptionGroup var options: CommonOptions
     @OptionGroup var output: OutputOptions
 
-    @Flag(help: "Skips what is beyond Redis and PostgreSQL: the key set's URL.")
+    @Flag(help: "Skips the key set's URL.")
     var offline = false
 
     func run() async throws {
@@ -41,27 +41,11 @@ struct DoctorCommand: AsyncParsableCommand {
             let reader = try await self.options.reader()
             let settings = GatewaySettings(reader)
             _ = GatewayProtection(settings, reader: reader)
-            var report = DoctorReport()
-            report.add(settingsFaults: reader.found)
-            if !settings.common.catalog.isEmpty { report.add(Examination.catalog(path: settings.common.catalog)) }
-            var clocks = ClockFacts(tolerable: max(settings.authentication.skew, .seconds(2)))
-            if let address = try? settings.common.redisAddress() {
-                let redis = await Examination.redis(address, authorities: settings.common.redisCertificateAuthority)
-                report.add(redis.findings)
-                clocks.redis = redis.clock
-            }
-            if !settings.common.database.isEmpty {
-                let database = await Examination.database(
-                    CommandClients.database(reader, name: "doctor"),
-                    // One more for migrations.
-                    needed: settings.common.databaseConnections + 1
-                )
-                report.add(database.findings)
-                clocks.database = database.clock
-            }
-            report.add(clocks.findings)
-            report.add(Examination.zones(ZoneDatabase(), stored: nil).finding)
-            report.add(Examination.machine().findings(.gateway))
+            var report = await Examination.program(
+                .gateway, reader, settings.common,
+                // One more for migrations.
+                needed: settings.common.databaseConnections + 1,
+                clocks: ClockFacts(tolerable: max(settings.authentication.skew, .seconds(2))))
             report.add(self.certificate(settings))
             report.add(await self.keySet(settings.authentication))
             report.add(self.webPushKey(settings))

@@ -69,10 +69,8 @@ struct GatewayIdentity {
     /// Creates the services that identify callers.
     func services(_ base: GatewayBase, keySet: KeySetCache?, callRate: UserRate?) -> IdentityServices {
         let revocations = RevocationRegister(
-            store: base.database.revocations, redis: base.live.connection, keys: base.live.keys, now: base.now,
-            logger: base.logger)
-        let tickets = SocketTickets(
-            redis: base.live.connection, keys: base.live.keys, revocations: revocations, now: base.now)
+            store: base.database.revocations, live: base.live, now: base.now, logger: base.logger)
+        let tickets = SocketTickets(base.live, revocations: revocations, now: base.now)
         let verifier = self.verifier(keySet: keySet, revocations: revocations, now: base.now)
         return IdentityServices(
             credentials: CredentialResolver(verifier: verifier, tickets: tickets, cookie: self.cookie),

@@ -77,7 +77,7 @@ enum GatewayComposition {
         }
         // They stop in the opposite order.
         let optional: [(any Service)?] = [
-            spans, files.certificate, webPushKey.map { key in RefreshService(every: .seconds(10)) { key.look() } },
+            spans, files.certificate, webPushKey.map { key in RefreshService(every: .seconds(10)) { key.refresh() } },
             messageRate, identities.callRate, keySet,
         ]
         let services: [any Service] = [

@@ -31,7 +31,7 @@ enum GatewayMetrics {
             MetricFamily(
                 "carillon_calls_answered", .counter, by: ["class"],
                 "2xx, 3xx, 4xx, 5xx: calls of the API and of the paths of other systems"),
-            MetricFamily("carillon_calls_duration", .histogram, "seconds to the answer of a call"),
+            MetricFamily("carillon_calls_duration", .histogram, "duration of a call in seconds"),
             MetricFamily(
                 "carillon_inbox_pages", .counter, by: ["from"],
                 "newest pages of inboxes: kept from memory, changed and read again, read because none was in memory"),
@@ -58,8 +58,8 @@ enum GatewayMetrics {
             MetricFamily("carillon_sockets_filled", .counter, "gaps filled from the inbox"),
             MetricFamily(
                 "carillon_sockets_dropped", .counter,
-                "changes that met 1,024 others at their socket, and are read from the inbox instead, or "
-                    + "that a dialect cannot express"),
+                "changes dropped because 1,024 waited at their socket (read from the inbox later), or because a "
+                    + "dialect cannot express them"),
             MetricFamily(
                 "carillon_sockets_unproven", .counter, "notifications without proof because 4,096 proofs were pending"),
             MetricFamily(

@@ -42,7 +42,7 @@ final class ServerCertificate: Service {
             self.logger.notice("certificate reloaded")
         } catch {
             self.logger.error(
-                "certificate cannot be used; keeping the previous one",
+                "cannot use the certificate; keeping the previous one",
                 metadata: ["error": "\(error)", "file": "\(self.certificateFile)"]
             )
         }

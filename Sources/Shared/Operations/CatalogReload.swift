@@ -107,10 +107,31 @@ package final class CatalogRegister: Sendable {
     /// The faults of the last reload; nil if it succeeded.
     package var refusal: Refusal? { self.state.withLock { $0.refusal } }
 
-    /// Reloads the files; a faulty catalog changes nothing.
+    /// Reloads the files, and logs a replaced or rejected catalog; a faulty one changes nothing.
     ///
     /// - Throws: ``CatalogFaults``.
-    package func reload() throws(CatalogFaults) -> Outcome {
+    package func reload(logger: Logger) throws(CatalogFaults) -> Outcome {
+        do throws(CatalogFaults) {
+            let outcome = try self.reload()
+            guard outcome == .replaced else { return outcome }
+            let catalog = self.current
+            logger.notice(
+                "catalog reloaded",
+                metadata: ["catalog.digest": "\(catalog.digest)", "types": "\(catalog.all.count)"]
+            )
+            return outcome
+        } catch {
+            for fault in error.faults {
+                logger.error("catalog rejected; the previous one stays in use", metadata: ["fault": "\(fault)"])
+            }
+            throw error
+        }
+    }
+
+    /// Reloads the files without logging.
+    ///
+    /// - Throws: ``CatalogFaults``.
+    func reload() throws(CatalogFaults) -> Outcome {
         guard let path else { return .unchanged }
         let result = self.reading.withLock { _ in
             let result = Result { () throws(CatalogFaults) in try CatalogLoader.load(path: path) }
@@ -203,24 +224,9 @@ package struct CatalogReloadService: Service {
                 for await _ in self.hangups.cancelOnGracefulShutdown() { continuation.yield() }
                 continuation.finish()
             }
-            for await _ in calls { self.reload() }
+            for await _ in calls { _ = try? self.register.reload(logger: self.logger) }
             group.cancelAll()
         }
         await subscription.close()
-    }
-
-    private func reload() {
-        do throws(CatalogFaults) {
-            guard try self.register.reload() == .replaced else { return }
-            let catalog = self.register.current
-            self.logger.notice(
-                "catalog reloaded",
-                metadata: ["catalog.digest": "\(catalog.digest)", "types": "\(catalog.all.count)"]
-            )
-        } catch {
-            for fault in error.faults {
-                self.logger.error("catalog rejected; the previous one stays in use", metadata: ["fault": "\(fault)"])
-            }
-        }
     }
 }

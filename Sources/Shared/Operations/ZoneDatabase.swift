@@ -5,6 +5,15 @@ import Core
 import FoundationEssentials
 import Synchronization
 
+extension Timestamp {
+    /// Returns the machine's time.
+    ///
+    /// Core reads no clock, so the programs pass this to it.
+    package static func now() -> Timestamp {
+        Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000))
+    }
+}
+
 /// The machine's zoneinfo, by name.
 package final class ZoneDatabase: Sendable {
     /// About the size of the IANA database; a full cache is cleared.

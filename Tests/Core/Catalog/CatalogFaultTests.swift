@@ -114,7 +114,7 @@ struct CatalogFaultTests {
         #expect(Self.fault(text) == "c.yaml:1: \(reason)")
     }
 
-    @Test("settings must be settings and names must be names")
+    @Test("settings must be a mapping, and names must be valid")
     func shapes() {
         #expect(Self.fault("types:\n  a: {}\n  t: loud\n") == "c.yaml:3: type t: expected settings")
         let long = String(repeating: "n", count: 129)

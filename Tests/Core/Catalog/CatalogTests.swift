@@ -193,7 +193,7 @@ struct ActionTests {
         #expect(actions.rule(for: nil)?.buttons.first?.title(for: "de", default: .english) == "bare")
     }
 
-    @Test("buttons are registered for the job's category or the rule's; the type's needs a rule that names none")
+    @Test("picks the category of the job, else the rule's, else the type's if a rule applies")
     func buttonCategories() throws {
         let text = """
             types:

@@ -8,7 +8,7 @@ import Testing
 @Suite("Decision: channel fates", .timeLimit(.minutes(10)))
 struct ChannelFateTests {
     private static let sets: [Channels] = (0..<8).map { Channels(rawValue: $0) }
-    private static let wishes: [Bool?] = [nil, false, true]
+    private static let preferences: [Bool?] = [nil, false, true]
 
     private static func fates(isProven: Bool = true, _ change: (inout DecisionFacts) -> Void) -> [String] {
         let simulation = Simulation(Facts.make(.arrived, change), isProven: isProven)
@@ -19,9 +19,9 @@ struct ChannelFateTests {
     func exclusions() {
         for job in Self.sets {
             for type in Self.sets {
-                for (index, inApp) in Self.wishes.enumerated() {
-                    for push in Self.wishes {
-                        for email in Self.wishes {
+                for (index, inApp) in Self.preferences.enumerated() {
+                    for push in Self.preferences {
+                        for email in Self.preferences {
                             let facts = Facts.make(.arrived) {
                                 $0.notification.channels = job
                                 $0.type.channels = type

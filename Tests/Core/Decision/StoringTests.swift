@@ -85,7 +85,7 @@ struct StoringTests {
     }
 
     @Test("preferences narrow the channels; types that are off by default need one")
-    func wishes() {
+    func preferences() {
         typealias Row = (isOnByDefault: Bool, inApp: Bool?, push: Bool?, email: Bool?, steps: [Step])
         let table: [Row] = [
             (true, nil, nil, nil, Self.pending([.inApp, .push])),
@@ -130,7 +130,7 @@ struct StoringTests {
     }
 
     @Test("a preference cannot open a channel that the type or the job closes")
-    func wishesNeverWiden() {
+    func preferencesNeverWiden() {
         let steps = Self.steps {
             $0.type.channels = [.inApp]
             $0.preference = TypePreference(inApp: false, push: true, email: true)
@@ -138,7 +138,7 @@ struct StoringTests {
         #expect(steps == Self.refused(.optedOutOfType))
     }
 
-    @Test("presence and devices do not matter yet")
+    @Test("ignores presence and devices")
     func ignoresPresence() {
         for presence in [Presence.unknown, .offline, .online([Facts.connection])] {
             let steps = Self.steps {

@@ -12,7 +12,7 @@ struct JobFaultTests {
     @Test(
         "each fault names its field and the rule",
         arguments: [
-            (["colour": "red"], ["colour: is not a field of a job"]),
+            (["colour": "red"], ["colour: is not a field of a job; see docs/jobs.md"]),
             (["type": nil], ["type: is missing"]),
             (["type": ""], ["type: is empty"]),
             (["user": nil], ["user: give one of user, users, topic, all"]),
@@ -66,8 +66,8 @@ struct JobFaultTests {
             (["event": ""], ["event: is empty"]),
             (["event": "e", "args": "{}"], ["args: must be a JSON array"]),
             (["event": "e", "args": "["], ["args: is not valid JSON at byte 1"]),
-            (["event": "e", "type": "t"], ["type: does not go with event"]),
-            (["args": "[]"], ["args: is not a field of a job"]),
+            (["event": "e", "type": "t"], ["type: cannot be combined with event"]),
+            (["args": "[]"], ["args: is not a field of a job; see docs/jobs.md"]),
         ] as [(KeyValuePairs<String, String?>, [String])]
     )
     func faults(fields: KeyValuePairs<String, String?>, expected: [String]) {
@@ -269,7 +269,7 @@ struct JobFaultTests {
     @Test("truncates an unknown field name")
     func longName() {
         let name = String(repeating: "n", count: 1 << 20)
-        let expected = String(repeating: "n", count: 64) + ": is not a field of a job"
+        let expected = String(repeating: "n", count: 64) + ": is not a field of a job; see docs/jobs.md"
         #expect(JobEntry([name: "x"]).faults == [expected])
     }
 

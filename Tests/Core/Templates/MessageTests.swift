@@ -34,7 +34,7 @@ struct MessageTests {
     }
 
     @Test(
-        "a malformed locale is none",
+        "ignores a malformed locale",
         arguments: ["", "a", "1", "de-", "-de", "de--CH", "d e", "de-abcdefghi", "äö", "de.UTF-8"]
     )
     func noLocale(text: String) {

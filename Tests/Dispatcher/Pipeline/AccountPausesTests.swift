@@ -57,8 +57,8 @@ struct AccountPausesTests {
     @Test("a pause stops all apps of its account, and no other")
     func apps() {
         let bench = Bench()
-        let told = bench.pauses.note("one", service: nil, until: Self.at(7), now: Self.now)
-        #expect(told == Self.pause(7))
+        let shared = bench.pauses.note("one", service: nil, until: Self.at(7), now: Self.now)
+        #expect(shared == Self.pause(7))
         #expect(bench.held(Self.now) == ["default", "sister"])
         #expect(bench.held(Self.at(6)) == ["default", "sister"])
         #expect(bench.held(Self.at(7)).isEmpty)
@@ -95,7 +95,7 @@ struct AccountPausesTests {
         bench.pauses.learn([Self.pause(70, "two"), Self.pause(70, provider: .apns)], now: Self.at(3))
         #expect(bench.held(Self.at(3)) == ["news", "sister"])
         #expect(bench.health.overviews(of: ["default"], now: Self.at(3))["default"]?.state == .probing)
-        #expect(bench.pauses.untold(now: Self.at(3)).isEmpty, "nobody brings it back")
+        #expect(bench.pauses.takeUnshared(now: Self.at(3)).isEmpty, "it does not return")
         // The provider asks again.
         #expect(bench.pauses.note("one", service: nil, until: Self.at(60), now: Self.at(4)) == Self.pause(60))
         #expect(bench.held(Self.at(4)) == ["default", "news", "sister"])
@@ -125,35 +125,35 @@ struct AccountPausesTests {
         #expect(bench.held(Self.at(1)) == ["default", "late", "sister"])
     }
 
-    @Test("shares a pause once, again when it ends much later, and the rest at the next look")
+    @Test("shares a pause once, and again when it is extended")
     func telling() {
         let bench = Bench()
         func note(_ until: Timestamp) -> SendingPauses.Pause? {
             bench.pauses.note("one", service: nil, until: until, now: Self.now)
         }
         #expect(note(Self.at(7)) == Self.pause(7))
-        #expect(bench.pauses.untold(now: Self.now).isEmpty)
+        #expect(bench.pauses.takeUnshared(now: Self.now).isEmpty)
         // Each of many answers at once asks for a little more.
         #expect(note(Self.at(7) + .milliseconds(5)) == nil)
         #expect(note(Self.at(8)) == nil)
-        #expect(bench.pauses.untold(now: Self.now) == [Self.pause(8)])
-        #expect(bench.pauses.untold(now: Self.now).isEmpty)
+        #expect(bench.pauses.takeUnshared(now: Self.now) == [Self.pause(8)])
+        #expect(bench.pauses.takeUnshared(now: Self.now).isEmpty)
         #expect(note(Self.at(12)) == Self.pause(12))
         // Redis was down.
-        bench.pauses.takeBack([Self.pause(12)])
-        #expect(bench.pauses.untold(now: Self.now) == [Self.pause(12)])
+        bench.pauses.unshare([Self.pause(12)])
+        #expect(bench.pauses.takeUnshared(now: Self.now) == [Self.pause(12)])
         // A pause from another dispatcher is not shared again.
         bench.pauses.learn([Self.pause(20)], now: Self.now)
-        #expect(bench.pauses.untold(now: Self.now).isEmpty)
-        bench.pauses.takeBack([Self.pause(20)])
-        #expect(bench.pauses.untold(now: Self.at(20)).isEmpty, "it is over")
+        #expect(bench.pauses.takeUnshared(now: Self.now).isEmpty)
+        bench.pauses.unshare([Self.pause(20)])
+        #expect(bench.pauses.takeUnshared(now: Self.at(20)).isEmpty, "it is over")
     }
 
     @Test("a pause of one service stops no other")
     func services() {
         let bench = Bench()
-        let told = bench.pauses.note("one", service: "https://slow.example", until: Self.at(7), now: Self.now)
-        #expect(told?.service == "https://slow.example")
+        let shared = bench.pauses.note("one", service: "https://slow.example", until: Self.at(7), now: Self.now)
+        #expect(shared?.service == "https://slow.example")
         #expect(bench.held(Self.now).isEmpty)
         func admission(_ service: String) -> CircuitBreaker.Admission {
             bench.health.admit("sister", service: service, isShared: true, now: Self.now)
@@ -214,40 +214,40 @@ struct AccountPauseServiceTests {
                     let deliveries = DeliveriesService(dispatcher: dispatcher, provider: .fcm, calls: 8, readers: [:])
                     return (deliveries, AccountPauseService(dispatcher: dispatcher, deliveries: [deliveries]))
                 }
-                let (first, firstLooks) = try start(redis)
-                let (second, secondLooks) = try start(redis)
+                let (first, firstService) = try start(redis)
+                let (second, secondService) = try start(redis)
                 let lost = try TestRedis.connect(try await TestRedis.configuration(clientName: "lost"))
                 await lost.close()
-                let (third, thirdLooks) = try start(lost)
+                let (third, thirdService) = try start(lost)
 
-                let untold = third.pauses.note("two", service: nil, until: Self.now + .seconds(9), now: Self.now)
-                third.pauses.takeBack([untold].compactMap(\.self))
-                await thirdLooks.look()
+                let unshared = third.pauses.note("two", service: nil, until: Self.now + .seconds(9), now: Self.now)
+                third.pauses.unshare([unshared].compactMap(\.self))
+                await thirdService.refresh()
                 #expect(Self.held(third) == ["news"], "it knows what it was told itself")
-                #expect(third.pauses.untold(now: Self.now).count == 1, "others have yet to be told")
+                #expect(third.pauses.takeUnshared(now: Self.now).count == 1, "others have yet to be told")
 
                 let pause = first.pauses.note("one", service: nil, until: Self.now + .seconds(7), now: Self.now)
                 // Not shared at once in this test.
-                first.pauses.takeBack([pause].compactMap(\.self))
-                await secondLooks.look()
+                first.pauses.unshare([pause].compactMap(\.self))
+                await secondService.refresh()
                 #expect(Self.held(second).isEmpty)
-                await firstLooks.look()
-                await secondLooks.look()
+                await firstService.refresh()
+                await secondService.refresh()
                 #expect(Self.held(second) == ["default", "sister"])
                 #expect(Self.held(second, after: 7).isEmpty)
-                await thirdLooks.look()
+                await thirdService.refresh()
                 #expect(Self.held(third) == ["news"])
-                await firstLooks.look()
+                await firstService.refresh()
                 #expect(Self.held(first) == ["default", "sister"])
 
                 // An operator lifts it.
                 try await redis.send("HDEL", .text("\(prefix){fcm}:pauses"), "- one")
-                await firstLooks.look()
-                await secondLooks.look()
+                await firstService.refresh()
+                await secondService.refresh()
                 #expect(Self.held(first).isEmpty)
                 #expect(Self.held(second).isEmpty)
-                await firstLooks.look()
-                #expect(Self.held(first).isEmpty, "nobody brings it back")
+                await firstService.refresh()
+                #expect(Self.held(first).isEmpty, "it does not return")
             }
         }
     }

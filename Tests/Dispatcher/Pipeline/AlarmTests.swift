@@ -18,7 +18,7 @@ struct AlarmTests {
         await alarm.wait(atLeast: atLeast, atMost: atMost, now: { Self.now })
     }
 
-    @Test("a moment that has come ends a wait that began before it was noted")
+    @Test("noting a due moment ends a running wait")
     func noted() async {
         let alarm = Alarm()
         async let wait: Void = Self.wait(alarm)
@@ -27,7 +27,7 @@ struct AlarmTests {
         await wait
     }
 
-    @Test("a moment that was noted between two waits ends the second")
+    @Test("noting a due moment ends the next wait")
     func between() async {
         let alarm = Alarm()
         alarm.note(Self.now)
@@ -37,7 +37,7 @@ struct AlarmTests {
         await Self.wait(alarm)
     }
 
-    @Test("a wait without a moment ends at its longest, and gathers for its shortest")
+    @Test("waits between its minimum and maximum")
     func limits() async {
         let alarm = Alarm()
         await Self.wait(alarm, atMost: .milliseconds(10))

@@ -142,7 +142,7 @@ struct CircuitBreakerTests {
         #expect(breaker.inFlight == 33)
     }
 
-    @Test("an idle one shows as probing after its pause, and as closed after ten minutes")
+    @Test("an idle breaker shows as probing, then closed")
     func idle() {
         var breaker = CircuitBreaker()
         #expect(breaker.state(at: Self.start) == .closed)

@@ -94,7 +94,7 @@ struct ClaimServiceTests {
     @Test(
         "a delivery whose dispatchers died fails with an attempt, an event and a dead letter, and can be replayed",
         arguments: ["5", "6"])
-    func deadly(deliveries: String) async throws {
+    func poison(deliveries: String) async throws {
         try await Self.with(deliveries: deliveries) { scene in
             try await scene.takeOver()
             #expect(try await scene.stored()?.status == .failed)

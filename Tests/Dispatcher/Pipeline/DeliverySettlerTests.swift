@@ -49,7 +49,7 @@ struct DeliverySettlerTests {
         )
     }
 
-    @Test("a configuration that one device's service rejects retries with growing delays, within the tries")
+    @Test("a configuration that one device's service rejects retries with growing delays until its tries are used up")
     func partialConfiguration() async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
@@ -80,7 +80,7 @@ struct DeliverySettlerTests {
         }
     }
 
-    @Test("a held-back delivery waits with its app's, once however often it is settled")
+    @Test("settling a held-back delivery twice queues it once")
     func heldBack() async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
@@ -111,7 +111,7 @@ struct DeliverySettlerTests {
     }
 
     @Test(
-        "a waiting delivery stays one when a takeover settles it again",
+        "a takeover does not requeue a waiting delivery",
         arguments: [
             .noCredential(reason: "invalid_grant"), .answered(.configuration(reason: "HTTP_403")),
             .postponed(until: TestDispatcher.now + .seconds(60)),
@@ -144,7 +144,7 @@ struct DeliverySettlerTests {
                 try await settler.settle([Self.outcome(result, attempt: 0, dispatcher)])
                 #expect(settler.tally.all.isEmpty)
                 let letters = try await database.pool.query("SELECT reason FROM carillon.dead_letters")
-                #expect(try letters.map { try $0.text(0) } == ["it cannot be sent by webpush: no_subscription"])
+                #expect(try letters.map { try $0.text(0) } == ["webpush cannot send it: no_subscription"])
                 let attempts = try await database.pool.query(
                     "SELECT outcome, reason FROM carillon.delivery_attempts")
                 #expect(try attempts.map { try [$0.text(0), $0.text(1)] } == [["failed", "no_subscription"]])

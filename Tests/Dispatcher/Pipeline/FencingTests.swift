@@ -71,7 +71,7 @@ struct FencingTests {
         }
     }
 
-    @Test("the expiry of a lease ends its term for good")
+    @Test("an expired lease ends its term")
     func terms() throws {
         let clock = LeaseClock()
         #expect(clock.term == nil)

@@ -27,9 +27,10 @@ struct PostponementTests {
                 var due: [Timestamp] = []
                 let notifications = try ["steady", "moved"].enumerated().map { number, user in
                     let notification = Self.notification(number, user: user)
-                    var wishes = RecipientStore.Wishes()
-                    wishes.settings = settings
-                    let end = dispatcher.releaseMoment(of: notification, wishes: wishes, now: TestDispatcher.now)
+                    var preferences = RecipientStore.Preferences()
+                    preferences.settings = settings
+                    let end = dispatcher.releaseMoment(
+                        of: notification, preferences: preferences, now: TestDispatcher.now)
                     due.append(try #require(end))
                     return notification
                 }

@@ -42,48 +42,48 @@ struct LaneBatchTests {
     }
 }
 
-@Suite("The Redis that a lane is read from", .timeLimit(.minutes(10)))
+@Suite("Failover of a lane's Redis", .timeLimit(.minutes(10)))
 struct LaneSourceTests {
     private static func run(_ id: String?, now: Int64, note: String? = nil) -> RedisRun {
         RedisRun(id: id, now: now, note: note.map { RedisRun.Note($0) })
     }
 
-    @Test("entries are sure from the moment at which the first Redis was first seen, then from each failover")
+    @Test("entries appended before Redis was first seen, or before a failover, may be repeats")
     func failover() {
         var source = LaneReader.Source()
         source.note(Self.run("master", now: 50_000, note: "master 49000 1000"))
-        #expect(source.firstSure == 1_000)
+        #expect(source.replaySafeFrom == 1_000)
         source.note(Self.run("master", now: 60_000, note: "master 59000 1000"))
-        #expect(source.firstSure == 1_000, "the connection broke, and Redis kept its data")
+        #expect(source.replaySafeFrom == 1_000, "the connection broke, and Redis kept its data")
         source.note(Self.run("replica", now: 70_000, note: "master 69000 1000"))
-        #expect(source.firstSure == 70_000)
+        #expect(source.replaySafeFrom == 70_000)
         source.note(Self.run("replica", now: 80_000, note: "replica 79000 75000"))
-        #expect(source.firstSure == 70_000, "the connection broke after the failover")
+        #expect(source.replaySafeFrom == 70_000, "the connection broke after the failover")
         // It led before, and lacks what the other one did meanwhile.
         source.note(Self.run("master", now: 90_000, note: "master 69000 1000"))
-        #expect(source.firstSure == 90_000)
+        #expect(source.replaySafeFrom == 90_000)
     }
 
     @Test(
-        "without a note about this Redis, entries are sure from now on",
+        "earlier entries are possible repeats without a note about this Redis",
         arguments: [nil, "master 49000 1000", "replica 49000", "replica"] as [String?])
     func unknown(note: String?) {
         var source = LaneReader.Source()
         source.note(Self.run("replica", now: 50_000, note: note))
-        #expect(source.firstSure == 50_000)
+        #expect(source.replaySafeFrom == 50_000)
     }
 
     @Test("each connection to a Redis that hides its run may be a failover")
     func hidden() {
         var source = LaneReader.Source()
         source.note(Self.run(nil, now: 50_000, note: "unknown 49000 1000"))
-        #expect(source.firstSure == 50_000)
+        #expect(source.replaySafeFrom == 50_000)
         source.note(Self.run(nil, now: 60_000, note: "unknown 59000 1000"))
-        #expect(source.firstSure == 60_000)
+        #expect(source.replaySafeFrom == 60_000)
     }
 
     @Test(
-        "a reader that starts after a failover takes entries from before it for possible repeats",
+        "earlier entries are possible repeats after a failover",
         arguments: [
             // The run that the note names, and how many milliseconds ago it was first seen; the
             // entry is a second old.

@@ -244,7 +244,7 @@ struct RetryFairnessTests {
         }
     }
 
-    @Test("a full stream gets a few retries all the same")
+    @Test("moves a few retries even to a full stream")
     func full() async throws {
         try await Self.with { bench in
             try await bench.retry(0..<100, user: "tried", attempt: 1)

@@ -17,6 +17,7 @@ struct ScheduledJobTests {
     /// Takes an entry before and after its moment, and fires in between or at the end.
     private static func notified(
         _ fields: [(String, String)],
+        isLocal: Bool = false,
         firesFirst: Bool
     ) async throws -> (notifications: Int, broadcasts: Int, dead: [String]) {
         try await TestRedis.with { redis, prefix in
@@ -27,9 +28,11 @@ struct ScheduledJobTests {
                     database.pool, redis, keys, [NotificationType(name: "news")],
                     now: { TestDispatcher.now + .seconds(seconds.withLock { $0 }) })
                 let due = (TestDispatcher.now + .seconds(60)).rfc3339
+                // The clock of a user without a zone is UTC.
+                let moment = isLocal ? ("deliver_local", String(due.dropFirst(11).prefix(5))) : ("deliver_at", due)
                 let entry = StreamEntry(
                     id: "\(TestDispatcher.now.milliseconds)-0",
-                    fields: ([("type", "news"), ("title", "Later"), ("deliver_at", due)] + fields).map {
+                    fields: ([("type", "news"), ("title", "Later"), moment] + fields).map {
                         ($0.0, Array($0.1.utf8)[...])
                     })
                 let batch = LaneBatch(
@@ -42,6 +45,11 @@ struct ScheduledJobTests {
                 if firesFirst { _ = try await ScheduleFiring(dispatcher: dispatcher).fireDue(.normal) }
                 dead += try await intake.take(again).dead
                 if !firesFirst { _ = try await ScheduleFiring(dispatcher: dispatcher).fireDue(.normal) }
+                if isLocal {
+                    // An entry that is taken after its moment waits for the next day's.
+                    seconds.withLock { $0 += 86_400 }
+                    _ = try await ScheduleFiring(dispatcher: dispatcher).fireDue(.normal)
+                }
                 func count(_ table: String) async throws -> Int {
                     try await database.pool.query("SELECT FROM carillon.\(table)").count
                 }
@@ -58,9 +66,11 @@ struct ScheduledJobTests {
     @Test("a scheduled job notifies once, with or without an id", arguments: [nil, "job-1"], [true, false])
     func once(id: String?, firesFirst: Bool) async throws {
         let fields = [("user", "ada")] + (id.map { [("id", $0)] } ?? [])
-        let result = try await Self.notified(fields, firesFirst: firesFirst)
-        #expect(result.notifications == 1)
-        #expect(result.dead.isEmpty)
+        for isLocal in [false, true] {
+            let result = try await Self.notified(fields, isLocal: isLocal, firesFirst: firesFirst)
+            #expect(result.notifications == 1)
+            #expect(result.dead.isEmpty)
+        }
     }
 
     @Test("a scheduled job is one broadcast, with or without an id", arguments: [nil, "job-1"], [true, false])
@@ -75,7 +85,7 @@ struct ScheduledJobTests {
 struct SteadyClockTests {
     private static let start = Timestamp(seconds: 1_795_000_000)
 
-    @Test("runs on from its start, and follows another clock from the middle of the question")
+    @Test("runs on from its start, and follows another clock from the middle of the round trip")
     func goesOn() {
         let begin = ContinuousClock.now
         let clock = SteadyClock(Self.start, at: begin)

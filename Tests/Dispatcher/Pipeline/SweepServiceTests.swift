@@ -98,7 +98,7 @@ struct SweepServiceTests {
         }
     }
 
-    @Test("counts from the hand-over, not from storing")
+    @Test("counts from the enqueue, not from the insert")
     func window() async throws {
         try await Self.with { scene in
             try await scene.pool.query("UPDATE carillon.notifications SET stored_at = now() - interval '1 hour'")

@@ -142,7 +142,7 @@ struct CredentialCacheTests {
         mint.fail(nil)
         mint.pass(616)
         #expect(try await cache.get() == "token 2")
-        #expect(mint.log.last == "notice credential obtained again")
+        #expect(mint.log.last == "notice credential renewed")
     }
 
     @Test(

@@ -73,7 +73,7 @@ struct IdentityTests {
             let later = try await TestSocket.open(port: listening, token: nil)
             try await eventually("the socket is open") { later.status == 101 }
             try await later.send(json: #"{"type":"auth","token":"\#(token)"}"#)
-            try await eventually("it is asked to come again") { later.closeCode == 1013 }
+            try await eventually("it is told to retry") { later.closeCode == 1013 }
             // A Socket.IO client stays away after a refusal but reconnects after a mere disconnect.
             let joining = try await TestSocket.open(
                 port: listening, token: nil, query: "?EIO=4&transport=websocket", path: "/socket.io/")

@@ -298,7 +298,8 @@ struct ImportTests {
                 "line 2: line: is", "line 3: settings.zone: is not an IANA time zone, such as Europe/Berlin",
                 "line 4: line: is longer than 1 MB",
                 "line 5: user_id: is missing", "line 6: record: must be a JSON object",
-                "line 7: devices[0].platform: must be one of ios, android, web", "line 7: colour: is not a field here",
+                "line 7: devices[0].platform: must be one of ios, android, web",
+                "line 7: colour: is unknown; use one of categories, devices, preferences, settings, topics, user_id",
             ] { #expect(errors.contains(expected), "\(expected) in \(errors)") }
             #expect(process.output().contains("imported 2 users"))
             #expect(process.output().contains("6 faulty lines"))

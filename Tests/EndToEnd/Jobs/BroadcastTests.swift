@@ -152,7 +152,7 @@ struct BroadcastTests {
         try await stack.expandHalf(id, gateway, #""topic":"news","type":"breaking_news","title":"Extra""#)
     }
 
-    @Test("a broadcast waits for a full stream, pauses, resumes where it was, and refuses its id for other content")
+    @Test("a broadcast waits for a full stream, pauses, resumes in place, and rejects its id with different content")
     func pause() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -395,7 +395,7 @@ struct BroadcastTextTests {
         )
     }
 
-    @Test("users whose text fails go to one dead letter a page; after a fix, replaying notifies each once")
+    @Test("users whose text fails go to one dead letter per page; after a fix, replaying notifies each once")
     func failingText() async throws {
         try await Stack.with { stack in
             let environment = try stack.catalog(Self.catalog(german: "Hallo {{name}}{{late}}"))

@@ -219,7 +219,7 @@ struct CatalogBroadcastTests {
         }
     }
 
-    @Test("each page uses the catalog of its moment: every user is notified once; a faulty file changes nothing")
+    @Test("each page uses the catalog in force when it is stored, and a faulty file changes nothing")
     func replaced() async throws {
         try await Self.with { stack, gateway, dispatcher in
             let first = try await Self.titles(stack)

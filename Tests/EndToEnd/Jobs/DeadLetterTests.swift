@@ -28,7 +28,7 @@ struct BadInputTests {
 
     private static let type = ("type", "invoice_created")
     private static let cases: [Case] = [
-        Case([("user", "u"), type, ("colour", "red")], "colour: is not a field of a job"),
+        Case([("user", "u"), type, ("colour", "red")], "colour: is not a field of a job; see docs/jobs.md"),
         Case([("user", "u"), type, ("data", "{")], "data: is not valid JSON"),
         Case([("user", "u"), type, ("data", "[1]")], "data: must be a JSON object"),
         Case([("user", "u"), ("type", "unheard_of")], "type: is not in the catalog"),
@@ -48,11 +48,14 @@ struct BadInputTests {
             bytes: [("user", Array("u".utf8)), ("type", Array("invoice_created".utf8)), ("title", [0xC3, 0x28])],
             "title: is not valid UTF-8"
         ),
-        Case([("user", "u"), type, ("a\0b", "x")], "a\u{FFFD}b: is not a field of a job"),
-        Case([("user", "u"), type, ("carillon:replay", "a\0/1")], "carillon:replay: is not a field of a job"),
+        Case([("user", "u"), type, ("a\0b", "x")], "a\u{FFFD}b: is not a field of a job; see docs/jobs.md"),
+        Case(
+            [("user", "u"), type, ("carillon:replay", "a\0/1")],
+            "carillon:replay: is not a field of a job; see docs/jobs.md"
+        ),
         Case(
             [("user", "u"), type, ("carillon:origin", "jobs/" + String(repeating: "1", count: 1_020))],
-            "carillon:origin: is not a field of a job"
+            "carillon:origin: is not a field of a job; see docs/jobs.md"
         ),
     ]
 

@@ -113,7 +113,7 @@ struct DigestTests {
         }
     }
 
-    @Test("items without the variables of a summary's text are left out, logged once a type")
+    @Test("items without the variables of a summary's text are left out, logged once per type")
     func missing() async throws {
         try await Stack.with { stack in
             let environment = try stack.catalog(
@@ -217,7 +217,7 @@ struct DigestTests {
         }
     }
 
-    @Test("a cancelled job's items leave the summary, and an id held with other content is refused")
+    @Test("a cancelled job's items leave the summary, and a held id with different content is rejected")
     func cancel() async throws {
         try await Self.with { stack, gateway in
             let service = try await Stack.token(user: "backend", scope: .service)

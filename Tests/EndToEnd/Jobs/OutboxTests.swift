@@ -84,7 +84,7 @@ struct OutboxTests {
         }
     }
 
-    @Test("a row that becomes no valid job ends as a dead letter and delays nothing")
+    @Test("an invalid row becomes a dead letter and delays nothing")
     func poison() async throws {
         try await Stack.with { stack in
             var deep = "1"
@@ -129,7 +129,7 @@ struct OutboxTests {
         }
     }
 
-    @Test("two dispatchers relay each row once, and in order but for what one that is killed relays")
+    @Test("two dispatchers relay each row once, in order unless one is killed")
     func twoDispatchers() async throws {
         try await Stack.with(settings: Stack.shortLease) { stack in
             var first = try await stack.startDispatcher(name: "dispatcher-0")

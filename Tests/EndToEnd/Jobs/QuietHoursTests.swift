@@ -95,7 +95,7 @@ struct QuietHoursTests {
         }
     }
 
-    @Test("caps are checked again at release, and notifications over the cap stay in the inbox marked so")
+    @Test("caps are checked again at release, and notifications over the cap stay in the inbox with the reason")
     func capsAtRelease() async throws {
         try await Self.with { stack, gateway in
             try await gateway.register(user: "gil", platform: "android", token: "gil-phone")
@@ -166,7 +166,7 @@ struct QuietHoursTests {
         }
     }
 
-    @Test("a trace names the summary of a notification, and a summary has its items' organisation if it is one")
+    @Test("a trace names the summary of a notification, and a summary has its items' organisation if they share one")
     func summaryTrace() async throws {
         try await Self.with { stack, gateway in
             for (user, orgs) in [("kim", ["acme"]), ("lea", ["acme", "other"])] {
@@ -209,7 +209,7 @@ struct QuietHoursTests {
         }
     }
 
-    @Test("a second summary replaces nothing of the first")
+    @Test("a second summary leaves the first alone")
     func twoSummaries() async throws {
         try await Self.with { stack, gateway in
             try await gateway.register(user: "fay", platform: "android", token: "fay-phone")
@@ -256,7 +256,7 @@ struct QuietHoursTests {
         }
     }
 
-    @Test("a type over its cap stays in the inbox marked so; a category and a device can be switched off")
+    @Test("a type over its cap stays in the inbox with the reason; a category and a device can be switched off")
     func switches() async throws {
         try await Self.with { stack, gateway in
             let token = try await Stack.token(user: "dora")

@@ -307,7 +307,7 @@ struct ScheduleScenarioTests {
         }
     }
 
-    @Test("family finance: the weekly summary goes to the family except its subject, and next week's waits")
+    @Test("family finance: the weekly summary goes to the family except the child, and next week's is scheduled")
     func allowance() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startCompatible()
@@ -352,9 +352,9 @@ struct ScheduleScenarioTests {
             let gateway = try await stack.startCompatible()
             try await gateway.register(user: "bob", platform: "android", token: "bob-phone")
             let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
-            let wish = #"{"types":[{"type":"system_maintenance","in_app":true}]}"#
+            let preference = #"{"types":[{"type":"system_maintenance","in_app":true}]}"#
             let answer = try await gateway.call(
-                .put, "/v1/preferences", token: try await Stack.token(user: "ada"), json: wish)
+                .put, "/v1/preferences", token: try await Stack.token(user: "ada"), json: preference)
             #expect(answer.status == 200)
             let later = Schedules.later(.seconds(3_600))
             _ = try await Self.schedule(

@@ -110,7 +110,7 @@ struct TemplateJobTests {
             let cases: [([(String, String)], String, String)] = [
                 ([("type", "plain"), ("template", "none")], "template", "is not in the catalog"),
                 ([("type", "plain"), ("vars", "{}")], "vars", "needs a template, as the type has none of its own"),
-                ([("type", "paid"), ("vars", "{}"), ("title", "x")], "vars", "does not go with title or body"),
+                ([("type", "paid"), ("vars", "{}"), ("title", "x")], "vars", "cannot be combined with title or body"),
                 (
                     [("type", "plain"), ("template", "welcome")], "vars.name",
                     "is missing, in template welcome, locale en"

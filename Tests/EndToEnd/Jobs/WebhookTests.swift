@@ -159,7 +159,7 @@ struct WebhookTests {
                     _ = try await Self.register(gateway, #"{"url":"\#(silent.url)"}"#)
                     let hook = try await Self.register(gateway, #"{"url":"\#(quick.url)"}"#)
                     try await Self.warmUp(stack, quick)
-                    try await eventually("the silent one is asked") { silent.requests > 0 }
+                    try await eventually("the silent one is called") { silent.requests > 0 }
                     for number in 0..<20 { try await Self.notify(stack, "u\(number)") }
                     try await eventually("the quick one has all") {
                         let users = try Self.events(quick).compactMap { $0["user"]?.string }

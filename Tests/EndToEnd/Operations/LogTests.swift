@@ -70,7 +70,7 @@ struct LogTests {
             try await stack.append([("id", "order-18"), ("user", "ada"), ("type", "no\nsuch\ntype")])
             try await eventually("the dispatcher has logged all of it") {
                 let log = dispatcher.errors()
-                return log.contains("delivery ended") && log.contains("set aside")
+                return log.contains("delivery ended") && log.contains("dead-letter queue")
             }
 
             let taken = try Self.lines(gateway.process, "gateway").filter { $0["request.id"] == "checkout-9" }
@@ -84,7 +84,7 @@ struct LogTests {
             #expect(ours.contains { $0["message"] == "job stored" && $0["job.entry"] == entry })
             let sent = try #require(ours.first { $0["message"] == "delivery ended" })
             #expect(sent["outcome"] == "accepted" && sent["provider"] == "fcm" && sent["job.entry"] == entry)
-            let letter = try #require(lines.first { $0["message"] == "set aside as dead letters" })
+            let letter = try #require(lines.first { $0["message"] == "moved entries to the dead-letter queue" })
             #expect(letter["job.id"] == "order-18" && letter["count"] == "1" && letter["level"] == "warning")
             #expect(letter["reason"]?.contains("type") == true)
         }
@@ -111,7 +111,6 @@ struct DeliveryLogTests {
         Case(token: "empty-once-1", outcome: "retry", reason: "HTTP_500"),
         Case(token: "huge-once-1", outcome: "retry", reason: "unknown_outcome:not_understood"),
         Case(token: "reset-once-1", outcome: "retry", reason: "unknown_outcome:streamReset"),
-        Case(token: "silent-once-1", outcome: "retry", reason: "unknown_outcome:timeout"),
         Case(token: "unregistered-1", outcome: "failed", reason: "UNREGISTERED"),
         Case(token: "invalid-1", outcome: "failed", reason: "INVALID_ARGUMENT"),
         Case(token: String(repeating: "ab", count: 32), platform: "ios", outcome: "retry", reason: "not_http2"),
@@ -126,7 +125,6 @@ struct DeliveryLogTests {
 
     /// The line of a job's first attempt.
     private static func end(of job: String, _ dispatcher: ChildProcess) async throws -> [String: String] {
-        // A silent call times out after 30 s.
         try await eventualValue("the log has the end of \(job)") {
             Self.lines(dispatcher, "delivery ended").first { $0["job.id"] == job && $0["attempt"] == "1" }
         }

@@ -99,7 +99,7 @@ struct CredentialFileTests {
             try write { _ in "hunter2" }
             dispatcher.send(SIGHUP)
             try await eventually("each fault is logged with its setting") {
-                let faults = lines("credentials cannot be used; the old ones stay")
+                let faults = lines("cannot use the new credentials; keeping the old ones")
                 return sources.keys.allSatisfy { name in faults.contains { $0.contains(name) } }
             }
             try await pushes(2)
@@ -109,7 +109,7 @@ struct CredentialFileTests {
             try write { $0 + "\n" }
             dispatcher.send(SIGHUP)
             try await eventually("each is reloaded") {
-                let told = lines("credentials were read again")
+                let told = lines("credentials reloaded")
                 return names.values.allSatisfy { name in told.contains { $0.contains(name) } }
             }
             try await pushes(3)
@@ -154,7 +154,7 @@ struct CredentialFileTests {
             for name in ["password", "secret"] { _ = try write("hunter2\nhunter2-hunter2-hunter2\n", name) }
             dispatcher.send(SIGHUP)
             try await eventually("each fault is logged with its setting") {
-                let faults = lines("credentials cannot be used; the old ones stay")
+                let faults = lines("cannot use the new credentials; keeping the old ones")
                 return ["SMTP_PASSWORD_FILE", "WEBHOOK_PROVIDER_SECRET_FILE"].allSatisfy { name in
                     faults.contains { $0.contains(name) }
                 }
@@ -167,7 +167,7 @@ struct CredentialFileTests {
             for name in ["password", "secret"] { _ = try write("hunter2-hunter2-hunter2\n", name) }
             dispatcher.send(SIGHUP)
             try await eventually("each is reloaded") {
-                let told = lines("credentials were read again")
+                let told = lines("credentials reloaded")
                 return ["email", "webhook"].allSatisfy { name in told.contains { $0.contains(name) } }
             }
             try await notify("third")
@@ -285,14 +285,14 @@ struct ProjectTests {
             try write(news)
             dispatcher.send(SIGHUP)
             try await eventually("it is reloaded") {
-                Self.logged("credentials were read again", of: "news", dispatcher)
+                Self.logged("credentials reloaded", of: "news", dispatcher)
             }
             for (user, _) in users { try await Self.push(stack, user, "second") }
             try await eventually("the first project's go out") {
                 stack.pushed()["phone"] == ["first", "second"] && stack.pushed()["tablet"] == ["first", "second"]
             }
             try await eventually("the other project's fault is logged") {
-                Self.logged("provider does not accept our configuration", of: "news", dispatcher)
+                Self.logged("provider rejected the credentials or settings", of: "news", dispatcher)
             }
             try await eventually("its work is kept") {
                 let rows = try await stack.query(
@@ -300,7 +300,7 @@ struct ProjectTests {
                 return try rows.map { try $0.text(0) } == ["reader retry"]
             }
             #expect(stack.pushed()["reader"] == ["first"])
-            for app in ["default", "sister"] { #expect(!Self.logged("does not accept", of: app, dispatcher)) }
+            for app in ["default", "sister"] { #expect(!Self.logged("provider rejected", of: app, dispatcher)) }
         }
     }
 

@@ -309,7 +309,7 @@ struct EmailTests {
                 try await stack.mailAttempts(user: "ada").last == "retry SMTP_535_5.7.8"
             }
             #expect(try await stack.statuses(user: "ada") == ["Kept": "pending"])
-            #expect(refused.errors().contains("provider does not accept our configuration"))
+            #expect(refused.errors().contains("provider rejected the credentials or settings"))
             for secret in ["pass:word", "pass%3A", "ada@example.com"] { #expect(!refused.errors().contains(secret)) }
             #expect(try await refused.stop() == .code(0))
             _ = try await stack.startDispatcher(name: "off", environment: environment)

@@ -81,14 +81,14 @@ struct ProviderTests {
             try write("nonsense")
             dispatcher.send(SIGHUP)
             try await eventually("the fault is logged") {
-                dispatcher.errors().contains("credentials cannot be used; the old ones stay")
+                dispatcher.errors().contains("cannot use the new credentials; keeping the old ones")
             }
             try await Self.push(stack, "reader", "second")
             try await eventually("the old shape goes on") { stack.pushed()["reader"]?.count == 2 }
 
             try write(Self.shape("allowance"))
             dispatcher.send(SIGHUP)
-            try await eventually("it is reloaded") { dispatcher.errors().contains("credentials were read again") }
+            try await eventually("it is reloaded") { dispatcher.errors().contains("credentials reloaded") }
             try await Self.push(stack, "reader", "third")
             try await eventually("it is pushed") { stack.pushed()["reader"]?.count == 3 }
             let last = try #require(stack.sandbox.received().last { $0.token == "reader" })
@@ -99,7 +99,7 @@ struct ProviderTests {
             try write(Self.shape("allowance"), more: #"webhook: {url: "https://hooks.example", secret: "\#(secret)"}"#)
             dispatcher.send(SIGHUP)
             try await eventually("a new provider asks for a restart") {
-                dispatcher.errors().contains("a provider that no app had at start needs a restart of the dispatcher")
+                dispatcher.errors().contains("restart the dispatcher to use a provider that no app had at start")
             }
         }
     }
@@ -135,7 +135,7 @@ struct ProviderTests {
             dispatcher.send(SIGHUP)
             try await eventually("it is reread") {
                 dispatcher.errors().split(separator: "\n").contains {
-                    $0.contains("credentials were read again") && $0.contains("provider=fcm")
+                    $0.contains("credentials reloaded") && $0.contains("provider=fcm")
                 }
             }
             #expect(try await data("third")?["relatedEntityId"]?.string == "s9")
@@ -218,7 +218,7 @@ struct ProviderTests {
             try await eventually("it comes back, and what was kept goes out once") {
                 stack.pushed()["calm"] == ["later"]
             }
-            try await eventually("the return is logged") { dispatcher.errors().contains("provider is back") }
+            try await eventually("the return is logged") { dispatcher.errors().contains("provider available again") }
             try await eventually("admins see it closed again") {
                 try await Self.breakers(gateway) == ["default": "closed", "news": "closed"]
             }
@@ -289,10 +289,10 @@ struct ProviderTests {
             try await stack.append([
                 ("user", "ada"), ("type", "invoice_created"), ("title", "cut"), ("delivery", "push"),
             ])
-            // The retry is due within 15 s.
             try await eventually("it is given up after the repeat") {
-                try await stack.deadReasons().values.contains {
-                    $0.hasPrefix("whether it arrived is unknown, more than once")
+                try await stack.makeDue(.fcm)
+                return try await stack.deadReasons().values.contains {
+                    $0.hasPrefix("no answer more than once, so it may have arrived: ")
                 }
             }
             let rows = try await stack.query(

@@ -38,8 +38,8 @@ struct UnsubscribeTests {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
             let ada = try await Stack.token(user: "ada")
-            let wish = #"{"types":[{"type":"invoice_created","push":true,"email":true}]}"#
-            #expect(try await gateway.call(.put, "/v1/preferences", token: ada, json: wish).status == 200)
+            let preference = #"{"types":[{"type":"invoice_created","push":true,"email":true}]}"#
+            #expect(try await gateway.call(.put, "/v1/preferences", token: ada, json: preference).status == 200)
             let token = Self.links.token(for: .init(user: "ada", type: "invoice_created"))
             let page = try await gateway.call(.get, "/v1/unsubscribe?token=\(token)", token: nil)
             #expect(page.status == 200)

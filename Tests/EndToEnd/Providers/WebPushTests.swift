@@ -138,7 +138,7 @@ struct WebPushTests {
             let list = try await gateway.call(.get, "/v1/devices", token: try await Stack.token(user: "ada"))
             #expect(list.body["devices"]?.array?.first?["active"]?.bool == true)
             try await eventually("the fault is logged") {
-                dispatcher.errors().contains("provider does not accept our configuration")
+                dispatcher.errors().contains("provider rejected the configuration for some devices")
             }
             let metrics = try await dispatcher.waitForLine("ready ").dropFirst("ready ".count)
             let page = await stack.http.perform(

@@ -101,7 +101,7 @@ struct WebhookProviderTests {
             try await gateway.register(user: "ada", platform: "webhook", token: "room")
             try await Self.notify(stack, "Paid")
             try await eventually("the fault is logged") {
-                dispatcher.errors().contains("provider does not accept our configuration")
+                dispatcher.errors().contains("provider rejected the credentials or settings")
             }
             try await eventually("it is kept") {
                 try await stack.query(

@@ -64,7 +64,7 @@ struct CertificateTests {
             try Data("nonsense".utf8).write(to: URL(fileURLWithPath: files.certificate))
             gateway.process.send(SIGHUP)
             try await eventually("the fault is logged") {
-                gateway.process.errors().contains("certificate cannot be used")
+                gateway.process.errors().contains("cannot use the certificate")
             }
             let still = try await TestSocket.open(port: gateway.port, token: token, tls: try Self.trusting(first))
             _ = try await still.first("sync")

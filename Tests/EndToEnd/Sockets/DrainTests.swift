@@ -52,22 +52,6 @@ struct DrainTests {
         }
     }
 
-    @Test("a request that never ends does not stop a gateway from ending")
-    func bounded() async throws {
-        try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            let token = try await Stack.token(user: "u")
-            let request = try await TestSocket.connect(port: gateway.port)
-            let head = [
-                "PUT /v1/settings HTTP/1.1", "host: x", "authorization: Bearer \(token)", "content-length: 100",
-            ]
-            try await request.send(raw: Array((head.joined(separator: "\r\n") + "\r\n\r\n{").utf8))
-            _ = try await gateway.call(.get, "/healthz", token: nil)
-            gateway.process.send(SIGTERM)
-            #expect(try await gateway.process.waitForExit() == .code(0))
-        }
-    }
-
     @Test("2,000 sockets that reconnect at once are all synced while calls are answered")
     func storm() async throws {
         try await Stack.with { stack in

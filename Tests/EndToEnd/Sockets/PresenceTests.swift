@@ -151,7 +151,7 @@ struct PresenceRestTests {
         }
     }
 
-    @Test("a list of users that is too long or no list is refused")
+    @Test("refuses a users field that is too long or not a list")
     func faults() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()

@@ -412,7 +412,7 @@ struct FloodTests {
             try await client.send(raw: Array(get("/healthz").utf8))
             try await eventually("the next is answered") { statuses().count == requests.count + 1 }
             #expect(statuses().last == 200)
-            // The server answers the first before its body has come, and nobody reads the rest.
+            // The server answers the first before its body has come, and the rest is not read.
             let length = 3_000_000
             let post = "POST /v1/jobs HTTP/1.1\r\nhost: x\r\ncontent-length: \(length)\r\n\r\n"
             try await client.send(raw: Array(post.utf8) + [UInt8](repeating: 0x78, count: length))

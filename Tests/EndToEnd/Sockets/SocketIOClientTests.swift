@@ -81,6 +81,17 @@ struct SocketIOClientTests {
             let versions = client.events("notification").compactMap { $0["version"]?.integer }
             #expect(versions.sorted() == Array(1...100))
             #expect(!client.lines.contains { $0.hasPrefix("disconnected") })
+            // A first sync has room for a hundred, and says if there are more.
+            for hasMore in [false, true] {
+                if hasMore {
+                    try await Self.notify(stack, "n100")
+                    try await eventually("it is stored") { try await stack.statuses(user: "ada").count == 101 }
+                }
+                let late = try await Self.client(stack, gateway)
+                let sync = try await eventualValue("it is synced") { late.events("sync").first }
+                #expect(sync["notifications"]?.array?.count == 100)
+                #expect((sync["has_more"]?.bool ?? false) == hasMore)
+            }
         }
     }
 

@@ -144,19 +144,6 @@ struct SocketIOProtocolTests {
         }
     }
 
-    @Test("a polling session that is never joined disappears")
-    func unjoined() async throws {
-        try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            let engine = try await TestEngine.open(port: gateway.port, http: stack.http)
-            #expect(try await engine.post("6").body == "ok")
-            // An unjoined session lasts 10 s.
-            try await eventually("it is unknown") {
-                try await engine.post("6").body == #"{"code":1,"message":"Session ID unknown"}"#
-            }
-        }
-    }
-
     @Test("with recovery a returning client gets what it missed, and another user does not")
     func recovery() async throws {
         try await Stack.with { stack in

@@ -60,9 +60,9 @@ extension Stack {
             .put, "/v1/settings", token: token, json: #"{"email":"\#(address)"}"#)
         guard settings.status == 200 else { throw FixtureError("address not set: \(settings.body)") }
         guard let type else { return }
-        let wishes = try await gateway.call(
+        let preferences = try await gateway.call(
             .put, "/v1/preferences", token: token, json: #"{"types":[{"type":"\#(type)","email":true}]}"#)
-        guard wishes.status == 200 else { throw FixtureError("preference not set: \(wishes.body)") }
+        guard preferences.status == 200 else { throw FixtureError("preference not set: \(preferences.body)") }
     }
 
     /// Outcomes and reasons of a user's e-mail attempts, oldest first.

@@ -12,7 +12,7 @@ import Testing
 /// The inbox page in a real browser.
 @Suite(.timeLimit(.minutes(10)), .enabled(if: Browser.isInstalled))
 struct WebInboxTests {
-    @Test("a notification appears live, its link, buttons and text are safe, and the page keeps its policy")
+    @Test("a notification appears live, its link, buttons and text are safe, and the page keeps its CSP")
     func live() async throws {
         try await Stack.withBrowser { stack, gateway, browser in
             let page = InboxPage(browser, gateway)
@@ -226,7 +226,8 @@ struct WebInboxTests {
                 #"{"title":"Invoice 9","body":"It is due.","notification_id":"\#(id)","badge":1,"options":{"lang":"de"}}"#
             let shown = """
                 await navigator.serviceWorker.ready.then((one) => one.getNotifications())
-                    .then((list) => list.map((one) => `${one.title}: ${one.body} (${one.lang})`).join())
+                    .then((list) => list.map((one) => `${one.title}: ${one.body} (${one.lang}) ` +
+                        [one.icon, one.badge].map((url) => new URL(url).pathname)).join())
                 """
             // A freshly started browser sometimes loses a message, as push services do.
             var isShown = false
@@ -235,7 +236,7 @@ struct WebInboxTests {
                 isShown =
                     (try? await eventually("it is shown", within: .seconds(15)) {
                         try await browser.run("return (async () => \(shown))()")
-                            == .string("Invoice 9: It is due. (de)")
+                            == .string("Invoice 9: It is due. (de) /web/icon-192.png,/web/badge.png")
                     }) != nil
             }
             let seen = try await browser.run("return (async () => [Notification.permission, \(shown)])()")
@@ -357,7 +358,7 @@ struct WebInboxTests {
         }
     }
 
-    @Test("a change of all up to a version leaves later notifications alone")
+    @Test("reading or deleting all up to a version leaves later notifications alone")
     func upToVersion() async throws {
         try await Stack.withBrowser { _, gateway, browser in
             try await browser.open("http://127.0.0.1:\(gateway.port)/")
@@ -463,7 +464,7 @@ struct WebInboxTests {
         }
     }
 
-    @Test("a click on a push counts as opened without an open page; the bell has its header's colour")
+    @Test("a click on a push counts as opened without an open page; the bell inherits the header's colour")
     func clickWithoutPage() async throws {
         let host = try FreePort.next()
         try await Stack.withBrowser(environment: ["ALLOWED_ORIGINS": "http://127.0.0.1:\(host)"]) {

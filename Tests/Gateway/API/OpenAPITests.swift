@@ -19,7 +19,7 @@ struct OpenAPITests {
     }
 
     @Test(
-        "every operation has a name of its own, an answer that is good, and problem documents for the others",
+        "every operation has a unique name, a success answer and problem documents",
         arguments: DescribedDocument.allCases)
     func answers(_ described: DescribedDocument) async throws {
         let document = try await described.make()
@@ -56,7 +56,7 @@ struct OpenAPITests {
     }
 
     @Test(
-        "every reference leads somewhere, and every list says how long it may be",
+        "every reference resolves and every list is bounded",
         arguments: DescribedDocument.allCases)
     func schemas(_ described: DescribedDocument) async throws {
         let document = try await described.make()
@@ -73,7 +73,7 @@ struct OpenAPITests {
         }
     }
 
-    @Test("no two parts name the same thing", arguments: DescribedDocument.allCases)
+    @Test("path and component names are unique", arguments: DescribedDocument.allCases)
     func names(_ described: DescribedDocument) async throws {
         let document = try await described.make()
         let components = (document["components"]?.object ?? []).map(\.value)
@@ -106,7 +106,7 @@ struct OpenAPITests {
         }
     }
 
-    @Test("parameters in the path are those of the path", arguments: DescribedDocument.allCases)
+    @Test("path parameters match the path", arguments: DescribedDocument.allCases)
     func parameters(_ described: DescribedDocument) async throws {
         let document = try await described.make()
         for operation in DescribedDocument.operations(document) {

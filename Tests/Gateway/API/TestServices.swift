@@ -31,8 +31,8 @@ enum TestServices {
             logger: logger
         )
         let revocations = RevocationRegister(
-            store: base.database.revocations, redis: redis, keys: base.live.keys, now: now, logger: logger)
-        let tickets = SocketTickets(redis: redis, keys: base.live.keys, revocations: nil, now: now)
+            store: base.database.revocations, live: base.live, now: now, logger: logger)
+        let tickets = SocketTickets(base.live, revocations: nil, now: now)
         let verifier = TokenVerifier(
             secrets: ["a-secret-of-thirty-two-characters"], keySet: nil, rules: TokenRules(), now: now)
         let services = APIServices(

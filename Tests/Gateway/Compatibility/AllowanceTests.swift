@@ -121,7 +121,9 @@ struct AllowanceShapeTests {
         let value = try Self.value { writer in
             AllowanceShape.write(
                 types,
-                wishes: ["BalanceAlert": TypePreference(push: false, email: true), "Security": .init(push: false)],
+                preferences: [
+                    "BalanceAlert": TypePreference(push: false, email: true), "Security": .init(push: false),
+                ],
                 settings: settings,
                 to: &writer
             )
@@ -138,7 +140,7 @@ struct AllowanceShapeTests {
         #expect(value["quietHoursEnd"]?.string == "07:30:00")
         settings.pausedQuietHours = settings.quietHours
         settings.quietHours = nil
-        let paused = try Self.value { AllowanceShape.write(types, wishes: [:], settings: settings, to: &$0) }
+        let paused = try Self.value { AllowanceShape.write(types, preferences: [:], settings: settings, to: &$0) }
         #expect(paused["quietHoursEnabled"]?.bool == false)
         #expect(paused["quietHoursStart"]?.string == "22:00:00")
         #expect(paused["quietHoursEnd"]?.string == "07:30:00")
@@ -150,11 +152,13 @@ struct AllowanceShapeTests {
             Self.type("a", code: 1) { $0.category = "c" }, Self.type("b", code: 2) { $0.category = "c" },
             Self.type("d", code: 3) { $0.category = "other" }, Self.type("e", code: 4),
         ])
-        let wishes = [
+        let preferences = [
             PreferenceKey.category("c"): TypePreference(inApp: false, push: false, email: true),
             "b": TypePreference(push: true),
         ]
-        let value = try Self.value { AllowanceShape.write(types, wishes: wishes, settings: UserSettings(), to: &$0) }
+        let value = try Self.value {
+            AllowanceShape.write(types, preferences: preferences, settings: UserSettings(), to: &$0)
+        }
         let items = try #require(value["preferences"]?.array)
         #expect(items.compactMap { $0["inAppEnabled"]?.bool } == [false, false, true, true])
         #expect(items.compactMap { $0["pushEnabled"]?.bool } == [false, true, true, true])

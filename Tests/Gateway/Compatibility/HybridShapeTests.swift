@@ -81,12 +81,14 @@ struct HybridShapeTests {
     func preferences() throws {
         var type = NotificationType(name: "system_maintenance")
         type.isOnByDefault = false
-        func value(_ wish: TypePreference, _ hours: QuietHours? = nil) throws -> JSONValue {
+        func value(_ preference: TypePreference, _ hours: QuietHours? = nil) throws -> JSONValue {
             var settings = UserSettings()
             settings.quietHours = hours
             return try JSONParser.parse(
                 Array(
-                    Self.text { HybridShape.write(type, wishes: [type.name: wish], settings: settings, to: &$0) }.utf8))
+                    Self.text {
+                        HybridShape.write(type, preferences: [type.name: preference], settings: settings, to: &$0)
+                    }.utf8))
         }
         let unsaid = try value(TypePreference())
         #expect(unsaid["type"]?.string == "system_maintenance")
@@ -140,7 +142,7 @@ struct HybridShapeTests {
         #expect(try change(#"{"quiet_hours_end":"25:00"}"#).1 == ["quiet_hours_end"])
     }
 
-    @Test("returns the id after an id")
+    @Test("returns the successor of an id")
     func successor() {
         #expect(NotificationID(high: 1, low: 2).successor == NotificationID(high: 1, low: 3))
         #expect(NotificationID(high: 1, low: .max).successor == NotificationID(high: 2, low: 0))

@@ -28,7 +28,8 @@ struct NewsShapeTests {
         return type
     }
 
-    private static func status(_ devices: [Device], isOptedOut: Bool, wishes: [String: TypePreference] = [:]) -> String
+    private static func status(_ devices: [Device], isOptedOut: Bool, preferences: [String: TypePreference] = [:])
+        -> String
     {
         let types = [
             Self.type("breaking_news", category: NewsShape.category),
@@ -41,7 +42,7 @@ struct NewsShapeTests {
             devices: devices,
             isOptedOut: isOptedOut,
             types: types,
-            wishes: wishes,
+            preferences: preferences,
             to: &writer
         )
         writer.endObject()
@@ -58,10 +59,10 @@ struct NewsShapeTests {
 
     @Test("takes the platform of the last used device and preferences before defaults; opting out disables all")
     func somebody() {
-        let wishes = ["breaking_news": TypePreference(push: false), "daily_digest": TypePreference(push: true)]
+        let preferences = ["breaking_news": TypePreference(push: false), "daily_digest": TypePreference(push: true)]
         let devices = [Self.device(.android), Self.device(.ios)]
         #expect(
-            Self.status(devices, isOptedOut: false, wishes: wishes)
+            Self.status(devices, isOptedOut: false, preferences: preferences)
                 == #"{"notifications_enabled":true,"has_token":true,"token_count":2,"platform":"android","#
                 + #""preferences":{"breaking_news":false,"daily_digest":true}}"#)
         #expect(Self.status(devices, isOptedOut: true).hasPrefix(#"{"notifications_enabled":false,"has_token":true"#))
@@ -74,12 +75,12 @@ struct NewsShapeTests {
 
     @Test("applies a category's preference to its types unless a type has its own")
     func category() {
-        let wishes = [
+        let preferences = [
             PreferenceKey.category(NewsShape.category): TypePreference(push: false),
             "daily_digest": TypePreference(push: true),
         ]
         #expect(
-            Self.status([], isOptedOut: false, wishes: wishes)
+            Self.status([], isOptedOut: false, preferences: preferences)
                 .hasSuffix(#""preferences":{"breaking_news":false,"daily_digest":true}}"#))
     }
 }

@@ -102,7 +102,7 @@ struct CredentialResolverTests {
         let keys = Keyspace(prefix: prefix)
         return CredentialResolver(
             verifier: try Tokens.verifier(),
-            tickets: SocketTickets(redis: redis, keys: keys, revocations: nil, now: { Tokens.now }),
+            tickets: SocketTickets(Live(redis, keys: keys), revocations: nil, now: { Tokens.now }),
             cookie: CookieRules(name: "session", allowedOrigins: ["https://app.example"])
         )
     }
@@ -150,8 +150,8 @@ struct CredentialResolverTests {
     @Test("accepts a ticket once, for its user, without scopes")
     func ticket() async throws {
         try await TestRedis.with { redis, prefix in
-            let tickets = SocketTickets(
-                redis: redis, keys: Keyspace(prefix: prefix), revocations: nil, now: { Tokens.now })
+            let live = Live(redis, keys: Keyspace(prefix: prefix))
+            let tickets = SocketTickets(live, revocations: nil, now: { Tokens.now })
             let issuedAt = Timestamp(microseconds: 1_794_999_000_123_456)
             let end = Tokens.now + .seconds(600)
             let caller = Caller(user: "ada \"é", scopes: [.admin], issuedAt: issuedAt, expiresAt: end)
@@ -185,13 +185,13 @@ struct CredentialResolverTests {
     @Test("rejects a ticket once its token has expired")
     func ticketEnd() async throws {
         try await TestRedis.with { redis, prefix in
-            let keys = Keyspace(prefix: prefix)
-            let tickets = SocketTickets(redis: redis, keys: keys, revocations: nil, now: { Tokens.now })
+            let live = Live(redis, keys: Keyspace(prefix: prefix))
+            let tickets = SocketTickets(live, revocations: nil, now: { Tokens.now })
             let end = Tokens.now + .seconds(10)
             let caller = Caller(user: "ada", scopes: [], expiresAt: end)
             let (ticket, expiresAt) = try await tickets.issue(for: caller)
             #expect(expiresAt == end)
-            let later = SocketTickets(redis: redis, keys: keys, revocations: nil, now: { end })
+            let later = SocketTickets(live, revocations: nil, now: { end })
             await #expect(throws: TokenFault.self) { try await later.redeem(ticket) }
         }
     }

@@ -83,7 +83,7 @@ struct InboxServiceTests {
                     ("all", try await service.markRead(user: "ada", ids: nil)),
                     ("all_read", try await service.delete(user: "ada", id: nil)),
                 ] {
-                    let frame = try await eventualValue("the change is told") {
+                    let frame = try await eventualValue("the change is published") {
                         heard.frames.first { $0.version == change.version }
                     }
                     let body = try JSONParser.parse(frame.body)

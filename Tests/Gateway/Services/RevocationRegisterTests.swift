@@ -21,8 +21,7 @@ struct RevocationRegisterTests {
                 try await body(store, database) { held in
                     RevocationRegister(
                         store: store,
-                        redis: redis,
-                        keys: Keyspace(prefix: prefix),
+                        live: Live(redis, keys: Keyspace(prefix: prefix)),
                         held: held,
                         now: { Tokens.now },
                         logger: TestLog.logger

@@ -59,7 +59,7 @@ struct WebPushKeyFileTests {
     }
 
     @Test("takes a new key, keeps the old one if the file is faulty, and logs each fault once")
-    func look() throws {
+    func refresh() throws {
         let (first, second) = (try Self.publicKey(1), try Self.publicKey(2))
         #expect(first != second)
         let lines = Journal.Lines()
@@ -69,18 +69,18 @@ struct WebPushKeyFileTests {
             logger: Logger(label: "test") { _ in Journal(lines: lines) },
             read: { contents.value }
         )
-        file.look()
+        file.refresh()
         #expect(file.publicKey == first)
         #expect(lines.all.isEmpty)
 
         contents.put(Self.key(2) + "\n")
-        file.look()
+        file.refresh()
         #expect(file.publicKey == second)
         #expect(lines.all == ["notice "])
 
         for text in ["hunter2", nil] {
             contents.put(text)
-            for _ in 0..<2 { file.look() }
+            for _ in 0..<2 { file.refresh() }
             #expect(file.publicKey == second)
         }
         #expect(lines.all.count == 3)
@@ -88,9 +88,9 @@ struct WebPushKeyFileTests {
 
         // A fault that was fixed and returns is logged again.
         contents.put(Self.key(2))
-        file.look()
+        file.refresh()
         contents.put(nil)
-        file.look()
+        file.refresh()
         #expect(lines.all.count == 4)
     }
 }

@@ -247,7 +247,7 @@ struct SocketIODialectTests {
     private static let id = "01a1f866-0d7b-841c-a9a6-5597aa0575f3"
     private static let other = "f81d4fae-7dec-11d0-a765-00a0c91e6bf6"
 
-    private static func decode(_ name: String, _ json: String?) throws -> SocketIODialect.Wish {
+    private static func decode(_ name: String, _ json: String?) throws -> SocketIODialect.Request {
         let arguments = try json.map { [SocketIOValue.json(try JSONParser.parse(Array($0.utf8)))] } ?? []
         return try SocketIODialect.decode(.text(name), arguments)
     }
@@ -255,7 +255,7 @@ struct SocketIODialectTests {
     @Test("decodes client messages")
     func decodes() throws {
         let ids = [Self.id, Self.other].compactMap { NotificationID($0) }
-        let table: [(String, String?, SocketIODialect.Wish)] = [
+        let table: [(String, String?, SocketIODialect.Request)] = [
             ("subscribe", #"{"user_id":"ada"}"#, .subscribe(user: "ada")), ("resync", nil, .message(.resync)),
             ("resync", #"{"last_sync_at":"2026-01-01T00:00:00Z"}"#, .message(.resync)),
             ("resync", #"{"last_sync_at":null}"#, .message(.resync)),
@@ -267,7 +267,7 @@ struct SocketIODialectTests {
             ("bulk_read", #"{"notification_ids":["\#(Self.id)"]}"#, .message(.read(ids: [ids[0]], isBulk: true))),
             ("get_unread_count", "{}", .message(.unread)), ("get_unread_count", "null", .message(.unread)),
         ]
-        for (name, json, wish) in table { #expect(try Self.decode(name, json) == wish, "\(name)") }
+        for (name, json, request) in table { #expect(try Self.decode(name, json) == request, "\(name)") }
     }
 
     @Test("names the faulty field")

@@ -193,22 +193,22 @@ struct EngineIOCrowdTests {
         func note() { self.counted.withLock { $0 += 1 } }
     }
 
-    private static func endpoint(sessions: Int, strangers: Int, _ refusals: Refusals) -> EngineIOEndpoint {
+    private static func endpoint(sessions: Int, unidentified: Int, _ refusals: Refusals) -> EngineIOEndpoint {
         EngineIOEndpoint(
             path: "/engine.io",
             configuration: EngineIOConfiguration(),
             origins: .any,
             maximumPollingSessions: sessions,
-            maximumStrangers: strangers,
+            maximumUnidentified: unidentified,
             isFull: { refusals.note() },
             open: { _, _ in Host() }
         )
     }
 
     @Test("limits an address's unidentified clients; one that is identified or leaves makes room")
-    func strangers() throws {
+    func unidentified() throws {
         let refusals = Refusals()
-        let endpoint = Self.endpoint(sessions: 100, strangers: 2, refusals)
+        let endpoint = Self.endpoint(sessions: 100, unidentified: 2, refusals)
         let crowd = try PollingClient(endpoint, address: "192.0.2.1")
         let friend = try crowd.open()
         let leaver = try crowd.open()
@@ -242,7 +242,7 @@ struct EngineIOCrowdTests {
     func sessions() throws {
         let refusals = Refusals()
         let client = try PollingClient(
-            Self.endpoint(sessions: 1, strangers: 2, refusals), address: "2001:db8::1")
+            Self.endpoint(sessions: 1, unidentified: 2, refusals), address: "2001:db8::1")
         let first = try client.open()
         for _ in 0..<3 {
             let full = try client.request("GET", "")

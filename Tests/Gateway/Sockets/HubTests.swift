@@ -22,7 +22,7 @@ struct HubTests {
         #expect(third.end?.webSocketClose.code == .tryAgainLater)
     }
 
-    @Test("holds a change without the socket's shape, and later ones, until the inbox was read")
+    @Test("holds changes that lack the socket's shape until the inbox is read")
     func incomplete() throws {
         let harness = try HubHarness()
         let (session, wire) = harness.open("a", .signalr)
@@ -86,12 +86,12 @@ struct HubTests {
         #expect(backlog.take(3) == false)
         // Changes that would fit are shed too: they would only wait for the earlier ones.
         #expect(backlog.take(1) == false)
-        #expect(backlog.giveBack(8))
+        #expect(backlog.release(8))
         #expect(backlog.take(2))
-        #expect(backlog.giveBack(2) == false)
+        #expect(backlog.release(2) == false)
         // A single batch above the limit still passes.
         #expect(backlog.take(11))
-        #expect(backlog.giveBack(11) == false)
+        #expect(backlog.release(11) == false)
     }
 
     @Test("reads withheld changes from the inboxes when the loop has caught up")
@@ -172,7 +172,7 @@ struct RepairTests {
         try await RunningHub.with(backend, gate: gate) { running in
             let socket = try await running.open("a").synced()
             running.hub.repair()
-            try await eventually("its inbox is asked for") { asked.all == [4] }
+            try await eventually("its inbox is read") { asked.all == [4] }
             running.hub.deliver([HubHarness.notification("a", 5)])
             try await eventually("the frame is sent") { try await socket.on { $1.versions == [5] } }
             await gate.open()
@@ -273,7 +273,7 @@ struct DepartureTests {
         try await RunningHub.with(backend, gate: gate) { running in
             _ = try await running.open("b", connection: "b").synced()
             running.hub.deliver([HubHarness.notification("b", 5), HubHarness.notification("a", 5)])
-            try await eventually("its presence is looked up, nobody else's") { asked.all == ["a"] }
+            try await eventually("its presence is looked up, and no other") { asked.all == ["a"] }
             _ = try await running.open("a").synced()
             await gate.open()
             try await eventually("what stayed behind is removed") { closed.all == ["gone"] }

@@ -52,7 +52,7 @@ struct NodeServiceTests {
                         configuration: try await TestRedis.configuration(), keys: keys,
                         hub: running.hub,
                         revocations: RevocationRegister(
-                            store: Database(database.pool).revocations, redis: redis, keys: keys,
+                            store: Database(database.pool).revocations, live: Live(redis, keys: keys),
                             now: { Timestamp(seconds: 1_795_000_000) }, logger: TestLog.logger),
                         eventLoop: running.eventLoop, now: { clock.now }, logger: TestLog.logger)
                     func publish(_ versions: Int64...) async throws {

@@ -10,7 +10,7 @@ import Testing
 
 @Suite("A client that resumes", .timeLimit(.minutes(10)))
 struct ResumeTests {
-    @Test("answers a resume from before the inbox was read after the first sync")
+    @Test("answers an early resume after the first sync")
     func opening() async throws {
         let gate = Gate()
         let asked = Notes<Int64>()
@@ -38,7 +38,7 @@ struct ResumeTests {
         try await RunningHub.with(backend, gate: gate, { $0.holdTime = .zero }) { running in
             let socket = try await running.open("a").synced()
             running.hub.deliver([HubHarness.notification("a", 7)])
-            try await eventually("the hole is asked for") { asked.all == [4] }
+            try await eventually("the gap is read") { asked.all == [4] }
             try await socket.say(.resume(version: 3), reference: "8")
             try await socket.say(.resume(version: 1), reference: "9")
             await gate.open()

@@ -139,7 +139,9 @@ struct ScriptedBackend: SocketBackend {
     var onUnread: @Sendable () async throws -> Void = {}
 
     func authenticate(token: String) async throws -> SocketIdentity { try await self.onAuthenticate(token) }
-    func authenticate(_ credentials: SocketCredentials) async throws -> SocketIdentity? { nil }
+    func authenticate(_ credentials: SocketCredentials) async throws -> SocketIdentity? {
+        credentials.ticket.map { SocketIdentity(user: $0, expiresAt: nil) }
+    }
 
     func open(_ openings: [SocketOpening]) async throws -> [InboxSnapshot] {
         try await self.onOpen()

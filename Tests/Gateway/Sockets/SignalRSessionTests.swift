@@ -169,6 +169,17 @@ struct OpeningTests {
         session.drop()
     }
 
+    @Test("wait over Server-Sent Events, too")
+    func eventStream() {
+        let (loop, session, application) = Self.session(.serverSentEvents)
+        session.receive(Self.handshake)
+        #expect(application.heard == ["opened"])
+        #expect(session.holdsRecords)
+        loop.advanceTime(by: .milliseconds(200))
+        #expect(!session.holdsRecords)
+        session.drop()
+    }
+
     @Test("wait until the handshake's answer was fetched, and are proven by the poll after them")
     func polling() {
         let (loop, session, application) = Self.session(.longPolling)

@@ -44,7 +44,7 @@ struct AllowedOriginsTests {
 
 @Suite("Addresses of clients", .timeLimit(.minutes(10)))
 struct AddressListTests {
-    @Test("believes only trusted proxies, read from the right")
+    @Test("trusts X-Forwarded-For only from trusted proxies, rightmost first")
     func forwarded() throws {
         let list = try AddressList(["10.0.0.0/8", "192.0.2.7", "2001:db8::/32"])
         let table: [(peer: String, fields: [String], client: String)] = [
@@ -87,24 +87,24 @@ struct AddressListTests {
             .map { try #require(ClientAddress($0)) }
         #expect(addresses.map { limiter.take($0) } == [true, true, true, true, false, true])
         #expect([limiter.take(addresses[0]), limiter.take(addresses[0])] == [true, false])
-        limiter.giveBack(addresses[0])
+        limiter.release(addresses[0])
         #expect(limiter.take(addresses[0]))
     }
 }
 
 @Suite(.timeLimit(.minutes(10)))
 struct BudgetTests {
-    @Test("reports the end of a flood once, and of nothing smaller")
+    @Test("reports the end of a flood once, and no smaller burst")
     func flood() {
         let budget = Budget(limit: 6_400)
         #expect(budget.take(400))
-        budget.giveBack(400)
+        budget.release(400)
         #expect(!budget.floodHasEnded(), "a sixteenth is no flood")
         #expect(budget.take(401))
         #expect(!budget.floodHasEnded(), "it goes on")
-        budget.giveBack(301)
+        budget.release(301)
         #expect(!budget.floodHasEnded(), "a sixty-fourth is still held")
-        budget.giveBack()
+        budget.release()
         #expect(budget.floodHasEnded())
         #expect(!budget.floodHasEnded())
     }

@@ -130,6 +130,16 @@ struct DoorTimeTests {
         #expect(!door.channel.isActive)
     }
 
+    @Test("closes a client whose request to the server never ends, so that a shutdown does not wait for it")
+    func serverBody() throws {
+        let door = try Door()
+        try door.send("POST /nowhere HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")
+        door.channel.embeddedEventLoop.advanceTime(by: .seconds(19))
+        #expect(door.channel.isActive)
+        door.channel.embeddedEventLoop.advanceTime(by: .seconds(2))
+        #expect(!door.channel.isActive)
+    }
+
     @Test("closes a client that reads nothing, but not one that reads slowly")
     func readers() throws {
         let door = try Door()

@@ -117,7 +117,7 @@ struct BroadcastStoreTests {
             #expect(progress.stored == 2)
             #expect(String(decoding: progress.counted, as: UTF8.self) == #"{"duplicate": 1, "opted_out": 1}"#)
 
-            #expect(try await store.steer(broadcast, to: .paused, from: [.expanding]))
+            #expect(try await store.transition(broadcast, to: .paused, from: [.expanding]))
             chain.pages = 1
             let paused = await #expect(throws: PostgresError.self) { try await store.store(page, of: chain) }
             #expect(paused.map { BroadcastStore.isLost($0) } == true)

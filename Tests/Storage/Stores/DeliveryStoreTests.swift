@@ -245,6 +245,66 @@ struct DeliveryStoreTests {
         }
     }
 
+    @Test("ends a notification whose push was dropped when its mail does not go out")
+    func unmailed() async throws {
+        try await Samples.withStores { database in
+            let (store, deliveries) = (database.notifications, database.deliveries)
+            let phone = try await database.devices.register(Samples.device(user: "a", token: "phone")).device
+            try await database.pool.query(
+                "INSERT INTO carillon.user_settings (user_id, email) VALUES ('a', 'a@example.com')")
+            let batch = (1...2).map { number in
+                Samples.notification(number, user: "a") { $0.channels = [.inApp, .push, .email] }
+            }
+            _ = try await store.store(batch, areRepeats: false)
+            // The second still waits for proof of receipt.
+            try await store.mark([("a", batch[0].id, .pending, "queued", nil)])
+            func attempt(_ notification: Notification, _ kind: String) -> DeliveryStore.Attempt {
+                DeliveryStore.Attempt(
+                    at: Samples.start, user: "a", notification: notification.id,
+                    device: kind == "push" ? phone.id : nil, provider: kind == "push" ? .fcm : .email, kind: kind,
+                    attempt: 1, outcome: kind == "push" ? .skipped : .failed, reason: "gone")
+            }
+            var settlement = DeliveryStore.Settlement()
+            settlement.attempts = [attempt(batch[0], "push")]
+            settlement.dropped = [("a", batch[0].id, DeliveryStore.noDevice)]
+            #expect(try await deliveries.settle(settlement).ended.isEmpty, "the mail may still go out")
+            settlement = DeliveryStore.Settlement()
+            settlement.attempts = batch.map { attempt($0, "email") }
+            settlement.unmailed = batch.map { ("a", $0.id, "SMTP_550") }
+            let ended = try await deliveries.settle(settlement).ended
+            #expect(ended.map(\.label.id) == [batch[0].id])
+            let stored = try await store.load(batch.map { ("a", $0.id) }).sorted { $0.id < $1.id }
+            #expect(stored.map(\.status) == [.sent, .pending])
+            #expect(stored.map(\.statusReason) == ["SMTP_550", nil])
+        }
+    }
+
+    @Test("does not wait for a device that was silenced when the push was enqueued")
+    func silenced() async throws {
+        try await Samples.withStores { database in
+            let (store, devices) = (database.notifications, database.devices)
+            let phone = try await devices.register(Samples.device(user: "a", token: "phone", name: "phone")).device
+            let tablet = try await devices.register(Samples.device(user: "a", token: "tablet", name: "tablet")).device
+            _ = try await devices.setSilenced(true, user: "a", id: tablet.id)
+            try await database.pool.query("UPDATE carillon.devices SET registered_at = now() - interval '1 hour'")
+            let notification = Samples.notification(1, user: "a") { $0.channels = [.inApp, .push] }
+            _ = try await store.store([notification], areRepeats: false)
+            try await store.mark([("a", notification.id, .pending, "queued", nil)])
+            // Stored long enough ago that the silenced device is not taken for one with a delivery.
+            try await database.pool.query(
+                "UPDATE carillon.notifications SET stored_at = now() - interval '1 minute'")
+            _ = try await devices.setSilenced(false, user: "a", id: tablet.id)
+            var settlement = DeliveryStore.Settlement()
+            settlement.attempts = [
+                DeliveryStore.Attempt(
+                    at: Samples.start, user: "a", notification: notification.id, device: phone.id,
+                    provider: .fcm, kind: "push", attempt: 1, outcome: .skipped, reason: "gone")
+            ]
+            settlement.dropped = [("a", notification.id, DeliveryStore.noDevice)]
+            #expect(try await database.deliveries.settle(settlement).ended.map(\.label.id) == [notification.id])
+        }
+    }
+
     @Test("ends an obsolete notification whose delivery was settled before it was marked as queued")
     func droppedBeforeTheMark() async throws {
         try await Samples.withStores { database in

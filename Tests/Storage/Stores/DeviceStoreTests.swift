@@ -46,7 +46,7 @@ struct DeviceStoreTests {
         }
     }
 
-    @Test("of 200 registrations of a user, only the active devices are left after 30 days")
+    @Test("keeps only active devices after 30 days, of 200 registrations")
     func growth() async throws {
         try await Samples.withStores { database in
             let devices = database.devices(limits: DeviceLimits(standard: 20))
@@ -285,10 +285,10 @@ struct RecipientLocaleTests {
             let asked = [
                 ("none", true), ("devices", true), ("both", true), ("both", false), ("devices", false),
             ]
-            let wishes = try await database.recipients.wishes(
+            let preferences = try await database.recipients.preferences(
                 asked.map { RecipientStore.Key(user: $0.0, type: "x", category: nil, needsLocale: $0.1) })
-            #expect(wishes.map(\.settings.locale) == [nil, "de-CH", "pt-BR", "pt-BR", nil])
-            #expect(wishes.map(\.preference.push) == [nil, nil, false, false, nil])
+            #expect(preferences.map(\.settings.locale) == [nil, "de-CH", "pt-BR", "pt-BR", nil])
+            #expect(preferences.map(\.preference.push) == [nil, nil, false, false, nil])
         }
     }
 }

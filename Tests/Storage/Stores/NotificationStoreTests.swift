@@ -117,20 +117,20 @@ struct NotificationStoreTests {
     }
 
     @Test("reads preferences of users who have set some, and defaults for the others")
-    func wished() async throws {
+    func preferred() async throws {
         try await Samples.withStores { database in
             let preferences = database.preferences
             try await preferences.set(user: "picky", preferences: ["invoice_created": TypePreference(inApp: false)])
             var settings = UserSettings()
             settings.isOptedOut = true
             try await preferences.set(user: "out", settings: settings)
-            let wishes = try await database.recipients.wishes([
+            let found = try await database.recipients.preferences([
                 RecipientStore.Key(user: "plain", type: "invoice_created", category: nil),
                 RecipientStore.Key(user: "picky", type: "invoice_created", category: nil),
                 RecipientStore.Key(user: "out", type: "x", category: nil),
             ])
-            #expect(wishes.map(\.preference.inApp) == [nil, false, nil])
-            #expect(wishes.map(\.settings.isOptedOut) == [false, false, true])
+            #expect(found.map(\.preference.inApp) == [nil, false, nil])
+            #expect(found.map(\.settings.isOptedOut) == [false, false, true])
         }
     }
 
@@ -229,7 +229,7 @@ struct CollapseTests {
         Samples.notification(number, user: user) { $0.collapseKey = key }
     }
 
-    @Test("removes the older notification with a version of its own and keeps the unread count")
+    @Test("removes the older notification with its own version and keeps the unread count")
     func replaces() async throws {
         try await Samples.withStores { database in
             let store = database.notifications

@@ -53,7 +53,7 @@ struct PreferenceStoreTests {
             let store = database.preferences
             let hours = QuietHours(start: 60, end: 120, weekdays: 3)
             func holds() async throws -> QuietHours? {
-                try await database.recipients.wishes([.init(user: "a", type: "x", category: nil)]).first?
+                try await database.recipients.preferences([.init(user: "a", type: "x", category: nil)]).first?
                     .settings.quietHours
             }
             #expect(try await store.switchQuietHours(user: "a", isOn: true) == UserSettings())
@@ -92,17 +92,17 @@ struct PreferenceStoreTests {
     func unsaid() async throws {
         try await Samples.withStores { database in
             let store = database.preferences
-            func wish() async throws -> TypePreference? { try await store.preferences(user: "a")["x"] }
-            try await store.set(user: "a", preferences: ["x": TypePreference(push: false)], keepsUnsaid: true)
-            #expect(try await wish() == TypePreference(push: false))
+            func preference() async throws -> TypePreference? { try await store.preferences(user: "a")["x"] }
+            try await store.set(user: "a", preferences: ["x": TypePreference(push: false)], keepsOmitted: true)
+            #expect(try await preference() == TypePreference(push: false))
             try await store.set(
-                user: "a", preferences: ["x": TypePreference(inApp: true, email: false)], keepsUnsaid: true)
-            #expect(try await wish() == TypePreference(inApp: true, push: false, email: false))
+                user: "a", preferences: ["x": TypePreference(inApp: true, email: false)], keepsOmitted: true)
+            #expect(try await preference() == TypePreference(inApp: true, push: false, email: false))
             try await store.set(
-                user: "a", preferences: ["x": TypePreference(inApp: false, push: true)], keepsUnsaid: true)
-            #expect(try await wish() == TypePreference(inApp: false, push: true, email: false))
+                user: "a", preferences: ["x": TypePreference(inApp: false, push: true)], keepsOmitted: true)
+            #expect(try await preference() == TypePreference(inApp: false, push: true, email: false))
             try await store.set(user: "a", preferences: ["x": TypePreference(email: true)])
-            #expect(try await wish() == TypePreference(email: true))
+            #expect(try await preference() == TypePreference(email: true))
         }
     }
 
@@ -111,9 +111,9 @@ struct PreferenceStoreTests {
         try await Samples.withStores { database in
             let store = database.preferences
             let category = PreferenceKey.category("c")
-            func say(_ type: String, _ wish: TypePreference) async throws -> TypePreference? {
+            func say(_ type: String, _ preference: TypePreference) async throws -> TypePreference? {
                 try await store.set(
-                    user: "a", preferences: [type: wish], keepsUnsaid: true, categories: ["x": "c", "y": "c"])
+                    user: "a", preferences: [type: preference], keepsOmitted: true, categories: ["x": "c", "y": "c"])
                 return try await store.preferences(user: "a")[type]
             }
             try await store.set(
@@ -139,10 +139,10 @@ struct PreferenceStoreTests {
             var settings = UserSettings()
             settings.isEmailOptedOut = true
             try await database.preferences.set(user: "a", settings: settings)
-            let wishes = try await database.recipients.wishes(
+            let preferences = try await database.recipients.preferences(
                 ["a", "b"].map { RecipientStore.Key(user: $0, type: "x", category: nil) })
-            #expect(wishes.map(\.preference.email) == [false, nil])
-            #expect(wishes.map(\.settings.isOptedOut) == [false, false])
+            #expect(preferences.map(\.preference.email) == [false, nil])
+            #expect(preferences.map(\.settings.isOptedOut) == [false, false])
         }
     }
 
@@ -157,19 +157,19 @@ struct PreferenceStoreTests {
                     "x": TypePreference(push: true, quietHours: .hours(hours)),
                     PreferenceKey.category("c"): TypePreference(push: false, email: false),
                 ])
-            func wish(_ type: String) async throws -> TypePreference? {
+            func preference(_ type: String) async throws -> TypePreference? {
                 try await database.recipients
-                    .wishes([RecipientStore.Key(user: "a", type: type, category: "c")]).first?.preference
+                    .preferences([RecipientStore.Key(user: "a", type: type, category: "c")]).first?.preference
             }
-            #expect(try await wish("x") == TypePreference(push: true, email: false, quietHours: .hours(hours)))
-            #expect(try await wish("y") == TypePreference(push: false, email: false))
+            #expect(try await preference("x") == TypePreference(push: true, email: false, quietHours: .hours(hours)))
+            #expect(try await preference("y") == TypePreference(push: false, email: false))
             // Fields of quiet hours that are not given stay; null restores the user's quiet hours.
             try await store.set(user: "a", preferences: ["x": TypePreference(push: false)])
-            #expect(try await wish("x")?.quietHours == .hours(hours))
+            #expect(try await preference("x")?.quietHours == .hours(hours))
             try await store.set(user: "a", preferences: ["x": TypePreference(quietHours: QuietOverride.none)])
-            #expect(try await wish("x")?.quietHours == QuietOverride.none)
+            #expect(try await preference("x")?.quietHours == QuietOverride.none)
             try await store.set(user: "a", preferences: ["x": TypePreference(quietHours: .inherited)])
-            #expect(try await wish("x")?.quietHours == nil)
+            #expect(try await preference("x")?.quietHours == nil)
         }
     }
 }

@@ -154,11 +154,11 @@ struct SendClaimsTests {
             var batch = RedisBatch()
             // A dispatcher without the claim, such as one whose provider is unavailable, ends
             // nothing.
-            claims.giveBack([(Self.work, second[0].entry, .normal)], provider: .fcm, in: &batch)
+            claims.release([(Self.work, second[0].entry, .normal)], provider: .fcm, in: &batch)
             for reply in try await redis.send(batch) { _ = try reply.checked() }
             #expect(try await claims.take(second, provider: .fcm, lane: .normal) == [false])
             batch = RedisBatch()
-            claims.giveBack([(Self.work, first, .normal)], provider: .fcm, in: &batch)
+            claims.release([(Self.work, first, .normal)], provider: .fcm, in: &batch)
             for reply in try await redis.send(batch) { _ = try reply.checked() }
             #expect(try await claims.take(second, provider: .fcm, lane: .normal) == [true])
             #expect(try await claims.take([(Self.work, first)], provider: .fcm, lane: .normal) == [false])

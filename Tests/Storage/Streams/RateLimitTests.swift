@@ -114,19 +114,19 @@ struct UsageCapsTests {
     }
 
     @Test("counts a notification again as of now, once, and not when a cap holds it back")
-    func anew() async throws {
+    func recount() async throws {
         try await TestRedis.with { connection, prefix in
             let usage = Live(connection, keys: Keyspace(prefix: prefix)).usageCaps
             let first = try await usage.use([Self.use(1), Self.use(2)], now: Self.now)
             #expect(first == [nil, nil])
             // The repeated count reaches the cap.
             let later = Self.now + .seconds(30)
-            #expect(try await usage.use([Self.use(2), Self.use(2)], now: later, isAnew: true) == [nil, nil])
+            #expect(try await usage.use([Self.use(2), Self.use(2)], now: later, recounts: true) == [nil, nil])
             // A minute after the first count the other count has left the span and this one has
             // not.
             let end = Self.now + .seconds(60)
             #expect(try await usage.use([Self.use(3)], now: end) == [nil])
-            #expect(try await usage.use([Self.use(1), Self.use(3)], now: end, isAnew: true) == [0, nil])
+            #expect(try await usage.use([Self.use(1), Self.use(3)], now: end, recounts: true) == [0, nil])
             // The user's cap of three has room for one more when the type's has.
             let last = later + .seconds(60)
             #expect(try await usage.use([Self.use(4), Self.use(5)], now: last) == [nil, 0])
@@ -220,12 +220,12 @@ struct SendingPausesTests {
                 }
                 let nothing = try await hear()
                 #expect(nothing.isEmpty)
-                let told = [
+                let unshared = [
                     Self.pause("one", 60), Self.pause("one", 30), Self.pause("two", 20),
                     Self.pause("my app", 10, provider: .webpush, service: "https://push.example"),
                     Self.pause("one", 600, provider: .apns),
                 ]
-                #expect(try await mine.exchange(told, of: [], now: Self.now).isEmpty)
+                #expect(try await mine.exchange(unshared, of: [], now: Self.now).isEmpty)
                 #expect(
                     try await hear() == [
                         Self.pause("my app", 10, provider: .webpush, service: "https://push.example"),

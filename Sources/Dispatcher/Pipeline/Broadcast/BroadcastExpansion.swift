@@ -20,7 +20,7 @@ struct BroadcastExpansion: Sendable {
     private static let patience: Duration = .seconds(1)
 
     private enum Step {
-        case goesOn
+        case hasMore
         case ended
     }
 
@@ -29,7 +29,8 @@ struct BroadcastExpansion: Sendable {
 
     /// Expands until no chain is left.
     func work() async throws {
-        while goesOn, let chain = try await self.dispatcher.database.broadcasts.claimChain(by: self.dispatcher.name) {
+        while isRunning, let chain = try await self.dispatcher.database.broadcasts.claimChain(by: self.dispatcher.name)
+        {
             if try await self.isHeld(chain.broadcast) {
                 try await self.dispatcher.database.broadcasts.hold(chain.broadcast)
                 try await self.dispatcher.database.broadcasts.release(chain, by: self.dispatcher.name)
@@ -45,7 +46,7 @@ struct BroadcastExpansion: Sendable {
     private func expand(_ chain: Broadcast.Chain) async throws {
         var chain = chain
         for _ in 0..<Self.turn {
-            guard goesOn, try await self.expandPage(&chain) == .goesOn else { break }
+            guard isRunning, try await self.expandPage(&chain) == .hasMore else { break }
         }
         try await self.dispatcher.database.broadcasts.release(chain, by: self.dispatcher.name)
     }
@@ -105,13 +106,13 @@ struct BroadcastExpansion: Sendable {
         } catch let error as PostgresError where BroadcastStore.isLost(error) {
             return .ended
         } catch let error as PostgresError where error.isRefusal {
-            try await self.giveUp(broadcast, reason: "PostgreSQL refused it: SQLSTATE \(error.sqlState ?? "unknown")")
+            try await self.giveUp(broadcast, reason: error.refusalReason)
             return .ended
         }
         PipelineMetrics.pages.increment()
         chain.pages += 1
         chain.reached = page.until
-        return page.isLast ? .ended : .goesOn
+        return page.isLast ? .ended : .hasMore
     }
 
     /// Stores and routes the notifications that users want, and counts the others.
@@ -134,11 +135,11 @@ struct BroadcastExpansion: Sendable {
             page.counted[item.notification.statusReason ?? item.notification.status.rawValue, default: 0] += 1
         }
         // Users whose text failed have a dead letter; others wait for a digest.
-        let wordless = prepared.reduce(0) { $0 + $1.wordless }
-        if wordless > 0 { page.counted["text_failed"] = wordless }
+        let unrendered = prepared.reduce(0) { $0 + $1.unrendered }
+        if unrendered > 0 { page.counted["text_failed"] = unrendered }
         let repeated = prepared.reduce(0) { $0 + $1.repeated }
         if repeated > 0 { page.counted["duplicate"] = repeated }
-        let held = page.selected - all.count - wordless - repeated
+        let held = page.selected - all.count - unrendered - repeated
         if held > 0 { page.counted["held"] = held }
         if prepared.contains(where: \.isConflicting) { try await self.refuse(chain.broadcast) }
         page.stored = wanted.count
@@ -150,7 +151,7 @@ struct BroadcastExpansion: Sendable {
         let fence = self.dispatcher.fence()
         let batch = try await self.dispatcher.untilDone(
             "store a page",
-            isFinal: { ($0 as? PostgresError)?.isRefusal ?? false }
+            isFinal: JobIntake.isRefusal
         ) {
             try await self.dispatcher.database.notifications.store(
                 wanted,
@@ -174,7 +175,7 @@ struct BroadcastExpansion: Sendable {
 
     /// Stores one dead letter per broadcast whose id users have with other content.
     private func refuse(_ broadcast: Broadcast) async throws {
-        let letter = self.letter(of: broadcast, reason: JobIntake.conflictReason)
+        let letter = broadcast.deadLetter(JobIntake.conflictReason, at: self.dispatcher.now())
         let isKnown = try await self.dispatcher.untilDone("look for a dead letter") {
             try await self.dispatcher.database.deadLetters.has(stream: letter.stream, entry: letter.entry)
         }
@@ -182,19 +183,9 @@ struct BroadcastExpansion: Sendable {
         try await DeadLetterQueue(dispatcher: self.dispatcher).setAside([letter])
     }
 
-    private func letter(of broadcast: Broadcast, reason: String) -> DeadLetter {
-        DeadLetter(
-            stream: broadcast.stream,
-            entry: broadcast.entry.split(separator: "/").last.map { String($0) } ?? "",
-            reason: reason,
-            at: self.dispatcher.now(),
-            fields: broadcast.fields
-        )
-    }
-
     /// Ends a broadcast that cannot be stored with a dead letter; it is not retried.
     private func giveUp(_ broadcast: Broadcast, reason: String) async throws {
-        let letter = self.letter(of: broadcast, reason: reason)
+        let letter = broadcast.deadLetter(reason, at: self.dispatcher.now())
         try await DeadLetterQueue(dispatcher: self.dispatcher).setAside([letter])
         try await self.dispatcher.database.broadcasts.fail(broadcast, reason: reason)
         self.dispatcher.logger.error(

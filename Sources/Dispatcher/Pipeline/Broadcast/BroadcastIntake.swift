@@ -58,31 +58,20 @@ extension JobIntake {
             do {
                 let outcome = try await self.dispatcher.untilDone(
                     "store a broadcast",
-                    isFinal: { ($0 as? PostgresError)?.isRefusal ?? false }
+                    isFinal: Self.isRefusal
                 ) {
                     try await self.dispatcher.database.broadcasts.add(broadcast)
                 }
                 if outcome == .conflict {
-                    stored.dead.append(self.letter(broadcast, reason: Self.conflictReason))
+                    stored.dead.append(broadcast.deadLetter(Self.conflictReason, at: self.dispatcher.now()))
                 }
             } catch let error as PostgresError where error.isRefusal {
-                let reason = "PostgreSQL refused it: SQLSTATE \(error.sqlState ?? "unknown")"
-                stored.dead.append(self.letter(broadcast, reason: reason))
+                stored.dead.append(broadcast.deadLetter(error.refusalReason, at: self.dispatcher.now()))
             }
         }
     }
 
-    private func letter(_ broadcast: Broadcast, reason: String) -> DeadLetter {
-        DeadLetter(
-            stream: broadcast.stream,
-            entry: broadcast.entry.split(separator: "/").last.map { String($0) } ?? "",
-            reason: reason,
-            at: self.dispatcher.now(),
-            fields: broadcast.fields
-        )
-    }
-
-    /// Returns the content of a page, before its users' wishes are known.
+    /// Returns the content of a page, before its users' preferences are known.
     ///
     /// - Parameter users: the chain's next page.
     func content(
@@ -119,10 +108,14 @@ extension JobIntake {
 extension Broadcast {
     /// The original entry of its job.
     var origin: JobOrigin {
-        JobOrigin(
-            stream: self.stream,
-            entry: self.entry.split(separator: "/").last.map { String($0) } ?? "",
-            fields: self.fields
-        )
+        JobOrigin(stream: self.stream, entry: self.entryID, fields: self.fields)
     }
+
+    /// Returns the dead letter of its job.
+    func deadLetter(_ reason: String, at: Timestamp) -> DeadLetter {
+        DeadLetter(stream: self.stream, entry: self.entryID, reason: reason, at: at, fields: self.fields)
+    }
+
+    /// The id of its entry, without the stream.
+    private var entryID: String { self.entry.split(separator: "/").last.map { String($0) } ?? "" }
 }

@@ -52,12 +52,14 @@ package struct BroadcastService: Service {
                         dispatcher: self.dispatcher,
                         highWaterMark: self.configuration.highWaterMark
                     )
-                    await self.repeatedly("broadcasts cannot be expanded", loop: chain) { try await expansion.work() }
+                    await self.repeatedly("cannot expand broadcasts; retrying", loop: chain) {
+                        try await expansion.work()
+                    }
                 }
             }
             group.addTask {
                 var forgetAt = ContinuousClock.now
-                await self.repeatedly("broadcasts cannot be counted", loop: Self.chains) {
+                await self.repeatedly("cannot count broadcasts; retrying", loop: Self.chains) {
                     try await self.count()
                     guard ContinuousClock.now >= forgetAt else { return }
                     try await self.forget()
@@ -66,7 +68,7 @@ package struct BroadcastService: Service {
             }
             group.addTask {
                 let withdrawal = BroadcastWithdrawal(dispatcher: self.dispatcher)
-                await self.repeatedly("broadcasts cannot be withdrawn", loop: Self.chains + 1) {
+                await self.repeatedly("cannot withdraw broadcasts; retrying", loop: Self.chains + 1) {
                     try await withdrawal.work()
                 }
             }
@@ -74,7 +76,7 @@ package struct BroadcastService: Service {
     }
 
     private func repeatedly(_ failure: Logger.Message, loop: Int, _ work: () async throws -> Void) async {
-        while goesOn {
+        while isRunning {
             do {
                 try await work()
             } catch {
@@ -86,7 +88,7 @@ package struct BroadcastService: Service {
 
     private func count() async throws {
         let store = self.dispatcher.database.broadcasts
-        while goesOn, let broadcast = try await store.claim(.counting, by: self.dispatcher.name) {
+        while isRunning, let broadcast = try await store.claim(.counting, by: self.dispatcher.name) {
             let size = try await store.size(topic: broadcast.topic, bound: Self.countBound)
             let limit = self.configuration.confirmAbove
             try await store.counted(broadcast, size: size, isConfirmed: limit == 0 || size <= limit)
@@ -112,8 +114,8 @@ struct BroadcastWithdrawal: Sendable {
 
     func work() async throws {
         let store = self.dispatcher.database.broadcasts
-        while goesOn, var broadcast = try await store.claim(.cancelling, by: self.dispatcher.name) {
-            while goesOn, try await self.withdrawPage(&broadcast) {}
+        while isRunning, var broadcast = try await store.claim(.cancelling, by: self.dispatcher.name) {
+            while isRunning, try await self.withdrawPage(&broadcast) {}
         }
     }
 
@@ -145,14 +147,9 @@ struct BroadcastWithdrawal: Sendable {
         let publisher = FramePublisher(self.dispatcher.live, presence: self.dispatcher.presence)
         let frames = withdrawals.compactMap { withdrawal in
             withdrawal.place.map { place in
-                NodeFrame(
-                    kind: .deleted,
-                    user: withdrawal.user,
-                    previous: place.version - 1,
-                    version: place.version,
-                    unread: place.unread,
-                    body: InboxChangeShape.encode(.ids([withdrawal.id]), at: at)
-                )
+                NodeFrame.change(
+                    .deleted, user: withdrawal.user, version: place.version, unread: place.unread,
+                    .ids([withdrawal.id]), at: at)
             }
         }
         do {
@@ -160,7 +157,7 @@ struct BroadcastWithdrawal: Sendable {
         } catch {
             // A socket that misses it sees a gap at its next frame, and fills it from the inbox.
             self.dispatcher.logger.warning(
-                "cancellation not published to sockets; they fill the gap from the inbox",
+                "cannot publish cancellation; sockets resync at the next frame",
                 metadata: ["error": "\(error)"])
         }
         await self.dispatcher.publish(withdrawals.map { LifecycleEvent(.cancelled, $0.label, at: at) })

@@ -35,7 +35,7 @@ final class AccountPauses: Sendable {
     private struct Moments {
         var until: Timestamp
         /// The end that other dispatchers know; nil for none.
-        var told: Timestamp?
+        var sharedUntil: Timestamp?
         /// Whether Redis had it; if it disappears from there early, an operator lifted it.
         var isHeard = false
     }
@@ -67,8 +67,8 @@ final class AccountPauses: Sendable {
             }
             if until > entry.until { entry.isHeard = false }
             entry.until = until
-            let isNews = entry.told.map { until - $0 > Self.grain } ?? true
-            if isNews { entry.told = until }
+            let isNews = entry.sharedUntil.map { until - $0 > Self.grain } ?? true
+            if isNews { entry.sharedUntil = until }
             moments[key] = entry
             return isNews
         }
@@ -77,12 +77,12 @@ final class AccountPauses: Sendable {
     }
 
     /// Returns the pauses to share, which count as shared from now on.
-    func untold(now: Timestamp) -> [SendingPauses.Pause] {
+    func takeUnshared(now: Timestamp) -> [SendingPauses.Pause] {
         self.moments.withLock { moments in
             Self.forget(&moments, now: now)
             var news: [SendingPauses.Pause] = []
-            for (key, entry) in moments where entry.told.map({ $0 < entry.until }) ?? true {
-                moments[key]?.told = entry.until
+            for (key, entry) in moments where entry.sharedUntil.map({ $0 < entry.until }) ?? true {
+                moments[key]?.sharedUntil = entry.until
                 news.append(self.pause(key, entry.until))
             }
             return news
@@ -90,10 +90,10 @@ final class AccountPauses: Sendable {
     }
 
     /// Marks pauses as not shared, so that the next look shares them.
-    func takeBack(_ pauses: [SendingPauses.Pause]) {
+    func unshare(_ pauses: [SendingPauses.Pause]) {
         self.moments.withLock { moments in
             for pause in pauses where pause.provider == self.provider {
-                moments[Account(name: pause.account, service: pause.service)]?.told = nil
+                moments[Account(name: pause.account, service: pause.service)]?.sharedUntil = nil
             }
         }
     }
@@ -115,7 +115,7 @@ final class AccountPauses: Sendable {
                 // Redis stores whole milliseconds.
                 entry.isHeard = pause.until.milliseconds >= entry.until.milliseconds
                 entry.until = max(entry.until, pause.until)
-                entry.told = max(entry.told ?? pause.until, pause.until)
+                entry.sharedUntil = max(entry.sharedUntil ?? pause.until, pause.until)
                 moments[key] = entry
                 return entry.until
             }
@@ -174,11 +174,11 @@ package struct AccountPauseService: Service {
     package func run() async throws {
         var calls = 0
         var idle = 0
-        while goesOn {
+        while isRunning {
             let total = self.deliveries.reduce(0) { $0 + $1.counts.reduce(0) { $0 + $1.sent } }
             idle += 1
             if total != calls || idle == Self.idleIntervals || self.deliveries.contains(where: \.isBusy) {
-                await self.look()
+                await self.refresh()
                 idle = 0
             }
             calls = total
@@ -190,21 +190,21 @@ package struct AccountPauseService: Service {
     /// Shares and reads pauses once, in one round trip.
     ///
     /// While Redis is down, each dispatcher knows only its own pauses.
-    package func look() async {
+    package func refresh() async {
         let now = self.dispatcher.now()
-        let told = self.deliveries.flatMap { $0.pauses.untold(now: now) }
+        let unshared = self.deliveries.flatMap { $0.pauses.takeUnshared(now: now) }
         let shared = self.dispatcher.live.sendingPauses
         do {
-            let heard = try await shared.exchange(told, of: self.deliveries.map(\.provider), now: now)
+            let heard = try await shared.exchange(unshared, of: self.deliveries.map(\.provider), now: now)
             let end = self.dispatcher.now()
             for service in self.deliveries where service.pauses.learn(heard, now: end) {
                 self.dispatcher.alarms.retries.note(end)
             }
         } catch {
-            for service in self.deliveries { service.pauses.takeBack(told) }
+            for service in self.deliveries { service.pauses.unshare(unshared) }
             PipelineMetrics.unsharedPauses.increment()
             self.dispatcher.logger.warning(
-                "pauses of accounts not shared; retrying", metadata: ["error": "\(error)"])
+                "cannot share pauses of accounts; retrying", metadata: ["error": "\(error)"])
         }
     }
 }

@@ -77,7 +77,7 @@ package struct DeliveriesService: Service {
     /// - Parameter isFirst: whether no dispatcher has tried this before. The second try looks
     ///   nothing up, because that may be what kills.
     func setAside(_ batch: LaneBatch, isFirst: Bool) async throws {
-        try await self.settler.settle(try await self.sender.deadly(batch, looksUp: isFirst))
+        try await self.settler.settle(try await self.sender.poisonOutcomes(batch, looksUp: isFirst))
     }
 
     var provider: Provider { self.settler.provider }

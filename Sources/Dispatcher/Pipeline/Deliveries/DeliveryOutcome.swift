@@ -27,7 +27,7 @@ struct DeliveryOutcome: Sendable {
         /// The breaker is open, the app's rate is used up, or it waited too long in our own queue.
         case heldBack(until: Timestamp, reason: String, app: String)
         /// It killed its dispatchers and is not tried again.
-        case deadly
+        case poison
         /// The entry is not a delivery.
         case malformed
     }

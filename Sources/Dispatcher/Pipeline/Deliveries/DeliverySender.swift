@@ -88,15 +88,15 @@ struct DeliverySender: Sendable {
     /// Returns the outcomes of entries that killed their dispatchers; no provider is called.
     ///
     /// A delivery that is no longer needed ends as it would otherwise.
-    func deadly(_ batch: LaneBatch, looksUp: Bool) async throws -> [DeliveryOutcome] {
+    func poisonOutcomes(_ batch: LaneBatch, looksUp: Bool) async throws -> [DeliveryOutcome] {
         var outcomes: [DeliveryOutcome] = []
         for entry in batch.entries {
             guard let text = entry[DeliveryWork.field], let work = try? DeliveryWork(text).asRepeat else {
-                outcomes.append(self.outcome(entry, batch, nil, .deadly))
+                outcomes.append(self.outcome(entry, batch, nil, .poison))
                 continue
             }
             var item = Item(entry: entry, work: work, facts: nil, lookedUpAt: .now, term: batch.term)
-            var result = DeliveryOutcome.Result.deadly
+            var result = DeliveryOutcome.Result.poison
             if looksUp {
                 item.facts = try await self.lookUp([work]).first ?? nil
                 if let facts = item.facts {
@@ -316,7 +316,7 @@ struct DeliverySender: Sendable {
         do {
             _ = try await shared.exchange([pause], of: [], now: now)
         } catch {
-            self.pauses.takeBack([pause])
+            self.pauses.unshare([pause])
             PipelineMetrics.unsharedPauses.increment()
         }
     }
@@ -379,8 +379,8 @@ struct DeliverySender: Sendable {
             isMail ? .email : work.isRetraction ? .retraction : work.callsForAttention ? .attention : .reach,
             of: notification,
             type: self.dispatcher.catalog[notification.type],
-            preference: facts.wishes.preference,
-            settings: facts.wishes.settings,
+            preference: facts.preferences.preference,
+            settings: facts.preferences.settings,
             isReplaced: facts.isReplaced
         )
         if facts.isCancelled { gateFacts.status = .cancelled }
@@ -390,7 +390,8 @@ struct DeliverySender: Sendable {
         gateFacts.wasAccepted = facts.wasAccepted
         // Mail does not ring, so quiet hours do not matter.
         if !isMail {
-            gateFacts.releaseAt = self.dispatcher.releaseMoment(of: notification, wishes: facts.wishes, now: now)
+            gateFacts.releaseAt = self.dispatcher.releaseMoment(
+                of: notification, preferences: facts.preferences, now: now)
         }
         guard let refusal = Core.gate(gateFacts, now: now) else { return nil }
         if refusal == .quietHours, let moment = gateFacts.releaseAt { return .postponed(until: moment) }

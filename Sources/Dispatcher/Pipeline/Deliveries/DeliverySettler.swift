@@ -13,7 +13,7 @@ import Storage
 struct DeliverySettler: Sendable {
     private static let configurationDelay: Duration = .seconds(60)
     /// The reason of a delivery that killed its dispatchers.
-    private static let deadly = "dispatchers_died"
+    private static let poisonReason = "dispatchers_died"
 
     /// The changes that a batch of outcomes makes.
     private struct Ledger {
@@ -80,7 +80,7 @@ struct DeliverySettler: Sendable {
         let held = self.dispatcher.live.heldSets
         var batch = RedisBatch()
         self.dispatcher.live.sendClaims
-            .giveBack(claims, provider: self.provider, in: &batch)
+            .release(claims, provider: self.provider, in: &batch)
         for retry in ledger.retries {
             retries.add(retry.work, due: retry.due, provider: self.provider, lane: retry.lane, in: &batch)
         }
@@ -98,7 +98,7 @@ struct DeliverySettler: Sendable {
 
     private func note(_ outcome: DeliveryOutcome, in ledger: inout Ledger) {
         ledger.finished[outcome.group.stream, default: (outcome.group, [])].ids.append(outcome.entry.id)
-        if case .deadly = outcome.result {
+        if case .poison = outcome.result {
             ledger.dead.append(self.letter(outcome, reason: ClaimService.deadlyReason))
         }
         guard let work = outcome.work else {
@@ -145,10 +145,10 @@ struct DeliverySettler: Sendable {
             self.record(outcome, work, .failed, reason, in: &ledger)
             self.fail(outcome, work, reason, in: &ledger)
             let place = self.provider.rawValue
-            ledger.dead.append(self.letter(outcome, reason: "it cannot be sent by \(place): \(reason)"))
-        case .deadly:
-            self.record(outcome, work, .failed, Self.deadly, in: &ledger)
-            self.fail(outcome, work, Self.deadly, in: &ledger)
+            ledger.dead.append(self.letter(outcome, reason: "\(place) cannot send it: \(reason)"))
+        case .poison:
+            self.record(outcome, work, .failed, Self.poisonReason, in: &ledger)
+            self.fail(outcome, work, Self.poisonReason, in: &ledger)
         case .noProvider:
             self.record(outcome, work, .skipped, "no_provider", in: &ledger)
             self.fail(outcome, work, "no_provider", in: &ledger)
@@ -173,7 +173,7 @@ struct DeliverySettler: Sendable {
         case .refused(let refusal): self.record(outcome, work, .skipped, refusal.rawValue, in: &ledger)
         case .unanswered(let reason, _), .unsendable(let reason):
             self.record(outcome, work, .failed, reason, in: &ledger)
-        case .deadly: self.record(outcome, work, .failed, Self.deadly, in: &ledger)
+        case .poison: self.record(outcome, work, .failed, Self.poisonReason, in: &ledger)
         case .malformed, .gone, .postponed, .noCredential, .noProvider, .heldBack:
             self.record(outcome, work, .skipped, "not_possible", in: &ledger)
         }
@@ -303,7 +303,7 @@ struct DeliverySettler: Sendable {
         }
         self.record(outcome, work, .failed, reason, in: &ledger)
         self.fail(outcome, work, reason, in: &ledger)
-        ledger.dead.append(self.letter(outcome, reason: "whether it arrived is unknown, more than once: \(reason)"))
+        ledger.dead.append(self.letter(outcome, reason: "no answer more than once, so it may have arrived: \(reason)"))
     }
 
     /// - Parameter next: the work of the next try.
@@ -358,6 +358,8 @@ struct DeliverySettler: Sendable {
     ) {
         if !self.isMail || outcome.facts?.notification.channels.contains(.inApp) == false {
             ledger.settlement.failed.append((work.user, work.notification, reason))
+        } else {
+            ledger.settlement.unmailed.append((work.user, work.notification, reason))
         }
         self.addEvent(kind, outcome, reason, in: &ledger)
     }

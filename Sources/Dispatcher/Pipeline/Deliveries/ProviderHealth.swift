@@ -48,56 +48,56 @@ final class ProviderHealth: Sendable {
         let service: String?
     }
 
-    private struct Way {
+    private struct Entry {
         var breaker = CircuitBreaker()
-        /// The part of ``Ways/silentCalls`` that is this one's.
+        /// The part of ``Breakers/silentCalls`` that is this one's.
         var silentCalls = 0
     }
 
-    private struct Ways {
-        var all: [Scope: Way] = [:]
+    private struct Breakers {
+        var all: [Scope: Entry] = [:]
         /// The calls in flight of those that do not answer.
         var silentCalls = 0
 
         mutating func admit(_ scope: Scope, _ limits: Limits, now: Timestamp) -> CircuitBreaker.Admission {
-            var way = self.all[scope] ?? Way()
-            defer { self.all[scope] = way }
-            guard way.breaker.isSilent(at: now) else { return way.breaker.admit(now: now, limit: limits.answering) }
-            self.setSilentCalls(way.breaker.inFlight, of: &way)
-            let admission = way.breaker.admit(
+            var entry = self.all[scope] ?? Entry()
+            defer { self.all[scope] = entry }
+            guard entry.breaker.isSilent(at: now) else { return entry.breaker.admit(now: now, limit: limits.answering) }
+            self.setSilentCalls(entry.breaker.inFlight, of: &entry)
+            let admission = entry.breaker.admit(
                 now: now, limit: limits.silent, isCrowded: self.silentCalls >= limits.allSilent)
-            self.setSilentCalls(way.breaker.inFlight, of: &way)
+            self.setSilentCalls(entry.breaker.inFlight, of: &entry)
             return admission
         }
 
         mutating func note(_ verdict: CircuitBreaker.Verdict, _ scope: Scope, since start: Timestamp?, now: Timestamp)
             -> (before: CircuitBreaker.State, after: CircuitBreaker.State)
         {
-            var way = self.all[scope] ?? Way()
-            let before = way.breaker.state
-            way.breaker.note(verdict, since: start, now: now)
-            self.setSilentCalls(verdict == .fails ? max(0, way.silentCalls - 1) : 0, of: &way)
-            self.all[scope] = way
-            return (before, way.breaker.state)
+            var entry = self.all[scope] ?? Entry()
+            let before = entry.breaker.state
+            entry.breaker.note(verdict, since: start, now: now)
+            self.setSilentCalls(verdict == .fails ? max(0, entry.silentCalls - 1) : 0, of: &entry)
+            self.all[scope] = entry
+            return (before, entry.breaker.state)
         }
 
         mutating func withdraw(_ scope: Scope, since start: Timestamp?) {
-            guard var way = self.all[scope] else { return }
-            way.breaker.withdraw(since: start)
-            self.setSilentCalls(max(0, way.silentCalls - 1), of: &way)
-            self.all[scope] = way
+            guard var entry = self.all[scope] else { return }
+            entry.breaker.withdraw(since: start)
+            self.setSilentCalls(max(0, entry.silentCalls - 1), of: &entry)
+            self.all[scope] = entry
         }
 
-        private mutating func setSilentCalls(_ count: Int, of way: inout Way) {
-            self.silentCalls += count - way.silentCalls
-            way.silentCalls = count
+        private mutating func setSilentCalls(_ count: Int, of entry: inout Entry) {
+            self.silentCalls += count - entry.silentCalls
+            entry.silentCalls = count
         }
     }
 
     private let provider: Provider
     private let limits: Limits
     private let logger: Logger
-    private let ways = Mutex(Ways())
+    private let breakers = Mutex(Breakers())
     /// When an app's rejected configuration was last reported.
     private let reportedAt = Mutex<[String: Timestamp]>([:])
 
@@ -113,22 +113,24 @@ final class ProviderHealth: Sendable {
     /// - Parameter isShared: whether other apps use the provider.
     func admit(_ app: String, service: String? = nil, isShared: Bool, now: Timestamp) -> CircuitBreaker.Admission {
         let scope = Scope(app: app, service: service)
-        return self.ways.withLock { ways in
-            if ways.all.count >= Self.capacity, ways.all[scope] == nil {
-                ways.all = ways.all.filter { $0.value.breaker.inFlight > 0 || $0.value.breaker.isOpen(at: now) }
+        return self.breakers.withLock { breakers in
+            if breakers.all.count >= Self.capacity, breakers.all[scope] == nil {
+                breakers.all = breakers.all.filter { $0.value.breaker.inFlight > 0 || $0.value.breaker.isOpen(at: now) }
             }
-            guard isShared || service != nil else { return ways.all[scope, default: Way()].breaker.admit(now: now) }
-            return ways.admit(scope, self.limits, now: now)
+            guard isShared || service != nil else {
+                return breakers.all[scope, default: Entry()].breaker.admit(now: now)
+            }
+            return breakers.admit(scope, self.limits, now: now)
         }
     }
 
     /// Returns the best standing of these apps.
     func standing(of apps: [String], now: Timestamp) -> Standing {
-        self.ways.withLock { ways in
+        self.breakers.withLock { breakers in
             var earliest: Timestamp?
             var isProbing = false
             for app in apps {
-                switch ways.all[Scope(app: app, service: nil)]?.breaker.state {
+                switch breakers.all[Scope(app: app, service: nil)]?.breaker.state {
                 case nil, .closed: return .inUse
                 case .open(let until) where until > now: earliest = min(earliest ?? until, until)
                 case .open, .probing: isProbing = true
@@ -143,7 +145,7 @@ final class ProviderHealth: Sendable {
     ///
     /// - Parameter start: when it was admitted; nil for just now.
     func withdraw(_ app: String, service: String? = nil, since start: Timestamp? = nil) {
-        self.ways.withLock { $0.withdraw(Scope(app: app, service: service), since: start) }
+        self.breakers.withLock { $0.withdraw(Scope(app: app, service: service), since: start) }
     }
 
     /// Records the reply to an admitted call, and logs when that opens or closes a breaker.
@@ -159,7 +161,7 @@ final class ProviderHealth: Sendable {
             return self.withdraw(app, service: service, since: start)
         }
         let scope = Scope(app: app, service: service)
-        let (before, after) = self.ways.withLock { $0.note(verdict, scope, since: start, now: now) }
+        let (before, after) = self.breakers.withLock { $0.note(verdict, scope, since: start, now: now) }
         let isReported = reply.concernsConfigurationInPart && self.isReportDue(app, now: now)
         guard before != after || isReported else { return }
         var metadata = self.metadata(scope)
@@ -167,7 +169,7 @@ final class ProviderHealth: Sendable {
         if isReported {
             self.countMisconfigured(app)
             self.logger.error(
-                "provider does not accept our configuration for some devices; their deliveries are retried",
+                "provider rejected the configuration for some devices; their deliveries retry",
                 metadata: metadata.merging(["tries": "\(self.tries)"]) { $1 })
         }
         guard before != after else { return }
@@ -175,13 +177,13 @@ final class ProviderHealth: Sendable {
         case .open(let until) where verdict == .misconfigured:
             self.countMisconfigured(app)
             self.logger.error(
-                "provider does not accept our configuration; its work is kept",
+                "provider rejected the credentials or settings; its deliveries wait, retrying every minute",
                 metadata: metadata.merging(["until": "\(until.rfc3339)"]) { $1 })
         case .open(let until):
             self.logger.warning(
                 "provider unavailable; its deliveries wait",
                 metadata: metadata.merging(["until": "\(until.rfc3339)"]) { $1 })
-        case .closed where before == .probing: self.logger.notice("provider is back", metadata: metadata)
+        case .closed where before == .probing: self.logger.notice("provider available again", metadata: metadata)
         case .closed, .probing: break
         }
     }
@@ -191,7 +193,7 @@ final class ProviderHealth: Sendable {
     func hold(_ apps: [String], service: String? = nil, until moment: Timestamp, now: Timestamp) {
         for app in apps {
             let scope = Scope(app: app, service: service)
-            let isNew = self.ways.withLock { $0.all[scope, default: Way()].breaker.hold(until: moment, now: now) }
+            let isNew = self.breakers.withLock { $0.all[scope, default: Entry()].breaker.hold(until: moment, now: now) }
             guard isNew else { continue }
             self.logger.warning(
                 "provider unavailable: it asked the account to pause; its deliveries wait",
@@ -203,10 +205,10 @@ final class ProviderHealth: Sendable {
     func lift(_ apps: [String], service: String? = nil, until moment: Timestamp, now: Timestamp) {
         for app in apps {
             let scope = Scope(app: app, service: service)
-            let isNew = self.ways.withLock { $0.all[scope]?.breaker.lift(until: moment, now: now) ?? false }
+            let isNew = self.breakers.withLock { $0.all[scope]?.breaker.lift(until: moment, now: now) ?? false }
             guard isNew else { continue }
             self.logger.notice(
-                "a provider's pause was lifted",
+                "pause lifted; probing the provider",
                 metadata: self.metadata(scope).merging(["until": "\(moment.rfc3339)"]) { $1 })
         }
     }
@@ -254,17 +256,17 @@ final class ProviderHealth: Sendable {
     ///
     /// - Parameter last: the time of the last look.
     func overviews(of apps: [String], now: Timestamp, since last: Timestamp? = nil) -> [String: Overview] {
-        let known = self.ways.withLock { ways in
-            Dictionary(grouping: ways.all.filter { $0.value.breaker.isInUse(at: now) }) { $0.key.app }
+        let known = self.breakers.withLock { breakers in
+            Dictionary(grouping: breakers.all.filter { $0.value.breaker.isInUse(at: now) }) { $0.key.app }
         }
         var overviews: [String: Overview] = [:]
         for app in apps {
             var overview = Overview()
             var states: [CircuitBreaker.State] = []
-            for (scope, way) in known[app] ?? [] {
-                let state = way.breaker.state(at: now, since: last)
+            for (scope, entry) in known[app] ?? [] {
+                let state = entry.breaker.state(at: now, since: last)
                 states.append(state)
-                overview.inFlight += way.breaker.inFlight
+                overview.inFlight += entry.breaker.inFlight
                 if case .open = state, scope.service != nil { overview.servicesOut += 1 }
             }
             overview.state = Self.best(of: states)
@@ -288,7 +290,7 @@ final class ProviderHealth: Sendable {
     }
 
     /// The number of breakers kept.
-    var count: Int { self.ways.withLock { $0.all.count } }
+    var count: Int { self.breakers.withLock { $0.all.count } }
 }
 
 extension CircuitBreaker.Verdict {

@@ -29,7 +29,7 @@ package struct ProviderStateService: Service {
         let board = self.dispatcher.live.providerBoard
         var shown: Set<Key> = []
         var last: Timestamp?
-        while goesOn {
+        while isRunning {
             let now = self.dispatcher.now()
             var states: [ProviderState] = []
             var gone = shown
@@ -53,7 +53,7 @@ package struct ProviderStateService: Service {
                 try await board.put(states, counts: counts, dispatcher: self.dispatcher.name, now: now)
             } catch {
                 self.dispatcher.logger.warning(
-                    "provider states not published; retrying every 5 s", metadata: ["error": "\(error)"])
+                    "cannot publish provider states; retrying every 5 s", metadata: ["error": "\(error)"])
             }
             // The state changes with each call, so publish it at an interval.
             await pause(for: Self.interval)

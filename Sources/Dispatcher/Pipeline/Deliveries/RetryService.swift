@@ -43,15 +43,15 @@ package struct RetryService: Service {
     }
 
     package func run() async throws {
-        while goesOn {
-            await self.look()
+        while isRunning {
+            await self.poll()
             await self.dispatcher.alarms.retries.wait(
                 atLeast: Self.interval, atMost: Self.longestInterval, now: self.dispatcher.clock.now)
         }
     }
 
     /// Moves what is due of all providers, and notes when to look again.
-    private func look() async {
+    private func poll() async {
         let alarm = self.dispatcher.alarms.retries
         do {
             let waiting = try await self.retries.waiting(of: self.deliveries.map(\.provider))
@@ -65,7 +65,7 @@ package struct RetryService: Service {
     }
 
     private func warn(_ error: any Error) {
-        self.dispatcher.logger.warning("due deliveries cannot be moved; retrying", metadata: ["error": "\(error)"])
+        self.dispatcher.logger.warning("cannot move due deliveries; retrying", metadata: ["error": "\(error)"])
     }
 
     /// Moves what is due of one provider, the urgent lanes first.

@@ -46,7 +46,7 @@ package struct TestSendService: Service {
         let sends = self.dispatcher.live.testSends
         await withTaskGroup(of: Void.self) { group in
             var underWay = 0
-            while goesOn {
+            while isRunning {
                 if underWay == Self.mostAtOnce {
                     _ = await group.next()
                     underWay -= 1
@@ -57,7 +57,7 @@ package struct TestSendService: Service {
                     underWay += 1
                 } catch {
                     self.dispatcher.logger.warning(
-                        "test sends cannot be read; retrying in 1 s", metadata: ["error": "\(error)"])
+                        "cannot read test sends; retrying in 1 s", metadata: ["error": "\(error)"])
                     await pause(for: .seconds(1))
                 }
             }
@@ -70,7 +70,7 @@ package struct TestSendService: Service {
             try await sends.noteTaken(id)
             try await sends.answer(id, await self.answer(value))
         } catch {
-            self.dispatcher.logger.warning("a test send cannot be answered", metadata: ["error": "\(error)"])
+            self.dispatcher.logger.warning("cannot answer a test send", metadata: ["error": "\(error)"])
         }
     }
 
@@ -86,7 +86,7 @@ package struct TestSendService: Service {
         let isMail = request["channel"]?.string == "email"
         guard let user = request["user"]?.string, let device = await self.device(request, of: user, isMail: isMail)
         else {
-            return Self.fault("the \(isMail ? "address" : "device") is not there any more", &writer)
+            return Self.fault("the \(isMail ? "address" : "device") no longer exists", &writer)
         }
         guard let entry = self.dispatcher.channels.entry(for: device) else {
             let app = isMail ? "any app" : "app \(device.app)"

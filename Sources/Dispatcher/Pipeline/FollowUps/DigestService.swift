@@ -29,15 +29,15 @@ package struct DigestService: Service {
 
     package func run() async throws {
         var forgetAt = ContinuousClock.now
-        while goesOn {
+        while isRunning {
             do {
-                while try await self.flush() == Self.batchSize, goesOn {}
+                while try await self.flush() == Self.batchSize, isRunning {}
                 if ContinuousClock.now >= forgetAt {
                     try await self.forget()
                     forgetAt = .now + Self.forgetInterval
                 }
             } catch {
-                self.dispatcher.logger.warning("digests cannot be flushed; retrying", metadata: ["error": "\(error)"])
+                self.dispatcher.logger.warning("cannot flush digests; retrying", metadata: ["error": "\(error)"])
             }
             await self.dispatcher.wait(for: self.dispatcher.alarms.digests, atLeast: Self.interval)
         }
@@ -62,7 +62,7 @@ package struct DigestService: Service {
         return due.count
     }
 
-    /// Stores and routes summaries like any other notifications, by their users' current wishes.
+    /// Stores and routes summaries like any other notifications, by current preferences.
     ///
     /// - Returns: the summaries by window; nil if another dispatcher may have taken the windows
     ///   meanwhile.
@@ -73,16 +73,16 @@ package struct DigestService: Service {
     ) async throws -> [NotificationID: Notification]? {
         guard !due.isEmpty else { return fence.isOpen ? [:] : nil }
         let catalog = self.dispatcher.catalog
-        let keys = due.map { catalog.wishKey(user: $0.user, type: $0.type, needsLocale: true) }
-        let wishes = try await self.dispatcher.untilDone("look up preferences") {
-            try await self.dispatcher.database.recipients.wishes(keys)
+        let keys = due.map { catalog.preferenceKey(user: $0.user, type: $0.type, needsLocale: true) }
+        let preferences = try await self.dispatcher.untilDone("look up preferences") {
+            try await self.dispatcher.database.recipients.preferences(keys)
         }
-        let decided = zip(due, wishes).map { digest, wish in
-            var summary = self.summary(of: digest, catalog, locale: wish.settings.locale, now: now)
-            self.dispatcher.decideStoring(&summary, catalog, wishes: wish, now: now)
-            return RoutedNotification(summary, .arrived, wishes: wish)
+        let decided = zip(due, preferences).map { digest, preference in
+            var summary = self.summary(of: digest, catalog, locale: preference.settings.locale, now: now)
+            self.dispatcher.decideStoring(&summary, catalog, preferences: preference, now: now)
+            return RoutedNotification(summary, .arrived, preferences: preference)
         }
-        // Windows that no other dispatcher has taken come up again.
+        // Windows that no other dispatcher has taken are due again.
         guard fence.isOpen else { return nil }
         let batch = try await self.dispatcher.untilDone("store digests") {
             try await self.dispatcher.database.notifications.storeBatch(decided.map(\.notification), areRepeats: true)
@@ -112,7 +112,7 @@ package struct DigestService: Service {
         let catalog = self.dispatcher.catalog
         let windows = Dictionary(uniqueKeysWithValues: due.map { ($0.id, $0) })
         var last: DigestStore.Held?
-        while goesOn {
+        while isRunning {
             let page = try await self.dispatcher.database.digests.held(
                 in: due.map(\.id), after: last, limit: Self.eventsAtOnce)
             await self.dispatcher.publish(
@@ -193,7 +193,7 @@ package struct DigestService: Service {
 
     private func forget() async throws {
         let before = try await self.dispatcher.database.notifications.clock() + (.zero - Self.memory)
-        while try await self.dispatcher.database.digests.forget(before: before, limit: 1_000) == 1_000, goesOn {}
+        while try await self.dispatcher.database.digests.forget(before: before, limit: 1_000) == 1_000, isRunning {}
     }
 }
 
@@ -210,7 +210,7 @@ struct DigestIntake: Sendable {
         do {
             let outcomes = try await self.dispatcher.untilDone(
                 "gather digests",
-                isFinal: { ($0 as? PostgresError)?.isRefusal ?? false }
+                isFinal: JobIntake.isRefusal
             ) {
                 try await self.dispatcher.database.digests.gather(items, now: now)
             }

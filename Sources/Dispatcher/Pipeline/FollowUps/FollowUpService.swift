@@ -9,7 +9,7 @@ import Storage
 
 /// Handles follow-ups that are due: the end of quiet hours, an attention call, a delayed e-mail.
 ///
-/// Any dispatcher may take one; unless it is done within half a minute, it comes up again.
+/// Any dispatcher may take one; unless it is done within half a minute, it is due again.
 package struct FollowUpService: Service {
     private static let interval: Duration = .milliseconds(250)
     private static let hold: Duration = .seconds(30)
@@ -24,12 +24,12 @@ package struct FollowUpService: Service {
     }
 
     package func run() async throws {
-        while goesOn {
+        while isRunning {
             do {
-                while try await self.follow() >= Self.full, goesOn {}
+                while try await self.follow() >= Self.full, isRunning {}
             } catch {
                 self.dispatcher.logger.warning(
-                    "follow-ups cannot be handled; retrying", metadata: ["error": "\(error)"])
+                    "cannot handle follow-ups; retrying", metadata: ["error": "\(error)"])
             }
             await self.dispatcher.wait(for: self.dispatcher.alarms.followUps, atLeast: Self.interval)
         }
@@ -84,7 +84,7 @@ package struct FollowUpService: Service {
                 if kind != .release, plan.deliveries.count > before { handedOn.append(present[index].item) }
             }
         }
-        // Another dispatcher may have taken them; otherwise they come up again.
+        // Another dispatcher may have taken them; otherwise they are due again.
         guard fence.isOpen else { return taken.count }
         try await ReleaseSummary(dispatcher: self.dispatcher).add(releases, to: &plan)
         try await router.carryOut(plan)
@@ -126,6 +126,9 @@ package struct FollowUpService: Service {
         let waitsForMail =
             kind == .email && notification.status == .pending && !notification.channels.contains(.inApp)
             && notification.statusReason != "queued"
+        if kind == .email, !waitsForMail, notification.status == .pending, notification.statusReason == "queued" {
+            plan.skipMail(notification, reason: refusal.rawValue, at: self.dispatcher.now())
+        }
         guard waitsForRelease || waitsForMail else { return }
         let rests = notification.channels.contains(.inApp)
         let status: NotificationStatus = refusal == .expired ? .expired : rests ? .sent : .suppressed
@@ -164,11 +167,13 @@ extension Dispatcher {
         let quiet = postponements.filter { $0.reason == Reason.quietHours.rawValue }
         guard !quiet.isEmpty else { return }
         let catalog = self.catalog
-        let keys = quiet.map { catalog.wishKey(user: $0.notification.user, type: $0.notification.type) }
-        let wishes = try await self.untilDone("look up preferences") { try await self.database.recipients.wishes(keys) }
+        let keys = quiet.map { catalog.preferenceKey(user: $0.notification.user, type: $0.notification.type) }
+        let preferences = try await self.untilDone("look up preferences") {
+            try await self.database.recipients.preferences(keys)
+        }
         let now = self.now()
-        let outdated = zip(quiet, wishes).compactMap { postponement, wishes in
-            self.releaseMoment(of: postponement.notification, wishes: wishes, now: now) == postponement.due
+        let outdated = zip(quiet, preferences).compactMap { postponement, preferences in
+            self.releaseMoment(of: postponement.notification, preferences: preferences, now: now) == postponement.due
                 ? nil : (postponement.item, postponement.due)
         }
         guard !outdated.isEmpty else { return }

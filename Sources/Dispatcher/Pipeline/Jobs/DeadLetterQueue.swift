@@ -44,7 +44,7 @@ struct DeadLetterQueue: Sendable {
         guard let first = batch.first else { return }
         var metadata = Self.metadata(of: first)
         metadata["count"] = "\(batch.count)"
-        self.dispatcher.logger.warning("set aside as dead letters", metadata: metadata)
+        self.dispatcher.logger.warning("moved entries to the dead-letter queue", metadata: metadata)
         guard self.dispatcher.logger.logLevel <= .debug else { return }
         for letter in batch { self.dispatcher.logger.debug("dead letter", metadata: Self.metadata(of: letter)) }
     }

@@ -123,15 +123,15 @@ struct JobIntake: Sendable {
     ) async throws {
         let keys = prepared.flatMap { job in
             job.notifications.map {
-                catalog.wishKey(
+                catalog.preferenceKey(
                     user: $0.notification.user, type: $0.notification.type, needsLocale: job.needsLocale)
             }
         }
-        let wishes = try await self.dispatcher.untilDone("look up preferences") {
-            try await self.dispatcher.database.recipients.wishes(keys)
+        let preferences = try await self.dispatcher.untilDone("look up preferences") {
+            try await self.dispatcher.database.recipients.preferences(keys)
         }
-        self.decideStoring(&prepared, catalog, wishes: wishes, now: now)
-        dead += self.word(&prepared, now: now)
+        self.decideStoring(&prepared, catalog, preferences: preferences, now: now)
+        dead += self.render(&prepared, now: now)
         lifecycle += try await self.gather(&prepared, catalog, now: now)
     }
 
@@ -153,7 +153,7 @@ struct JobIntake: Sendable {
         return users.filter { !except.contains(ExactText($0)) }
     }
 
-    /// Prepares a job's notifications, before their users' wishes are known.
+    /// Prepares a job's notifications, before their users' preferences are known.
     ///
     /// - Parameter createdAt: the time of the job; by default that of its entry's id.
     func prepare(
@@ -199,19 +199,20 @@ struct JobIntake: Sendable {
         }
     }
 
-    /// Sets wishes, status and channels.
+    /// Sets preferences, status and channels.
     private func decideStoring(
         _ prepared: inout [PreparedJob],
         _ catalog: Catalog,
-        wishes: [RecipientStore.Wishes],
+        preferences: [RecipientStore.Preferences],
         now: Timestamp
     ) {
         var position = 0
         for job in prepared.indices {
             for index in prepared[job].notifications.indices {
-                prepared[job].notifications[index].wishes = wishes[position]
+                prepared[job].notifications[index].preferences = preferences[position]
                 self.dispatcher.decideStoring(
-                    &prepared[job].notifications[index].notification, catalog, wishes: wishes[position], now: now)
+                    &prepared[job].notifications[index].notification, catalog, preferences: preferences[position],
+                    now: now)
                 position += 1
             }
         }
@@ -278,7 +279,7 @@ struct JobIntake: Sendable {
         do {
             let batch = try await self.dispatcher.untilDone(
                 "store notifications",
-                isFinal: { ($0 as? PostgresError)?.isRefusal ?? false }
+                isFinal: Self.isRefusal
             ) {
                 try await self.dispatcher.database.notifications.storeBatch(
                     distinct.map(\.notification), areRepeats: areRepeats)
@@ -288,9 +289,8 @@ struct JobIntake: Sendable {
             stored.lifecycle += self.dispatcher.events(of: batch.replacements)
         } catch let error as PostgresError where error.isRefusal {
             if jobs.count == 1, let culprit = jobs.first {
-                let reason = "PostgreSQL refused it: SQLSTATE \(error.sqlState ?? "unknown")"
                 let now = self.dispatcher.now()
-                stored.dead.append(self.letter(culprit.origin, reason: reason, now: now))
+                stored.dead.append(self.letter(culprit.origin, reason: error.refusalReason, now: now))
                 return
             }
             let middle = jobs.startIndex + jobs.count / 2
@@ -353,7 +353,7 @@ extension JobIntake {
                 job: ExactText(job)
             )
             if let first = seen[key] {
-                if !first.says(whatIsSaidBy: notification) { conflicts.insert(notification.jobEntry) }
+                if !first.hasSameContent(as: notification) { conflicts.insert(notification.jobEntry) }
             } else {
                 seen[key] = notification
                 distinct.append(item)
@@ -363,10 +363,20 @@ extension JobIntake {
     }
 }
 
+extension JobIntake {
+    /// Whether PostgreSQL refuses the data, so that a retry is useless.
+    static func isRefusal(_ error: any Error) -> Bool { (error as? PostgresError)?.isRefusal ?? false }
+}
+
+extension PostgresError {
+    /// The reason of a dead letter whose data PostgreSQL refused.
+    var refusalReason: String { "PostgreSQL refused it: SQLSTATE \(self.sqlState ?? "unknown")" }
+}
+
 extension Notification {
     /// Whether two notifications with the same job id have the same content, as PostgreSQL compares
     /// it.
-    fileprivate func says(whatIsSaidBy other: Notification) -> Bool {
+    fileprivate func hasSameContent(as other: Notification) -> Bool {
         ExactText(self.type) == ExactText(other.type) && ExactText(self.title) == ExactText(other.title)
             && ExactText(self.body) == ExactText(other.body)
             && self.data.flatMap { try? JSONParser.parse($0) } == other.data.flatMap { try? JSONParser.parse($0) }

@@ -54,7 +54,7 @@ final class OverflowGuard: Sendable {
     /// Polls the length of the lanes while batches come, until the process shuts down.
     func watch() async {
         let jobs = self.dispatcher.live.jobs
-        while goesOn {
+        while isRunning {
             let isInUse = self.state.withLock { state in
                 defer { state.isInUse = false }
                 return state.isInUse
@@ -185,14 +185,14 @@ struct OverflowReader: Sendable {
     func run() async {
         let streams = self.dispatcher.live.overflows
         var isFailing = false
-        while goesOn {
+        while isRunning {
             do {
                 let count = try await self.round(streams)
                 isFailing = false
                 if count > 0 { continue }
             } catch {
                 if !isFailing {
-                    self.dispatcher.logger.warning("cannot read overflows", metadata: ["error": "\(error)"])
+                    self.dispatcher.logger.warning("cannot read overflows; retrying", metadata: ["error": "\(error)"])
                 }
                 isFailing = true
                 self.dispatcher.alarms.overflows.note(self.dispatcher.now())
@@ -211,7 +211,7 @@ struct OverflowReader: Sendable {
         if !orgs.isEmpty { self.dispatcher.alarms.overflows.note(self.dispatcher.now()) }
         for org in orgs {
             // As for the lanes, nothing is read without a lease.
-            guard goesOn, let term = self.dispatcher.leaseClock.term else { break }
+            guard isRunning, let term = self.dispatcher.leaseClock.term else { break }
             let group = self.dispatcher.group(self.dispatcher.keys.overflow(org))
             let entries = try await group.takeWaiting(count: Self.batchSize)
             guard !entries.isEmpty else {

@@ -26,7 +26,7 @@ struct PreparedJob: Sendable {
     /// The page of a broadcast that this is; nil for a job that names its users.
     var page: Page?
     /// The number of users in whose locale a text could not be rendered.
-    private(set) var wordless = 0
+    private(set) var unrendered = 0
     /// The number of users whose digest already holds a notification with the job's id.
     var repeated = 0
     /// Whether a digest holds a notification with the job's id and other content.
@@ -44,7 +44,7 @@ struct PreparedJob: Sendable {
         self.notifications = notifications
         self.wording = wording
         guard let wording, !wording.needsLocale else { return }
-        if let refusal = self.word() { throw refusal.faults }
+        if let refusal = self.render() { throw refusal.faults }
     }
 
     /// Whether the recipients' locales are needed.
@@ -58,24 +58,24 @@ struct PreparedJob: Sendable {
     /// Renders the texts, and removes the notifications in whose locale that fails.
     ///
     /// - Returns: the faults, and the fields of a job for the users concerned; nil for none.
-    mutating func word() -> (faults: JobFaults, fields: [(name: String, value: ArraySlice<UInt8>)])? {
+    mutating func render() -> (faults: JobFaults, fields: [(name: String, value: ArraySlice<UInt8>)])? {
         guard var wording = self.wording else { return nil }
         self.wording = nil
         var faults: [JobFault] = []
-        var wordless: [Int] = []
+        var unrendered: [Int] = []
         for index in self.notifications.indices {
-            let locale = self.notifications[index].wishes?.settings.locale
+            let locale = self.notifications[index].preferences?.settings.locale
             do throws(JobFault) {
                 try wording.apply(to: &self.notifications[index].notification, locale: locale)
             } catch {
                 if !faults.contains(error) { faults.append(error) }
-                wordless.append(index)
+                unrendered.append(index)
             }
         }
         guard !faults.isEmpty else { return nil }
-        let users = wordless.map { self.notifications[$0].notification.user }
-        self.wordless = wordless.count
-        for index in wordless.reversed() { self.notifications.remove(at: index) }
+        let users = unrendered.map { self.notifications[$0].notification.user }
+        self.unrendered = unrendered.count
+        for index in unrendered.reversed() { self.notifications.remove(at: index) }
         return (JobFaults(faults), self.fields(for: users))
     }
 
@@ -103,13 +103,13 @@ extension JobIntake {
     /// Renders the texts of jobs whose recipients have locales.
     ///
     /// - Returns: dead letters for those in whose locale that fails.
-    func word(
+    func render(
         _ prepared: inout [PreparedJob],
         now: Timestamp
     ) -> [DeadLetter] {
         var letters: [DeadLetter] = []
         for job in prepared.indices {
-            guard prepared[job].needsLocale, let refusal = prepared[job].word() else { continue }
+            guard prepared[job].needsLocale, let refusal = prepared[job].render() else { continue }
             letters.append(
                 DeadLetter(
                     stream: prepared[job].origin.latestStream,

@@ -77,7 +77,7 @@ package struct ClaimService: Service {
 
     /// Finds out which other dispatchers have lost their lease.
     private func watch() async {
-        while goesOn {
+        while isRunning {
             // Poll leases often: work waits until the look that finds one expired.
             await pause(for: self.interval)
             let names = self.peers.all
@@ -91,13 +91,13 @@ package struct ClaimService: Service {
     /// Looks at streams soon after a dispatcher has lost its lease, and at an interval in case a
     /// reply got lost.
     private func repeatedly(_ round: () async -> Void) async {
-        while goesOn {
+        while isRunning {
             await round()
             var intervals = 0
             repeat {
                 await pause(for: self.interval)
                 intervals += 1
-            } while goesOn && intervals < Self.idleIntervals && self.peers.lost.isEmpty
+            } while isRunning && intervals < Self.idleIntervals && self.peers.lost.isEmpty
         }
     }
 
@@ -170,7 +170,7 @@ package struct ClaimService: Service {
             }
         } catch {
             self.dispatcher.logger.warning(
-                "entries cannot be taken over; retrying",
+                "cannot take over entries; retrying",
                 metadata: ["redis.stream": "\(stream)", "error": "\(error)"]
             )
         }
@@ -196,7 +196,7 @@ package struct ClaimService: Service {
         _ work: @escaping Work,
         _ setAside: SetAside
     ) async throws -> Bool {
-        while goesOn, let term = try await self.term(toTakeOver: consumer) {
+        while isRunning, let term = try await self.term(toTakeOver: consumer) {
             let pending = try await group.pending(of: consumer, count: Self.batchSize)
             guard !pending.isEmpty else { return true }
             let first = pending.filter { $0.deliveries <= 1 }
@@ -209,7 +209,7 @@ package struct ClaimService: Service {
                     try await self.takeOverTogether(first, group, in: term, work)
                 }
             for item in pending where item.deliveries > 1 {
-                guard goesOn, let term = try await self.term(toTakeOver: consumer) else { return false }
+                guard isRunning, let term = try await self.term(toTakeOver: consumer) else { return false }
                 guard let entry = try await group.claim(item.id, idle: self.idle) else { continue }
                 isProgressing = true
                 PipelineMetrics.claimed.increment()
@@ -254,7 +254,7 @@ package struct ClaimService: Service {
         try await withThrowingTaskGroup(of: Void.self) { tasks in
             var isProgressing = false
             var running = 0
-            for item in items where goesOn {
+            for item in items where isRunning {
                 // Claimed only when its turn comes; an entry that idles may be claimed by others.
                 if running == width {
                     try await tasks.next()
@@ -277,7 +277,7 @@ package struct ClaimService: Service {
         let known = self.dispatcher.inFlight.count(of: group.stream)
         guard pendingCount > known else { return }
         for item in try await group.pending(of: self.dispatcher.name, count: known + Self.batchSize) {
-            guard goesOn, let term = self.dispatcher.leaseClock.term else { return }
+            guard isRunning, let term = self.dispatcher.leaseClock.term else { return }
             if self.dispatcher.inFlight.contains(item.id, of: group.stream) { continue }
             // If the reply is only late, the entry is no longer idle, and nothing is claimed.
             guard let entry = try await group.claim(item.id, idle: self.lostReply) else { continue }

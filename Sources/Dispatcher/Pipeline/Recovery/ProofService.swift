@@ -25,15 +25,15 @@ package struct ProofService: Service {
     }
 
     package func run() async throws {
-        while goesOn {
-            await self.look()
+        while isRunning {
+            await self.poll()
             await self.dispatcher.alarms.proofs.wait(
                 atLeast: Self.interval, atMost: Self.longestInterval, now: self.dispatcher.clock.now)
         }
     }
 
     /// Handles all that is due, and notes when to look again.
-    private func look() async {
+    private func poll() async {
         let alarm = self.dispatcher.alarms.proofs
         let now = self.dispatcher.now()
         do {
@@ -42,13 +42,13 @@ package struct ProofService: Service {
             if shards.isEmpty, let next = deadlines.compactMap(\.self).min() { return alarm.note(next) }
             if !shards.isEmpty { alarm.note(now) }
             // A batch of each shard in turn, so that a full shard delays no other.
-            while !shards.isEmpty, goesOn {
+            while !shards.isEmpty, isRunning {
                 var full: [Int] = []
-                for shard in shards where await self.leavesMore(shard) { full.append(shard) }
+                for shard in shards where await self.hasMore(shard) { full.append(shard) }
                 shards = full
             }
         } catch {
-            self.dispatcher.logger.warning("proofs cannot be checked; retrying", metadata: ["error": "\(error)"])
+            self.dispatcher.logger.warning("cannot check proofs; retrying", metadata: ["error": "\(error)"])
             alarm.note(now)
         }
     }
@@ -56,11 +56,11 @@ package struct ProofService: Service {
     /// Handles a batch of one shard.
     ///
     /// - Returns: whether more may be due.
-    private func leavesMore(_ shard: Int) async -> Bool {
+    private func hasMore(_ shard: Int) async -> Bool {
         do {
             return try await self.fallBack(shard) == Self.batchSize
         } catch {
-            self.dispatcher.logger.warning("proofs cannot be checked; retrying", metadata: ["error": "\(error)"])
+            self.dispatcher.logger.warning("cannot check proofs; retrying", metadata: ["error": "\(error)"])
             return false
         }
     }
@@ -84,7 +84,7 @@ package struct ProofService: Service {
         }
         try await self.rest(notifications)
         let moment = self.dispatcher.now()
-        // Another dispatcher may have claimed them; otherwise they come up again.
+        // Another dispatcher may have claimed them; otherwise they are due again.
         guard fence.isOpen else { return due.count }
         try await self.dispatcher.untilDone("record missing proofs") {
             try await self.dispatcher.database.deliveries.noteUnproven(unproven.map { ($0.user, $0.id) }, at: moment)

@@ -25,12 +25,12 @@ package struct ReplayService: Service {
     }
 
     package func run() async throws {
-        while goesOn {
+        while isRunning {
             do {
-                while goesOn, try await self.replay() == Self.batchSize {}
+                while isRunning, try await self.replay() == Self.batchSize {}
             } catch {
                 self.dispatcher.logger.warning(
-                    "dead letters cannot be replayed; retrying", metadata: ["error": "\(error)"])
+                    "cannot replay dead letters; retrying", metadata: ["error": "\(error)"])
             }
             await self.dispatcher.wait(for: self.dispatcher.alarms.replays, atLeast: Self.interval)
         }
@@ -47,16 +47,9 @@ package struct ReplayService: Service {
         var batch = RedisBatch()
         for letter in letters {
             let fields = self.fields(letter)
-            batch.begin(argumentCount: 3 + fields.count * 2)
-            batch.argument("XADD")
-            batch.argument(.text(self.stream(letter, fields)))
-            batch.argument("*")
-            for field in fields {
-                batch.argument(.text(field.name))
-                batch.argument(.bytes(field.value))
-            }
+            batch.append(entry: fields, to: self.stream(letter, fields))
         }
-        // Another dispatcher may have claimed them; otherwise they come up again.
+        // Another dispatcher may have claimed them; otherwise they are due again.
         guard fence.isOpen else { return letters.count }
         for reply in try await self.dispatcher.redis.send(batch) { _ = try reply.checked() }
         try await self.dispatcher.database.deadLetters.remove(letters.map(\.id))

@@ -21,7 +21,7 @@ package struct SweepService: Service {
     private static let memory: Duration = .seconds(7 * 24 * 3_600)
     private static let memoryStep: Duration = .seconds(3_600)
     /// Redis has lost nothing from before a heartbeat that it still has, but clocks differ by
-    /// seconds, and rows record the hand-over within half a minute.
+    /// seconds, and a row's moment may be `NotificationSQL.handOver` (30 s) before its enqueue.
     private static let slack: Duration = .seconds(15 + 30)
     /// How far back a push may still be retried for a device; bulk gives up after a day.
     private static let tries: Duration = .seconds(2 * 24 * 3_600)
@@ -40,7 +40,7 @@ package struct SweepService: Service {
 
     package func run() async throws {
         var round = 0
-        while goesOn {
+        while isRunning {
             do {
                 if round % 180 == 0 { try await self.dispatcher.database.deliveries.makeAttemptParts() }
                 try await self.sweep()
@@ -64,7 +64,7 @@ package struct SweepService: Service {
         try await self.repair(now: now)
         let before = now + (.zero - Self.age)
         var last: NotificationStore.Unowned?
-        while goesOn {
+        while isRunning {
             let page = try await self.dispatcher.database.notifications.unowned(
                 before: before,
                 after: last,
@@ -72,7 +72,8 @@ package struct SweepService: Service {
             )
             last = page.last
             guard last != nil else { break }
-            self.dispatcher.logger.info("unowned notifications found", metadata: ["count": "\(page.count)"])
+            self.dispatcher.logger.info(
+                "found unowned notifications; routing them again", metadata: ["count": "\(page.count)"])
             try await Router(dispatcher: self.dispatcher).route(
                 page.map { RoutedNotification($0.notification, .stored, unread: $0.unread, isRepeat: true) }
             )
@@ -126,7 +127,8 @@ package struct SweepService: Service {
             let (page, last) = try await self.dispatcher.database.notifications.queued(
                 handedOnSince: start, until: end, after: place, limit: Self.batchSize)
             if !page.isEmpty {
-                self.dispatcher.logger.info("queued notifications found", metadata: ["count": "\(page.count)"])
+                self.dispatcher.logger.info(
+                    "found queued notifications; enqueueing them again", metadata: ["count": "\(page.count)"])
                 try await router.pushAgain(page)
             }
             return last
@@ -140,7 +142,8 @@ package struct SweepService: Service {
             let (lost, last) = try await self.dispatcher.database.deliveries.lost(
                 handedOnSince: start, until: end, after: place, now: now, limit: Self.batchSize)
             if !lost.isEmpty {
-                self.dispatcher.logger.info("lost deliveries found", metadata: ["count": "\(lost.count)"])
+                self.dispatcher.logger.info(
+                    "found lost deliveries; enqueueing them again", metadata: ["count": "\(lost.count)"])
                 try await router.deliverAgain(lost)
             }
             return last
@@ -162,7 +165,7 @@ package struct SweepService: Service {
             var place: RepairPlace? = RepairPlace(start)
             while let after = place {
                 // The next sweep starts over.
-                guard goesOn else { throw CancellationError() }
+                guard isRunning else { throw CancellationError() }
                 place = try await page(start, end, after)
                 try await self.holdTurn()
             }

@@ -13,7 +13,7 @@ struct RouteFacts: Sendable {
     private let catalog: Catalog
     private var presence: [ExactText: Presence] = [:]
     private var devices: [ExactText: [Device]] = [:]
-    private var wishes: [RecipientStore.Wishes] = []
+    private var preferences: [RecipientStore.Preferences] = []
     private var caps: [NotificationID: CapScope] = [:]
 
     init(_ items: [RoutedNotification], catalog: Catalog, dispatcher: Dispatcher) async throws {
@@ -28,7 +28,7 @@ struct RouteFacts: Sendable {
             return !item.notification.channels.contains(.inApp)
         }
         self.devices = try await Self.devices(of: mayNeedPush.map(\.notification.user), dispatcher)
-        self.wishes = try await self.wishes(of: items)
+        self.preferences = try await self.preferences(of: items)
         self.caps = try await self.caps(reachedBy: stored)
     }
 
@@ -58,19 +58,19 @@ struct RouteFacts: Sendable {
         }
     }
 
-    private func wishes(of items: [RoutedNotification]) async throws -> [RecipientStore.Wishes] {
-        let unknown = items.filter { $0.wishes == nil }
-        let keys = unknown.map { self.catalog.wishKey(user: $0.notification.user, type: $0.notification.type) }
+    private func preferences(of items: [RoutedNotification]) async throws -> [RecipientStore.Preferences] {
+        let unknown = items.filter { $0.preferences == nil }
+        let keys = unknown.map { self.catalog.preferenceKey(user: $0.notification.user, type: $0.notification.type) }
         let found = try await self.dispatcher.untilDone("look up preferences") {
-            try await self.dispatcher.database.recipients.wishes(keys)
+            try await self.dispatcher.database.recipients.preferences(keys)
         }
         var rest = found[...]
-        return items.map { $0.wishes ?? rest.popFirst() ?? RecipientStore.Wishes() }
+        return items.map { $0.preferences ?? rest.popFirst() ?? RecipientStore.Preferences() }
     }
 
     /// Counts releases against the caps as of now, because they may have been stored long ago.
     mutating func count(releases: [RoutedNotification]) async throws {
-        let reached = try await self.caps(reachedBy: releases, isAnew: true)
+        let reached = try await self.caps(reachedBy: releases, recounts: true)
         self.caps.merge(reached) { $1 }
     }
 
@@ -78,7 +78,7 @@ struct RouteFacts: Sendable {
     /// exempt.
     private func caps(
         reachedBy items: [RoutedNotification],
-        isAnew: Bool = false
+        recounts: Bool = false
     ) async throws -> [NotificationID: CapScope] {
         var uses: [UsageCaps.Use] = []
         var scopes: [[CapScope]] = []
@@ -96,7 +96,7 @@ struct RouteFacts: Sendable {
         let now = self.dispatcher.now()
         let reached = try await self.dispatcher.untilDone("count against caps") {
             try await self.dispatcher.live.usageCaps
-                .use(counted, now: now, isAnew: isAnew)
+                .use(counted, now: now, recounts: recounts)
         }
         var result: [NotificationID: CapScope] = [:]
         for (index, number) in reached.enumerated() where number != nil {
@@ -115,7 +115,8 @@ struct RouteFacts: Sendable {
     /// Returns the facts for the decision about the item at `index`.
     func facts(_ item: RoutedNotification, at index: Int) -> DecisionFacts {
         var facts = self.dispatcher.facts(
-            item.notification, self.wishes[index], self.catalog, progress: item.progress, now: self.dispatcher.now())
+            item.notification, self.preferences[index], self.catalog, progress: item.progress,
+            now: self.dispatcher.now())
         facts.isRepeat = item.isRepeat
         facts.presence = self.presence(of: item)
         facts.deviceCount = self.devices(of: item).count { self.dispatcher.channels.serves($0) }
@@ -125,8 +126,8 @@ struct RouteFacts: Sendable {
 }
 
 extension Catalog {
-    /// Returns the key of a user's wishes for a type and its category.
-    func wishKey(user: String, type: String, needsLocale: Bool = false) -> RecipientStore.Key {
+    /// Returns the key of a user's preferences for a type and its category.
+    func preferenceKey(user: String, type: String, needsLocale: Bool = false) -> RecipientStore.Key {
         RecipientStore.Key(user: user, type: type, category: self[type]?.category, needsLocale: needsLocale)
     }
 }

@@ -33,6 +33,8 @@ struct RoutePlan {
     /// Notifications and the summaries that replace their pushes.
     private(set) var summarised: [(user: String, id: NotificationID, summary: NotificationID)] = []
     private(set) var skipped: [DeliveryStore.Attempt] = []
+    /// Skipped mail of notifications that may wait only for it.
+    private(set) var unmailed: [(user: String, id: NotificationID, reason: String)] = []
     private(set) var lifecycle: [LifecycleEvent] = []
     private(set) var frameCount = 0
     private var full: [(node: String, frames: NodeFrameBatch)] = []
@@ -81,11 +83,10 @@ struct RoutePlan {
         to presence: Presence
     ) {
         guard let one = replaced.first else { return }
-        let body = InboxChangeShape.encode(.ids(replaced.map(\.id)), at: now)
         self.append(
-            NodeFrame(
-                kind: .deleted, user: one.user, previous: one.version - 1, version: one.version, unread: one.unread,
-                body: body),
+            NodeFrame.change(
+                .deleted, user: one.user, version: one.version, unread: one.unread, .ids(replaced.map(\.id)),
+                at: now),
             to: presence
         )
     }
@@ -218,6 +219,13 @@ struct RoutePlan {
     mutating func postpone(_ notification: Notification, _ kind: FollowUp, until: Timestamp, reason: Reason) {
         self.postponed.append(
             Postponement(notification: notification, kind: kind, due: until, reason: reason.rawValue))
+    }
+
+    /// Records that a follow-up's mail does not go out, which ends a notification that waited only
+    /// for it.
+    mutating func skipMail(_ notification: Notification, reason: String, at: Timestamp) {
+        self.skip(notification, device: nil, reason: reason, at: at)
+        self.unmailed.append((notification.user, notification.id, reason))
     }
 
     /// - Parameter device: nil for e-mail.

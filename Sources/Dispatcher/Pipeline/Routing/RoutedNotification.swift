@@ -13,21 +13,21 @@ struct RoutedNotification: Sendable {
     var unread: Int32 = 0
     /// Whether it may have been enqueued before.
     var isRepeat = false
-    /// The user's wishes; nil until they are looked up.
-    var wishes: RecipientStore.Wishes?
+    /// The user's preferences; nil until they are looked up.
+    var preferences: RecipientStore.Preferences?
 
     init(
         _ notification: Notification,
         _ progress: DecisionFacts.Progress,
         unread: Int32 = 0,
         isRepeat: Bool = false,
-        wishes: RecipientStore.Wishes? = nil
+        preferences: RecipientStore.Preferences? = nil
     ) {
         self.box = Boxed(notification)
         self.progress = progress
         self.unread = unread
         self.isRepeat = isRepeat
-        self.wishes = wishes
+        self.preferences = preferences
     }
 
     var notification: Notification {

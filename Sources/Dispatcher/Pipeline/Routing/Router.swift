@@ -163,7 +163,11 @@ struct Router: Sendable {
             if item.progress == .stored { plan.remember(notification) }
             return
         }
-        plan.skip(notification, device: nil, reason: obstacle, at: facts.now)
+        if item.progress == .due(.email), !isAllThereIs {
+            plan.skipMail(notification, reason: obstacle, at: facts.now)
+        } else {
+            plan.skip(notification, device: nil, reason: obstacle, at: facts.now)
+        }
         guard isAllThereIs else { return }
         plan.mark(notification, .failed, reason: obstacle, via: nil)
         guard self.dispatcher.events.isOn else { return }
@@ -211,13 +215,15 @@ struct Router: Sendable {
         try await self.publish(plan)
         // Before the deliveries: the end of the last one ends the notification, unless a device
         // has no attempt yet.
-        let skipped = plan.skipped
-        if !skipped.isEmpty {
-            try await self.dispatcher.untilDone("record attempts") {
-                var settlement = DeliveryStore.Settlement()
-                settlement.attempts = skipped
-                try await self.dispatcher.database.deliveries.settle(settlement)
+        if !plan.skipped.isEmpty {
+            var settlement = DeliveryStore.Settlement()
+            settlement.attempts = plan.skipped
+            settlement.unmailed = plan.unmailed
+            let skipped = settlement
+            let effects = try await self.dispatcher.untilDone("record attempts") {
+                try await self.dispatcher.database.deliveries.settle(skipped)
             }
+            await self.dispatcher.publish(self.dispatcher.events(of: effects.ended))
         }
         let session = self.dispatcher.redis.session
         try await self.deliver(plan.deliveries, within: fence)
@@ -346,10 +352,7 @@ struct Router: Sendable {
                 // may have been sent.
                 let isUnsure = isSecondTry || !(fence.map { self.dispatcher.holds($0) } ?? false)
                 let work = isUnsure ? delivery.work.asRepeat : delivery.work
-                batch.append(
-                    "XADD", .text(self.dispatcher.keys.deliveries(delivery.provider, delivery.lane)), "*",
-                    .text(DeliveryWork.field), .text(work.text)
-                )
+                batch.append(work, to: self.dispatcher.keys.deliveries(delivery.provider, delivery.lane))
             }
             isSecondTry = true
             for reply in try await self.dispatcher.redis.send(batch) { _ = try reply.checked() }

@@ -56,7 +56,7 @@ struct ScheduleFiring: Sendable {
         let fresh = firings.filter { $0.schedule.attempts <= 1 }
         let batches = (fresh.isEmpty ? [] : [fresh]) + firings.filter { $0.schedule.attempts > 1 }.map { [$0] }
         for batch in batches {
-            // Another dispatcher may have claimed the rest; otherwise it comes up again.
+            // Another dispatcher may have claimed the rest; otherwise it is due again.
             guard fence.isOpen else { break }
             if let firing = batch.first, firing.schedule.attempts >= Self.mostAttempts {
                 try await self.setAside(firing)

@@ -84,8 +84,8 @@ struct ScheduleIntake: Sendable {
         let stream = item.origin.stream
         let origin = EntryDigest(stream: stream, entry: item.origin.entry, fields: fields)
         // The trace differs between repeats of the same job.
-        let said = fields.filter { $0.name != SpanTracer.field }
-        let asked = NotificationID(origin: EntryDigest(stream: "", entry: "", fields: said), user: "")
+        let given = fields.filter { $0.name != SpanTracer.field }
+        let asked = NotificationID(origin: EntryDigest(stream: "", entry: "", fields: given), user: "")
         let kept = fields.filter { !Self.times.contains($0.name) }.map { (name: $0.name, value: Array($0.value)) }
         // A job without an id gets its entry as its id, so that it is found after it has fired, and
         // so that a user who changed zones between two attempts is notified once.

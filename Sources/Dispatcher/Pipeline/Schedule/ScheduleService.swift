@@ -27,12 +27,12 @@ package struct ScheduleService: Service {
     }
 
     private func fire() async {
-        while goesOn {
+        while isRunning {
             do {
                 try await self.fireAllThatIsDue()
             } catch {
                 self.dispatcher.logger.warning(
-                    "schedules cannot be fired; retrying", metadata: ["error": "\(error)"])
+                    "cannot fire schedules; retrying", metadata: ["error": "\(error)"])
             }
             await self.dispatcher.wait(for: self.dispatcher.alarms.schedules, atLeast: Self.interval)
         }
@@ -46,7 +46,7 @@ package struct ScheduleService: Service {
             var atOnce = 1
             var underWay = 0
             while true {
-                while underWay < atOnce, goesOn, let lane = turns.next() {
+                while underWay < atOnce, isRunning, let lane = turns.next() {
                     underWay += 1
                     group.addTask { (lane, try await firing.fireDue(lane) == ScheduleStore.claimSize) }
                 }
@@ -64,17 +64,12 @@ package struct ScheduleService: Service {
 /// The most urgent lane goes first, again after each full batch of another, and as often as its
 /// weight while others have more. So urgent work does not wait, and nothing starves.
 struct LaneTurns {
-    private static let weights = Dictionary(uniqueKeysWithValues: Lane.allCases.map { ($0, $0.weight) })
-
-    private var left = Self.weights
+    private var credits = LaneCredits()
     private var empty: Set<Lane> = []
 
     /// Returns the next lane; nil when none has more.
     mutating func next() -> Lane? {
-        let open = Lane.allCases.filter { !self.empty.contains($0) }
-        if let lane = open.first(where: { self.left[$0, default: 0] > 0 }) { return lane }
-        self.left = Self.weights
-        return open.first
+        self.credits.pick(among: Lane.allCases.filter { !self.empty.contains($0) })
     }
 
     /// Records whether a lane's batch was full.
@@ -83,7 +78,7 @@ struct LaneTurns {
             self.empty.insert(lane)
             return
         }
-        self.left[lane, default: 0] -= 1
+        self.credits.charge(lane)
         // Urgent work may have come due meanwhile.
         self.empty = []
     }

@@ -20,12 +20,12 @@ struct ZoneWatch: Sendable {
             "time-zone data loaded", metadata: ["zones.version": "\(self.dispatcher.zones.database.version)"])
         // Nil until it is known which data the due times were computed with.
         var isStale: Bool?
-        while goesOn {
+        while isRunning {
             do {
                 if self.dispatcher.zones.database.refresh() {
                     isStale = true
                     self.dispatcher.logger.notice(
-                        "time-zone data has changed",
+                        "time-zone data changed",
                         metadata: ["zones.version": "\(self.dispatcher.zones.database.version)"]
                     )
                 }
@@ -43,7 +43,7 @@ struct ZoneWatch: Sendable {
                 }
             } catch {
                 self.dispatcher.logger.warning(
-                    "due times cannot be recomputed; retrying every minute", metadata: ["error": "\(error)"])
+                    "cannot recompute due times; retrying every minute", metadata: ["error": "\(error)"])
             }
             // A package update sends no signal, so poll the files.
             await pause(for: Self.interval)
@@ -56,7 +56,7 @@ struct ZoneWatch: Sendable {
         let now = self.dispatcher.now()
         var last: NotificationID?
         var count = 0
-        while goesOn {
+        while isRunning {
             let page = try await self.dispatcher.database.schedules.zoned(after: last, now: now, limit: Self.pageSize)
             guard let end = page.last else {
                 try await self.dispatcher.database.schedules.noteZoneVersion(version)

@@ -93,8 +93,8 @@ package struct EmailChannel: ProviderChannel {
         switch await self.client.send(request) {
         case .answered(let reply):
             // The transcript leaves out the recipient's address.
-            let said = "\(reply.code) \(reply.text)".replacing(mail.recipient, with: "…")
-            return ProviderReply(.answered(EmailAnswer.read(reply)), transcript: said)
+            let transcript = "\(reply.code) \(reply.text)".replacing(mail.recipient, with: "…")
+            return ProviderReply(.answered(EmailAnswer.read(reply)), transcript: transcript)
         case .unanswered(let failure) where failure.reason == .fenced:
             return ProviderReply(.fenced, transcript: "not sent")
         case .unanswered(let failure) where failure.neverHadTurn:

@@ -67,7 +67,7 @@ package struct InboxServices: Sendable {
 
     /// - Parameter cacheBytes: the most bytes of cached pages; 0 disables the cache.
     package init(_ base: GatewayBase, cacheBytes: Int = 0) {
-        self.store = InboxStore(base.database)
+        self.store = base.database.inboxes
         self.service = InboxService(base, self.store)
         self.pages = InboxPageCache(bytes: cacheBytes, now: base.now)
     }

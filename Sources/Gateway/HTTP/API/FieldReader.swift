@@ -61,9 +61,7 @@ struct FieldReader {
         do throws(QueryFault) {
             let fields = try RequestQuery(request.uri.query ?? "").fields
             self.init(.object(fields.map { JSONMember($0.name, .string($0.value)) }), .query)
-            for field in fields where !operation.queryNames.contains(field.name) {
-                self.fault(String(field.name.prefix(64)), "is not a parameter here")
-            }
+            self.noteUnknown(fields.map(\.name).filter { !operation.queryNames.contains($0) }, operation.queryNames)
         } catch {
             self.init(.object([]), .query)
             self.fault(error.name, error.reason)
@@ -110,8 +108,14 @@ struct FieldReader {
 
     /// Notes members other than `names`.
     mutating func allow(_ names: Set<String>) {
-        for member in self.value.object ?? [] where !names.contains(member.key) {
-            self.fault(String(member.key.prefix(64)), "is not a field here")
+        self.noteUnknown((self.value.object ?? []).filter { !names.contains($0.key) }.map(\.key), names)
+    }
+
+    /// Notes unknown names; only the first fault lists the known ones, because there may be many.
+    private mutating func noteUnknown(_ unknown: [String], _ known: Set<String>) {
+        for (place, name) in unknown.enumerated() {
+            let hint = place > 0 || known.isEmpty ? "" : "; use one of \(known.sorted().joined(separator: ", "))"
+            self.fault(String(name.prefix(64)), "is unknown" + hint)
         }
     }
 

@@ -87,7 +87,7 @@ struct ProblemMiddleware: RouterMiddleware {
         case is RedisError: Problem(.serviceUnavailable, "Redis is out of reach", retryAfter: 2)
         case let error as PostgresError where error.code != .server && error.code != .decoding:
             Problem(.serviceUnavailable, "PostgreSQL is out of reach", retryAfter: 2)
-        default: Problem(.internalServerError, "something went wrong; the log tells what")
+        default: Problem(.internalServerError, "internal error; see the gateway's log for this request id")
         }
     }
 }

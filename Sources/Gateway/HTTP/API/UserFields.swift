@@ -200,10 +200,14 @@ package struct UserFields: Sendable {
             if let origins = self.appOrigins[app] {
                 if !origins.allows(subscription.origin) {
                     body.fault(
-                        "token", "has an endpoint at \(subscription.origin), which is not among the app's origins")
+                        "token",
+                        "has an endpoint at \(subscription.origin), which is not among the app's origins; "
+                            + "add it to webpush.origins of app \(app)")
                 }
             } else if !self.webPushOrigins.allows(subscription.origin) {
-                body.fault("token", "has an endpoint at \(subscription.origin), which is not among WEBPUSH_ORIGINS")
+                body.fault(
+                    "token",
+                    "has an endpoint at \(subscription.origin), which is not among WEBPUSH_ORIGINS; add it there")
             }
             return subscription.token
         } catch {
@@ -289,8 +293,8 @@ extension Schema {
     static let quietHoursChange = Schema(
         "QuietHoursChange", "Wall-clock times in the user's zone; start = end means none.",
         [
-            "start": .string(pattern: "^([01][0-9]|2[0-3]):[0-5][0-9]$"),
-            "end": .string(pattern: "^([01][0-9]|2[0-3]):[0-5][0-9]$"),
+            "start": .timeOfDay,
+            "end": .timeOfDay,
             "weekdays?": .list(of: .integer(1...7), min: 1, max: 7).orNull("1 is Monday; all if absent."),
             "enabled?": .bool.orNull("false keeps the times but disables them; defaults to true."),
         ], isClosed: true)

@@ -102,13 +102,13 @@ struct NewsDeviceRoutes {
         let user = try context.user()
         let devices = try await self.devices.active(user: user)
         let settings = try await self.services.users.preferences.settings(user: user)
-        let wishes = try await self.services.users.preferences.preferences(user: user)
+        let preferences = try await self.services.users.preferences.preferences(user: user)
         return Response.object { writer in
             NewsShape.writeStatus(
                 devices: devices,
                 isOptedOut: settings.isOptedOut,
                 types: self.services.base.catalog.all,
-                wishes: wishes,
+                preferences: preferences,
                 to: &writer
             )
         }
@@ -134,7 +134,7 @@ enum NewsShape {
         devices: [Device],
         isOptedOut: Bool,
         types: [NotificationType],
-        wishes: [String: TypePreference],
+        preferences: [String: TypePreference],
         to writer: inout JSONWriter
     ) {
         writer.member("notifications_enabled", devices.contains(where: \.getsPushes) && !isOptedOut)
@@ -145,7 +145,7 @@ enum NewsShape {
         writer.beginObject()
         for type in types where type.category == Self.category {
             writer.key(escaping: type.name)
-            writer.bool(EffectiveWish.push(wishes.wish(for: type), type))
+            writer.bool(EffectivePreference.push(preferences.preference(for: type), type))
         }
         writer.endObject()
     }

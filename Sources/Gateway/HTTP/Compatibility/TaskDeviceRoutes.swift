@@ -235,26 +235,17 @@ enum TaskShape {
 }
 
 extension Schema {
-    static let taskAPNsDevice = Schema(
-        "TaskAPNsDevice",
-        [
-            "id": .integer(0...2_147_483_647),
-            "name": .string.orNull,
-            "registration_id": .string,
-            "device_id": .string.orNull,
-            "active": .bool,
-            "date_created": .time,
-        ])
+    private static let taskDevice: Fields = [
+        "id": .integer(0...2_147_483_647),
+        "name": .string.orNull,
+        "registration_id": .string,
+        "device_id": .string.orNull,
+        "active": .bool,
+        "date_created": .time,
+    ]
+
+    static let taskAPNsDevice = Schema("TaskAPNsDevice", taskDevice)
 
     static let taskFCMDevice = Schema(
-        "TaskFCMDevice",
-        [
-            "id": .integer(0...2_147_483_647),
-            "name": .string.orNull,
-            "registration_id": .string,
-            "device_id": .string.orNull,
-            "active": .bool,
-            "date_created": .time,
-            "cloud_message_type": .constant(.string("FCM")),
-        ])
+        "TaskFCMDevice", taskDevice + ["cloud_message_type": .constant(.string("FCM"))])
 }

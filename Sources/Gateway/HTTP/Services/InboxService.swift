@@ -102,18 +102,11 @@ struct InboxService: Sendable {
         guard !change.isEmpty else { return }
         var subject = InboxChangeShape.Subject.ids(change.ids)
         if let all, change.ids.count > Self.mostNamed { subject = .all(all, upTo: change.version) }
-        let body = InboxChangeShape.encode(subject, isBulk: isBulk, at: self.now())
         do {
             try await self.publisher.publish(
-                NodeFrame(
-                    kind: kind,
-                    user: user,
-                    previous: change.version - 1,
-                    version: change.version,
-                    unread: change.unread,
-                    body: body
-                )
-            )
+                NodeFrame.change(
+                    kind, user: user, version: change.version, unread: change.unread, subject, isBulk: isBulk,
+                    at: self.now()))
         } catch {
             self.logger.warning(
                 "cannot publish inbox change; sockets resync at the next frame", metadata: ["error": "\(error)"])
@@ -132,17 +125,13 @@ struct RetractionService: Sendable {
 
     private let catalogs: CatalogRegister
     private let deliveries: DeliveryStore
-    private let buckets: TokenBuckets
-    private let connection: RedisConnection
-    private let keys: Keyspace
+    private let live: Live
     private let logger: Logger
 
     init(_ base: GatewayBase) {
         self.catalogs = base.catalogs
         self.deliveries = base.database.deliveries
-        self.buckets = base.live.buckets
-        self.connection = base.live.connection
-        self.keys = base.live.keys
+        self.live = base.live
         self.logger = base.logger
     }
 
@@ -155,7 +144,7 @@ struct RetractionService: Sendable {
         do {
             let holders = try await self.deliveries.holders(user: user, of: wanted.map(\.id))
             guard !holders.isEmpty else { return }
-            let count = try await self.buckets.takeAvailable(
+            let count = try await self.live.buckets.takeAvailable(
                 holders.count, kind: "retract", user: user, perSecond: Self.perSecond, burst: Self.burst)
             if count < holders.count { Self.omitted.increment(by: holders.count - count) }
             guard count > 0 else { return }
@@ -164,11 +153,9 @@ struct RetractionService: Sendable {
                 let work = DeliveryWork(
                     notification: holder.notification, device: holder.device, user: user, attempt: 0, isRepeat: false,
                     isRetraction: true)
-                batch.append(
-                    "XADD", .text(self.keys.deliveries(holder.provider, .bulk)), "*", .text(DeliveryWork.field),
-                    .text(work.text))
+                batch.append(work, to: self.live.keys.deliveries(holder.provider, .bulk))
             }
-            for reply in try await self.connection.send(batch) { _ = try reply.checked() }
+            for reply in try await self.live.connection.send(batch) { _ = try reply.checked() }
             Self.asked.increment(by: count)
         } catch {
             self.logger.warning("cannot retract read notifications from other devices", metadata: ["error": "\(error)"])

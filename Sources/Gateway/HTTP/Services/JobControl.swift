@@ -3,6 +3,7 @@
 
 import Core
 import Logging
+import Operations
 import Storage
 
 /// Reports and controls jobs after they were sent.
@@ -37,7 +38,7 @@ struct JobControl: Sendable {
         }
 
         /// The states in which the command has already been carried out.
-        fileprivate var obeyed: Set<Broadcast.State> {
+        fileprivate var targetStates: Set<Broadcast.State> {
             switch self {
             case .pause: [.paused]
             case .resume, .confirm: [.counting, .expanding, .done]
@@ -146,12 +147,12 @@ struct JobControl: Sendable {
     func order(
         _ order: Order,
         _ name: CancellationStore.Name
-    ) async throws -> (report: Report, isObeyed: Bool)? {
+    ) async throws -> (report: Report, isApplied: Bool)? {
         guard let found = try await self.broadcasts.find(name) else { return nil }
-        let isChanged = try await self.broadcasts.steer(found.broadcast, to: order.state, from: order.states)
+        let isChanged = try await self.broadcasts.transition(found.broadcast, to: order.state, from: order.states)
         guard let progress = try await self.broadcasts.find(name) else { return nil }
         let report = try await self.report(name, progress, isCounted: false)
-        return (report, isChanged || order.obeyed.contains(progress.broadcast.state))
+        return (report, isChanged || order.targetStates.contains(progress.broadcast.state))
     }
 
     /// Cancels a job: later parts are stored as cancelled, and undelivered ones are cancelled and
@@ -167,7 +168,7 @@ struct JobControl: Sendable {
         if let broadcast = try await self.broadcasts.find(name)?.broadcast {
             let own = Self.ownName(of: broadcast)
             try await self.cancellations.record(own, at: at)
-            _ = try await self.broadcasts.steer(
+            _ = try await self.broadcasts.transition(
                 broadcast,
                 to: .cancelling,
                 from: [.counting, .awaitingConfirmation, .expanding, .paused, .done, .failed]
@@ -198,16 +199,12 @@ struct JobControl: Sendable {
     /// Publishes the cancellations to upstream apps and to sockets; a socket that misses one
     /// notices the gap at the next frame and resyncs.
     private func publish(_ withdrawals: [CancellationStore.Withdrawal], at: Timestamp) async {
-        let frames = withdrawals.compactMap { withdrawal -> NodeFrame? in
-            guard let place = withdrawal.place else { return nil }
-            return NodeFrame(
-                kind: .deleted,
-                user: withdrawal.user,
-                previous: place.version - 1,
-                version: place.version,
-                unread: place.unread,
-                body: InboxChangeShape.encode(.ids([withdrawal.id]), at: at)
-            )
+        let frames = withdrawals.compactMap { withdrawal in
+            withdrawal.place.map { place in
+                NodeFrame.change(
+                    .deleted, user: withdrawal.user, version: place.version, unread: place.unread,
+                    .ids([withdrawal.id]), at: at)
+            }
         }
         do {
             try await self.publisher.publish(frames)

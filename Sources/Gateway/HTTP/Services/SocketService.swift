@@ -271,13 +271,13 @@ package struct SocketService: SocketBackend {
                 snapshots[item.index] = snapshot
             }
         }
-        let afresh = requests.indices.filter { snapshots[$0] == nil }
-        guard !afresh.isEmpty else { return snapshots.compactMap(\.self) }
+        let unanswered = requests.indices.filter { snapshots[$0] == nil }
+        guard !unanswered.isEmpty else { return snapshots.compactMap(\.self) }
         let (newest, unread) = try await self.inbox.newestUnread(
-            afresh.map { requests[$0].user },
+            unanswered.map { requests[$0].user },
             limit: Self.syncCount
         )
-        for (index, state) in zip(afresh, newest) {
+        for (index, state) in zip(unanswered, newest) {
             let newest = unread[ExactText(requests[index].user)] ?? []
             var snapshot = self.snapshot(state, newest, requests[index].dialect.shape)
             if let since = requests[index].since, requests[index].isReturn {

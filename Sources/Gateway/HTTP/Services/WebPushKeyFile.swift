@@ -32,7 +32,7 @@ package final class WebPushKeyFile: Sendable {
     var publicKey: String { self.state.withLock { $0.publicKey } }
 
     /// Reloads the key if the file is valid.
-    package func look() {
+    package func refresh() {
         let metadata: Logger.Metadata = ["setting": "VAPID_KEY"]
         do throws(VAPIDKey.Fault) {
             guard let file = self.read() else { throw VAPIDKey.Fault("the file cannot be read") }

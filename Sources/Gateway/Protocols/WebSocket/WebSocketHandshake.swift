@@ -3,7 +3,6 @@
 
 import Core
 import Crypto
-import FoundationEssentials
 import NIOHTTP1
 
 /// The request that opens a WebSocket (RFC 6455 section 4.2).
@@ -51,12 +50,12 @@ enum WebSocketKey {
 
     /// Whether the client's key is 16 bytes in base64.
     static func isValid(_ key: String) -> Bool {
-        Data(base64Encoded: key)?.count == 16
+        Base64.standard.decodePadded(key.utf8)?.count == 16
     }
 
     /// Returns the value of `Sec-WebSocket-Accept`.
     static func accept(_ key: String) -> String {
         // The RFC requires SHA-1; security does not depend on it.
-        Base64.standard.encode(Insecure.SHA1.hash(data: Data((key + Self.suffix).utf8)))
+        Base64.standard.encode(Insecure.SHA1.hash(data: Array((key + Self.suffix).utf8)))
     }
 }

@@ -21,7 +21,7 @@ final class SignalRWire: SocketWire, SignalRApplication {
     /// Whether the transport still holds records, or held some when it ended.
     var hasUnwritten: Bool { self.transport?.holdsRecords ?? self.leftUnwritten }
     /// The version up to which the client was sent everything.
-    private var told: Int64 = 0
+    private var sentVersion: Int64 = 0
     /// The methods of running calls, by number, for their answers.
     ///
     /// Bounded by the transport's limits.
@@ -85,11 +85,11 @@ final class SignalRWire: SocketWire, SignalRApplication {
 
     func sync(_ snapshot: InboxSnapshot, answering reference: [UInt8]?) {
         // A reset inbox counts from the start.
-        if snapshot.isReset, snapshot.version < self.told { self.told = 0 }
-        for record in SignalRDialect.sync(snapshot, isFirst: !self.isSynced, after: self.told) {
+        if snapshot.isReset, snapshot.version < self.sentVersion { self.sentVersion = 0 }
+        for record in SignalRDialect.sync(snapshot, isFirst: !self.isSynced, after: self.sentVersion) {
             self.transport?.send(record)
         }
-        self.told = max(self.told, snapshot.version)
+        self.sentVersion = max(self.sentVersion, snapshot.version)
         guard !self.isSynced else { return }
         self.isSynced = true
         let early = self.early
@@ -98,7 +98,7 @@ final class SignalRWire: SocketWire, SignalRApplication {
     }
 
     func change(_ change: LoopFrame) {
-        self.told = max(self.told, change.frame.version)
+        self.sentVersion = max(self.sentVersion, change.frame.version)
         self.transport?.send(change.bundle { SignalRBundle(SignalRDialect.change($0)) })
     }
 
@@ -193,14 +193,14 @@ enum SignalRDialect {
     /// - Parameters:
     ///   - isFirst: Whether this is the connection's first sync. Clients fetch their inbox over
     ///     REST, so it sends only what they missed.
-    ///   - told: The version up to which this connection sent everything.
-    static func sync(_ snapshot: InboxSnapshot, isFirst: Bool, after told: Int64 = 0) -> [SignalRRecord] {
+    ///   - sentVersion: The version up to which this connection sent everything.
+    static func sync(_ snapshot: InboxSnapshot, isFirst: Bool, after sentVersion: Int64 = 0) -> [SignalRRecord] {
         var records: [SignalRRecord] = []
         if isFirst, !snapshot.isReturn {
             // Oldest first: a client shows the last one on top.
             records = snapshot.items.reversed().filter(\.awaitsProof).map { Self.received($0.json) }
         } else if snapshot.isReset {
-            records = snapshot.items.reversed().filter { !$0.isRead && $0.version > told }
+            records = snapshot.items.reversed().filter { !$0.isRead && $0.version > sentVersion }
                 .map { Self.received($0.json) }
         } else {
             records = snapshot.items.map { $0.isRead ? Self.read($0.id.description) : Self.received($0.json) }

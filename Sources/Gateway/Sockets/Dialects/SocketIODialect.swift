@@ -10,7 +10,7 @@ enum SocketIODialect {
     private static let maximumIDs = 1_000
 
     /// A client's event.
-    enum Wish: Equatable {
+    enum Request: Equatable {
         /// Asks for a user's inbox, which every session gets anyway.
         case subscribe(user: String)
         case message(ClientMessage)
@@ -27,7 +27,7 @@ enum SocketIODialect {
     /// Decodes an event.
     ///
     /// - Throws: ``ClientFault``, which names the field.
-    static func decode(_ name: SocketIOEventName, _ arguments: [SocketIOValue]) throws(ClientFault) -> Wish {
+    static func decode(_ name: SocketIOEventName, _ arguments: [SocketIOValue]) throws(ClientFault) -> Request {
         guard case .text(let name) = name else { throw Self.unknownEvent }
         let argument = try Self.argument(arguments.first)
         switch name {

@@ -78,7 +78,7 @@ final class LoopBacklog: Sendable {
     /// Notes that the loop handled changes.
     ///
     /// - Returns: True if the queue is now empty and changes were shed before.
-    func giveBack(_ count: Int) -> Bool {
+    func release(_ count: Int) -> Bool {
         self.state.withLock { state in
             state.waiting -= count
             guard state.waiting == 0, state.isShedding else { return false }

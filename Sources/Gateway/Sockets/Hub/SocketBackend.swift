@@ -67,12 +67,6 @@ package struct InboxQuestion: Sendable {
     package let since: Int64
     /// Whether to answer even if nothing changed.
     package var wantsAnswer = false
-
-    init(user: String, dialect: Dialect, since: Int64) {
-        self.user = user
-        self.dialect = dialect
-        self.since = since
-    }
 }
 
 /// The services that sockets need from the rest of the gateway.

@@ -182,7 +182,7 @@ package final class SocketHub: Service {
             eventLoop.execute {
                 let missing = self.shard(on: eventLoop)?.deliver(changes) ?? []
                 for place in tally.note(missing) { _ = self.ghosts.offer(changes[place].user.text) }
-                if backlog.giveBack(changes.count) { self.repair() }
+                if backlog.release(changes.count) { self.repair() }
             }
         }
     }
@@ -268,7 +268,7 @@ package final class SocketHub: Service {
                     reference.call({ $0.opened(snapshot) }, ifGone: { self.departed(opening) })
                 }
             } catch {
-                self.logger.warning("sockets not opened; clients try again", metadata: ["error": "\(error)"])
+                self.logger.warning("cannot open sockets; clients will reconnect", metadata: ["error": "\(error)"])
                 for (opening, reference) in batch {
                     reference.call({ $0.openingFailed() }, ifGone: { self.departed(opening) })
                 }
@@ -326,7 +326,7 @@ package final class SocketHub: Service {
                     gap.reference.call { $0.filled(snapshot, answering: resumption) }
                 }
             } catch {
-                self.logger.warning("inbox gaps not filled; sockets ask again", metadata: ["error": "\(error)"])
+                self.logger.warning("cannot fill inbox gaps; sockets will retry", metadata: ["error": "\(error)"])
                 for gap in batch {
                     let resumption = gap.resumption
                     gap.reference.call { $0.fillFailed(resumption) }
@@ -340,7 +340,7 @@ package final class SocketHub: Service {
     /// A proof that is not recorded lets the deadline pass, and push goes out.
     private func serveProofs() async {
         while let batch = await self.proofs.next(limit: Self.mostProofs) {
-            await self.persist("proofs not recorded; retrying", tries: 20, count: batch.count) {
+            await self.persist("cannot record proofs; retrying", tries: 20, count: batch.count) {
                 try await self.backend.confirm(batch)
             }
             // Lets proofs gather: alone, one costs PostgreSQL as much as seven in a large batch.
@@ -351,7 +351,7 @@ package final class SocketHub: Service {
     /// A departure that is not recorded leaves stale presence; the next frame for it removes it.
     private func serveDepartures() async {
         while let batch = await self.departures.next(limit: 512) {
-            await self.persist("departures not recorded; retrying", tries: 10, count: batch.count) {
+            await self.persist("cannot record departures; retrying", tries: 10, count: batch.count) {
                 try await self.backend.close(batch)
             }
         }
@@ -359,7 +359,7 @@ package final class SocketHub: Service {
 
     private func serveBookmarks() async {
         while let batch = await self.bookmarks.next(limit: 512) {
-            await self.persist("bookmarks not stored; retrying", tries: 3, count: batch.count) {
+            await self.persist("cannot store bookmarks; retrying", tries: 3, count: batch.count) {
                 try await self.backend.note(batch)
             }
         }

@@ -108,7 +108,7 @@ final class SocketSession {
 
     /// Presence is registered and the inbox was read.
     func opened(_ snapshot: InboxSnapshot) {
-        guard self.phase == .opening else { return self.takeBack() }
+        guard self.phase == .opening else { return self.removePresence() }
         self.phase = .open
         if self.state != .active, let identity { self.shard.presence(self, user: identity.user) }
         self.seen = snapshot.seenBefore
@@ -123,13 +123,13 @@ final class SocketSession {
 
     /// Presence could not be registered or the inbox not read.
     func openingFailed() {
-        self.takeBack()
+        self.removePresence()
         self.failed()
     }
 
     /// Removes presence if the socket left during registration, as its departure may have been
     /// recorded before.
-    private func takeBack() {
+    private func removePresence() {
         guard self.wire == nil, let identity else { return }
         self.shard.departed(self, user: identity.user)
     }

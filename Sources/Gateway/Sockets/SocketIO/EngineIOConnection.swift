@@ -29,22 +29,22 @@ package final class EngineIOConnection {
     /// Whether the application has identified the client.
     private var isWelcome = false
     /// The address that the connection counts for until then.
-    private var stranger: ClientAddress?
+    private var unidentifiedAddress: ClientAddress?
     /// When its own timer fires.
     private var scheduled: Milliseconds = .max
 
     /// Opens a connection by a poll.
     ///
-    /// - Parameter stranger: The client's address, for which the connection is counted already.
+    /// - Parameter address: The client's address, for which the connection is counted already.
     init(
         _ server: EngineIOServer,
         _ registry: EngineIORegistry,
         sid: String,
         polling exchange: EngineIOExchange,
-        stranger: ClientAddress?
+        unidentified address: ClientAddress?
     ) {
         self.server = server
-        self.stranger = stranger
+        self.unidentifiedAddress = address
         self.registry = registry
         self.sid = sid
         self.exchanges = [exchange]
@@ -93,9 +93,9 @@ package final class EngineIOConnection {
     }
 
     private func settle() {
-        guard let stranger = self.stranger else { return }
-        self.stranger = nil
-        self.server.strangers.giveBack(stranger)
+        guard let address = self.unidentifiedAddress else { return }
+        self.unidentifiedAddress = nil
+        self.server.unidentified.release(address)
     }
 
     /// Sends messages, which stay together and in order.

@@ -22,7 +22,8 @@ package struct EngineIOEndpoint: TransportEndpoint {
 
     /// - Parameters:
     ///   - path: Without a trailing slash.
-    ///   - maximumStrangers: Polling sessions of one address whose clients are not identified yet.
+    ///   - maximumUnidentified: Polling sessions of one address whose clients are not identified
+    ///     yet.
     ///   - maximumOutbound: Bytes that may wait for a slow WebSocket; beyond, the application
     ///     closes it.
     ///   - isFull: Called for each session that is refused.
@@ -33,7 +34,7 @@ package struct EngineIOEndpoint: TransportEndpoint {
         configuration: EngineIOConfiguration,
         origins: EngineIOOrigins,
         maximumPollingSessions: Int = 100_000,
-        maximumStrangers: Int = 1_000,
+        maximumUnidentified: Int = 1_000,
         maximumOutbound: Int = 1024 * 1024,
         isFull: @escaping @Sendable () -> Void = {},
         open: @escaping @Sendable (EngineIOOpening, any EventLoop) -> (any EngineIOApplication)?
@@ -42,7 +43,7 @@ package struct EngineIOEndpoint: TransportEndpoint {
         self.server = EngineIOServer(
             configuration: configuration,
             maximumPollingSessions: maximumPollingSessions,
-            maximumStrangers: maximumStrangers,
+            maximumUnidentified: maximumUnidentified,
             open: open
         )
         self.limits = WebSocketLimits(
@@ -190,17 +191,17 @@ package struct EngineIOEndpoint: TransportEndpoint {
         guard let application = self.server.open(opening, eventLoop) else {
             return exchange.respond(.problem(.serviceUnavailable, "try again later"))
         }
-        let stranger = exchange.client
-        if let stranger, !self.server.strangers.take(stranger) {
+        let address = exchange.client
+        if let address, !self.server.unidentified.take(address) {
             self.isFull()
             return exchange.respond(
                 .problem(.serviceUnavailable, "too many sessions of this address have not joined, try again later"))
         }
         let sid = self.server.makeSid()
         let registry = self.server.registry(on: eventLoop)
-        let connection = EngineIOConnection(self.server, registry, sid: sid, polling: request, stranger: stranger)
+        let connection = EngineIOConnection(self.server, registry, sid: sid, polling: request, unidentified: address)
         guard self.server.directory.add(sid, LoopReference(connection, eventLoop: eventLoop)) else {
-            if let stranger { self.server.strangers.giveBack(stranger) }
+            if let address { self.server.unidentified.release(address) }
             self.isFull()
             return exchange.respond(.problem(.serviceUnavailable, "too many sessions, try again later"))
         }
@@ -215,7 +216,7 @@ final class EngineIOServer: Sendable {
     let configuration: EngineIOConfiguration
     let directory: SessionDirectory<EngineIOConnection>
     /// Counts the polling sessions of unidentified clients, by address.
-    let strangers: AddressLimiter
+    let unidentified: AddressLimiter
     let open: @Sendable (EngineIOOpening, any EventLoop) -> (any EngineIOApplication)?
     private let lastCarrier = Atomic<UInt64>(0)
     // The bound confines each registry to its loop.
@@ -224,12 +225,12 @@ final class EngineIOServer: Sendable {
     init(
         configuration: EngineIOConfiguration,
         maximumPollingSessions: Int,
-        maximumStrangers: Int,
+        maximumUnidentified: Int,
         open: @escaping @Sendable (EngineIOOpening, any EventLoop) -> (any EngineIOApplication)?
     ) {
         self.configuration = configuration
         self.directory = SessionDirectory(limit: maximumPollingSessions)
-        self.strangers = AddressLimiter(limit: maximumStrangers)
+        self.unidentified = AddressLimiter(limit: maximumUnidentified)
         self.open = open
     }
 

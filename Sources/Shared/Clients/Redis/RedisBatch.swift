@@ -52,6 +52,18 @@ package struct RedisBatch: Sendable {
         for argument in arguments { self.bytes.writeRedisArgument(argument) }
     }
 
+    /// Adds an `XADD` of an entry with a generated id.
+    package mutating func append(entry fields: [(name: String, value: [UInt8])], to stream: String) {
+        self.begin(argumentCount: 3 + fields.count * 2)
+        self.argument("XADD")
+        self.argument(.text(stream))
+        self.argument("*")
+        for field in fields {
+            self.argument(.text(field.name))
+            self.argument(.bytes(field.value))
+        }
+    }
+
     /// Starts a command; add its `argumentCount` arguments, name first, with ``argument(_:)``.
     package mutating func begin(argumentCount: Int) {
         self.count += 1

@@ -16,10 +16,6 @@ package struct ActionSet: Sendable {
         /// Whether the device must be unlocked first.
         package var needsAuthentication = false
 
-        init(id: String) {
-            self.id = id
-        }
-
         /// Returns the title for a locale.
         package func title(for locale: String?, default fallback: LocaleTag) -> String {
             for wanted in [locale.flatMap { LocaleTag($0) }, fallback] {

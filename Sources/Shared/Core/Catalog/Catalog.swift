@@ -126,7 +126,7 @@ extension Catalog {
         let field = content.template == nil ? "vars" : "template"
         guard content.template != nil || content.variables != nil, self[content.type] != nil else { return [] }
         if !content.title.isEmpty || !content.body.isEmpty {
-            return [JobFault(field, "does not go with title or body")]
+            return [JobFault(field, "cannot be combined with title or body")]
         }
         guard self.texts(of: content) == nil else { return [] }
         let reason = field == "vars" ? "needs a template, as the type has none of its own" : "is not in the catalog"

@@ -9,10 +9,6 @@ package struct TopicRule: Sendable, Equatable {
     let pattern: String
     /// Whether users may subscribe themselves.
     package var isOpen = false
-
-    init(pattern: String) {
-        self.pattern = pattern
-    }
 }
 
 /// The topic rules of a catalog: an exact name wins, then the longest matching pattern.

@@ -81,7 +81,7 @@ enum Exclusion: String, Sendable, CaseIterable {
     case notAskedFor = "not_asked_for"
 
     /// Whether the user's preference excludes it, rather than the type or the job.
-    fileprivate var isWish: Bool { self == .refused || self == .notAskedFor }
+    fileprivate var isPreference: Bool { self == .refused || self == .notAskedFor }
 }
 
 extension DecisionFacts {
@@ -92,14 +92,14 @@ extension DecisionFacts {
         guard self.notification.channels.contains(one) else { return .notOfJob }
         if channel == .push, self.notification.delivery == .inApp { return .deliveryInApp }
         guard !self.type.isRequired else { return nil }
-        let wish = self.wish(for: channel)
-        if wish == false { return .refused }
+        let preference = self.preference(for: channel)
+        if preference == false { return .refused }
         // A user asks for e-mail, unless the type is on by default there.
-        if wish == nil, channel == .email, !self.type.isEmailOnByDefault { return .notAskedFor }
-        return wish == nil && !self.type.isOnByDefault ? .notAskedFor : nil
+        if preference == nil, channel == .email, !self.type.isEmailOnByDefault { return .notAskedFor }
+        return preference == nil && !self.type.isOnByDefault ? .notAskedFor : nil
     }
 
-    private func wish(for channel: DeliveryChannel) -> Bool? {
+    private func preference(for channel: DeliveryChannel) -> Bool? {
         switch channel {
         case .inApp: self.preference.inApp
         case .push: self.preference.push
@@ -107,7 +107,7 @@ extension DecisionFacts {
         }
     }
 
-    fileprivate var hasNoWish: Bool { DeliveryChannel.allCases.allSatisfy { self.wish(for: $0) == nil } }
+    fileprivate var hasNoPreference: Bool { DeliveryChannel.allCases.allSatisfy { self.preference(for: $0) == nil } }
 }
 
 private func storing(_ facts: DecisionFacts) -> Step {
@@ -115,17 +115,17 @@ private func storing(_ facts: DecisionFacts) -> Step {
     if isExpired(facts) { return .store(status: .expired, reason: .expired, channels: []) }
     guard facts.type.isEnabled else { return refuse(.typeDisabled) }
     var channels: Channels = []
-    var isWishOnly = false
+    var isPreferenceOnly = false
     for channel in DeliveryChannel.allCases {
         switch facts.exclusion(of: channel) {
         case nil: channels.insert(Channels(channel))
-        case .some(let exclusion): isWishOnly = isWishOnly || exclusion.isWish
+        case .some(let exclusion): isPreferenceOnly = isPreferenceOnly || exclusion.isPreference
         }
     }
-    guard !channels.isEmpty || isWishOnly else { return refuse(.noChannel) }
+    guard !channels.isEmpty || isPreferenceOnly else { return refuse(.noChannel) }
     if facts.settings.isOptedOut, !facts.type.isRequired { return refuse(.optedOut) }
     guard !channels.isEmpty else {
-        return refuse(!facts.type.isOnByDefault && facts.hasNoWish ? .notOptedIn : .optedOutOfType)
+        return refuse(!facts.type.isOnByDefault && facts.hasNoPreference ? .notOptedIn : .optedOutOfType)
     }
     if facts.type.quietHours == .drop, channels.contains(.push), facts.quietEnd != nil { return refuse(.quietHours) }
     return .store(status: .pending, reason: nil, channels: channels)

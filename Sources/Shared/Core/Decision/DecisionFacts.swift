@@ -38,8 +38,8 @@ package struct DecisionFacts: Sendable {
         self.now = now
     }
 
-    /// Creates the facts of a notification and its user's wishes; presence, devices and cap are set
-    /// by the caller.
+    /// Creates the facts of a notification and its user's preferences; the caller sets presence,
+    /// devices and cap.
     ///
     /// - Parameters:
     ///   - type: nil for one that has left the catalog; its notifications keep what they were

@@ -52,8 +52,8 @@ package struct GateFacts: Sendable {
         self.wasAccepted = wasAccepted
     }
 
-    /// Creates the facts of a notification and its user's wishes, for a device that is active and
-    /// has not accepted it.
+    /// Creates the facts of a notification and its user's preferences, for a device that is active
+    /// and has not accepted it.
     ///
     /// - Parameter type: nil for one that has left the catalog.
     package init(

@@ -58,6 +58,15 @@ package struct Base64: Sendable {
         return bits < 6 && rest == 0 ? bytes : nil
     }
 
+    /// Decodes padded text without line breaks, whatever its unused bits.
+    ///
+    /// - Returns: Nil for a foreign character or an impossible length.
+    package func decodePadded(_ text: some BidirectionalCollection<UInt8>) -> [UInt8]? {
+        guard text.count.isMultiple(of: 4) else { return nil }
+        let padding = text.suffix(2).reversed().prefix { $0 == Self.padding }.count
+        return self.bytes(text.dropLast(padding))?.bytes
+    }
+
     /// Decodes text as clients write it: with or without padding and line breaks, whatever its
     /// unused bits.
     ///

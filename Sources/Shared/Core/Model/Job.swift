@@ -17,11 +17,6 @@ package struct Job: Sendable, Equatable {
         /// A name and a JSON array.
         case event(name: String, arguments: [UInt8])
     }
-
-    init(audience: Audience, payload: Payload) {
-        self.audience = audience
-        self.payload = payload
-    }
 }
 
 /// The fields of a notification job, before defaults are filled in.

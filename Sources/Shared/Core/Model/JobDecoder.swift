@@ -39,7 +39,7 @@ package struct JobDecoder {
         }
         if case .notification(let content) = job?.payload { decoder.faults += check(content) }
         for name in decoder.fields.map(\.name).sorted() {
-            decoder.fault(name, "is not a field of a job")
+            decoder.fault(name, "is not a field of a job; see docs/jobs.md")
         }
         guard decoder.faults.isEmpty, let job else { throw JobFaults(decoder.faults) }
         return job
@@ -92,7 +92,7 @@ package struct JobDecoder {
             let name = self.text("event", limit: JobLimits.name)
             let arguments = self.json("args", limit: JobLimits.json)
             if let arguments, arguments.value.array == nil { self.fault("args", "must be a JSON array") }
-            if self.take("type") != nil { self.fault("type", "does not go with event") }
+            if self.take("type") != nil { self.fault("type", "cannot be combined with event") }
             return name.map { .event(name: $0, arguments: arguments.map { Array($0.text) } ?? Array("[]".utf8)) }
         }
         if !self.has("type") { self.fault("type", "is missing") }

@@ -33,6 +33,25 @@ package struct NodeFrame: Sendable, Equatable {
     /// The users who do not get an event for everyone; nil if the frame is for `user`.
     package var everyoneBut: Set<ExactText>?
 
+    /// Returns the frame of notifications that were read or deleted together.
+    ///
+    /// - Parameters:
+    ///   - version: the inbox version of the change, one more than before it.
+    ///   - isBulk: whether a client sent the ids as a list.
+    package static func change(
+        _ kind: Kind,
+        user: String,
+        version: Int64,
+        unread: Int32,
+        _ subject: InboxChangeShape.Subject,
+        isBulk: Bool = false,
+        at: Timestamp
+    ) -> NodeFrame {
+        NodeFrame(
+            kind: kind, user: user, previous: version - 1, version: version, unread: unread,
+            body: InboxChangeShape.encode(subject, isBulk: isBulk, at: at))
+    }
+
     package init(
         kind: Kind,
         user: String,

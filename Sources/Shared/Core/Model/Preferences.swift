@@ -85,7 +85,7 @@ extension [String: TypePreference] {
     /// Returns the user's preference for a type, filled up with the one for its category.
     ///
     /// Channels that neither sets follow the type's defaults.
-    package func wish(for type: NotificationType) -> TypePreference {
+    package func preference(for type: NotificationType) -> TypePreference {
         let own = self[type.name] ?? TypePreference()
         guard let category = type.category, let wide = self[PreferenceKey.category(category)] else { return own }
         return own.filled(from: wide)

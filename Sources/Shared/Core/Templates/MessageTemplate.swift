@@ -9,10 +9,6 @@ package struct MessageTemplate: Sendable {
     var emailText: TemplateText?
     var emailHTML: TemplateText?
 
-    init(title: TemplateText) {
-        self.title = title
-    }
-
     /// Fills in the variables and cuts texts that are too long.
     ///
     /// - Throws: ``TemplateVariableFault``.

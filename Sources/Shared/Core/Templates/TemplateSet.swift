@@ -8,10 +8,6 @@ package struct TemplateSet: Sendable {
     /// Templates by locale key.
     package private(set) var locales: [String: MessageTemplate] = [:]
 
-    init(owner: String) {
-        self.owner = owner
-    }
-
     /// Adds a locale.
     ///
     /// - Returns: false if it exists.

@@ -35,18 +35,18 @@ package struct Finding: Sendable, Equatable {
 
 /// The findings of a doctor run.
 package struct DoctorReport: Sendable {
-    package private(set) var findings: [Finding] = []
+    private(set) var findings: [Finding] = []
     /// Whether the settings are faulty.
     private var isConfigurationFaulty = false
 
-    package init() {}
+    init() {}
 
     package mutating func add(_ findings: [Finding]) { self.findings += findings }
 
     package mutating func add(_ finding: Finding) { self.findings.append(finding) }
 
     /// Adds the faults of the settings, or that there are none.
-    package mutating func add(settingsFaults faults: [String]) {
+    mutating func add(settingsFaults faults: [String]) {
         guard !faults.isEmpty else { return self.add(Finding(.ok, "settings", "complete and valid")) }
         self.isConfigurationFaulty = true
         for fault in faults {

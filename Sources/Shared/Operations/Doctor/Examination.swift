@@ -17,7 +17,7 @@ package enum Examination {
     /// Returns the findings about Redis, and how far its clock is ahead of the machine's.
     ///
     /// - Parameter authorities: a PEM file for TLS; nil for the system's.
-    package static func redis(
+    static func redis(
         _ address: RedisAddress,
         authorities: String?
     ) async -> (findings: [Finding], clock: Duration?) {
@@ -46,16 +46,16 @@ package enum Examination {
     }
 
     /// The findings about PostgreSQL.
-    package struct DatabaseReport: Sendable {
-        package var findings: [Finding]
+    struct DatabaseReport: Sendable {
+        var findings: [Finding]
         /// How far its clock is ahead of the machine's.
-        package var clock: Duration?
+        var clock: Duration?
         /// The time-zone version that stored schedules were computed with.
-        package var zoneVersion: String?
+        var zoneVersion: String?
     }
 
     /// - Parameter needed: connections of one more process.
-    package static func database(_ configuration: PostgresConfiguration, needed: Int) async -> DatabaseReport {
+    static func database(_ configuration: PostgresConfiguration, needed: Int) async -> DatabaseReport {
         var configuration = configuration
         configuration.connectTimeout = self.timeout
         configuration.timeout = self.timeout
@@ -107,7 +107,7 @@ package enum Examination {
         """
 
     /// Reads the machine's limits.
-    package static func machine() -> MachineFacts {
+    static func machine() -> MachineFacts {
         var facts = MachineFacts()
         var limit = rlimit()
         if getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 {
@@ -125,7 +125,7 @@ package enum Examination {
     }
 
     /// Reads the machine's time-zone data.
-    package static func zones(_ zones: ZoneDatabase, stored: String?) -> ZoneFacts {
+    static func zones(_ zones: ZoneDatabase, stored: String?) -> ZoneFacts {
         ZoneFacts(
             version: zones.version,
             missing: self.knownZones.filter { zones.rules($0) == nil },
@@ -135,7 +135,7 @@ package enum Examination {
     }
 
     /// Checks whether a catalog is valid.
-    package static func catalog(path: String) -> [Finding] {
+    static func catalog(path: String) -> [Finding] {
         do throws(CatalogFaults) {
             return [Finding(.ok, "catalog", "\(try CatalogLoader.load(path: path).all.count) types in \(path)")]
         } catch {
@@ -143,6 +143,43 @@ package enum Examination {
                 Finding(.fail, "catalog", "\($0)", fix: "correct the file; see docs/catalog.md")
             }
         }
+    }
+
+    /// Examines what both programs need: settings, catalog, Redis, PostgreSQL, clocks, time zones
+    /// and the limits of the machine.
+    ///
+    /// - Parameters:
+    ///   - reader: the reader of `settings`, after all settings were read.
+    ///   - needed: connections to PostgreSQL that one more process needs.
+    ///   - clocks: how far clocks may differ.
+    package static func program(
+        _ role: MachineFacts.Role,
+        _ reader: SettingsReader,
+        _ settings: CommonSettings,
+        needed: Int,
+        clocks: ClockFacts = ClockFacts()
+    ) async -> DoctorReport {
+        var report = DoctorReport()
+        var clocks = clocks
+        report.add(settingsFaults: reader.found)
+        if !settings.catalog.isEmpty { report.add(self.catalog(path: settings.catalog)) }
+        if let address = try? settings.redisAddress() {
+            let redis = await self.redis(address, authorities: settings.redisCertificateAuthority)
+            report.add(redis.findings)
+            clocks.redis = redis.clock
+        }
+        var zoneVersion: String?
+        if !settings.database.isEmpty {
+            let database = await self.database(CommandClients.database(reader, name: "doctor"), needed: needed)
+            report.add(database.findings)
+            clocks.database = database.clock
+            // Only dispatchers compute schedules.
+            if role == .dispatcher { zoneVersion = database.zoneVersion }
+        }
+        report.add(clocks.findings)
+        report.add(self.zones(ZoneDatabase(), stored: zoneVersion).finding)
+        report.add(self.machine().findings(role))
+        return report
     }
 
     /// Checks whether a certificate authority file is readable.

@@ -32,7 +32,7 @@ package struct MachineFacts: Sendable, Equatable {
     init() {}
 
     /// Returns findings about the limits that matter to a program.
-    package func findings(_ role: Role) -> [Finding] {
+    func findings(_ role: Role) -> [Finding] {
         switch role {
         case .gateway:
             [self.filesFinding(least: 1_024, enough: 65_536, per: "a socket takes one"), self.backlogFinding]
@@ -144,8 +144,8 @@ package struct CertificateFacts: Sendable, Equatable {
 package struct ClockFacts: Sendable, Equatable {
     private static let noticeable: Duration = .seconds(1)
 
-    package var redis: Duration?
-    package var database: Duration?
+    var redis: Duration?
+    var database: Duration?
     /// The largest offset at which tokens are still checked correctly.
     var tolerable: Duration
 
@@ -156,7 +156,7 @@ package struct ClockFacts: Sendable, Equatable {
     }
 
     /// The findings about the clocks.
-    package var findings: [Finding] {
+    var findings: [Finding] {
         let clocks = [("Redis", self.redis), ("PostgreSQL", self.database)].compactMap { name, offset in
             offset.map { (name: name, offset: $0) }
         }
@@ -177,7 +177,7 @@ package struct ClockFacts: Sendable, Equatable {
 private func abs(_ duration: Duration) -> Duration { duration < .zero ? .zero - duration : duration }
 
 /// The machine's time-zone data.
-package struct ZoneFacts: Sendable, Equatable {
+struct ZoneFacts: Sendable, Equatable {
     /// The version, such as `2025b`, or a hash if the data has none.
     var version: String
     /// Common zones that this machine does not have.
@@ -188,7 +188,7 @@ package struct ZoneFacts: Sendable, Equatable {
     var year: Int
 
     /// Whether the data is complete, recent and the one that stored schedules use.
-    package var finding: Finding {
+    var finding: Finding {
         let check = "time zones"
         guard self.missing.isEmpty else {
             return Finding(

@@ -225,13 +225,13 @@ package struct JobSimulation: Sendable {
     ) async throws -> DecisionFacts {
         let user = question.user
         let key = RecipientStore.Key(user: user, type: type.name, category: type.category, needsLocale: true)
-        let wishes = try await self.recipients.wishes([key]).first ?? RecipientStore.Wishes()
+        let preferences = try await self.recipients.preferences([key]).first ?? RecipientStore.Preferences()
         let draft = NotificationDraft(question.content, type: type, lane: .bulk, createdAt: now)
         var facts = DecisionFacts(
             draft.notification(id: NotificationID(high: 0, low: 0), user: user),
             type: type,
-            preference: wishes.preference,
-            settings: wishes.settings,
+            preference: preferences.preference,
+            settings: preferences.settings,
             progress: .arrived,
             now: now
         ) { zone in

@@ -35,10 +35,6 @@ package struct AppSettings: Sendable, Equatable {
     /// The most active devices of a user with this app; nil for the general limit.
     var devices: Int?
 
-    init(name: String) {
-        self.name = name
-    }
-
     /// The variables of one provider of the default app.
     private struct Variables {
         let provider: String

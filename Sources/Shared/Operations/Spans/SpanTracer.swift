@@ -138,14 +138,6 @@ package struct FinishedSpan: Sendable {
     var end: UInt64 = 0
     var attributes = SpanAttributes()
     var status: SpanStatus?
-
-    init(trace: TraceContext, parent: UInt64, name: String, kind: SpanKind, start: UInt64) {
-        self.trace = trace
-        self.parent = parent
-        self.name = name
-        self.kind = kind
-        self.start = start
-    }
 }
 
 /// The key of the trace in a `ServiceContext`.

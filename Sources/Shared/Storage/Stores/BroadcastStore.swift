@@ -211,13 +211,13 @@ package struct BroadcastStore: Sendable {
     /// Waits for pages that are being stored; none follows a pause or a cancellation.
     ///
     /// - Returns: whether the state changed.
-    package func steer(
+    package func transition(
         _ broadcast: Broadcast,
         to state: Broadcast.State,
         from states: Set<Broadcast.State>
     ) async throws(PostgresError) -> Bool {
         try await self.pool.query(
-            BroadcastSQL.steer, .uuid(broadcast.id.halves), .text(state.rawValue),
+            BroadcastSQL.transition, .uuid(broadcast.id.halves), .text(state.rawValue),
             .array(PostgresArray(texts: states.map(\.rawValue)))
         ).affectedRows > 0
     }
@@ -462,7 +462,7 @@ enum BroadcastSQL {
     /// Changes the state if it is one of $3.
     ///
     /// $1: broadcast, $2: new state, $3: allowed states.
-    static let steer = """
+    static let transition = """
         UPDATE carillon.broadcasts
         SET state = CASE WHEN $2 = 'expanding' AND audience IS NULL THEN 'counting' ELSE $2 END,
             withdrawn_to = '', claimed_by = NULL, claimed_until = NULL

@@ -3,7 +3,6 @@
 
 import Clients
 import Core
-import FoundationEssentials
 
 /// PostgreSQL's copy of the dead-letter stream.
 package struct DeadLetterStore: Sendable {
@@ -139,7 +138,7 @@ extension DeadLetterStore {
 
         private static func bytes(_ value: JSONValue?) -> [UInt8] {
             if let text = value?.string { return Array(text.utf8) }
-            return value?["base64"]?.string.flatMap { Data(base64Encoded: $0) }.map { Array($0) } ?? []
+            return value?["base64"]?.string.flatMap { Base64.standard.decodePadded($0.utf8) } ?? []
         }
     }
 

@@ -44,12 +44,12 @@ enum DeliverySQL {
                 WHERE a.notification_id = k.notification AND a.device_id = k.device AND a.outcome = 'accepted'
             ),
             EXISTS (SELECT FROM carillon.cancellations) AND \(CancellationSQL.isCancelled("n")),
-            \(WishColumns.list), \(NotificationColumns.messageList), \(DeviceColumns.messageList)
+            \(PreferenceColumns.list), \(NotificationColumns.messageList), \(DeviceColumns.messageList)
         FROM unnest($1, $2, $3, $4) WITH ORDINALITY AS k (user_id, notification, device, is_repeat, n)
         JOIN carillon.notifications n ON \(NotificationSQL.isNamed(by: "k", id: "notification"))
         \(device)
         LEFT JOIN carillon.inboxes b ON b.user_id = k.user_id
-        \(WishColumns.joins(user: "k.user_id", type: "n.type", category: Self.category))
+        \(PreferenceColumns.joins(user: "k.user_id", type: "n.type", category: Self.category))
         \(address)
         """
     }
@@ -156,9 +156,11 @@ enum DeliverySQL {
     ///
     /// A listed notification stays in the inbox; another was suppressed, or failed without a
     /// device. A cancelled one ends as cancelled unless its user has seen it. One without a reason
-    /// is about to be marked as queued, as its delivery was faster than the mark.
+    /// is about to be marked as queued, as its push was faster than the mark; when its mail did not
+    /// go out, it may still wait for proof.
     ///
-    /// $1 to $3: users, ids, reasons. Rows: the label's columns, status and reason.
+    /// $1 to $4: users, ids, reasons, whether it was mail. Rows: the label's columns, status and
+    /// reason.
     static let dropped = """
         UPDATE carillon.notifications n
         SET status = CASE
@@ -173,9 +175,9 @@ enum DeliverySQL {
                 ELSE d.reason
             END,
             sent_via = CASE WHEN (n.channels & \(Channels.inApp.rawValue)) <> 0 THEN 'inbox' ELSE n.sent_via END
-        FROM unnest($1, $2, $3) AS d (user_id, id, reason)
+        FROM unnest($1, $2, $3, $4) AS d (user_id, id, reason, is_mail)
         WHERE \(NotificationSQL.isNamed(by: "d")) AND n.status = 'pending'
-            AND coalesce(n.status_reason, 'queued') = 'queued'
+            AND (n.status_reason = 'queued' OR n.status_reason IS NULL AND NOT d.is_mail)
             AND (d.reason <> 'cancelled' OR n.read_at IS NOT NULL OR n.opened_at IS NOT NULL)
             AND NOT \(Self.mayBePushed) AND NOT \(CancellationSQL.mayBeMailed(at: "now()"))
         RETURNING \(LabelColumns.list), n.status, n.status_reason

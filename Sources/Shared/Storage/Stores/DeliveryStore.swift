@@ -14,7 +14,7 @@ package struct DeliveryStore: Sendable {
         package let notification: Notification
         package let device: Device
         package let isReplaced: Bool
-        package let wishes: RecipientStore.Wishes
+        package let preferences: RecipientStore.Preferences
         /// The number of unread, unopened notifications, and the inbox version of that count.
         package let unseen: Int32
         package let inboxVersion: Int64
@@ -24,11 +24,11 @@ package struct DeliveryStore: Sendable {
         package let isCancelled: Bool
 
         fileprivate init(_ row: PostgresRow) throws(PostgresError) {
-            let first = 6 + WishColumns.count
+            let first = 6 + PreferenceColumns.count
             self.notification = try NotificationColumns.message.read(row, at: first)
             self.device = try DeviceColumns.read(row, at: first + NotificationColumns.message.count)
             self.isReplaced = try row.bool(1)
-            self.wishes = try WishColumns.read(row, at: 6)
+            self.preferences = try PreferenceColumns.read(row, at: 6)
             self.unseen = try row.int4(2)
             self.inboxVersion = try row.int8(3)
             self.wasAccepted = try row.bool(4)
@@ -97,6 +97,9 @@ package struct DeliveryStore: Sendable {
         /// Obsolete deliveries and their reasons; a notification ends once none of its deliveries
         /// is in flight.
         package var dropped: [(user: String, id: NotificationID, reason: String)] = []
+        /// Mail that did not go out and is not all that there is: the notification ends if its push
+        /// was dropped.
+        package var unmailed: [(user: String, id: NotificationID, reason: String)] = []
         /// Finished mail and attention calls, which are no longer remembered as enqueued.
         package var ended: [(user: String, id: NotificationID, kind: FollowUp, isAccepted: Bool)] = []
         /// Addresses that reject mail, with the time of sending: an address set later stays.
@@ -231,16 +234,20 @@ package struct DeliveryStore: Sendable {
             )
         }
         if !settlement.ended.isEmpty { statements.append(Self.end(settlement.ended)) }
-        if !settlement.dropped.isEmpty {
-            let users = PostgresValue.array(PostgresArray(texts: settlement.dropped.map(\.user)))
-            let ids = PostgresValue.array(PostgresArray(uuids: settlement.dropped.map(\.id.halves)))
+        let dropped = settlement.dropped + settlement.unmailed
+        if !dropped.isEmpty {
+            let users = PostgresValue.array(PostgresArray(texts: dropped.map(\.user)))
+            let ids = PostgresValue.array(PostgresArray(uuids: dropped.map(\.id.halves)))
+            var isMail = PostgresArray(.bool, capacity: dropped.count)
+            for place in dropped.indices { isMail.append(bool: place >= settlement.dropped.count) }
             statements.append(PostgresStatement(DeliverySQL.lockDropped, [users, ids]))
-            // A statement of its own, which sees commits made while it waited for the lock.
+            // A separate statement, because it must see commits made while the first one waited
+            // for the lock.
             places.dropped = statements.count
             statements.append(
                 PostgresStatement(
                     DeliverySQL.dropped,
-                    [users, ids, .array(PostgresArray(texts: settlement.dropped.map(\.reason)))]))
+                    [users, ids, .array(PostgresArray(texts: dropped.map(\.reason))), .array(isMail)]))
         }
         var effects = Effects()
         guard !statements.isEmpty else { return effects }

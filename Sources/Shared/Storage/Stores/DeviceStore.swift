@@ -267,7 +267,7 @@ extension DeviceStore {
         change: Change = Change(),
         at: Timestamp
     ) async throws(PostgresError) -> Device? {
-        func isSaid(_ text: String??) -> PostgresValue { .bool(text != nil) }
+        func isGiven(_ text: String??) -> PostgresValue { .bool(text != nil) }
         func value(_ text: String??) -> PostgresValue { .text(text ?? nil) }
         let results = try await self.pool.run([
             PostgresStatement(
@@ -308,8 +308,8 @@ extension DeviceStore {
                 """,
                 [
                     .uuid(id.halves), .text(user), .text(change.token), value(change.deviceID),
-                    .timestamptz(at.microseconds), isSaid(change.deviceID), value(change.appVersion),
-                    isSaid(change.appVersion), value(change.locale), isSaid(change.locale),
+                    .timestamptz(at.microseconds), isGiven(change.deviceID), value(change.appVersion),
+                    isGiven(change.appVersion), value(change.locale), isGiven(change.locale),
                 ]
             ),
         ])
@@ -317,7 +317,10 @@ extension DeviceStore {
         return try DeviceColumns.read(row)
     }
 
-    /// Silences a device of the user or turns pushes on again; its registration stays.
+    /// Silences a device of the user or turns pushes on again.
+    ///
+    /// This counts as a registration: pushes that were enqueued while it was silenced have no
+    /// delivery for it, and nothing must wait for one.
     ///
     /// - Returns: the device after the change; nil if the user has none with this id.
     package func setSilenced(
@@ -327,7 +330,12 @@ extension DeviceStore {
     ) async throws(PostgresError) -> Device? {
         let result = try await self.pool.query(
             """
-            UPDATE carillon.devices d SET silenced = $3 WHERE d.id = $1 AND d.user_id = $2
+            UPDATE carillon.devices d
+            SET silenced = $3,
+                created_at = CASE WHEN d.silenced AND NOT $3 THEN coalesce(d.created_at, d.registered_at)
+                    ELSE d.created_at END,
+                registered_at = CASE WHEN d.silenced AND NOT $3 THEN now() ELSE d.registered_at END
+            WHERE d.id = $1 AND d.user_id = $2
             RETURNING \(DeviceColumns.list)
             """,
             .uuid(id.halves), .text(user), .bool(isSilenced)

@@ -55,11 +55,6 @@ package struct InboxStore: Sendable {
         package var lane = Lane.normal
         /// The notification's label and endpoint; nil if the receipt changed nothing.
         package let changed: (label: NotificationLabel, endpoint: LifecycleEvent.Endpoint)?
-
-        init(lane: Lane = .normal, changed: (label: NotificationLabel, endpoint: LifecycleEvent.Endpoint)?) {
-            self.lane = lane
-            self.changed = changed
-        }
     }
 
     /// Notifications of an inbox, and its state when they were read.

@@ -7,7 +7,8 @@ import Core
 /// A column of `carillon.notifications`, as data.
 ///
 /// The INSERT with its `unnest` parameters, the SELECTs, the digests' table and the decoding
-/// follow from ``all``. A new column is a line there and one in the migration.
+/// follow from ``all``. A new column is a line there and one in the migration. A column of digests'
+/// items also needs one of `digest_items` in the migration, and a line in `DigestStore.alone`.
 struct NotificationColumn: Sendable {
     /// The lists that contain a column.
     struct Uses: OptionSet {

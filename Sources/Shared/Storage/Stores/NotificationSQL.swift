@@ -99,10 +99,10 @@ enum NotificationSQL {
     /// Inserts new notifications, numbers them and raises their inboxes, for a batch that may
     /// contain stored ones, by their id or their job's.
     ///
-    /// The inboxes are locked by now, and a statement of its own sees what was committed while it
-    /// waited. It looks them up one by one (`LIMIT 1`) and raises them by their `ctid`, which the
-    /// lock keeps: a join's plan would depend on statistics that may be from when the table was
-    /// empty.
+    /// A separate statement, because it must see what was committed while the batch waited for the
+    /// locks of its inboxes. It looks them up one by one (`LIMIT 1`) and raises them by their
+    /// `ctid`, which the lock keeps: a join's plan would depend on statistics that may be from when
+    /// the table was empty.
     ///
     /// A notification whose job was cancelled before it came is stored as cancelled and not listed.
     /// A job id that a digest holds for the user is known, too, unless its item comes alone, as

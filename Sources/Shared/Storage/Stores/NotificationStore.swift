@@ -89,7 +89,7 @@ package struct NotificationStore: Sendable {
         let companions = Companions(isFresh: true, before: page, after: [recount])
         // No key covers items of digests; if one holds anything of the job, each notification is
         // looked up.
-        let areRepeats = try await DigestStore(pool: self.pool).hasItems(ofJobOf: notifications.first)
+        let areRepeats = try await Database(self.pool).digests.hasItems(ofJobOf: notifications.first)
         do throws(PostgresError) {
             return try await self.attempt(notifications, areRepeats: areRepeats, companions: companions)
         } catch  where error.sqlState == "23505" && error.table != BroadcastStore.pagesTable {
@@ -493,17 +493,17 @@ struct StatusChanges {
         var ids = PostgresArray(.uuid, capacity: changes.count)
         var statuses = PostgresArray(.text, capacity: changes.count)
         var reasons = PostgresArray(.text, capacity: changes.count)
-        var ways = PostgresArray(.text, capacity: changes.count)
+        var vias = PostgresArray(.text, capacity: changes.count)
         for change in changes {
             users.append(change.user)
             ids.append(uuid: change.id.halves)
             statuses.append(change.status.rawValue)
             reasons.append(change.reason)
-            ways.append(change.via)
+            vias.append(change.via)
         }
         self.statement = PostgresStatement(
             NotificationSQL.mark,
-            [.array(users), .array(ids), .array(statuses), .array(reasons), .array(ways)]
+            [.array(users), .array(ids), .array(statuses), .array(reasons), .array(vias)]
         )
     }
 }

@@ -29,7 +29,7 @@ package struct PreferenceStore: Sendable {
             )
             if try row.bool(4) {
                 preference.quietHours = QuietOverride.none
-            } else if let hours = try WishColumns.hours(row, at: 5) {
+            } else if let hours = try PreferenceColumns.hours(row, at: 5) {
                 preference.quietHours = .hours(hours)
             }
             preferences[try row.text(0)] = preference
@@ -53,31 +53,31 @@ package struct PreferenceStore: Sendable {
     /// Sets preferences for the named types; others stay.
     ///
     /// - Parameters:
-    ///   - keepsUnsaid: whether channels without a value stay as they are; otherwise they return to
-    ///     the type's default.
+    ///   - keepsOmitted: whether channels without a value stay as they are; otherwise they return
+    ///     to the type's default.
     ///   - categories: the category of each type. A value that repeats the user's preference for
     ///     the category is not stored for a type without one of its own.
     package func set(
         user: String,
         preferences: [String: TypePreference],
-        keepsUnsaid: Bool = false,
+        keepsOmitted: Bool = false,
         categories: [String: String] = [:]
     ) async throws(PostgresError) {
         try await self.pool.run(
             [PostgresStatement(Self.makeUser, [.text(user)])]
                 + Self.statements(
-                    user: user, preferences: preferences, keepsUnsaid: keepsUnsaid, categories: categories)
+                    user: user, preferences: preferences, keepsOmitted: keepsOmitted, categories: categories)
         )
         if preferences.values.contains(where: { $0.quietHours != nil }) {
             try await self.pool.run([Self.reconsiderReleases(users: [user])])
         }
     }
 
-    /// The statements of ``set(user:preferences:keepsUnsaid:categories:)`` for a known user.
+    /// The statements of ``set(user:preferences:keepsOmitted:categories:)`` for a known user.
     static func statements(
         user: String,
         preferences: [String: TypePreference],
-        keepsUnsaid: Bool = false,
+        keepsOmitted: Bool = false,
         categories: [String: String] = [:]
     ) -> [PostgresStatement] {
         func flag(_ value: Bool?) -> PostgresValue { value.map { .bool($0) } ?? .null(.bool) }
@@ -104,7 +104,7 @@ package struct PreferenceStore: Sendable {
                     .text(user), .text(type), flag(preference.inApp), flag(preference.push), flag(preference.email),
                     .bool(preference.quietHours == QuietOverride.none), number(hours?.start), number(hours?.end),
                     number(hours.map { Int($0.weekdays) }), .bool(preference.quietHours == nil),
-                    .bool(keepsUnsaid), .text(categories[type].map { PreferenceKey.category($0) }),
+                    .bool(keepsOmitted), .text(categories[type].map { PreferenceKey.category($0) }),
                 ]
             )
         }
@@ -175,7 +175,7 @@ package struct PreferenceStore: Sendable {
         settings.zone = try row.optionalText(0)
         settings.locale = try row.optionalText(1)
         settings.email = try row.optionalText(2)
-        let hours = try WishColumns.hours(row, at: 3)
+        let hours = try PreferenceColumns.hours(row, at: 3)
         if try row.bool(8) { settings.pausedQuietHours = hours } else { settings.quietHours = hours }
         settings.isOptedOut = try row.bool(6)
         settings.isEmailOptedOut = try row.bool(7)

@@ -7,7 +7,7 @@ import Core
 /// User data for routing, looked up for a whole batch.
 package struct RecipientStore: Sendable {
     /// A user's preference for one type, and the user's settings.
-    package struct Wishes: Sendable, Equatable {
+    package struct Preferences: Sendable, Equatable {
         package var preference = TypePreference()
         package var settings = UserSettings()
 
@@ -31,13 +31,13 @@ package struct RecipientStore: Sendable {
         }
     }
 
-    private static let joins = WishColumns.joins(user: "k.user_id", type: "k.type", category: "k.category")
+    private static let joins = PreferenceColumns.joins(user: "k.user_id", type: "k.type", category: "k.category")
 
     let pool: PostgresPool
 
     /// The preferences for each key, in order: those of the type, completed by those of its
     /// category.
-    package func wishes(_ keys: [Key]) async throws(PostgresError) -> [Wishes] {
+    package func preferences(_ keys: [Key]) async throws(PostgresError) -> [Preferences] {
         guard !keys.isEmpty else { return [] }
         var categories = PostgresArray(.text, capacity: keys.count)
         var localised = PostgresArray(.bool, capacity: keys.count)
@@ -47,7 +47,7 @@ package struct RecipientStore: Sendable {
         }
         let result = try await self.pool.query(
             """
-            SELECT (k.n - 1)::int4, \(WishColumns.list),
+            SELECT (k.n - 1)::int4, \(PreferenceColumns.list),
                 CASE WHEN k.localised AND s.locale IS NULL THEN (
                     SELECT d.locale FROM carillon.devices d
                     WHERE d.user_id = k.user_id AND d.active AND d.locale IS NOT NULL
@@ -60,14 +60,16 @@ package struct RecipientStore: Sendable {
             .array(PostgresArray(texts: keys.map(\.user))), .array(PostgresArray(texts: keys.map(\.type))),
             .array(categories), .array(localised)
         )
-        var wishes = [Wishes](repeating: Wishes(), count: keys.count)
+        var preferences = [Preferences](repeating: Preferences(), count: keys.count)
         for row in result {
             let position = Int(try row.int4(0))
-            guard wishes.indices.contains(position) else { continue }
-            wishes[position] = try WishColumns.read(row, at: 1)
-            if let locale = try row.optionalText(1 + WishColumns.count) { wishes[position].settings.locale = locale }
+            guard preferences.indices.contains(position) else { continue }
+            preferences[position] = try PreferenceColumns.read(row, at: 1)
+            if let locale = try row.optionalText(1 + PreferenceColumns.count) {
+                preferences[position].settings.locale = locale
+            }
         }
-        return wishes
+        return preferences
     }
 
     /// The active, unsilenced devices of users, by user.
@@ -90,7 +92,7 @@ package struct RecipientStore: Sendable {
 }
 
 /// Reads rows of users' preferences and settings.
-enum WishColumns {
+enum PreferenceColumns {
     /// The columns that ``read(_:at:)`` expects, of the tables that ``joins`` names `p`, `c` and
     /// `s`.
     static let list = """
@@ -116,24 +118,24 @@ enum WishColumns {
 
     /// Reads preferences and settings whose columns begin at `first`; leaves out an invalid
     /// address.
-    static func read(_ row: PostgresRow, at first: Int) throws(PostgresError) -> RecipientStore.Wishes {
-        var wishes = RecipientStore.Wishes()
-        wishes.preference = TypePreference(
+    static func read(_ row: PostgresRow, at first: Int) throws(PostgresError) -> RecipientStore.Preferences {
+        var preferences = RecipientStore.Preferences()
+        preferences.preference = TypePreference(
             inApp: try row.optionalBool(first),
             push: try row.optionalBool(first + 1),
             email: try row.optionalBool(first + 2)
         )
-        wishes.settings.isOptedOut = try row.bool(first + 3)
-        wishes.settings.zone = try row.optionalText(first + 4)
-        wishes.settings.locale = try row.optionalText(first + 5)
-        wishes.settings.email = try row.optionalText(first + 6)
-        wishes.settings.quietHours = try Self.hours(row, at: first + 7)
+        preferences.settings.isOptedOut = try row.bool(first + 3)
+        preferences.settings.zone = try row.optionalText(first + 4)
+        preferences.settings.locale = try row.optionalText(first + 5)
+        preferences.settings.email = try row.optionalText(first + 6)
+        preferences.settings.quietHours = try Self.hours(row, at: first + 7)
         if try row.bool(first + 10) {
-            wishes.preference.quietHours = QuietOverride.none
+            preferences.preference.quietHours = QuietOverride.none
         } else if let hours = try Self.hours(row, at: first + 11) {
-            wishes.preference.quietHours = .hours(hours)
+            preferences.preference.quietHours = .hours(hours)
         }
-        return wishes
+        return preferences
     }
 
     /// Reads quiet hours from three columns: start, end, weekdays; nil without a start or an end.

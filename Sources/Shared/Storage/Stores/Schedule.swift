@@ -3,7 +3,6 @@
 
 import Clients
 import Core
-import FoundationEssentials
 
 /// A job that is due later, once or repeatedly.
 package struct Schedule: Sendable {
@@ -87,11 +86,11 @@ package enum ScheduleShape {
         text("cron", schedule.cron)
         text("zone", schedule.zone)
         // In each recipient's own zone there is no single moment.
-        let isEachOnesOwn = schedule.isRecurring && schedule.zone == Schedule.recipientZone
+        let usesRecipientZone = schedule.isRecurring && schedule.zone == Schedule.recipientZone
         let isWaiting = schedule.state == .waiting
-        text("next_at", isWaiting && !isEachOnesOwn ? schedule.dueAt.rfc3339 : nil)
+        text("next_at", isWaiting && !usesRecipientZone ? schedule.dueAt.rfc3339 : nil)
         // With a zone, the local time identifies an occurrence even if the zone's rules change.
-        text("next_local", isWaiting && (isEachOnesOwn || !schedule.isRecurring) ? schedule.wall?.description : nil)
+        text("next_local", isWaiting && (usesRecipientZone || !schedule.isRecurring) ? schedule.wall?.description : nil)
         text("last_fired_at", schedule.lastFiredAt?.rfc3339)
         text("starts_at", schedule.startsAt?.rfc3339)
         text("ends_at", schedule.endsAt?.rfc3339)
@@ -212,7 +211,7 @@ enum ScheduleColumns {
         return fields.compactMap { field in
             guard let parts = field.array, parts.count == 2, let name = parts[0].string else { return nil }
             if let text = parts[1].string { return (name, Array(text.utf8)) }
-            return parts[1]["base64"]?.string.flatMap { Data(base64Encoded: $0) }.map { (name, Array($0)) }
+            return parts[1]["base64"]?.string.flatMap { Base64.standard.decodePadded($0.utf8) }.map { (name, $0) }
         }
     }
 }

@@ -51,8 +51,8 @@ package struct UserStore: Sendable {
             }
         }
         let results = try await self.pool.run(statements)
-        let wishing = records.filter { $0.settings != nil || !$0.preferences.isEmpty }.map(\.user)
-        if !wishing.isEmpty { try await self.pool.run([PreferenceStore.reconsiderReleases(users: wishing)]) }
+        let changed = records.filter { $0.settings != nil || !$0.preferences.isEmpty }.map(\.user)
+        if !changed.isEmpty { try await self.pool.run([PreferenceStore.reconsiderReleases(users: changed)]) }
         var registrations = [[DeviceStore.Registration]](repeating: [], count: records.count)
         for place in places {
             registrations[place.record].append(try DeviceStore.registration(results.prefix(place.end)))

@@ -151,6 +151,13 @@ package struct DeliveryWork: Sendable, Equatable {
     }
 }
 
+extension RedisBatch {
+    /// Adds an `XADD` of a delivery to a stream of deliveries.
+    package mutating func append(_ work: DeliveryWork, to stream: String) {
+        self.append("XADD", .text(stream), "*", .text(DeliveryWork.field), .text(work.text))
+    }
+}
+
 /// Claims of stream entries on the delivery of a notification to a device, across dispatchers.
 ///
 /// A delivery may be in the streams twice when a failed append had arrived after all. Stored
@@ -191,7 +198,7 @@ package struct SendClaims: Sendable {
     }
 
     /// Adds the release of claims to a batch; claims of other entries stay.
-    package func giveBack(
+    package func release(
         _ claims: [(work: DeliveryWork, entry: String, lane: Lane)],
         provider: Provider,
         in batch: inout RedisBatch

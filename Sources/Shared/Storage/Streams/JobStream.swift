@@ -20,16 +20,7 @@ package struct JobStream: Sendable {
         _ jobs: [(lane: Lane, fields: [(name: String, value: [UInt8])])]
     ) async throws(RedisError) -> [String] {
         var batch = RedisBatch()
-        for job in jobs {
-            batch.begin(argumentCount: 3 + job.fields.count * 2)
-            batch.argument("XADD")
-            batch.argument(.text(self.live.keys.jobs(job.lane)))
-            batch.argument("*")
-            for field in job.fields {
-                batch.argument(.text(field.name))
-                batch.argument(.bytes(field.value))
-            }
-        }
+        for job in jobs { batch.append(entry: job.fields, to: self.live.keys.jobs(job.lane)) }
         var ids: [String] = []
         for reply in try await self.live.connection.send(batch) { ids.append(try reply.string() ?? "") }
         return ids
@@ -67,16 +58,7 @@ package struct OverflowStreams: Sendable {
         _ jobs: [(org: String, fields: [(name: String, value: [UInt8])])]
     ) async throws(RedisError) -> [String: Int] {
         var batch = RedisBatch()
-        for job in jobs {
-            batch.begin(argumentCount: 3 + job.fields.count * 2)
-            batch.argument("XADD")
-            batch.argument(.text(self.live.keys.overflow(job.org)))
-            batch.argument("*")
-            for field in job.fields {
-                batch.argument(.text(field.name))
-                batch.argument(.bytes(field.value))
-            }
-        }
+        for job in jobs { batch.append(entry: job.fields, to: self.live.keys.overflow(job.org)) }
         let orgs = Array(Set(jobs.map(\.org)))
         let first = batch.count
         // After the jobs, so that no process removes the organisation in between.

@@ -63,7 +63,7 @@ enum StreamScripts {
         "take_available_tokens", PackageResources.take_available_tokens_lua)
     static let takeTurns = Self.script("take_turns", PackageResources.take_turns_lua)
     static let useCap = Self.script("use_cap", PackageResources.use_cap_lua)
-    static let useCapAnew = Self.script("use_cap_anew", PackageResources.use_cap_anew_lua)
+    static let recountCap = Self.script("recount_cap", PackageResources.recount_cap_lua)
     static let dropOverflow = Self.script("drop_overflow", PackageResources.drop_overflow_lua)
     static let finishWebhook = Self.script("finish_webhook", PackageResources.finish_webhook_lua)
     static let keepPause = Self.script("keep_pause", PackageResources.keep_pause_lua)

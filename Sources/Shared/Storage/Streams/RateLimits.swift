@@ -97,15 +97,15 @@ package struct UsageCaps: Sendable {
 
     /// Counts notifications in order, in one round trip; one that was counted before counts once.
     ///
-    /// - Parameter isAnew: whether a notification that was counted before counts as of now, after
+    /// - Parameter recounts: whether a notification that was counted before counts as of now, after
     ///   it was held back.
     /// - Returns: for each the index of the first cap that is reached, in which case it does not
     ///   count; nil if none is.
-    package func use(_ uses: [Use], now: Timestamp, isAnew: Bool = false) async throws(RedisError) -> [Int?] {
+    package func use(_ uses: [Use], now: Timestamp, recounts: Bool = false) async throws(RedisError) -> [Int?] {
         var batch = RedisBatch()
         for use in uses {
             batch.append(
-                isAnew ? StreamScripts.useCapAnew : StreamScripts.useCap,
+                recounts ? StreamScripts.recountCap : StreamScripts.useCap,
                 keys: use.caps.map { .text(self.live.keys.usage($0.name, use.user)) },
                 arguments: [.text(use.notification.description), .integer(now.milliseconds)]
                     + use.caps.flatMap { cap -> [RedisArgument] in
@@ -192,12 +192,12 @@ package struct SendingPauses: Sendable {
     /// - Parameter providers: the providers whose pauses are returned.
     /// - Returns: the pauses that have not ended.
     package func exchange(
-        _ told: [Pause],
+        _ unshared: [Pause],
         of providers: [Provider],
         now: Timestamp
     ) async throws(RedisError) -> [Pause] {
         var batch = RedisBatch()
-        for pause in told {
+        for pause in unshared {
             batch.append(
                 StreamScripts.keepPause,
                 keys: [.text(self.live.keys.pauses(pause.provider))],
@@ -209,9 +209,9 @@ package struct SendingPauses: Sendable {
         for provider in providers { batch.append("HGETALL", .text(self.live.keys.pauses(provider))) }
         guard !batch.isEmpty else { return [] }
         let replies = try await self.live.connection.send(batch)
-        for reply in replies.prefix(told.count) { _ = try reply.checked() }
+        for reply in replies.prefix(unshared.count) { _ = try reply.checked() }
         var pauses: [Pause] = []
-        for (provider, reply) in zip(providers, replies.dropFirst(told.count)) {
+        for (provider, reply) in zip(providers, replies.dropFirst(unshared.count)) {
             let fields = try reply.strings()
             for index in stride(from: 0, to: fields.count - 1, by: 2) {
                 guard let pause = Self.pause(provider, fields[index], fields[index + 1]), pause.until > now else {

@@ -32,12 +32,6 @@ package struct StreamSurvey: Sendable {
         ///
         /// Inspects only the members due first and last of a set larger than ``SetAside/sample``.
         package var waitingSince: Timestamp?
-
-        init(name: String, lane: Lane, provider: Provider?) {
-            self.name = name
-            self.lane = lane
-            self.provider = provider
-        }
     }
 
     /// Work outside the streams of jobs and deliveries.

@@ -46,7 +46,7 @@ struct FCMCredentialTests {
         }
     }
 
-    @Test("a 401 about Apple's key renews no token")
+    @Test("does not renew the token for a 401 about Apple's key")
     func thirdParty() async throws {
         try await Self.with { bench, _ in
             #expect(await bench.send("thirdparty-").reaction == .partialConfiguration)
@@ -56,7 +56,7 @@ struct FCMCredentialTests {
     }
 
     @Test(
-        "while none can be had messages go out with the one that is there, and the endpoint is left alone for a while",
+        "sends with the cached token while renewal fails, and backs off from the endpoint",
         arguments: TokenFault.allCases)
     func serves(fault: TokenFault) async throws {
         try await Self.with(timeout: .seconds(2)) { bench, clock in
@@ -80,7 +80,7 @@ struct FCMCredentialTests {
     }
 
     @Test(
-        "with none left, an outage is the provider's and passes, and a refusal is a fault of the configuration",
+        "without a token, an outage is retried and a refusal is a configuration fault",
         arguments: [
             (TokenFault.unavailable, "token_endpoint_502"), (TokenFault.limited, "token_endpoint_429"),
             (TokenFault.silent, "token_endpoint_timeout"), (TokenFault.torn, "token_endpoint_answer_cut"),

@@ -215,10 +215,6 @@ private struct OperationWriter {
 
     private var declared: Operation { self.entry.operation }
 
-    init(entry: APIDescription.Entry) {
-        self.entry = entry
-    }
-
     mutating func operation() -> JSONValue {
         var members: [JSONMember] = [
             JSONMember("operationId", .string(self.declared.id)),

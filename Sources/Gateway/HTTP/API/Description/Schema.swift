@@ -168,6 +168,13 @@ extension Schema {
     static let channel = cases(of: DeliveryChannel.self)
     static let platform = cases(of: Platform.self)
     static let environment = cases(of: ProviderEnvironment.self)
+    /// A time of day, `HH:MM`.
+    static let timeOfDay = string(pattern: "^([01][0-9]|2[0-3]):[0-5][0-9]$")
+    /// A time of day as other systems send it: `HH:MM` or `HH:MM:00`, with or without zero
+    /// fractions, or empty.
+    static let lenientTimeOfDay = string(max: 16, pattern: "^(([01][0-9]|2[0-3]):[0-5][0-9](:00[0.]*)?)?$")
+    /// A time of day as other systems show it, `HH:MM:00`.
+    static let timeOfDayInSeconds = string(pattern: "^[0-2][0-9]:[0-5][0-9]:00$")
     /// A provider that devices register with.
     static let deviceProvider = kind(
         "string", [("enum", .array(Provider.wellKnown.filter(\.isOfDevices).map { .string($0.rawValue) }))])

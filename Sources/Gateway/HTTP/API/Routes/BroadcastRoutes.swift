@@ -12,29 +12,29 @@ struct BroadcastRoutes {
 
     func add(to routes: Routes) {
         let jobs = routes.group("jobs/:id", tag: "jobs")
-        jobs.post("pause", Self.pause) { try await self.steer(.pause, $0, $1) }
-        jobs.post("resume", Self.resume) { try await self.steer(.resume, $0, $1) }
-        jobs.post("confirm", Self.confirm) { try await self.steer(.confirm, $0, $1) }
+        jobs.post("pause", Self.pause) { try await self.apply(.pause, $0, $1) }
+        jobs.post("resume", Self.resume) { try await self.apply(.resume, $0, $1) }
+        jobs.post("confirm", Self.confirm) { try await self.apply(.confirm, $0, $1) }
         routes.group(tag: "admin").get("admin/broadcasts", Self.list, self.list)
     }
 
-    private static let pause = steering("pauseJob", "Pauses the expansion of a broadcast.")
-    private static let resume = steering("resumeJob", "Resumes a paused broadcast.")
-    private static let confirm = steering("confirmJob", "Confirms a broadcast with a large audience.")
+    private static let pause = transition("pauseJob", "Pauses the expansion of a broadcast.")
+    private static let resume = transition("resumeJob", "Resumes a paused broadcast.")
+    private static let confirm = transition("confirmJob", "Confirms a broadcast with a large audience.")
 
-    private static func steering(_ id: String, _ summary: String) -> Operation {
+    private static func transition(_ id: String, _ summary: String) -> Operation {
         Operation(
             id, summary, scope: .service, path: JobControlRoutes.id, query: JobControlRoutes.org,
             answers: [.ok("The status; the call is idempotent.", .jobReport), 404, 409])
     }
 
-    private func steer(_ order: JobControl.Order, _ request: Request, _ context: APIContext) async throws -> Response {
+    private func apply(_ order: JobControl.Order, _ request: Request, _ context: APIContext) async throws -> Response {
         let name = try JobControlRoutes(jobs: self.jobs).name(
             context, FieldReader(query: request, of: Self.pause))
-        guard let (report, isObeyed) = try await self.jobs.control.order(order, name) else {
+        guard let (report, isApplied) = try await self.jobs.control.order(order, name) else {
             throw Problem.notFound
         }
-        guard isObeyed else {
+        guard isApplied else {
             throw Problem(.conflict, "the broadcast is \(report.progress?.broadcast.state.rawValue ?? "gone")")
         }
         return Response.object { JobControlRoutes.write(report, self.jobs.base.catalog, to: &$0) }

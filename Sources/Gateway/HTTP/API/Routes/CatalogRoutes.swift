@@ -48,18 +48,12 @@ struct CatalogRoutes {
     private func reload(_ request: Request, _ context: APIContext) async throws -> Response {
         let outcome: CatalogRegister.Outcome
         do throws(CatalogFaults) {
-            outcome = try self.base.catalogs.reload()
+            outcome = try self.base.catalogs.reload(logger: context.logger)
         } catch {
-            for fault in error.faults {
-                context.logger.error("catalog rejected; the previous one stays in use", metadata: ["fault": "\(fault)"])
-            }
             let faults = error.faults.map { JobFault("catalog", $0.description) }
             throw Problem(.unprocessableContent, "the catalog is faulty; the previous one stays in use", faults: faults)
         }
         let entry = self.base.catalogs.entry
-        if outcome == .replaced {
-            context.logger.notice("catalog reloaded", metadata: ["catalog.digest": "\(entry.catalog.digest)"])
-        }
         let told = try await self.base.live.catalogAnnouncer.announce(digest: entry.catalog.digest)
         return Response.object { writer in
             writer.member("outcome", outcome.rawValue)

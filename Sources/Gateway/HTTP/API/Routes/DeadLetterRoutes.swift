@@ -115,7 +115,7 @@ struct DeadLetterRoutes {
             }
             // A replay was requested before and is under way.
             guard letter.replayAt != nil else {
-                throw Problem(.unprocessableContent, "it came from no stream that takes it back")
+                throw Problem(.unprocessableContent, "its stream takes no replays; discard it")
             }
         }
         return Self.answer(replayed)

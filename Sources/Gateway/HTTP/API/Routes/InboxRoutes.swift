@@ -221,7 +221,7 @@ struct InboxRoutes {
             if parsed.isEmpty || parsed.count != value.array?.count || parsed.count > Self.largestChange {
                 body.fault("ids", "must be an array of 1 to \(Self.largestChange) notification ids")
             }
-            if isAll { body.fault("ids", "does not go with all") }
+            if isAll { body.fault("ids", "cannot be combined with all") }
             ids = parsed
         } else if !isAll {
             body.fault("ids", "is missing; give ids, or all: true")

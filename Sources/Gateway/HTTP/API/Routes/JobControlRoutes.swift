@@ -150,16 +150,7 @@ extension Schema {
                 "deferred": .count,
                 "cancelled": .count,
             ]).orNull("The number of notifications by status."),
-            "reach": .object([
-                "stored": .count("Stored notifications."),
-                "no_device": .count(
-                    "The recipient has no reachable device: it stays in the inbox, or has failed."),
-                "accepted": .count("A push provider or the mail relay accepted it."),
-                "failed": .count("It could not be sent."),
-                "delivered": .count("A client confirmed it."),
-                "opened": .count("The user opened it."),
-                "read": .count("The user read it."),
-            ]).orNull(
+            "reach": .object(["stored": .count("Stored notifications.")] + Schema.reach(.count)).orNull(
                 "The reach of the notifications; one may count in several places. Those held for a digest are "
                     + "not included."
             ),

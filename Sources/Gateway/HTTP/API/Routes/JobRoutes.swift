@@ -67,7 +67,9 @@ struct JobRoutes {
         guard (1...Self.largestBatch).contains(bodies.count) else {
             throw Self.refusal("jobs", "must be 1 to \(Self.largestBatch)")
         }
-        if key != nil, isBatch { throw Self.refusal("Idempotency-Key", "goes with a single job") }
+        if key != nil, isBatch {
+            throw Self.refusal("Idempotency-Key", "is for a single job; send one job or leave it out")
+        }
         var faults: [JobFault] = []
         var forbidden: [JobFault] = []
         var jobs: [Checked] = []

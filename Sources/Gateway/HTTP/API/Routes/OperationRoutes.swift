@@ -19,11 +19,6 @@ struct OperationRoutes {
     let metrics: PrometheusRegistry
     private let log = DependencyLog()
 
-    init(base: GatewayBase, metrics: PrometheusRegistry) {
-        self.base = base
-        self.metrics = metrics
-    }
-
     func add(to routes: Routes) {
         routes.get("healthz", Self.health) { _, _ in Response.object { $0.member("status", "alive") } }
         routes.get("readyz", Self.ready, self.ready)

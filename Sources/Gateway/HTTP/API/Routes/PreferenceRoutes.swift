@@ -30,21 +30,23 @@ struct PreferenceRoutes {
 
     /// Answers each type of the catalog with its effective preferences.
     private func answerPreferences(_ user: String) async throws -> Response {
-        let wishes = try await self.users.preferences.preferences(user: user)
-        let isEmailMissing = try await self.isEmailMissing(user, wishes)
+        let preferences = try await self.users.preferences.preferences(user: user)
+        let isEmailMissing = try await self.isEmailMissing(user, preferences)
         let categories = Set(self.users.base.catalog.categories.map(\.category)).sorted()
         return Response.object { writer in
             writer.key("types")
             writer.beginArray()
-            for type in self.users.base.catalog.all { Self.write(type, wishes: wishes, to: &writer) }
+            for type in self.users.base.catalog.all { Self.write(type, preferences: preferences, to: &writer) }
             writer.endArray()
             writer.key("categories")
             writer.beginArray()
             for category in categories {
-                let wish = wishes[PreferenceKey.category(category)] ?? TypePreference()
+                let preference = preferences[PreferenceKey.category(category)] ?? TypePreference()
                 writer.beginObject()
                 writer.member("category", category)
-                for (channel, value) in [("in_app", wish.inApp), ("push", wish.push), ("email", wish.email)] {
+                for (channel, value) in [
+                    ("in_app", preference.inApp), ("push", preference.push), ("email", preference.email),
+                ] {
                     writer.key(escaping: channel)
                     if let value { writer.bool(value) } else { writer.null() }
                 }
@@ -56,28 +58,29 @@ struct PreferenceRoutes {
     }
 
     /// Whether e-mail is on for some type although the user has no valid address.
-    private func isEmailMissing(_ user: String, _ wishes: [String: TypePreference]) async throws -> Bool {
+    private func isEmailMissing(_ user: String, _ preferences: [String: TypePreference]) async throws -> Bool {
         let reach = try await self.users.preferences.emailReach(user: user)
         guard !reach.hasAddress else { return false }
         return self.users.base.catalog.all.contains { type in
-            type.isEnabled && (type.isRequired || !reach.isOptedOut) && Self.isEmailOn(type, wishes.wish(for: type))
+            type.isEnabled && (type.isRequired || !reach.isOptedOut)
+                && Self.isEmailOn(type, preferences.preference(for: type))
         }
     }
 
-    private static func isEmailOn(_ type: NotificationType, _ wish: TypePreference) -> Bool {
-        type.channels.contains(.email) && (type.isRequired || (wish.email ?? type.isEmailOnByDefault))
+    private static func isEmailOn(_ type: NotificationType, _ preference: TypePreference) -> Bool {
+        type.channels.contains(.email) && (type.isRequired || (preference.email ?? type.isEmailOnByDefault))
     }
 
     /// Writes a type with its effective preferences: the user's for the type, else for its
     /// category, else the default.
     private static func write(
         _ type: NotificationType,
-        wishes: [String: TypePreference],
+        preferences: [String: TypePreference],
         to writer: inout JSONWriter
     ) {
-        let wish = wishes.wish(for: type)
-        func effective(_ wish: Bool?, _ channel: Channels) -> Bool {
-            type.channels.contains(channel) && (type.isRequired || (wish ?? type.isOnByDefault))
+        let preference = preferences.preference(for: type)
+        func effective(_ preference: Bool?, _ channel: Channels) -> Bool {
+            type.channels.contains(channel) && (type.isRequired || (preference ?? type.isOnByDefault))
         }
         writer.beginObject()
         writer.member("type", type.name)
@@ -89,11 +92,11 @@ struct PreferenceRoutes {
             writer.string(channel.rawValue)
         }
         writer.endArray()
-        writer.member("in_app", effective(wish.inApp, .inApp))
-        writer.member("push", effective(wish.push, .push))
-        writer.member("email", Self.isEmailOn(type, wish))
+        writer.member("in_app", effective(preference.inApp, .inApp))
+        writer.member("push", effective(preference.push, .push))
+        writer.member("email", Self.isEmailOn(type, preference))
         writer.key("quiet_hours")
-        switch wishes[type.name]?.quietHours {
+        switch preferences[type.name]?.quietHours {
         case .some(QuietOverride.none): writer.string("none")
         case .hours(let hours): SettingsJSON.write(hours, to: &writer)
         case .inherited, nil: writer.null()
@@ -171,8 +174,8 @@ struct PreferenceRoutes {
     }
 
     private func answer(_ settings: UserSettings, _ user: String) async throws -> Response {
-        let wishes = try await self.users.preferences.preferences(user: user)
-        let isEmailMissing = try await self.isEmailMissing(user, wishes)
+        let preferences = try await self.users.preferences.preferences(user: user)
+        let isEmailMissing = try await self.isEmailMissing(user, preferences)
         var writer = JSONWriter()
         SettingsJSON.write(settings, isEmailMissing: isEmailMissing, to: &writer)
         return .json(writer)
@@ -241,8 +244,8 @@ extension Schema {
     static let quietHours = Schema(
         "QuietHours", "Wall-clock times in the user's zone; start = end means none.",
         [
-            "start": .string(pattern: "^([01][0-9]|2[0-3]):[0-5][0-9]$"),
-            "end": .string(pattern: "^([01][0-9]|2[0-3]):[0-5][0-9]$"),
+            "start": .timeOfDay,
+            "end": .timeOfDay,
             "weekdays?": .list(of: .integer(1...7), min: 1, max: 7).orNull("1 is Monday; all if absent."),
         ], isClosed: true)
 

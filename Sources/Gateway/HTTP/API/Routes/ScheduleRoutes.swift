@@ -182,12 +182,12 @@ struct ScheduleBody {
             first = self.first(cron, zone: zone, startsAt: startsAt, endsAt: endsAt, job: job, &body)
         } else {
             for name in ["zone", "starts_at", "ends_at"] where body.value[name] ?? .null != .null {
-                body.fault(name, "goes with cron")
+                body.fault(name, "requires cron")
             }
             if let at, at <= self.now { body.fault("at", "is in the past") }
         }
         if cron != nil, job?.id != nil {
-            body.fault("job.id", "does not go with cron: each occurrence has one of its own")
+            body.fault("job.id", "cannot be combined with cron: each occurrence has its own id")
         }
         try body.finish()
         guard let job, let due = at ?? first?.at else {
@@ -232,7 +232,7 @@ struct ScheduleBody {
             return ([], nil)
         }
         for name in ["deliver_at", "deliver_local"] where members.contains(where: { $0.key == name }) {
-            body.fault("job.\(name)", "does not go here: say when in at or cron")
+            body.fault("job.\(name)", "is not allowed in a schedule; use at or cron")
         }
         let fields = JobFields.flat(members.filter { !$0.key.hasPrefix("deliver_") })
         do throws(JobFaults) {
@@ -259,7 +259,7 @@ struct ScheduleBody {
                     "zone", "is not an IANA time zone; give one such as Europe/Berlin, or \(Schedule.recipientZone)")
             }
         } else if zone != nil, case .event? = job?.payload {
-            body.fault("zone", "\(Schedule.recipientZone) does not go with an event")
+            body.fault("zone", "\(Schedule.recipientZone) cannot be combined with an event")
         }
         if let startsAt, let endsAt, endsAt < startsAt { body.fault("ends_at", "is before starts_at") }
         do throws(CronFault) {

@@ -229,6 +229,18 @@ struct StatisticsRoutes {
 }
 
 extension Schema {
+    /// The counts of a reach, after `stored`.
+    static func reach(_ count: Schema) -> Fields {
+        [
+            "no_device": count("The recipient has no reachable device: it stays in the inbox, or has failed."),
+            "accepted": count("A push provider or the mail relay accepted it."),
+            "failed": count("It could not be sent."),
+            "delivered": count("A client confirmed it."),
+            "opened": count("The user opened it."),
+            "read": count("The user read it."),
+        ]
+    }
+
     static let statistics = Schema(
         "Statistics",
         [
@@ -247,32 +259,16 @@ extension Schema {
                         ]), max: 16),
                 ]), max: 64),
             "types": .list(
-                of: .object([
-                    "type": .string,
-                    "stored": .count,
-                    "no_device": .count(
-                        "The recipient has no reachable device: it stays in the inbox, or has failed."),
-                    "accepted": .count("A push provider or the mail relay accepted it."),
-                    "failed": .count("It could not be sent."),
-                    "delivered": .count("A client confirmed it."),
-                    "opened": .count("The user opened it."),
-                    "read": .count("The user read it."),
-                ]), max: 100),
+                of: .object(["type": .string, "stored": .count] + Schema.reach(.count)), max: 100),
             "broadcasts": .list(
-                of: .object([
-                    "id": .uuid,
-                    "org": .string,
-                    "job_id": .string,
-                    "type": .string,
-                    "stored": .count("All notifications that it stored."),
-                    "no_device": .count.orNull(
-                        "The recipient has no reachable device: it stays in the inbox, or has failed."),
-                    "accepted": .count.orNull("A push provider or the mail relay accepted it."),
-                    "failed": .count.orNull("It could not be sent."),
-                    "delivered": .count.orNull("A client confirmed it."),
-                    "opened": .count.orNull("The user opened it."),
-                    "read": .count.orNull("The user read it."),
-                ]), max: 10)(
+                of: .object(
+                    [
+                        "id": .uuid,
+                        "org": .string,
+                        "job_id": .string,
+                        "type": .string,
+                        "stored": .count("All notifications that it stored."),
+                    ] + Schema.reach(.count.orNull)), max: 10)(
                     "The newest broadcasts. Null if counting takes longer than five seconds; use GET "
                         + "/v1/jobs/{id} then."
                 ),

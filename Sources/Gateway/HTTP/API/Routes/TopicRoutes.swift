@@ -34,7 +34,7 @@ struct TopicRoutes {
         }
         let limit = UserFields.mostTopics
         guard try await self.users.topics.subscribe(user: user, topic: topic, limit: limit) else {
-            let reason = "would be one more than \(limit) subscriptions"
+            let reason = "exceeds the limit of \(limit) subscriptions; remove one first"
             throw Problem(.unprocessableContent, reason, faults: [JobFault("topic", reason)])
         }
         return Response(status: .noContent)

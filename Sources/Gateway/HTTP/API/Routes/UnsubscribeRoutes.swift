@@ -30,12 +30,13 @@ struct UnsubscribeRoutes {
         let token = query.text("token", limit: UnsubscribeLinks.longestToken, isRequired: true)
         try query.finish()
         guard let links = self.users.unsubscribeLinks else {
-            throw Problem(.notFound, "there are no such links here: AUTH_JWT_SECRET is not set")
+            throw Problem(.notFound, "unsubscribe links are off: AUTH_JWT_SECRET is not set")
         }
         guard let token, let target = links.target(of: token) else {
-            query.fault("token", "is not one of ours")
+            let reason = "is not a valid unsubscribe token; open the link in the e-mail again"
+            query.fault("token", reason)
             try query.finish()
-            throw Problem(.badRequest, "token is not one of ours")
+            throw Problem(.badRequest, "token: \(reason)")
         }
         return target
     }
@@ -172,7 +173,7 @@ extension UnsubscribeRoutes {
                 self.type = "Art der Mitteilung"
                 self.stopAll = "Alle E-Mails abbestellen"
                 self.done = "Abbestellt"
-                self.stoppedAll = "Sie bekommen keine E-Mails mehr, außer solchen, die sein müssen."
+                self.stoppedAll = "Sie bekommen keine E-Mails mehr, außer notwendigen."
                 self.wayBack = "In den Einstellungen Ihrer Mitteilungen können Sie das jederzeit ändern."
                 self.quotes = ("„", "“")
                 self.stop = ("E-Mails zu ", " abbestellen")
@@ -196,11 +197,11 @@ extension UnsubscribeRoutes {
                 self.type = "Type of notification"
                 self.stopAll = "Stop all e-mail"
                 self.done = "Unsubscribed"
-                self.stoppedAll = "You get no more e-mail, except what is required."
+                self.stoppedAll = "You will get no more e-mail, except required messages."
                 self.wayBack = "You can change this at any time in your notification settings."
                 self.quotes = ("“", "”")
                 self.stop = ("Stop e-mail about ", "")
-                self.stopped = ("You get no more e-mail about ", ".")
+                self.stopped = ("You will get no more e-mail about ", ".")
             }
         }
     }

@@ -60,7 +60,9 @@ struct WebhookRoutes {
         case .made: return Self.answer(webhook, secret: webhook.secret, status: .created)
         case .renewed(let known): return Self.answer(known)
         case .tooMany:
-            let reason = "would be one more than \(WebhookStore.mostOfOrg) of an organisation, or \(WebhookStore.most)"
+            let reason =
+                "exceeds the limit of \(WebhookStore.mostOfOrg) of an organisation, or of \(WebhookStore.most) in all; "
+                + "remove one first"
             throw Problem(.unprocessableContent, reason, faults: [JobFault("url", reason)])
         }
     }

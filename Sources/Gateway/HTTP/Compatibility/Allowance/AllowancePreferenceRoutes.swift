@@ -26,9 +26,11 @@ struct AllowancePreferenceRoutes {
     }
 
     private func answer(_ user: String) async throws -> Response {
-        let wishes = try await self.services.users.preferences.preferences(user: user)
+        let preferences = try await self.services.users.preferences.preferences(user: user)
         let settings = try await self.services.users.preferences.settings(user: user)
-        return Response.object { AllowanceShape.write(self.types, wishes: wishes, settings: settings, to: &$0) }
+        return Response.object {
+            AllowanceShape.write(self.types, preferences: preferences, settings: settings, to: &$0)
+        }
     }
 
     private static let setPreferences = Operation(
@@ -61,8 +63,8 @@ struct AllowancePreferenceRoutes {
         "Family finance: sets quiet hours or switches them on or off.",
         body: .object([
             "enabled": .bool,
-            "startTime?": .string(max: 16, pattern: "^(([01][0-9]|2[0-3]):[0-5][0-9](:00[0.]*)?)?$").orNull,
-            "endTime?": .string(max: 16, pattern: "^(([01][0-9]|2[0-3]):[0-5][0-9](:00[0.]*)?)?$").orNull,
+            "startTime?": .lenientTimeOfDay.orNull,
+            "endTime?": .lenientTimeOfDay.orNull,
         ])(
             "Without times, the previous ones stay; `enabled` true requires them. One time alone is invalid. "
                 + "The same time twice means none. Times are in the user's zone."
@@ -120,13 +122,13 @@ enum AllowanceRequests {
                 entry.fault("notificationType", "is required and cannot be switched off")
             }
             if let type {
-                var wish = changed[type.name] ?? TypePreference()
+                var preference = changed[type.name] ?? TypePreference()
                 if !type.isRequired {
-                    wish.inApp = inApp ?? wish.inApp
-                    wish.push = push ?? wish.push
+                    preference.inApp = inApp ?? preference.inApp
+                    preference.push = push ?? preference.push
                 }
-                wish.email = email ?? wish.email
-                changed[type.name] = wish
+                preference.email = email ?? preference.email
+                changed[type.name] = preference
             }
             fields.add(entry)
         }

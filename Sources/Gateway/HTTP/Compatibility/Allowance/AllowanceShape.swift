@@ -66,21 +66,21 @@ enum AllowanceShape {
     /// Writes the members of `NotificationPreferencesDto`: every type with a code, sorted by code.
     static func write(
         _ types: CodedTypes,
-        wishes: [String: TypePreference],
+        preferences: [String: TypePreference],
         settings: UserSettings,
         to writer: inout JSONWriter
     ) {
         writer.key("preferences")
         writer.beginArray()
         for (code, type) in types.all {
-            let wish = wishes.wish(for: type)
+            let preference = preferences.preference(for: type)
             writer.beginObject()
             writer.member("notificationType", code)
             writer.member("typeName", TypeTitle.text(type.name))
             writer.member("category", type.category ?? Self.otherCategory)
-            writer.member("inAppEnabled", EffectiveWish.inApp(wish, type))
-            writer.member("pushEnabled", EffectiveWish.push(wish, type))
-            writer.member("emailEnabled", EffectiveWish.email(wish, type))
+            writer.member("inAppEnabled", EffectivePreference.inApp(preference, type))
+            writer.member("pushEnabled", EffectivePreference.push(preference, type))
+            writer.member("emailEnabled", EffectivePreference.email(preference, type))
             writer.endObject()
         }
         writer.endArray()
@@ -122,9 +122,9 @@ extension Schema {
                     "emailEnabled": .bool,
                 ]), max: 100_000),
             "quietHoursEnabled": .bool,
-            "quietHoursStart": .string(pattern: "^[0-2][0-9]:[0-5][0-9]:00$").orNull(
+            "quietHoursStart": .timeOfDayInSeconds.orNull(
                 "Also set if quiet hours are switched off."),
-            "quietHoursEnd": .string(pattern: "^[0-2][0-9]:[0-5][0-9]:00$").orNull,
+            "quietHoursEnd": .timeOfDayInSeconds.orNull,
         ])
 
     static let allowanceDevice = Schema(

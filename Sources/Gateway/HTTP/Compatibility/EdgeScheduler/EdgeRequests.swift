@@ -56,10 +56,10 @@ enum EdgeRequests {
         let changes = try self.rows(body) { fields in
             try self.requireOwner(&fields, user: user)
             var change = DeviceStore.Change(token: fields.newToken("token", isRequired: false))
-            func isSaid(_ name: String) -> Bool { fields.value[name] != nil }
-            if isSaid("device_id") { change.deviceID = fields.text("device_id", limit: Device.longestName) }
-            if isSaid("app_version") { change.appVersion = fields.text("app_version", limit: Self.longestVersion) }
-            if isSaid("locale") { change.locale = self.locale(&fields) }
+            func isGiven(_ name: String) -> Bool { fields.value[name] != nil }
+            if isGiven("device_id") { change.deviceID = fields.text("device_id", limit: Device.longestName) }
+            if isGiven("app_version") { change.appVersion = fields.text("app_version", limit: Self.longestVersion) }
+            if isGiven("locale") { change.locale = self.locale(&fields) }
             return change
         }
         guard changes.count == 1, let change = changes.first else {

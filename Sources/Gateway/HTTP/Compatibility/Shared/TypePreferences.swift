@@ -5,18 +5,18 @@ import Core
 import Storage
 
 /// The preference that a settings page shows: the user's choice, or the type's default.
-enum EffectiveWish {
-    static func inApp(_ wish: TypePreference, _ type: NotificationType) -> Bool {
-        type.isRequired || (wish.inApp ?? type.isOnByDefault)
+enum EffectivePreference {
+    static func inApp(_ preference: TypePreference, _ type: NotificationType) -> Bool {
+        type.isRequired || (preference.inApp ?? type.isOnByDefault)
     }
 
-    static func push(_ wish: TypePreference, _ type: NotificationType) -> Bool {
-        type.isRequired || (wish.push ?? type.isOnByDefault)
+    static func push(_ preference: TypePreference, _ type: NotificationType) -> Bool {
+        type.isRequired || (preference.push ?? type.isOnByDefault)
     }
 
     /// E-mail is opt-in unless the type says otherwise.
-    static func email(_ wish: TypePreference, _ type: NotificationType) -> Bool {
-        wish.email ?? (type.channels.contains(.email) && type.isEmailOnByDefault)
+    static func email(_ preference: TypePreference, _ type: NotificationType) -> Bool {
+        preference.email ?? (type.channels.contains(.email) && type.isEmailOnByDefault)
     }
 }
 
@@ -30,7 +30,7 @@ extension UserServices {
         try await self.preferences.set(
             user: user,
             preferences: preferences,
-            keepsUnsaid: true,
+            keepsOmitted: true,
             categories: self.base.catalog.all.reduce(into: [:]) { categories, type in
                 if let category = type.category, preferences[type.name] != nil { categories[type.name] = category }
             }

@@ -171,13 +171,13 @@ struct HybridInboxRoutes {
 
     private func preferences(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        let wishes = try await self.services.users.preferences.preferences(user: user)
+        let preferences = try await self.services.users.preferences.preferences(user: user)
         let settings = try await self.services.users.preferences.settings(user: user)
         return Response.object { writer in
             writer.key("preferences")
             writer.beginArray()
             for type in self.services.base.catalog.all {
-                HybridShape.write(type, wishes: wishes, settings: settings, to: &writer)
+                HybridShape.write(type, preferences: preferences, settings: settings, to: &writer)
             }
             writer.endArray()
         }
@@ -190,8 +190,8 @@ struct HybridInboxRoutes {
             "type": .text(JobLimits.name),
             "in_app_enabled?": .bool.orNull,
             "push_enabled?": .bool.orNull,
-            "quiet_hours_start?": .string(max: 16, pattern: "^(([01][0-9]|2[0-3]):[0-5][0-9](:00[0.]*)?)?$").orNull,
-            "quiet_hours_end?": .string(max: 16, pattern: "^(([01][0-9]|2[0-3]):[0-5][0-9](:00[0.]*)?)?$").orNull,
+            "quiet_hours_start?": .lenientTimeOfDay.orNull,
+            "quiet_hours_end?": .lenientTimeOfDay.orNull,
         ])(
             "Absent fields and null channels stay. Quiet hours apply to this type only; null for both, or the "
                 + "same time twice, means none. A required type cannot be switched off."
@@ -212,12 +212,12 @@ struct HybridInboxRoutes {
         let quietHours = try await self.quietHours(&fields, of: type, user: user)
         try fields.finish()
         guard let type else { throw Problem(.badRequest, "type is missing") }
-        let said = TypePreference(inApp: inApp, push: push, quietHours: quietHours)
-        try await self.services.users.changePreferences(user: user, [type.name: said])
-        let wishes = try await self.services.users.preferences.preferences(user: user)
+        let given = TypePreference(inApp: inApp, push: push, quietHours: quietHours)
+        try await self.services.users.changePreferences(user: user, [type.name: given])
+        let preferences = try await self.services.users.preferences.preferences(user: user)
         let settings = try await self.services.users.preferences.settings(user: user)
         var writer = JSONWriter()
-        HybridShape.write(type, wishes: wishes, settings: settings, to: &writer)
+        HybridShape.write(type, preferences: preferences, settings: settings, to: &writer)
         return Response.json(writer)
     }
 
@@ -230,12 +230,12 @@ struct HybridInboxRoutes {
         guard let type, fields.value["quiet_hours_start"] != nil || fields.value["quiet_hours_end"] != nil else {
             return nil
         }
-        let wishes = try await self.services.users.preferences.preferences(user: user)
+        let preferences = try await self.services.users.preferences.preferences(user: user)
         let settings = try await self.services.users.preferences.settings(user: user)
-        let shown = HybridShape.quietHours(of: type, wishes: wishes, settings: settings)
-        let said = HybridShape.quietChange(&fields, shown: shown)
-        if said != nil, type.isRequired { fields.fault("type", "is required and cannot have its own quiet hours") }
-        return said
+        let shown = HybridShape.quietHours(of: type, preferences: preferences, settings: settings)
+        let given = HybridShape.quietChange(&fields, shown: shown)
+        if given != nil, type.isRequired { fields.fault("type", "is required and cannot have its own quiet hours") }
+        return given
     }
 }
 

@@ -62,10 +62,10 @@ enum HybridShape {
     }
 
     /// Returns the effective quiet hours of a type: its own or the user's.
-    static func quietHours(of type: NotificationType, wishes: [String: TypePreference], settings: UserSettings)
+    static func quietHours(of type: NotificationType, preferences: [String: TypePreference], settings: UserSettings)
         -> QuietHours?
     {
-        switch wishes[type.name]?.quietHours {
+        switch preferences[type.name]?.quietHours {
         case .hours(let hours): hours
         case .some(QuietOverride.none): nil
         case .inherited, nil: settings.quietHours
@@ -94,17 +94,17 @@ enum HybridShape {
     /// Writes the effective preferences of a type.
     static func write(
         _ type: NotificationType,
-        wishes: [String: TypePreference],
+        preferences: [String: TypePreference],
         settings: UserSettings,
         to writer: inout JSONWriter
     ) {
-        let wish = wishes.wish(for: type)
-        let quietHours = self.quietHours(of: type, wishes: wishes, settings: settings)
+        let preference = preferences.preference(for: type)
+        let quietHours = self.quietHours(of: type, preferences: preferences, settings: settings)
         writer.beginObject()
         writer.member("type", type.name)
         writer.member("notification_type", type.name)
-        writer.member("in_app_enabled", EffectiveWish.inApp(wish, type))
-        writer.member("push_enabled", EffectiveWish.push(wish, type))
+        writer.member("in_app_enabled", EffectivePreference.inApp(preference, type))
+        writer.member("push_enabled", EffectivePreference.push(preference, type))
         writer.member("quiet_hours_start", quietHours.map { WallClock.text($0.start) })
         writer.member("quiet_hours_end", quietHours.map { WallClock.text($0.end) })
         writer.member("required", type.isRequired)
@@ -137,8 +137,8 @@ extension Schema {
             "notification_type": .string("Same as `type`."),
             "in_app_enabled": .bool,
             "push_enabled": .bool,
-            "quiet_hours_start": .string(pattern: "^[0-2][0-9]:[0-5][0-9]:00$").orNull,
-            "quiet_hours_end": .string(pattern: "^[0-2][0-9]:[0-5][0-9]:00$").orNull,
+            "quiet_hours_start": .timeOfDayInSeconds.orNull,
+            "quiet_hours_end": .timeOfDayInSeconds.orNull,
             "required": .bool("Whether the user cannot switch it off."),
         ])
 

@@ -20,8 +20,7 @@ package final class RevocationRegister: Sendable {
     private static let longestTokenLife: Duration = .seconds(400 * 86_400)
 
     private let store: RevocationStore
-    private let redis: RedisConnection
-    private let keys: Keyspace
+    private let live: Live
     private let now: @Sendable () -> Timestamp
     private let logger: Logger
     private let ledger: Mutex<RevocationLedger>
@@ -29,15 +28,13 @@ package final class RevocationRegister: Sendable {
 
     package init(
         store: RevocationStore,
-        redis: RedisConnection,
-        keys: Keyspace,
+        live: Live,
         held: Int = 100_000,
         now: @escaping @Sendable () -> Timestamp,
         logger: Logger
     ) {
         self.store = store
-        self.redis = redis
-        self.keys = keys
+        self.live = live
         self.now = now
         self.logger = logger
         self.ledger = Mutex(RevocationLedger(bounds: .init(held: held)))
@@ -73,7 +70,8 @@ package final class RevocationRegister: Sendable {
         self.ledger.withLock { $0.note(revocation) }
         self.wake()
         do throws(RedisError) {
-            try await self.redis.send("PUBLISH", .text(self.keys.revocationsChannel), .integer(revocation.version))
+            try await self.live.connection.send(
+                "PUBLISH", .text(self.live.keys.revocationsChannel), .integer(revocation.version))
         } catch {
             self.logger.warning(
                 "cannot announce revocation; other gateways apply it within 2 s", metadata: ["error": "\(error)"])

@@ -14,20 +14,17 @@ package struct SocketTickets: Sendable {
     private static let lifetimeSeconds: Int64 = 30
     private static let length = 32
 
-    private let redis: RedisConnection
-    private let keys: Keyspace
+    private let live: Live
     private let revocations: RevocationRegister?
     private let now: @Sendable () -> Timestamp
 
     /// - Parameter revocations: nil to skip the check for revocation when a ticket is redeemed.
     package init(
-        redis: RedisConnection,
-        keys: Keyspace,
+        _ live: Live,
         revocations: RevocationRegister?,
         now: @escaping @Sendable () -> Timestamp
     ) {
-        self.redis = redis
-        self.keys = keys
+        self.live = live
         self.revocations = revocations
         self.now = now
     }
@@ -46,7 +43,7 @@ package struct SocketTickets: Sendable {
         }
         writer.endObject()
         let end = self.now() + .seconds(Self.lifetimeSeconds)
-        try await self.redis.send(
+        try await self.live.connection.send(
             "SET", .text(self.key(secret)), .bytes(writer.bytes), "EX", .integer(Self.lifetimeSeconds))
         return (Base64.url.encode(secret), caller.expiresAt.map { min($0, end) } ?? end)
     }
@@ -69,7 +66,7 @@ package struct SocketTickets: Sendable {
     }
 
     private func key(_ secret: [UInt8]) -> String {
-        self.keys.socketTicket(
+        self.live.keys.socketTicket(
             SHA256.hash(data: secret).map { byte in
                 (byte < 16 ? "0" : "") + String(byte, radix: 16)
             }.joined())
@@ -77,7 +74,7 @@ package struct SocketTickets: Sendable {
 
     private func take(_ secret: [UInt8]) async throws(TokenFault) -> [UInt8]? {
         do throws(RedisError) {
-            let reply = try await self.redis.send("GETDEL", .text(self.key(secret)))
+            let reply = try await self.live.connection.send("GETDEL", .text(self.key(secret)))
             return try reply.string().map { Array($0.utf8) }
         } catch {
             throw TokenFault(.unavailable, "tickets cannot be checked now")

@@ -46,7 +46,7 @@ const de = {
   offline: "Sie sind offline. Das ist vielleicht nicht der letzte Stand.", connecting: "Verbinde…",
   displaced: "Der Eingang ist an zu vielen Stellen offen. Hier wird er nicht aktualisiert.",
   notSaved: "Das ließ sich nicht speichern: keine Verbindung.", refused: "Das hat nicht geklappt.",
-  arrived: (title) => `Neu: ${title}`, noAction: (title) => `„${title}“ geht auf dieser Seite nicht.`,
+  arrived: (title) => `Neu: ${title}`, noAction: (title) => `„${title}“ ist auf dieser Seite nicht verfügbar.`,
   settings: "Einstellungen", back: "Zurück zu den Mitteilungen", close: "Schließen",
   quietHours: "Ruhezeiten", quietSwitch: "Ruhezeiten einhalten", quietText: "In diesen Stunden klingelt nichts. Was eintrifft, wartet im Eingang.",
   from: "Von", until: "Bis", days: "Tage", zone: "Zeitzone", save: "Speichern", saved: "Gespeichert",

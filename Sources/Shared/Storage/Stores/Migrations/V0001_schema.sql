@@ -86,7 +86,7 @@ CREATE TABLE carillon.inboxes (
     version bigint NOT NULL DEFAULT 0,
     unread integer NOT NULL DEFAULT 0,
     total integer NOT NULL DEFAULT 0,
-    -- Changes up to this version may be forgotten: a client behind it starts afresh.
+    -- Changes up to this version may be forgotten: a client behind it starts over.
     floor bigint NOT NULL DEFAULT 0,
     -- Tells an inbox from an erased predecessor at the same version.
     begun_at timestamptz NOT NULL DEFAULT now(),
@@ -181,7 +181,7 @@ INSERT INTO carillon.sweep (swept_until) VALUES (now());
 -- Inbox versions never repeat, even when the database goes back to an earlier state. A restored
 -- database would assign versions again that clients have seen with other contents. So each
 -- connection compares `server` with the server that it talks to. If they differ, `base` jumps past
--- every assigned version, all inboxes count on from it, and clients start afresh.
+-- every assigned version, all inboxes count on from it, and clients start over.
 
 CREATE TABLE carillon.epoch (
     singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton),

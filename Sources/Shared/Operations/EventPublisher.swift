@@ -26,6 +26,7 @@ package struct EventPublisher: Sendable {
         self.logger = nil
     }
 
+    /// Creates an instance that publishes to a log, unless that is off.
     package init(log: EventLog, connection: RedisConnection, logger: Logger) {
         self.log = log.isOn ? log : nil
         self.connection = connection
@@ -33,28 +34,30 @@ package struct EventPublisher: Sendable {
     }
 
     /// Adds events to an existing batch; their replies come last.
-    func add(_ events: [LifecycleEvent], in batch: inout RedisBatch) {
+    package func add(_ events: [LifecycleEvent], in batch: inout RedisBatch) {
         guard let log else { return }
         for event in events { log.add(event, in: &batch) }
     }
 
     /// Counts written and lost events by the replies of a batch.
-    func note(_ replies: some Collection<RedisReply>) {
+    package func note(_ replies: some Collection<RedisReply>) {
         guard !replies.isEmpty else { return }
         let refused = replies.count { if case .error = $0 { true } else { false } }
         Self.written.increment(by: replies.count - refused)
         if refused > 0 { Self.lost.increment(by: refused) }
     }
 
-    /// Writes events.
-    func publish(_ events: [LifecycleEvent]) async {
+    /// Writes events; counts and logs those that Redis does not take, which are lost.
+    package func publish(_ events: [LifecycleEvent]) async {
         guard let log, let connection, !events.isEmpty else { return }
         do throws(RedisError) {
             try await log.append(events, on: connection)
             Self.written.increment(by: events.count)
         } catch {
             Self.lost.increment(by: events.count)
-            self.logger?.warning("events lost", metadata: ["count": "\(events.count)", "error": "\(error)"])
+            self.logger?.warning(
+                "lost events for upstream apps; check Redis",
+                metadata: ["count": "\(events.count)", "error": "\(error)"])
         }
     }
 }
