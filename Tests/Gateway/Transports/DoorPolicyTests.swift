@@ -6,6 +6,8 @@ import Logging
 import NIOCore
 import NIOHTTP1
 import NIOPosix
+import Support
+import Synchronization
 import Testing
 
 @testable import Sockets
@@ -127,9 +129,10 @@ struct ConnectionBudgetTests {
             http: HTTP1Channel.Configuration()
         )
         let group = MultiThreadedEventLoopGroup.singleton
+        let accepted = Mutex(0)
         let server = try await ServerBootstrap(group: group)
             .childChannelInitializer { channel in
-                door.setup(channel: channel, logger: Logger(label: "test")).map { _ in }
+                door.setup(channel: channel, logger: Logger(label: "test")).map { _ in accepted.withLock { $0 += 1 } }
             }
             .bind(host: "127.0.0.1", port: 0)
             .get()
@@ -139,6 +142,8 @@ struct ConnectionBudgetTests {
         }
 
         let first = try await connect()
+        // Connections are set up on several loops, so a second one could come first.
+        try await eventually("the first is counted") { accepted.withLock { $0 } == 1 }
         let second = try await connect()
         // Only the door closes it.
         try await second.closeFuture.get()
