@@ -40,12 +40,12 @@ struct DeliverySettlerTests {
         )
     }
 
-    private static func settler(_ dispatcher: Dispatcher) -> DeliverySettler {
+    private static func settler(_ dispatcher: Dispatcher, of provider: Provider = .webpush) -> DeliverySettler {
         DeliverySettler(
             dispatcher: dispatcher,
-            provider: .webpush,
-            metrics: PipelineMetrics.Deliveries(.webpush),
-            tally: ProviderTally(.webpush)
+            provider: provider,
+            metrics: PipelineMetrics.Deliveries(provider),
+            tally: ProviderTally(provider)
         )
     }
 
@@ -230,6 +230,29 @@ struct DeliverySettlerTests {
                     Self.outcome(.gone, attempt: 1, dispatcher, app: nil),
                 ])
                 #expect(settler.tally.all.map(\.app) == ["relay"])
+            }
+        }
+    }
+
+    @Test(
+        "mail that killed its dispatchers ends a notification that waits for nothing else",
+        arguments: [([.email], .failed), ([.push, .email], .failed), ([.inApp, .push, .email], .sent)]
+            as [(Channels, NotificationStatus)])
+    func poisonedMail(channels: Channels, status: NotificationStatus) async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")])
+                var notification = Notification(
+                    id: Self.notification, user: "ada", type: "news", createdAt: TestDispatcher.now)
+                notification.channels = channels
+                let store = dispatcher.database.notifications
+                _ = try await store.store([notification], areRepeats: false)
+                try await store.mark([("ada", Self.notification, .pending, "queued", nil)])
+                try await Self.settler(dispatcher, of: .email).settle([Self.outcome(.poison, attempt: 1, dispatcher)])
+                let stored = try await store.load([("ada", Self.notification)])
+                #expect(stored.map(\.status) == [status])
+                #expect(stored.map(\.statusReason) == ["dispatchers_died"])
             }
         }
     }

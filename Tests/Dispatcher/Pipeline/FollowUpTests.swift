@@ -1,6 +1,7 @@
 // Carillon · FollowUpTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
 import Core
 import Support
 import Testing
@@ -61,6 +62,40 @@ struct PostponementTests {
         Notification(
             id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0000 + UInt64(number)),
             user: user, type: "news", createdAt: TestDispatcher.now)
+    }
+}
+
+@Suite("Delayed mail", .timeLimit(.minutes(10)))
+struct DelayedMailTests {
+    @Test(
+        "ends a queued notification whose push was dropped when it does not go out, with an event",
+        arguments: [("opted_out", NotificationStatus.suppressed), ("no_provider", .failed)])
+    func unsent(reason: String, status: NotificationStatus) async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")], eventsLength: 100)
+                var notification = Notification(
+                    id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001), user: "ada",
+                    type: "news", createdAt: TestDispatcher.now)
+                notification.channels = [.push, .email]
+                let store = dispatcher.database.notifications
+                _ = try await store.store([notification], areRepeats: false)
+                try await store.mark([("ada", notification.id, .pending, "queued", nil)])
+                try await dispatcher.database.preferences.set(
+                    user: "ada", preferences: ["news": TypePreference(email: reason != "opted_out")])
+                let due = TestDispatcher.now + .seconds(-1)
+                try await dispatcher.postpone([
+                    Postponement(notification: notification, kind: .email, due: due, reason: "delay")
+                ])
+                #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
+                let stored = try await store.load([("ada", notification.id)])
+                #expect(stored.map(\.status) == [status])
+                #expect(stored.map(\.statusReason) == [reason])
+                #expect(try await redis.send("XLEN", .text(keys.events)).integer() == 1)
+            }
+        }
     }
 }
 

@@ -227,7 +227,7 @@ struct SweepServiceTests {
                     id: NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0004), user: "ada",
                     platform: .android, provider: .fcm, app: "default", environment: .production, token: "tablet",
                     registeredAt: TestDispatcher.now))
-            try await scene.pool.query("UPDATE carillon.devices SET registered_at = now() - interval '1 hour'")
+            try await scene.pool.query("UPDATE carillon.devices SET pushed_since = now() - interval '1 hour'")
             let now = try await scene.dispatcher.database.notifications.clock()
             var settlement = DeliveryStore.Settlement()
             settlement.attempts = [

@@ -108,6 +108,7 @@ struct DeliveryStoreTests {
             try await database.pool.query(
                 "UPDATE carillon.notifications SET stored_at = $1",
                 .timestamptz((Samples.start + .seconds(60)).microseconds))
+            try await database.pool.query("UPDATE carillon.devices SET pushed_since = registered_at")
             func settle(
                 _ number: Int,
                 _ device: Device,
@@ -211,12 +212,9 @@ struct DeliveryStoreTests {
             let store = database.notifications
             _ = try await store.store([notification], areRepeats: false)
             try await store.mark([("a", notification.id, .pending, "queued", nil)])
-            try await database.pool.query("UPDATE carillon.devices SET registered_at = now() - interval '1 hour'")
-            // A device that registered later has no delivery.
-            let late = try await devices.register(Samples.device(user: "a", token: "late", name: "late")).device
-            try await database.pool.query(
-                "UPDATE carillon.devices SET registered_at = now() + interval '1 minute' WHERE id = $1",
-                .uuid(late.id.halves))
+            // A device that registered later has no delivery; one that registers again does.
+            _ = try await devices.register(Samples.device(user: "a", token: "late", name: "late"))
+            _ = try await devices.register(Samples.device(user: "a", token: "tablet", name: "tablet", at: 60))
             if what.hasSuffix("read") {
                 try await database.pool.query("UPDATE carillon.notifications SET read_at = now()")
             } else if what == "deleted" || what == "opened" {
@@ -270,12 +268,58 @@ struct DeliveryStoreTests {
             #expect(try await deliveries.settle(settlement).ended.isEmpty, "the mail may still go out")
             settlement = DeliveryStore.Settlement()
             settlement.attempts = batch.map { attempt($0, "email") }
-            settlement.unmailed = batch.map { ("a", $0.id, "SMTP_550") }
+            settlement.unmailed = batch.map { ("a", $0.id, "SMTP_550", true) }
             let ended = try await deliveries.settle(settlement).ended
             #expect(ended.map(\.label.id) == [batch[0].id])
             let stored = try await store.load(batch.map { ("a", $0.id) }).sorted { $0.id < $1.id }
             #expect(stored.map(\.status) == [.sent, .pending])
             #expect(stored.map(\.statusReason) == ["SMTP_550", nil])
+        }
+    }
+
+    @Test(
+        "ends a notification outside the inbox whose push was dropped by the reason why its mail did not go out",
+        arguments: [
+            ("SMTP_550", true, "failed"), ("opted_out", false, "suppressed"), ("expired", false, "expired"),
+        ])
+    func unmailedAlone(_ reason: String, _ hasFailed: Bool, _ status: String) async throws {
+        try await Samples.withStores { database in
+            let store = database.notifications
+            let notification = Samples.notification(1, user: "a") { $0.channels = [.push, .email] }
+            _ = try await store.store([notification], areRepeats: false)
+            try await store.mark([("a", notification.id, .pending, "queued", nil)])
+            var settlement = DeliveryStore.Settlement()
+            settlement.unmailed = [("a", notification.id, reason, hasFailed)]
+            let ended = try await database.deliveries.settle(settlement).ended
+            #expect(ended.map(\.status.rawValue) == [status])
+            #expect(ended.map(\.reason) == [reason])
+        }
+    }
+
+    @Test("waits for a held-back push of a device that registers again, when its mail does not go out")
+    func heldBack() async throws {
+        try await Samples.withStores { database in
+            let store = database.notifications
+            _ = try await database.devices.register(Samples.device(user: "a", token: "phone"))
+            let notification = Samples.notification(1, user: "a") { $0.channels = [.inApp, .push, .email] }
+            _ = try await store.store([notification], areRepeats: false)
+            try await store.mark([("a", notification.id, .pending, "queued", nil)])
+            _ = try await database.devices.register(Samples.device(user: "a", token: "phone", at: 60))
+            var settlement = DeliveryStore.Settlement()
+            settlement.unmailed = [("a", notification.id, "SMTP_550", true)]
+            #expect(try await database.deliveries.settle(settlement).ended.isEmpty)
+        }
+    }
+
+    @Test("switches off a dead token of a device that was silenced meanwhile")
+    func deadAfterSilence() async throws {
+        try await Samples.withStores { database in
+            let devices = database.devices
+            let phone = try await devices.register(Samples.device(user: "a", token: "phone")).device
+            for isSilenced in [true, false] { _ = try await devices.setSilenced(isSilenced, user: "a", id: phone.id) }
+            var settlement = DeliveryStore.Settlement()
+            settlement.deadTokens = [(phone.id, "Unregistered", phone.registeredAt + .seconds(1))]
+            #expect(try await database.deliveries.settle(settlement).devices == [phone.id])
         }
     }
 
@@ -286,13 +330,9 @@ struct DeliveryStoreTests {
             let phone = try await devices.register(Samples.device(user: "a", token: "phone", name: "phone")).device
             let tablet = try await devices.register(Samples.device(user: "a", token: "tablet", name: "tablet")).device
             _ = try await devices.setSilenced(true, user: "a", id: tablet.id)
-            try await database.pool.query("UPDATE carillon.devices SET registered_at = now() - interval '1 hour'")
             let notification = Samples.notification(1, user: "a") { $0.channels = [.inApp, .push] }
             _ = try await store.store([notification], areRepeats: false)
             try await store.mark([("a", notification.id, .pending, "queued", nil)])
-            // Stored long enough ago that the silenced device is not taken for one with a delivery.
-            try await database.pool.query(
-                "UPDATE carillon.notifications SET stored_at = now() - interval '1 minute'")
             _ = try await devices.setSilenced(false, user: "a", id: tablet.id)
             var settlement = DeliveryStore.Settlement()
             settlement.attempts = [

@@ -123,6 +123,8 @@ struct DeliverySender: Sendable {
                 let work = try DeliveryWork(text)
                 works.append((entry, batch.areRepeats || batch.mayBeRepeat(entry) ? work.asRepeat : work))
             } catch .newerFormat {
+                // Stays pending for a dispatcher of a newer release, which takes it over once this
+                // one stops.
                 continue
             } catch {
                 await settle(self.outcome(entry, batch, nil, .malformed))

@@ -359,7 +359,7 @@ struct DeliverySettler: Sendable {
         if !self.isMail || outcome.facts?.notification.channels.contains(.inApp) == false {
             ledger.settlement.failed.append((work.user, work.notification, reason))
         } else {
-            ledger.settlement.unmailed.append((work.user, work.notification, reason))
+            ledger.settlement.unmailed.append((work.user, work.notification, reason, hasFailed: true))
         }
         self.addEvent(kind, outcome, reason, in: &ledger)
     }

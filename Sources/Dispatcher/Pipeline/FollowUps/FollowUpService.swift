@@ -127,7 +127,7 @@ package struct FollowUpService: Service {
             kind == .email && notification.status == .pending && !notification.channels.contains(.inApp)
             && notification.statusReason != "queued"
         if kind == .email, !waitsForMail, notification.status == .pending, notification.statusReason == "queued" {
-            plan.skipMail(notification, reason: refusal.rawValue, at: self.dispatcher.now())
+            plan.skipMail(notification, reason: refusal.rawValue, hasFailed: false, at: self.dispatcher.now())
         }
         guard waitsForRelease || waitsForMail else { return }
         let rests = notification.channels.contains(.inApp)

@@ -34,7 +34,7 @@ struct RoutePlan {
     private(set) var summarised: [(user: String, id: NotificationID, summary: NotificationID)] = []
     private(set) var skipped: [DeliveryStore.Attempt] = []
     /// Skipped mail of notifications that may wait only for it.
-    private(set) var unmailed: [(user: String, id: NotificationID, reason: String)] = []
+    private(set) var unmailed: [(user: String, id: NotificationID, reason: String, hasFailed: Bool)] = []
     private(set) var lifecycle: [LifecycleEvent] = []
     private(set) var frameCount = 0
     private var full: [(node: String, frames: NodeFrameBatch)] = []
@@ -223,9 +223,9 @@ struct RoutePlan {
 
     /// Records that a follow-up's mail does not go out, which ends a notification that waited only
     /// for it.
-    mutating func skipMail(_ notification: Notification, reason: String, at: Timestamp) {
+    mutating func skipMail(_ notification: Notification, reason: String, hasFailed: Bool, at: Timestamp) {
         self.skip(notification, device: nil, reason: reason, at: at)
-        self.unmailed.append((notification.user, notification.id, reason))
+        self.unmailed.append((notification.user, notification.id, reason, hasFailed))
     }
 
     /// - Parameter device: nil for e-mail.

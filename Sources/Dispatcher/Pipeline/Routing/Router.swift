@@ -164,7 +164,7 @@ struct Router: Sendable {
             return
         }
         if item.progress == .due(.email), !isAllThereIs {
-            plan.skipMail(notification, reason: obstacle, at: facts.now)
+            plan.skipMail(notification, reason: obstacle, hasFailed: true, at: facts.now)
         } else {
             plan.skip(notification, device: nil, reason: obstacle, at: facts.now)
         }

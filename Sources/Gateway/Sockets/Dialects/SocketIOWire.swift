@@ -210,6 +210,8 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
     func requestProof(_ sequence: UInt64) { self.peer?.requestProof(sequence) }
     func flush() { self.peer?.flush() }
     func drop() { self.peer?.drop() }
+
+    /// The session of Engine.IO pings.
     func tick(now: NIODeadline) {}
 
     func close(_ end: SocketEnd) {

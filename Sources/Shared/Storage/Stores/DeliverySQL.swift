@@ -137,7 +137,7 @@ enum DeliverySQL {
         """
 
     /// Whether a device may still get the push of the notification `n`: no attempt ended it there,
-    /// and there was an attempt or the device registered before the push was enqueued.
+    /// and there was an attempt or the push was enqueued for it.
     private static let mayBePushed = """
         ((n.channels & \(Channels.push.rawValue)) <> 0 AND EXISTS (
             SELECT FROM carillon.devices d
@@ -147,25 +147,25 @@ enum DeliverySQL {
                 WHERE a.notification_id = n.id AND a.device_id = d.id AND a.kind = 'push'
             ) t
             WHERE d.user_id = n.user_id AND d.active AND NOT d.silenced AND NOT t.has_ended
-                AND (t.was_tried
-                    OR d.registered_at <= coalesce(n.handed_at, n.stored_at + \(NotificationSQL.handOver)))))
+                AND (t.was_tried OR d.pushed_since <= coalesce(n.handed_at, n.stored_at))))
         """
 
     /// Ends obsolete notifications that wait for a provider, unless one of their deliveries may be
     /// in flight.
     ///
-    /// A listed notification stays in the inbox; another was suppressed, or failed without a
-    /// device. A cancelled one ends as cancelled unless its user has seen it. One without a reason
-    /// is about to be marked as queued, as its push was faster than the mark; when its mail did not
-    /// go out, it may still wait for proof.
+    /// A listed notification stays in the inbox; another was suppressed, or failed. A cancelled one
+    /// ends as cancelled unless its user has seen it. One without a reason is about to be marked as
+    /// queued, as its push was faster than the mark; when its mail did not go out, it may still
+    /// wait for proof.
     ///
-    /// $1 to $4: users, ids, reasons, whether it was mail. Rows: the label's columns, status and
-    /// reason.
+    /// $1 to $5: users, ids, reasons, whether it was mail, whether the reason is a failure. Rows:
+    /// the label's columns, status and reason.
     static let dropped = """
         UPDATE carillon.notifications n
         SET status = CASE
+                WHEN \(Self.expiresUnseen) THEN 'expired'
                 WHEN (n.channels & \(Channels.inApp.rawValue)) <> 0 THEN 'sent'
-                WHEN d.reason = '\(Self.noDevice)' AND n.read_at IS NULL AND n.deleted_at IS NULL THEN 'failed'
+                WHEN d.has_failed AND n.read_at IS NULL AND n.deleted_at IS NULL THEN 'failed'
                 ELSE 'suppressed'
             END,
             status_reason = CASE
@@ -174,14 +174,20 @@ enum DeliverySQL {
                 WHEN n.opened_at IS NOT NULL THEN 'opened'
                 ELSE d.reason
             END,
-            sent_via = CASE WHEN (n.channels & \(Channels.inApp.rawValue)) <> 0 THEN 'inbox' ELSE n.sent_via END
-        FROM unnest($1, $2, $3, $4) AS d (user_id, id, reason, is_mail)
+            sent_via = CASE
+                WHEN (n.channels & \(Channels.inApp.rawValue)) <> 0 AND NOT (\(Self.expiresUnseen)) THEN 'inbox'
+                ELSE n.sent_via
+            END
+        FROM unnest($1, $2, $3, $4, $5) AS d (user_id, id, reason, is_mail, has_failed)
         WHERE \(NotificationSQL.isNamed(by: "d")) AND n.status = 'pending'
             AND (n.status_reason = 'queued' OR n.status_reason IS NULL AND NOT d.is_mail)
             AND (d.reason <> 'cancelled' OR n.read_at IS NOT NULL OR n.opened_at IS NOT NULL)
             AND NOT \(Self.mayBePushed) AND NOT \(CancellationSQL.mayBeMailed(at: "now()"))
         RETURNING \(LabelColumns.list), n.status, n.status_reason
         """
+
+    private static let expiresUnseen =
+        "d.reason = 'expired' AND n.read_at IS NULL AND n.deleted_at IS NULL AND n.opened_at IS NULL"
 
     /// The reason of a notification whose last device was removed.
     static let noDevice = "no_device"

@@ -99,7 +99,9 @@ package struct DeliveryStore: Sendable {
         package var dropped: [(user: String, id: NotificationID, reason: String)] = []
         /// Mail that did not go out and is not all that there is: the notification ends if its push
         /// was dropped.
-        package var unmailed: [(user: String, id: NotificationID, reason: String)] = []
+        ///
+        /// `hasFailed` is false if its user or type did not want it.
+        package var unmailed: [(user: String, id: NotificationID, reason: String, hasFailed: Bool)] = []
         /// Finished mail and attention calls, which are no longer remembered as enqueued.
         package var ended: [(user: String, id: NotificationID, kind: FollowUp, isAccepted: Bool)] = []
         /// Addresses that reject mail, with the time of sending: an address set later stays.
@@ -234,12 +236,18 @@ package struct DeliveryStore: Sendable {
             )
         }
         if !settlement.ended.isEmpty { statements.append(Self.end(settlement.ended)) }
-        let dropped = settlement.dropped + settlement.unmailed
+        let dropped =
+            settlement.dropped.map { ($0.user, $0.id, $0.reason, isMail: false, hasFailed: $0.reason == Self.noDevice) }
+            + settlement.unmailed.map { ($0.user, $0.id, $0.reason, isMail: true, hasFailed: $0.hasFailed) }
         if !dropped.isEmpty {
-            let users = PostgresValue.array(PostgresArray(texts: dropped.map(\.user)))
-            let ids = PostgresValue.array(PostgresArray(uuids: dropped.map(\.id.halves)))
+            let users = PostgresValue.array(PostgresArray(texts: dropped.map(\.0)))
+            let ids = PostgresValue.array(PostgresArray(uuids: dropped.map(\.1.halves)))
             var isMail = PostgresArray(.bool, capacity: dropped.count)
-            for place in dropped.indices { isMail.append(bool: place >= settlement.dropped.count) }
+            var hasFailed = PostgresArray(.bool, capacity: dropped.count)
+            for item in dropped {
+                isMail.append(bool: item.isMail)
+                hasFailed.append(bool: item.hasFailed)
+            }
             statements.append(PostgresStatement(DeliverySQL.lockDropped, [users, ids]))
             // A separate statement, because it must see commits made while the first one waited
             // for the lock.
@@ -247,7 +255,9 @@ package struct DeliveryStore: Sendable {
             statements.append(
                 PostgresStatement(
                     DeliverySQL.dropped,
-                    [users, ids, .array(PostgresArray(texts: dropped.map(\.reason))), .array(isMail)]))
+                    [
+                        users, ids, .array(PostgresArray(texts: dropped.map(\.2))), .array(isMail), .array(hasFailed),
+                    ]))
         }
         var effects = Effects()
         guard !statements.isEmpty else { return effects }
@@ -461,7 +471,7 @@ extension DeliveryStore {
                     AND a.at >= $3::timestamptz - interval '1 hour'
             ) t
             WHERE p.is_open AND x.user_id = p.user_id AND x.active AND NOT x.silenced AND NOT t.has_ended
-                AND (t.was_tried OR x.registered_at <= p.moment AND (p.was_pushed OR EXISTS (
+                AND (t.was_tried OR x.pushed_since <= p.moment AND (p.was_pushed OR EXISTS (
                     SELECT FROM carillon.delivery_attempts o
                     WHERE o.notification_id = p.id AND o.kind = 'push' AND o.outcome IN ('retry', 'failed')
                         AND o.at >= $3::timestamptz - interval '1 hour')))

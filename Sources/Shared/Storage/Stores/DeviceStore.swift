@@ -319,9 +319,6 @@ extension DeviceStore {
 
     /// Silences a device of the user or turns pushes on again.
     ///
-    /// This counts as a registration: pushes that were enqueued while it was silenced have no
-    /// delivery for it, and nothing must wait for one.
-    ///
     /// - Returns: the device after the change; nil if the user has none with this id.
     package func setSilenced(
         _ isSilenced: Bool,
@@ -330,12 +327,7 @@ extension DeviceStore {
     ) async throws(PostgresError) -> Device? {
         let result = try await self.pool.query(
             """
-            UPDATE carillon.devices d
-            SET silenced = $3,
-                created_at = CASE WHEN d.silenced AND NOT $3 THEN coalesce(d.created_at, d.registered_at)
-                    ELSE d.created_at END,
-                registered_at = CASE WHEN d.silenced AND NOT $3 THEN now() ELSE d.registered_at END
-            WHERE d.id = $1 AND d.user_id = $2
+            UPDATE carillon.devices d SET silenced = $3 WHERE d.id = $1 AND d.user_id = $2
             RETURNING \(DeviceColumns.list)
             """,
             .uuid(id.halves), .text(user), .bool(isSilenced)

@@ -115,7 +115,7 @@ struct DeadLetterRoutes {
             }
             // A replay was requested before and is under way.
             guard letter.replayAt != nil else {
-                throw Problem(.unprocessableContent, "its stream takes no replays; discard it")
+                throw Problem(.unprocessableContent, "its stream takes no replays; append its fields, or discard it")
             }
         }
         return Self.answer(replayed)

@@ -267,6 +267,9 @@ CREATE TABLE carillon.devices (
     -- When the user first registered the device; null means `registered_at`.
     created_at timestamptz,
     registered_at timestamptz NOT NULL,
+    -- Since when the user's pushes are enqueued for it: it is new, active again or no longer
+    -- silenced. Another registration of an active device changes nothing.
+    pushed_since timestamptz NOT NULL DEFAULT now(),
     last_used_at timestamptz NOT NULL,
     UNIQUE (app, provider, token)
 );
@@ -277,11 +280,16 @@ CREATE INDEX devices_inactive ON carillon.devices (inactive_since) WHERE inactiv
 
 CREATE FUNCTION carillon.note_device_switched() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    NEW.inactive_since := CASE WHEN NOT NEW.active THEN now() END;
+    IF OLD.active <> NEW.active THEN
+        NEW.inactive_since := CASE WHEN NOT NEW.active THEN now() END;
+    END IF;
+    IF NEW.active AND NOT NEW.silenced THEN
+        NEW.pushed_since := now();
+    END IF;
     RETURN NEW;
 END $$;
-CREATE TRIGGER device_switched BEFORE UPDATE OF active ON carillon.devices
-    FOR EACH ROW WHEN (OLD.active IS DISTINCT FROM NEW.active)
+CREATE TRIGGER device_switched BEFORE UPDATE OF active, silenced, user_id ON carillon.devices
+    FOR EACH ROW WHEN ((OLD.active, OLD.silenced, OLD.user_id) IS DISTINCT FROM (NEW.active, NEW.silenced, NEW.user_id))
     EXECUTE FUNCTION carillon.note_device_switched();
 
 -- The audit of sends, token changes and clients' reports. Rows are only added; one partition a day.

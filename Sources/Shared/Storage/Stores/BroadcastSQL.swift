@@ -1,0 +1,287 @@
+// Carillon · BroadcastSQL.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+
+/// The statements of ``BroadcastStore``.
+enum BroadcastSQL {
+    /// How long a claim holds without renewal.
+    private static let claim = "now() + interval '30 seconds'"
+
+    /// The fields that two jobs with one id must share: all but the trace context and those that a
+    /// scheduled job loses or gains.
+    private static func content(_ fields: String) -> String {
+        """
+        (SELECT jsonb_agg(f) FROM jsonb_array_elements(\(fields)) f
+            WHERE f ->> 0 NOT IN ('traceparent', 'id', 'deliver_at'))
+        """
+    }
+
+    /// Stores a broadcast and its chains unless its entry or job id is known.
+    ///
+    /// A failed broadcast whose dead letter is replayed continues where it stopped, with a new
+    /// `created_at`. $1: id, $2: organisation, $3: job, $4: entry, $5: stream, $6: fields, $7:
+    /// topic, $8: lane, $9: urgency, $10: when. Rows: the state; for a known one id, state and
+    /// whether the content differs.
+    static let add = """
+        WITH given AS (SELECT $2::text AS org_id, $3::text AS job_id, $4::text AS job_entry),
+        fresh AS (
+            INSERT INTO carillon.broadcasts (id, org_id, job_id, job_entry, stream, fields, topic, lane, urgency, state,
+                created_at)
+            SELECT $1, i.org_id, i.job_id, i.job_entry, $5, $6, $7, $8, $9,
+                CASE WHEN \(CancellationSQL.isCancelled("i")) THEN 'cancelled' ELSE 'counting' END, $10
+            FROM given i
+            ON CONFLICT DO NOTHING
+            RETURNING id, state
+        ),
+        chains AS (
+            INSERT INTO carillon.broadcast_chains (broadcast, part) SELECT id, part FROM fresh, generate_series(0, 15) part
+        ),
+        revived AS (
+            UPDATE carillon.broadcasts SET state = 'expanding', reason = NULL, created_at = greatest(created_at, $10)
+            WHERE id = $1 AND state = 'failed'
+        )
+        SELECT id, state, false FROM fresh
+        UNION ALL
+        SELECT b.id, b.state, b.id <> $1 AND \(Self.content("b.fields")) IS DISTINCT FROM \(Self.content("$6::jsonb"))
+        FROM carillon.broadcasts b WHERE b.org_id = $2 AND b.job_id = $3
+        """
+
+    // MARK: Expanding
+
+    /// Claims the most urgent free chain; within a lane the oldest broadcast's.
+    ///
+    /// $1: dispatcher. Rows: part, pages, reached, and the columns of the broadcast.
+    static let claimChain = """
+        WITH candidate AS (
+            SELECT c.broadcast, c.part
+            FROM carillon.broadcasts b JOIN carillon.broadcast_chains c ON c.broadcast = b.id
+            WHERE b.state = 'expanding' AND NOT c.is_done AND (c.claimed_until IS NULL OR c.claimed_until < now())
+            ORDER BY b.urgency, b.id, c.part LIMIT 1 FOR UPDATE OF c SKIP LOCKED
+        ),
+        claimed AS (
+            UPDATE carillon.broadcast_chains c SET claimed_by = $1, claimed_until = \(Self.claim)
+            FROM candidate x WHERE c.broadcast = x.broadcast AND c.part = x.part
+            RETURNING c.broadcast, c.part, c.pages, c.reached
+        )
+        SELECT c.part::int4, c.pages, c.reached, \(Self.columns)
+        FROM claimed c JOIN carillon.broadcasts b ON b.id = c.broadcast
+        """
+
+    /// $1: broadcast, $2: part, $3: dispatcher.
+    static let releaseChain = """
+        UPDATE carillon.broadcast_chains SET claimed_by = NULL, claimed_until = NULL
+        WHERE broadcast = $1 AND part = $2 AND claimed_by = $3
+        """
+
+    /// The next users of a part of everyone.
+    ///
+    /// $1: part, $2: last user, $3: limit.
+    static let users = """
+        SELECT u.user_id FROM carillon.users u
+        WHERE (hashtextextended(u.user_id, 0) & 15) = $1 AND u.user_id COLLATE "C" > $2
+        ORDER BY u.user_id COLLATE "C" LIMIT $3
+        """
+
+    /// The next subscribers of a part of a topic.
+    ///
+    /// $1 to $3: as in ``users``, $4: topic.
+    static let subscribers = """
+        SELECT s.user_id FROM carillon.subscriptions s
+        WHERE s.topic = $4 AND (hashtextextended(s.user_id, 0) & 15) = $1 AND s.user_id COLLATE "C" > $2
+        ORDER BY s.user_id COLLATE "C" LIMIT $3
+        """
+
+    /// Writes a page's row as the first statement of its transaction; fails if the broadcast no
+    /// longer expands.
+    ///
+    /// The lock makes a pause or a cancellation wait for pages that are being stored. $1:
+    /// broadcast, $2: part, $3: number, $4: after, $5: until, $6: selected, $7: stored, $8:
+    /// counted.
+    static let page = """
+        INSERT INTO carillon.broadcast_pages (broadcast, part, number, after_user, until_user, selected, stored, counted, at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8,
+            (SELECT now() FROM carillon.broadcasts b WHERE b.id = $1 AND b.state = 'expanding' FOR SHARE))
+        """
+
+    /// Advances a chain.
+    ///
+    /// The row lock orders two dispatchers that both think they own it; the second fails on the
+    /// page.
+    ///
+    /// $1: broadcast, $2: part, $3: number, $4: until, $5: whether it was the last page.
+    static let advance = """
+        UPDATE carillon.broadcast_chains
+        SET pages = $3 + 1, reached = $4, is_done = $5, claimed_until = \(Self.claim)
+        WHERE broadcast = $1 AND part = $2
+        """
+
+    /// Recounts a page, as some users had a notification of the same job; they join the users for
+    /// whom a digest held it.
+    ///
+    /// $1: broadcast, $2: part, $3: number, $4, $5: users and ids.
+    static let recount = """
+        WITH kept AS (
+            SELECT count(*)::int4 AS n FROM unnest($4, $5) AS k (user_id, id)
+            CROSS JOIN LATERAL (
+                SELECT FROM carillon.notifications x WHERE x.user_id = k.user_id AND x.id = k.id
+            ) found
+        )
+        UPDATE carillon.broadcast_pages p
+        SET stored = kept.n, counted = p.counted || jsonb_build_object(
+            'duplicate', coalesce((p.counted ->> 'duplicate')::int4, 0) + p.stored - kept.n)
+        FROM kept WHERE p.broadcast = $1 AND p.part = $2 AND p.number = $3
+        """
+
+    /// Ends the broadcasts whose chains are finished.
+    static let finish = """
+        UPDATE carillon.broadcasts b SET state = 'done'
+        WHERE b.state = 'expanding'
+            AND NOT EXISTS (SELECT FROM carillon.broadcast_chains c WHERE c.broadcast = b.id AND NOT c.is_done)
+        """
+
+    /// $1: broadcast.
+    static let hold = "UPDATE carillon.broadcasts SET held_at = now() WHERE id = $1"
+
+    /// $1: broadcast, $2: reason.
+    static let fail = """
+        UPDATE carillon.broadcasts SET state = 'failed', reason = $2 WHERE id = $1 AND state = 'expanding'
+        """
+
+    // MARK: Counting and withdrawing
+
+    /// Claims a broadcast in a state that one dispatcher works on.
+    ///
+    /// $1: dispatcher, $2: state.
+    static let claimBroadcast = """
+        WITH candidate AS (
+            SELECT b.id FROM carillon.broadcasts b
+            WHERE b.state IN ('counting', 'expanding', 'cancelling') AND b.state = $2
+                AND (b.claimed_until IS NULL OR b.claimed_until < now() OR b.claimed_by = $1)
+            ORDER BY b.urgency, b.id LIMIT 1 FOR UPDATE SKIP LOCKED
+        )
+        UPDATE carillon.broadcasts b SET claimed_by = $1, claimed_until = \(Self.claim)
+        FROM candidate x WHERE b.id = x.id
+        RETURNING \(Self.columns)
+        """
+
+    /// The size of an audience, up to a bound.
+    ///
+    /// $1: topic or null, $2: bound.
+    static let size = """
+        SELECT CASE WHEN $1::text IS NULL
+            THEN (SELECT count(*) FROM (SELECT FROM carillon.users LIMIT $2) u)
+            ELSE (SELECT count(*) FROM (SELECT FROM carillon.subscriptions WHERE topic = $1 LIMIT $2) s) END
+        """
+
+    /// $1: broadcast, $2: size, $3: next state.
+    static let counted = """
+        UPDATE carillon.broadcasts SET audience = $2, state = $3, claimed_by = NULL, claimed_until = NULL
+        WHERE id = $1 AND state = 'counting'
+        """
+
+    /// $1: broadcast, $2: last user of the page, $3: number withdrawn, $4: whether it was the last
+    /// page.
+    static let withdrawn = """
+        UPDATE carillon.broadcasts
+        SET withdrawn_to = $2, withdrawn = withdrawn + $3, claimed_until = \(Self.claim),
+            state = CASE WHEN $4 THEN 'cancelled' ELSE state END
+        WHERE id = $1 AND state = 'cancelling'
+        """
+
+    // MARK: Reading and steering
+
+    /// The columns of a broadcast, of the alias `b`.
+    static let columns = """
+        b.id, b.org_id, b.job_id, b.job_entry, b.stream, b.fields, b.topic, b.lane, b.state, b.reason, b.audience, \
+        b.created_at, b.withdrawn_to, b.withdrawn
+        """
+
+    /// The number of ``columns``.
+    static let columnCount = 14
+
+    private static let progress = """
+        \(Self.columns), coalesce(b.state = 'expanding' AND b.held_at > now() - interval '5 seconds', false),
+            c.done, c.pages, p.selected, p.stored, x.counted
+        """
+
+    private static let progressJoins = """
+        CROSS JOIN LATERAL (
+            SELECT count(*) FILTER (WHERE is_done) AS done, coalesce(sum(pages), 0)::int8 AS pages
+            FROM carillon.broadcast_chains WHERE broadcast = b.id
+        ) c
+        CROSS JOIN LATERAL (
+            SELECT coalesce(sum(selected), 0)::int8 AS selected, coalesce(sum(stored), 0)::int8 AS stored
+            FROM carillon.broadcast_pages WHERE broadcast = b.id
+        ) p
+        CROSS JOIN LATERAL (
+            SELECT coalesce(jsonb_object_agg(key, n), '{}'::jsonb) AS counted FROM (
+                SELECT e.key, sum(e.value::int8) AS n
+                FROM carillon.broadcast_pages g CROSS JOIN LATERAL jsonb_each_text(g.counted) e
+                WHERE g.broadcast = b.id GROUP BY e.key
+            ) reasons WHERE n > 0
+        ) x
+        """
+
+    /// $1: organisation, $2: job ids, $3: entries.
+    static let find = """
+        SELECT \(Self.progress) FROM carillon.broadcasts b \(Self.progressJoins)
+        WHERE b.org_id = $1 AND (b.job_id = ANY($2) OR b.job_entry = ANY($3)) ORDER BY b.id DESC LIMIT 1
+        """
+
+    /// $1: upper bound of ids, $2: limit, $3: state or null.
+    static let list = """
+        SELECT \(Self.progress)
+        FROM (
+            SELECT * FROM carillon.broadcasts x WHERE x.id < $1 AND ($3::text IS NULL OR x.state = $3)
+            ORDER BY x.id DESC LIMIT $2
+        ) b \(Self.progressJoins)
+        ORDER BY b.id DESC
+        """
+
+    /// Changes the state if it is one of $3.
+    ///
+    /// $1: broadcast, $2: new state, $3: allowed states.
+    static let transition = """
+        UPDATE carillon.broadcasts
+        SET state = CASE WHEN $2 = 'expanding' AND audience IS NULL THEN 'counting' ELSE $2 END,
+            withdrawn_to = '', claimed_by = NULL, claimed_until = NULL
+        WHERE id = $1 AND state = ANY($3)
+        """
+
+    /// Removes a user from exclusions of jobs and from the places of finished chains.
+    ///
+    /// A running chain moves on anyway.
+    ///
+    /// $1: user.
+    static let forgetUser = [
+        """
+        UPDATE carillon.broadcasts b SET fields = (
+            SELECT jsonb_agg(CASE WHEN e.f ->> 0 = 'except'
+                    THEN jsonb_build_array('except', ((e.f ->> 1)::jsonb - $1::text)::text) ELSE e.f END ORDER BY e.n)
+            FROM jsonb_array_elements(b.fields) WITH ORDINALITY e (f, n)
+            WHERE CASE WHEN e.f ->> 0 = 'except' THEN (e.f ->> 1)::jsonb - $1::text <> '[]' ELSE true END
+        )
+        WHERE EXISTS (
+            SELECT FROM jsonb_array_elements(b.fields) f WHERE f ->> 0 = 'except' AND position($1::text IN f ->> 1) > 0
+        )
+        """,
+        """
+        UPDATE carillon.broadcast_pages
+        SET after_user = CASE WHEN after_user = $1 THEN '' ELSE after_user END,
+            until_user = CASE WHEN until_user = $1 THEN '' ELSE until_user END
+        WHERE after_user = $1 OR until_user = $1
+        """,
+        "UPDATE carillon.broadcast_chains SET reached = '' WHERE reached = $1 AND is_done",
+    ]
+
+    /// Deletes broadcasts that ended before a moment, with their pages.
+    ///
+    /// $1: moment, $2: limit.
+    static let forget = """
+        DELETE FROM carillon.broadcasts WHERE id IN (
+            SELECT id FROM carillon.broadcasts
+            WHERE created_at < $1 AND state IN ('done', 'cancelled', 'failed') ORDER BY id LIMIT $2
+        )
+        """
+}

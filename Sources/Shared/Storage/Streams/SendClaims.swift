@@ -1,0 +1,59 @@
+// Carillon · SendClaims.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+
+/// Claims of stream entries on the delivery of a notification to a device, across dispatchers.
+///
+/// A delivery may be in the streams twice when a failed append had arrived after all. Stored
+/// attempts tell the two apart only once one has been sent; until then the claim does. A claim
+/// holds while its entry is in the stream, so it passes to a dispatcher that takes the entry over
+/// and never outlives the work.
+package struct SendClaims: Sendable {
+    /// Limits claims that were never released; longer than any entry is processed.
+    private static let span: Duration = .seconds(3_600)
+
+    let live: Live
+
+    /// Claims deliveries for entries of one stream.
+    ///
+    /// Repeating a claim changes nothing.
+    ///
+    /// - Returns: whether each may be sent; one that may not belongs to another unsettled entry.
+    package func take(
+        _ claims: [(work: DeliveryWork, entry: String)],
+        provider: Provider,
+        lane: Lane
+    ) async throws(RedisError) -> [Bool] {
+        var isTaken = [Bool](repeating: true, count: claims.count)
+        guard !claims.isEmpty else { return isTaken }
+        let streams = Lane.allCases.map { RedisArgument.text(self.live.keys.deliveries(provider, $0)) }
+        let reply = try await self.live.connection.run(
+            StreamScripts.claimSends,
+            keys: streams + claims.map { .text(self.live.keys.sendClaim($0.work, provider)) },
+            arguments: [.integer(Int64(lane.rank + 1)), .integer(Self.span.inMicroseconds / 1_000)]
+                + claims.map { .text($0.entry) }
+        )
+        guard var cursor = try reply.cursor(), let refused = try cursor.array() else { return isTaken }
+        for _ in 0..<refused {
+            let position = Int(try cursor.integer()) - 1
+            if isTaken.indices.contains(position) { isTaken[position] = false }
+        }
+        return isTaken
+    }
+
+    /// Adds the release of claims to a batch; claims of other entries stay.
+    package func release(
+        _ claims: [(work: DeliveryWork, entry: String, lane: Lane)],
+        provider: Provider,
+        in batch: inout RedisBatch
+    ) {
+        guard !claims.isEmpty else { return }
+        batch.append(
+            StreamScripts.endSends,
+            keys: claims.map { .text(self.live.keys.sendClaim($0.work, provider)) },
+            arguments: claims.map { .text("\($0.lane.rank + 1):\($0.entry)") }
+        )
+    }
+}
