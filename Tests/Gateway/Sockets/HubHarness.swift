@@ -101,9 +101,10 @@ final class HubHarness {
         return (session, wire)
     }
 
-    /// Opens a native socket over a channel, without a credential.
-    func connect() throws -> (session: SocketSession, channel: EmbeddedChannel) {
-        let session = SocketSession(connection: "c", identity: nil, since: nil, shard: self.shard)
+    /// Opens a native socket over a channel; authenticated if a user is given.
+    func connect(_ user: String? = nil) throws -> (session: SocketSession, channel: EmbeddedChannel) {
+        let identity = user.map { SocketIdentity(user: $0, expiresAt: nil) }
+        let session = SocketSession(connection: "c", identity: identity, since: nil, shard: self.shard)
         let handler = WebSocketHandler(
             application: NativeWire(session: session),
             limits: self.hub.configuration.webSocketLimits

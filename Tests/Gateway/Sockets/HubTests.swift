@@ -79,6 +79,34 @@ struct HubTests {
         #expect(session.lastVersion == 9)
     }
 
+    @Test("writes the frames of a batch to all sockets of a user, each in one write after what it has gathered")
+    func shared() throws {
+        let harness = try HubHarness()
+        let sockets = try (0..<3).map { _ in try harness.connect("a") }
+        for (session, channel) in sockets {
+            session.opened(InboxSnapshot(version: 4, unread: 0, total: 0))
+            while try channel.readOutbound(as: ByteBuffer.self) != nil {}
+        }
+        // Output of its own that waits for the flush.
+        sockets[1].session.wire?.answer(.unread(7), to: nil)
+        let own = WebSocketFraming.text(NativeDialect.unread(7, reference: nil))
+        let events = ["one", "two", "six"].map { name in
+            NodeFrame(
+                kind: .event, user: "a", previous: 0, version: 0, unread: 0,
+                body: Array(#"{"name":"\#(name)","args":[]}"#.utf8))
+        }
+        let frames = events.map { WebSocketFraming.text(NativeDialect.change($0)) }
+        for round in 0..<2 {
+            harness.deliver(events)
+            for (place, socket) in sockets.enumerated() {
+                var expected = round == 0 && place == 1 ? own : ByteBuffer()
+                for frame in frames { expected.writeImmutableBuffer(frame) }
+                #expect(try socket.channel.readOutbound(as: ByteBuffer.self) == expected)
+                #expect(try socket.channel.readOutbound(as: ByteBuffer.self) == nil)
+            }
+        }
+    }
+
     @Test("withholds changes from a loop that is too far behind until it has caught up")
     func backlog() {
         let backlog = LoopBacklog(limit: 10)

@@ -69,7 +69,8 @@ final class NativeWire: SocketWire, WebSocketApplication {
     }
 
     func change(_ change: LoopFrame) {
-        self.socket?.send(frame: change.encoded(for: .native) { WebSocketFraming.text(NativeDialect.change($0)) })
+        let frame = change.encoded(for: .native) { WebSocketFraming.text(NativeDialect.change($0)) }
+        self.socket?.send(frame: frame, joins: change.joins)
     }
 
     func answer(_ answer: SocketAnswer, to reference: [UInt8]?) {

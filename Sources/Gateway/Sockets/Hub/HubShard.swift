@@ -18,6 +18,7 @@ final class HubShard {
     /// The proofs of this turn of the loop.
     private var proofs: [ReceiptProof] = []
     private var ticks: [RepeatedTask] = []
+    private let joins = FrameJoins()
     private var isDraining = false
 
     init(eventLoop: any EventLoop, hub: SocketHub) {
@@ -155,7 +156,7 @@ final class HubShard {
         var missing: [Int] = []
         for (place, change) in changes.enumerated() {
             if let excepted = change.everyoneBut {
-                let change = LoopFrame(change)
+                let change = LoopFrame(change, joins: self.joins)
                 for (user, sockets) in self.byUser where !excepted.contains(user) {
                     for socket in sockets { socket.deliver(change) }
                     touched += sockets
@@ -166,7 +167,7 @@ final class HubShard {
                 missing.append(place)
                 continue
             }
-            let change = LoopFrame(change)
+            let change = LoopFrame(change, joins: sockets.count > 1 ? self.joins : nil)
             for socket in sockets {
                 socket.deliver(change)
                 touched.append(socket)
@@ -175,6 +176,7 @@ final class HubShard {
         }
         // A second flush of the same socket has nothing to write, so it is cheap.
         for socket in touched { socket.flush() }
+        self.joins.forget()
         return missing
     }
 

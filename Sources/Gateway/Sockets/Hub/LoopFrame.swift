@@ -22,11 +22,14 @@ extension NodeFrame {
 /// The first socket that needs a dialect's bytes encodes them; the others share them.
 final class LoopFrame {
     let frame: NodeFrame
+    /// Joins the frame with the one before it, once for all sockets; nil if it has one socket.
+    let joins: FrameJoins?
     private var encodings: [(dialect: Dialect, bytes: ByteBuffer)] = []
     private var bundle: SignalRBundle?
 
-    init(_ frame: NodeFrame) {
+    init(_ frame: NodeFrame, joins: FrameJoins? = nil) {
         self.frame = frame
+        self.joins = joins
     }
 
     /// Returns the dialect's bytes.
@@ -43,6 +46,38 @@ final class LoopFrame {
         let bundle = encode(self.frame)
         self.bundle = bundle
         return bundle
+    }
+}
+
+/// Joins frames that many sockets of an event loop write together, once for all of them.
+///
+/// When five frames wait for ten thousand sockets, each frame is copied once, not ten thousand
+/// times, and each socket writes one buffer. Confined to its event loop.
+final class FrameJoins {
+    /// The last join.
+    ///
+    /// It keeps its parts, so that no other buffer can take their addresses.
+    private var last: (left: ByteBuffer, right: ByteBuffer, joined: ByteBuffer)?
+
+    /// Returns `left` followed by `right`; the same buffer as before if both are.
+    func join(_ left: ByteBuffer, _ right: ByteBuffer) -> ByteBuffer {
+        if let last, Self.areSame(last.left, left), Self.areSame(last.right, right) { return last.joined }
+        var joined = ByteBufferAllocator().buffer(capacity: left.readableBytes + right.readableBytes)
+        joined.writeImmutableBuffer(left)
+        joined.writeImmutableBuffer(right)
+        self.last = (left, right, joined)
+        return joined
+    }
+
+    /// Frees the last join.
+    func forget() { self.last = nil }
+
+    /// Whether two buffers show the same bytes of memory, which nobody changes while both exist.
+    private static func areSame(_ one: ByteBuffer, _ other: ByteBuffer) -> Bool {
+        one.withUnsafeReadableBytes { bytes in
+            // Only compares addresses, so no pointer outlives its buffer.
+            other.withUnsafeReadableBytes { $0.baseAddress == bytes.baseAddress && $0.count == bytes.count }
+        }
     }
 }
 

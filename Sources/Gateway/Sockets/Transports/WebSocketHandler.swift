@@ -165,10 +165,16 @@ package final class WebSocketHandler: ChannelInboundHandler {
     }
 
     /// Adds a whole frame that other sockets share; it is not copied if it is alone.
-    func send(frame: ByteBuffer) {
+    ///
+    /// - Parameter joins: joins it with what has gathered, if other sockets gather the same.
+    func send(frame: ByteBuffer, joins: FrameJoins? = nil) {
         guard !self.isClosing else { return }
-        if self.outbound == nil {
+        guard let outbound = self.outbound else {
             self.outbound = frame
+            return
+        }
+        if let joins {
+            self.outbound = joins.join(outbound, frame)
         } else {
             self.write { $0.writeImmutableBuffer(frame) }
         }
