@@ -55,9 +55,9 @@ package final class SteadyClock: Sendable {
     }
 }
 
-/// Synchronizes the dispatcher's clock with PostgreSQL's once a second.
+/// Synchronizes the dispatcher's clock with PostgreSQL's every five seconds.
 package struct ClockService: Service {
-    private static let interval: Duration = .seconds(1)
+    private static let interval: Duration = .seconds(5)
     /// Machines with NTP differ by less.
     private static let noteworthy: Duration = .seconds(1)
     private static let offset = Gauge(label: "carillon.clock.offset_seconds")

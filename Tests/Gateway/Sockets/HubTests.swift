@@ -3,6 +3,7 @@
 
 import Core
 import NIOCore
+import NIOEmbedded
 import Protocols
 import Support
 import Testing

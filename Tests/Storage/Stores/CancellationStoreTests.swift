@@ -180,7 +180,7 @@ struct CancellationStoreTests {
                 let lines = try plan.first.map { try $0.map { try $0.text(0) } } ?? []
                 let scans = lines.filter { $0.contains("Scan") }
                 #expect(!scans.isEmpty)
-                #expect(scans.allSatisfy { $0.contains("org_id_job_id_user_id_idx") }, "\(lines)")
+                #expect(scans.allSatisfy { $0.contains("notifications_job") }, "\(lines)")
             }
         }
     }

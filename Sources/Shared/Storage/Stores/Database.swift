@@ -47,7 +47,7 @@ package enum StoreSession {
     /// Every statement uses an index for a batch of known size.
     ///
     /// The planner must not choose a full scan because statistics date from empty tables, nor plan
-    /// sixteen partitions at each call.
+    /// at each call.
     package static let settings: [(name: String, value: String)] = [
         ("jit", "off"),
         ("plan_cache_mode", "force_generic_plan"),

@@ -160,7 +160,7 @@ enum InboxSQL {
         """
     }
 
-    /// Several inboxes at once; the server sets up the partitions once.
+    /// Several inboxes at once.
     ///
     /// $1 to $3: for each the user, the upper bound of ids, and the type or null; $4: limit. The
     /// first column numbers the inboxes from 1.

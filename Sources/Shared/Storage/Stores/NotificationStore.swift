@@ -192,10 +192,8 @@ package struct NotificationStore: Sendable {
         var collapses = false
     }
 
-    /// Looking up known rows plans sixteen partitions twice.
-    ///
-    /// First deliveries without job ids or collapse keys therefore take the short path, with
-    /// places.
+    /// First deliveries without job ids or collapse keys take the short path, with places, because
+    /// looking up known rows takes time.
     private static func plan(
         for notifications: [Notification],
         areRepeats: Bool

@@ -135,16 +135,7 @@ CREATE TABLE carillon.notifications (
     -- most changes of status stay on their page, and the index is small.
     handed_at timestamptz,
     PRIMARY KEY (user_id, id)
-) PARTITION BY HASH (user_id);
-
-DO $$
-BEGIN
-    FOR part IN 0..15 LOOP
-        EXECUTE format(
-            'CREATE TABLE carillon.notifications_%s PARTITION OF carillon.notifications '
-            'FOR VALUES WITH (MODULUS 16, REMAINDER %s) WITH (fillfactor = 80)', lpad(part::text, 2, '0'), part);
-    END LOOP;
-END $$;
+) WITH (fillfactor = 80);
 
 -- No index contains `status`, so that a change of it stays on its page (HOT).
 
