@@ -50,6 +50,7 @@ package struct NodeService: Service {
         let window = LeaseWindow(lifetime: lease.lifetime)
         let start = self.now()
         if (try? await lease.renew()) != nil { window.begin(at: start) }
+        let frames = FrameGatherer(hub: self.hub, eventLoop: self.eventLoop)
         let hub = self.hub
         let now = self.now
         let revocations = self.revocations
@@ -68,12 +69,12 @@ package struct NodeService: Service {
             case .lost: break
             case .message(revocationsChannel, _): revocations.wake()
             case .message(_, let payload):
-                guard let frames = NodeFrameBatch.decode(payload) else {
+                guard let batch = NodeFrameBatch.decode(payload) else {
                     logger.error("ignored frames of an unknown format; run the same version on all nodes")
                     return
                 }
-                guard window.admits(at: now()) else { return hub.skip(frames.count) }
-                hub.deliver(frames)
+                guard window.admits(at: now()) else { return hub.skip(batch.count) }
+                frames.add(batch)
             }
         }
         // The lease outlives the drain, because remaining sockets still need frames.
@@ -100,6 +101,37 @@ package struct NodeService: Service {
         }
         await subscription.close()
         try? await lease.release()
+    }
+}
+
+/// Hands the frames of one turn of the event loop to the hub together.
+///
+/// Many small messages then wake the sockets' loops once, and a socket gets their frames in one
+/// write.
+private final class FrameGatherer: Sendable {
+    private let hub: SocketHub
+    private let eventLoop: any EventLoop
+    private let gathered = Mutex<[NodeFrame]>([])
+
+    init(hub: SocketHub, eventLoop: any EventLoop) {
+        self.hub = hub
+        self.eventLoop = eventLoop
+    }
+
+    /// Adds frames; called on the event loop.
+    func add(_ frames: [NodeFrame]) {
+        let isFirst = self.gathered.withLock { gathered in
+            defer { gathered += frames }
+            return gathered.isEmpty
+        }
+        guard isFirst else { return }
+        self.eventLoop.execute {
+            let frames = self.gathered.withLock { gathered in
+                defer { gathered = [] }
+                return gathered
+            }
+            self.hub.deliver(frames)
+        }
     }
 }
 

@@ -152,14 +152,15 @@ final class HubShard {
     ///
     /// - Returns: The places of the changes whose users have no socket on this loop.
     func deliver(_ changes: [NodeFrame]) -> [Int] {
-        var touched: [SocketSession] = []
+        // Lists of sockets, because counting a reference to each would cost as much as encoding.
+        var touched: [[SocketSession]] = []
         var missing: [Int] = []
         for (place, change) in changes.enumerated() {
             if let excepted = change.everyoneBut {
                 let change = LoopFrame(change, joins: self.joins)
                 for (user, sockets) in self.byUser where !excepted.contains(user) {
                     for socket in sockets { socket.deliver(change) }
-                    touched += sockets
+                    touched.append(sockets)
                 }
                 continue
             }
@@ -170,12 +171,14 @@ final class HubShard {
             let change = LoopFrame(change, joins: sockets.count > 1 ? self.joins : nil)
             for socket in sockets {
                 socket.deliver(change)
-                touched.append(socket)
                 if socket.isHolding { self.holding[ObjectIdentifier(socket)] = socket }
             }
+            touched.append(sockets)
         }
         // A second flush of the same socket has nothing to write, so it is cheap.
-        for socket in touched { socket.flush() }
+        for sockets in touched {
+            for socket in sockets { socket.flush() }
+        }
         self.joins.forget()
         return missing
     }

@@ -21,6 +21,8 @@ package final class WebSocketHandler: ChannelInboundHandler {
     private var context: ChannelHandlerContext?
     private var parser: WebSocketParser
     private var outbound: ByteBuffer?
+    /// Whether the channel holds more output than it likes to.
+    private var isBackedUp = false
     /// Set with the close frame that was sent.
     private var closeDeadline: NIODeadline?
     private var lastHeard: NIODeadline
@@ -53,6 +55,7 @@ package final class WebSocketHandler: ChannelInboundHandler {
 
     package func handlerAdded(context: ChannelHandlerContext) {
         self.context = context
+        self.isBackedUp = !context.channel.isWritable
         self.application?.webSocketOpened(self)
         self.flush()
     }
@@ -76,6 +79,11 @@ package final class WebSocketHandler: ChannelInboundHandler {
         // The two hold each other until here.
         self.application = nil
         application?.webSocketClosed()
+    }
+
+    package func channelWritabilityChanged(context: ChannelHandlerContext) {
+        self.isBackedUp = !context.channel.isWritable
+        context.fireChannelWritabilityChanged()
     }
 
     package func errorCaught(context: ChannelHandlerContext, error: any Error) {
@@ -205,9 +213,7 @@ package final class WebSocketHandler: ChannelInboundHandler {
         guard let outbound = self.outbound else { return }
         self.outbound = nil
         context.writeAndFlush(self.wrapOutboundOut(outbound), promise: nil)
-        guard self.closeDeadline == nil, !context.channel.isWritable, self.backlog > self.limits.maximumOutbound else {
-            return
-        }
+        guard self.isBackedUp, self.closeDeadline == nil, self.backlog > self.limits.maximumOutbound else { return }
         self.application?.webSocketIsTooSlow()
         self.flush()
     }
