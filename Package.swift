@@ -156,7 +156,7 @@ let package = Package(
         program(
             "Benchmarks", in: "Tests/Benchmarks",
             [
-                "Clients", "Core", "Storage", "Support", argumentParser, crypto, cryptoExtras, httpTypes, hummingbird,
+                "Clients", "Core", "Storage", "Support", argumentParser, crypto, cryptoExtras, nioHTTP1,
             ] + nio,
             excluding: ["Rest/rest.lua", "Yardsticks"]),
         program(

@@ -6,7 +6,7 @@ import Clients
 import Foundation
 
 /// Measures requests a second for a page of an inbox and for the unread count; the yardstick is a
-/// Hummingbird route that returns the same bytes.
+/// plain NIO server that returns the same bytes.
 struct RestCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "rest",
@@ -68,7 +68,7 @@ struct RestCommand: AsyncParsableCommand {
                 report.add("per_second", figures[index].perSecond)
                 report.add("p50_ms", figures[index].p50)
                 report.add("p99_ms", figures[index].p99)
-                report.add("yardstick_hummingbird_per_second", yardstick.perSecond)
+                report.add("yardstick_nio_per_second", yardstick.perSecond)
                 report.add("yardstick_p50_ms", yardstick.p50)
                 report.add("yardstick_p99_ms", yardstick.p99)
                 report.add("ratio", figures[index].perSecond / yardstick.perSecond)
