@@ -232,18 +232,17 @@ struct ScheduleStoreTests {
         }
     }
 
-    @Test("finds due schedules among 200,000 by index")
+    @Test("finds due schedules among 20,000 by index")
     func plan() async throws {
         try await Samples.withStores { database in
             try await database.pool.query(
                 """
                 INSERT INTO carillon.schedules (id, org_id, part, source, lane, fields, content, due_at, wake_at, created_at)
                 SELECT gen_random_uuid(), '', '', 'x', n % 3, '[]', n, now() + n * interval '1 second',
-                    now() + n * interval '1 second', now() FROM generate_series(1, 200000) n
-                """,
-                timeout: .seconds(240)
+                    now() + n * interval '1 second', now() FROM generate_series(1, 20000) n
+                """
             )
-            try await database.pool.query("ANALYZE carillon.schedules", timeout: .seconds(240))
+            try await database.pool.query("ANALYZE carillon.schedules")
             for mode in ["force_generic_plan", "force_custom_plan"] {
                 let results = try await database.pool.run(
                     [
