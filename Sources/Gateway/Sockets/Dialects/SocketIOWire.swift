@@ -211,7 +211,7 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
     func flush() { self.peer?.flush() }
     func drop() { self.peer?.drop() }
 
-    /// The session of Engine.IO pings.
+    /// The session of Engine.IO sends its own pings.
     func tick(now: NIODeadline) {}
 
     func close(_ end: SocketEnd) {

@@ -152,7 +152,7 @@ final class HubShard {
     ///
     /// - Returns: The places of the changes whose users have no socket on this loop.
     func deliver(_ changes: [NodeFrame]) -> [Int] {
-        // Lists of sockets, because counting a reference to each would cost as much as encoding.
+        // Lists of sockets, so that each list is retained once and not each socket.
         var touched: [[SocketSession]] = []
         var missing: [Int] = []
         for (place, change) in changes.enumerated() {
