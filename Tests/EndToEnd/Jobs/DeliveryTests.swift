@@ -215,12 +215,14 @@ struct DeliveryTests {
                     .text(keys.deliveries(.fcm, .normal))
                 ).integer() == 1
             }
-            try await eventually("both entries are settled") {
-                try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE kind = 'push'").count == 3
+            // A busy machine may need more than one retry.
+            let ends = try await eventualValue("both entries are settled") {
+                try await stack.makeDue(.fcm)
+                let ends = try await stack.query(
+                    "SELECT outcome FROM carillon.delivery_attempts WHERE kind = 'push' AND outcome <> 'retry'")
+                return ends.count < 2 ? nil : try ends.map { try $0.text(0) }
             }
-            let outcomes = try await stack.query(
-                "SELECT outcome FROM carillon.delivery_attempts WHERE kind = 'push' ORDER BY outcome")
-            #expect(try outcomes.map { try $0.text(0) } == ["accepted", "retry", "skipped"])
+            #expect(ends.sorted() == ["accepted", "skipped"])
             #expect(stack.pushed() == ["unavailable-once-phone": ["Paid"]])
         }
     }
