@@ -93,9 +93,9 @@ package struct NodeService: Service {
                 self.logger.warning("cannot renew the node's lease; retrying", metadata: ["error": "\(error)"])
             }
             for step in 0..<50 where !Task.isShuttingDownGracefully || hub.count > 0 {
-                // Sleeps in steps, so that an expired lease or the last socket to leave ends the
-                // wait.
                 guard step < 5 || window.isWhole(at: self.now()) else { break }
+                // In steps, because neither an expired lease nor the last socket to leave sends a
+                // signal, and both end the wait.
                 try await Task.sleep(for: lease.renewal / 50)
             }
         }

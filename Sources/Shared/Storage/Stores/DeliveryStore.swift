@@ -236,16 +236,17 @@ package struct DeliveryStore: Sendable {
             )
         }
         if !settlement.ended.isEmpty { statements.append(Self.end(settlement.ended)) }
-        let dropped =
-            settlement.dropped.map { ($0.user, $0.id, $0.reason, isMail: false, hasFailed: $0.reason == Self.noDevice) }
-            + settlement.unmailed.map { ($0.user, $0.id, $0.reason, isMail: true, hasFailed: $0.hasFailed) }
+        let pushes = settlement.dropped.map {
+            (user: $0.user, id: $0.id, reason: $0.reason, hasFailed: $0.reason == Self.noDevice)
+        }
+        let dropped = pushes + settlement.unmailed
         if !dropped.isEmpty {
-            let users = PostgresValue.array(PostgresArray(texts: dropped.map(\.0)))
-            let ids = PostgresValue.array(PostgresArray(uuids: dropped.map(\.1.halves)))
+            let users = PostgresValue.array(PostgresArray(texts: dropped.map(\.user)))
+            let ids = PostgresValue.array(PostgresArray(uuids: dropped.map(\.id.halves)))
             var isMail = PostgresArray(.bool, capacity: dropped.count)
             var hasFailed = PostgresArray(.bool, capacity: dropped.count)
-            for item in dropped {
-                isMail.append(bool: item.isMail)
+            for (place, item) in dropped.enumerated() {
+                isMail.append(bool: place >= pushes.count)
                 hasFailed.append(bool: item.hasFailed)
             }
             statements.append(PostgresStatement(DeliverySQL.lockDropped, [users, ids]))
@@ -256,7 +257,8 @@ package struct DeliveryStore: Sendable {
                 PostgresStatement(
                     DeliverySQL.dropped,
                     [
-                        users, ids, .array(PostgresArray(texts: dropped.map(\.2))), .array(isMail), .array(hasFailed),
+                        users, ids, .array(PostgresArray(texts: dropped.map(\.reason))), .array(isMail),
+                        .array(hasFailed),
                     ]))
         }
         var effects = Effects()
