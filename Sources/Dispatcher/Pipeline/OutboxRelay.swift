@@ -34,6 +34,7 @@ package struct OutboxRelay: Service {
         self.name = name
         var configuration = configuration
         configuration.connections = 1
+        configuration.waitsForServer = false
         self.configuration = configuration
         self.metrics = OutboxMetrics(database: name)
     }

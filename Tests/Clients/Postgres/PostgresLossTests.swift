@@ -98,4 +98,18 @@ struct PostgresLossTests {
         #expect(error.message?.contains("Connection refused") == true)
         #expect(!error.description.contains("secret-word"))
     }
+
+    @Test("a pool that does not wait for its server fails when it is refused")
+    func impatient() async throws {
+        let url = "postgresql://carillon@127.0.0.1:\(try FreePort.next())/none"
+        var configuration = PostgresConfiguration(connectionString: url, applicationName: "test")
+        configuration.waitsForServer = false
+        let pool = try PostgresPool(configuration, logger: TestLog.logger)
+        defer { pool.close() }
+        let start = ContinuousClock.now
+        let error = await pool.failure(of: "SELECT 1", timeout: .seconds(300))
+        #expect(error?.code == .unavailable)
+        #expect(error?.message?.contains("Connection refused") == true)
+        #expect(ContinuousClock.now - start < .seconds(200))
+    }
 }

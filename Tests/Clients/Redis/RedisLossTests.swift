@@ -114,6 +114,21 @@ struct RedisLossTests {
         }
     }
 
+    @Test("a connection that does not wait for its server fails when it is refused")
+    func impatient() async throws {
+        let address = try RedisAddress(url: "redis://127.0.0.1:\(try FreePort.next())/0")
+        var configuration = RedisConfiguration(address: address, clientName: "test")
+        configuration.commandTimeout = .seconds(300)
+        configuration.waitsForServer = false
+        try await TestRedis.with(configuration) { redis in
+            let start = ContinuousClock.now
+            let error = await redis.failure(of: "PING")
+            #expect(error?.code == .unavailable)
+            #expect(error?.message?.contains("refused") == true)
+            #expect(ContinuousClock.now - start < .seconds(200))
+        }
+    }
+
     @Test("commands beyond the limit are refused at once")
     func overloaded() async throws {
         let server = try await RedisServer.start()

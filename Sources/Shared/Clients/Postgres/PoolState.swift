@@ -86,6 +86,15 @@ final class PoolState: PollingThread.Owner, @unchecked Sendable {
         self.thread.stop()
     }
 
+    /// Fails calls that wait for a connection.
+    private func failWaiting(where isLate: (Segment) -> Bool) {
+        let late = self.waiting.filter(isLate)
+        guard !late.isEmpty else { return }
+        self.waiting.removeAll(where: isLate)
+        let reason = self.lastFailure.map { "no connection: \($0)" } ?? "every connection is busy"
+        for segment in late { self.fail(segment, PostgresError(.unavailable, reason)) }
+    }
+
     private func fail(_ segment: Segment, _ error: PostgresError) {
         segment.waiter.resume(returning: .failure(error))
     }
@@ -163,12 +172,7 @@ final class PoolState: PollingThread.Owner, @unchecked Sendable {
             }
             self.drop(connection, PostgresError(.timeout, "no answer in time"))
         }
-        let late = self.waiting.filter { $0.deadline <= now }
-        if !late.isEmpty {
-            self.waiting.removeAll { $0.deadline <= now }
-            let reason = self.lastFailure.map { "no connection: \($0)" } ?? "every connection is busy"
-            for segment in late { self.fail(segment, PostgresError(.unavailable, reason)) }
-        }
+        self.failWaiting { $0.deadline <= now }
         self.openMissing()
         return self.connections.isEmpty || !self.waiting.isEmpty
             || self.connections.values.contains { $0.firstDeadline(grace: .zero) != nil }
@@ -214,6 +218,7 @@ final class PoolState: PollingThread.Owner, @unchecked Sendable {
             self.lastFailure = reason
             self.retryAt = self.clock.now + self.configuration.reconnect.delay(attempt: self.attempt)
             self.attempt += 1
+            if !self.configuration.waitsForServer { self.failWaiting { _ in true } }
         }
     }
 }

@@ -26,6 +26,9 @@ package struct PostgresConfiguration: Sendable {
     /// Runs first on each new connection; an error rejects the connection.
     package var prepare: (@Sendable (BlockingConnection) throws(PostgresError) -> Void)?
     var reconnect = Backoff(base: .milliseconds(50), limit: .seconds(2))
+    /// Whether calls wait for a server that cannot be reached; if not, the first failure to connect
+    /// fails them.
+    package var waitsForServer = true
     var startThread: DetachedThread.Start = { DetachedThread.run(name: $0, $1) }
 
     package init(connectionString: String, applicationName: String) {

@@ -20,6 +20,9 @@ package struct RedisConfiguration: Sendable {
     /// The limit on bytes that wait to be written; more are refused with `overloaded`.
     var maximumWaitingBytes = 64 * 1024 * 1024
     var reconnect = Backoff(base: .milliseconds(50), limit: .seconds(2))
+    /// Whether calls wait for a server that cannot be reached; if not, the first failure to connect
+    /// fails them.
+    package var waitsForServer = true
 
     package init(address: RedisAddress, clientName: String) {
         self.address = address

@@ -256,6 +256,7 @@ package actor RedisConnection {
             )
         }
         self.lastFailure = reason
+        if !self.configuration.waitsForServer { self.failWaiting(until: .distantFuture) }
         self.phase = .connecting
         let delay = self.configuration.reconnect.delay(attempt: self.attempt)
         self.attempt += 1
@@ -382,6 +383,11 @@ package actor RedisConnection {
             // Replies come in order, so everything behind the late one is late too: reconnect.
             self.disconnect(RedisError(.timeout, "no reply in time"))
         }
+        self.failWaiting(until: now)
+    }
+
+    /// Fails the calls without a connection whose deadline is not after `now`.
+    private func failWaiting(until now: NIODeadline) {
         let reason = self.lastFailure.map { "no connection: \($0)" } ?? "no connection yet"
         for call in self.mailbox.expire(now: now) { call.waiter.fail(RedisError(.unavailable, reason)) }
     }

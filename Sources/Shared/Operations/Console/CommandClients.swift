@@ -82,11 +82,14 @@ package enum CommandClients {
         return await reader.load("CATALOG", isSet: path != nil) { try CatalogLoader.load(path: path ?? "") }
     }
 
-    /// Runs `body` with a connection to Redis and closes it.
+    /// Runs `body` with a connection to Redis and closes it; a server that cannot be reached fails
+    /// it at once.
     package static func withRedis<Value>(
         _ configuration: RedisConfiguration,
         _ body: (RedisConnection) async throws -> Value
     ) async throws -> Value {
+        var configuration = configuration
+        configuration.waitsForServer = false
         let connection = try RedisConnection(
             configuration,
             on: MultiThreadedEventLoopGroup.singleton.next(),
@@ -102,11 +105,14 @@ package enum CommandClients {
         }
     }
 
-    /// Runs `body` with a connection pool to PostgreSQL and closes it.
+    /// Runs `body` with a connection pool to PostgreSQL and closes it; a server that cannot be
+    /// reached fails it at once.
     package static func withDatabase<Value>(
         _ configuration: PostgresConfiguration,
         _ body: (PostgresPool) async throws -> Value
     ) async throws -> Value {
+        var configuration = configuration
+        configuration.waitsForServer = false
         let logger = Logger(label: configuration.applicationName) { _ in SwiftLogNoOpLogHandler() }
         let pool = try PostgresPool(configuration, logger: logger)
         defer { pool.close() }
