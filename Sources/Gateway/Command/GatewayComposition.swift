@@ -86,7 +86,7 @@ enum GatewayComposition {
             await clients.reload(catalogs),
             inbox.pages,
             RevocationService(register: identities.revocations, hub: hub, logger: logger),
-            SurveyService(base),
+            SurveyService(base, interval: settings.common.lease),
             clients.nodeService(settings, hub: hub, revocations: identities.revocations),
             hub,
             app,

@@ -159,16 +159,18 @@ final class AccountPauses: Sendable {
 
 /// Shares the pauses of accounts between dispatchers.
 package struct AccountPauseService: Service {
-    private static let interval: Duration = .seconds(1)
     /// The number of intervals between two looks while no provider is called.
     private static let idleIntervals = 15
 
     private let dispatcher: Dispatcher
     private let deliveries: [DeliveriesService]
+    private let interval: Duration
 
     package init(dispatcher: Dispatcher, deliveries: [DeliveriesService]) {
         self.dispatcher = dispatcher
         self.deliveries = deliveries
+        // 1 s with the usual lease.
+        self.interval = dispatcher.clock.lease / 15
     }
 
     package func run() async throws {
@@ -183,7 +185,7 @@ package struct AccountPauseService: Service {
             }
             calls = total
             // A second of further calls matters little to a provider's quota.
-            await pause(for: Self.interval)
+            await pause(for: self.interval)
         }
     }
 

@@ -10,14 +10,15 @@ import Storage
 
 /// Publishes the state of providers' breakers to admins through Redis, and to Prometheus as gauges.
 package struct ProviderStateService: Service {
-    private static let interval: Duration = .seconds(5)
-
     private let dispatcher: Dispatcher
     private let deliveries: [DeliveriesService]
+    private let interval: Duration
 
     package init(dispatcher: Dispatcher, deliveries: [DeliveriesService]) {
         self.dispatcher = dispatcher
         self.deliveries = deliveries
+        // 5 s with the usual lease.
+        self.interval = dispatcher.clock.lease / 3
     }
 
     private struct Key: Hashable {
@@ -53,10 +54,10 @@ package struct ProviderStateService: Service {
                 try await board.put(states, counts: counts, dispatcher: self.dispatcher.name, now: now)
             } catch {
                 self.dispatcher.logger.warning(
-                    "cannot publish provider states; retrying every 5 s", metadata: ["error": "\(error)"])
+                    "cannot publish provider states; retrying at the next interval", metadata: ["error": "\(error)"])
             }
             // The state changes with each call, so publish it at an interval.
-            await pause(for: Self.interval)
+            await pause(for: self.interval)
         }
         try? await board.remove(self.dispatcher.name)
     }

@@ -14,19 +14,20 @@ import Synchronization
 ///
 /// Gateways report these metrics even when no dispatcher runs.
 package struct SurveyService: Service {
-    private static let interval: Duration = .seconds(15)
-
     private let survey: StreamSurvey
     private let connection: RedisConnection
     private let now: @Sendable () -> Timestamp
     private let logger: Logger
+    private let interval: Duration
     private let metrics = SurveyMetrics()
 
-    package init(_ base: GatewayBase) {
+    /// - Parameter interval: the time from one poll to the next.
+    package init(_ base: GatewayBase, interval: Duration) {
         self.survey = base.live.survey
         self.connection = base.live.connection
         self.now = base.now
         self.logger = base.logger
+        self.interval = interval
     }
 
     package func run() async {
@@ -50,12 +51,13 @@ package struct SurveyService: Service {
                 } catch {
                     if !isFailing, !Task.isCancelled {
                         self.logger.warning(
-                            "cannot read the state of Redis; retrying every 15 s", metadata: ["error": "\(error)"])
+                            "cannot read the state of Redis; retrying at the next interval",
+                            metadata: ["error": "\(error)"])
                     }
                     isFailing = true
                 }
                 // Queue lengths change all the time without a signal, so poll them.
-                try? await Task.sleep(for: Self.interval)
+                try? await Task.sleep(for: self.interval)
             }
         }
     }
