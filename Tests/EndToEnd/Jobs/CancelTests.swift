@@ -120,7 +120,8 @@ struct CancelTests {
     @Test("a push that a provider already has or gets meanwhile counts as too late, and the job becomes final")
     func tooLate() async throws {
         var configuration = SandboxConfiguration()
-        configuration.slowPause = SlowPause(.seconds(5))
+        let pause = SlowPause(.seconds(600))
+        configuration.slowPause = pause
         try await Stack.with(sandbox: configuration) { stack in
             let gateway = try await stack.startGateway()
             _ = try await stack.startDispatcher()
@@ -139,6 +140,7 @@ struct CancelTests {
             #expect(answer.body["cancelled"]?.integer == 1)
             #expect(answer.body["too_late"]?.integer == 1)
             #expect(answer.body["final"]?.bool == false)
+            pause.end()
             let report = try await eventualValue("the page is final") {
                 let report = try await gateway.call(.get, "/v1/jobs/j1", token: service)
                 return report.body["final"]?.bool == true ? report : nil

@@ -57,7 +57,7 @@ struct MetricsTests {
 
     @Test("a gateway reports backlogs, workers and Redis, even without a dispatcher")
     func survey() async throws {
-        try await Stack.with { stack in
+        try await Stack.with(settings: Stack.shortLease) { stack in
             try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "Hello")])
             let gateway = try await stack.startGateway()
             let url = "http://127.0.0.1:\(gateway.port)/metrics"
@@ -90,7 +90,7 @@ struct MetricsTests {
 
     @Test("accepted, failed and in-flight deliveries are counted, and an open breaker is shown")
     func deliveries() async throws {
-        try await Stack.with { stack in
+        try await Stack.with(settings: Stack.shortLease) { stack in
             let gateway = try await stack.startGateway()
             let dispatcher = try await stack.startDispatcher()
             let metrics = try await dispatcher.waitForLine("ready ").dropFirst("ready ".count)
@@ -133,7 +133,7 @@ struct MetricsTests {
         var configuration = SandboxConfiguration()
         configuration.slowPause = SlowPause(.seconds(60))
         configuration.retryAfter = pause
-        try await Stack.with(sandbox: configuration) { [configuration] stack in
+        try await Stack.with(sandbox: configuration, settings: Stack.shortLease) { [configuration] stack in
             let gateway = try await stack.startGateway()
             let dispatcher = try await stack.startDispatcher()
             let metrics = try await dispatcher.waitForLine("ready ").dropFirst("ready ".count)
@@ -219,7 +219,7 @@ struct MetricsTests {
 
     @Test("a removed app has no deliveries in flight")
     func goneApp() async throws {
-        try await Stack.with { stack in
+        try await Stack.with(settings: Stack.shortLease) { stack in
             let file = stack.directory.path + "/apps.yaml"
             func write(_ app: String) throws {
                 let fcm = "{credentials: \(stack.sandbox.serviceAccountPath), endpoint: \"\(stack.sandbox.url)\"}"

@@ -223,7 +223,7 @@ struct ProjectTests {
         var configuration = SandboxConfiguration()
         configuration.otherProject = Self.otherProject
         configuration.retryAfter = retryAfter
-        try await Stack.with(sandbox: configuration, body)
+        try await Stack.with(sandbox: configuration, settings: Stack.shortLease, body)
     }
 
     /// Settings of two apps: `sister` shares the default app's project, `news` has the other.

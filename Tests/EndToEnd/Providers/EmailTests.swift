@@ -274,7 +274,8 @@ struct EmailTests {
     @Test("a mail that the relay is accepting during a cancel keeps the job open")
     func takenMeanwhile() async throws {
         var configuration = SandboxConfiguration()
-        configuration.slowPause = SlowPause(.seconds(5))
+        let pause = SlowPause(.seconds(600))
+        configuration.slowPause = pause
         try await Self.with(sandbox: configuration) { stack, gateway, _ in
             try await stack.setAddress("slow-ada@example.com", of: "ada", wanting: "news", by: gateway)
             try await stack.append([("user", "ada"), ("type", "news"), ("title", "Hi"), ("id", "j1")])
@@ -286,6 +287,7 @@ struct EmailTests {
             let answer = try await gateway.call(.delete, "/v1/jobs/j1", token: service)
             #expect(answer.body["cancelled"]?.integer == 1)
             #expect(answer.body["final"]?.bool == false)
+            pause.end()
             let report = try await eventualValue("the page is final") {
                 let report = try await gateway.call(.get, "/v1/jobs/j1", token: service)
                 return report.body["final"]?.bool == true ? report : nil

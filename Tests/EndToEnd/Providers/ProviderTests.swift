@@ -393,7 +393,8 @@ struct ProviderTests {
                 ])
             }
             try await eventually("all arrive on the second attempt") {
-                stack.pushed().values.reduce(0) { $0 + $1.count } == 8
+                for provider in [Provider.fcm, .apns] { try await stack.makeDue(provider) }
+                return stack.pushed().values.reduce(0) { $0 + $1.count } == 8
             }
             let rows = try await stack.query(
                 "SELECT DISTINCT reason FROM carillon.delivery_attempts WHERE outcome = 'retry' ORDER BY reason")

@@ -200,14 +200,18 @@ struct OutageTests {
 /// Not serialized, so that both outages pass at the same time.
 @Suite(.timeLimit(.minutes(10)))
 struct LongOutageTests {
-    private static let outage: Duration = .seconds(8)
+    /// Longer than the time limits of calls and the lease.
+    private static let outage: Duration = .milliseconds(3_200)
+    private static let settings = ["LEASE_SECONDS": "3"]
+    /// The pairs of jobs that are posted meanwhile.
+    private static let pairs = 4
     private static let online = "online"
     private static let offline = "offline"
     private static let phone = "offline-phone"
 
     @Test("during a long outage of Redis, jobs over HTTP are refused quickly; accepted jobs arrive")
     func redis() async throws {
-        try await Stack.with { stack in
+        try await Stack.with(settings: Self.settings) { stack in
             let gateway = try await stack.startGateway()
             _ = try await stack.startDispatcher()
             try await gateway.register(user: Self.offline, platform: "android", token: Self.phone)
@@ -240,7 +244,7 @@ struct LongOutageTests {
     @Test("during a long outage of PostgreSQL, jobs are accepted, and they arrive afterwards")
     func postgres() async throws {
         let server = try await PostgresServer.start()
-        try await Stack.with(database: server.url) { stack in
+        try await Stack.with(database: server.url, settings: Self.settings) { stack in
             let gateway = try await stack.startGateway()
             _ = try await stack.startDispatcher()
             try await gateway.register(user: Self.offline, platform: "android", token: Self.phone)
@@ -272,24 +276,28 @@ struct LongOutageTests {
         }
     }
 
-    /// Posts a pair of jobs every second while the outage lasts, and at least six.
+    /// Posts pairs of jobs without waiting for the answers, until the outage has lasted.
     ///
     /// - Returns: the status of each pair.
     private static func enqueue(through gateway: Gateway) async throws -> [Int] {
         let clock = ContinuousClock()
         let start = clock.now
-        var statuses: [Int] = []
-        while clock.now - start < Self.outage || statuses.count < 6 {
-            let number = statuses.count
-            async let first = Self.enqueue(number, for: Self.online, through: gateway)
-            async let second = Self.enqueue(number, for: Self.offline, through: gateway)
-            let answers = try await (first, second)
-            #expect(answers.0 == answers.1)
-            statuses.append(answers.0)
-            let next = start + .seconds(1) * statuses.count
-            try await eventually("it is time for the next pair") { clock.now >= next }
+        return try await withThrowingTaskGroup(of: (number: Int, status: Int).self) { group in
+            for number in 0..<Self.pairs {
+                group.addTask {
+                    async let first = Self.enqueue(number, for: Self.online, through: gateway)
+                    async let second = Self.enqueue(number, for: Self.offline, through: gateway)
+                    let answers = try await (first, second)
+                    #expect(answers.0 == answers.1)
+                    return (number, answers.0)
+                }
+                let next = start + Self.outage / Self.pairs * (number + 1)
+                try await eventually("it is time for the next pair") { clock.now >= next }
+            }
+            var statuses = [Int](repeating: 0, count: Self.pairs)
+            for try await answer in group { statuses[answer.number] = answer.status }
+            return statuses
         }
-        return statuses
     }
 
     /// Posts a job and returns the answer's status.

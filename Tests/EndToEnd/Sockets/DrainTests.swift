@@ -43,7 +43,10 @@ struct DrainTests {
             try await request.send(raw: Array(bytes.suffix(5)))
             try await eventually("the request is answered") { request.status == 200 }
 
-            for socket in sockets { #expect(try await socket.waitForClose() == 1012) }
+            for socket in sockets {
+                #expect(try await socket.waitForClose() == 1012)
+                await socket.close()
+            }
             let delays = sockets.compactMap { $0.all("goodbye").first?["reconnect_after"]?.integer }
             #expect(delays.count == sockets.count)
             // Reconnects are spread over ten seconds.

@@ -355,7 +355,7 @@ struct FloodTests {
             let few = DoorAttack.Kind.allCases.map { (kind: $0, count: 2) }
             _ = await DoorAttack(port: gateway.port, token: token, connections: few).run(for: .seconds(1))
             let before = ProcessTable.memory(of: gateway.process.identifier)
-            async let attack = DoorAttack(port: gateway.port, token: token).run(for: .seconds(5))
+            async let attack = DoorAttack(port: gateway.port, token: token).run(for: .seconds(4))
             let titles = (0...40).map { "n\($0)" }
             for title in titles.dropFirst() {
                 try await stack.append([("user", "bystander"), ("type", "invoice_created"), ("title", title)])

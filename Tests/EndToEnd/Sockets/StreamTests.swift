@@ -93,7 +93,7 @@ struct StreamTests {
 
     @Test("unacknowledged notifications of a stream are settled, so the sweep does not push them again")
     func unacknowledged() async throws {
-        try await Stack.with { stack in
+        try await Stack.with(settings: Stack.shortLease) { stack in
             let environment = try stack.catalog(
                 """
                 types:

@@ -48,7 +48,6 @@ struct SandboxServer: Sendable {
             let plain = try await Self.bootstrap(group)
                 .childChannelInitializer { Self.configureHTTP1($0, service: service, transport: .plain) }
                 .bind(host: configuration.host, port: configuration.controlPort).get()
-            let delay = TimeAmount(configuration.slowPause.duration)
             func listenForMail(_ port: Int, isSecure: Bool) async throws -> any Channel {
                 try await Self.bootstrap(group)
                     .childChannelInitializer { channel in
@@ -58,7 +57,8 @@ struct SandboxServer: Sendable {
                                 try channel.pipeline.syncOperations.addHandler(handler)
                             }
                             try channel.pipeline.syncOperations.addHandler(
-                                SMTPConnectionHandler(mail, tls: mailContext, isSecure: isSecure, slowDelay: delay))
+                                SMTPConnectionHandler(
+                                    mail, tls: mailContext, isSecure: isSecure, slowPause: configuration.slowPause))
                         }
                     }
                     .bind(host: configuration.host, port: port).get()

@@ -240,13 +240,13 @@ final class SMTPConnectionHandler: ChannelInboundHandler {
     typealias OutboundOut = ByteBuffer
 
     private let tls: NIOSSLContext
-    private let slowDelay: TimeAmount
+    private let slowPause: SlowPause
     private var session: SMTPSession
 
     /// - Parameter isSecure: whether the connection starts with TLS.
-    init(_ endpoint: MailEndpoint, tls: NIOSSLContext, isSecure: Bool, slowDelay: TimeAmount) {
+    init(_ endpoint: MailEndpoint, tls: NIOSSLContext, isSecure: Bool, slowPause: SlowPause) {
         self.tls = tls
-        self.slowDelay = slowDelay
+        self.slowPause = slowPause
         self.session = SMTPSession(endpoint, isSecure: isSecure)
     }
 
@@ -270,12 +270,12 @@ final class SMTPConnectionHandler: ChannelInboundHandler {
         switch action {
         case .reply(let text): self.write(text, context)
         case .replyLate(let text):
-            context.eventLoop.assumeIsolated().scheduleTask(in: self.slowDelay) {
+            self.slowPause.end(on: context.eventLoop).assumeIsolated().whenSuccess {
                 self.write(text, context)
                 context.flush()
             }
         case .closeLate:
-            context.eventLoop.assumeIsolated().scheduleTask(in: self.slowDelay) { context.close(promise: nil) }
+            self.slowPause.end(on: context.eventLoop).assumeIsolated().whenSuccess { context.close(promise: nil) }
         case .startTLS:
             // The reply to STARTTLS must leave in plain text first.
             context.flush()
