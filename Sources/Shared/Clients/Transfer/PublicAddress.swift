@@ -3,6 +3,8 @@
 
 /// Tells public Internet addresses from those of this machine, private networks and special
 /// purposes (the registries of RFC 6890).
+///
+/// `openPublicSocket` in `EasyHandle.swift` refuses connections to the others.
 enum PublicAddress {
     /// Networks by their first bytes and prefix length.
     private static let special4: [(prefix: [UInt8], bits: Int)] = [
