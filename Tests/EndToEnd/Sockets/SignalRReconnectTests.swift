@@ -55,11 +55,13 @@ struct SignalRReconnectTests {
 
             // A client that returns before the loss was noticed replaces the old socket.
             try await second.send(opcode: 1, payload: TestSignalR.record(#"{"type":8,"sequenceId":4}"#))
+            try await second.send(opcode: 1, payload: TestSignalR.call("GetUnreadCount", id: "2"))
+            try await eventually("the acknowledgement is read") { second.messages.completion("2") != nil }
             let third = try await Self.open(gateway, id: id)
             try await eventually("the old one is dropped") { second.isClosed }
-            try await third.send(opcode: 1, payload: TestSignalR.record(#"{"type":9,"sequenceId":2}"#))
-            try await third.send(opcode: 1, payload: TestSignalR.call("GetUnreadCount", id: "2"))
-            try await eventually("it goes on") { third.messages.completion("2")?["result"]?.integer == 1 }
+            try await third.send(opcode: 1, payload: TestSignalR.record(#"{"type":9,"sequenceId":3}"#))
+            try await third.send(opcode: 1, payload: TestSignalR.call("GetUnreadCount", id: "3"))
+            try await eventually("it goes on") { third.messages.completion("3")?["result"]?.integer == 1 }
             #expect(third.messages.first?["sequenceId"]?.integer == 5)
             #expect(third.messages.receivedTitles.isEmpty)
             // Another user cannot resume it.
