@@ -38,9 +38,12 @@ final class Alarm: Sendable {
     ///   - longest: how long to wait if no moment comes.
     ///   - now: the clock of the moments.
     func wait(atLeast shortest: Duration, atMost longest: Duration, now: @Sendable () -> Timestamp) async {
-        let end = ContinuousClock.now + longest
-        await pause(for: shortest)
-        while isRunning, let sleep = self.sleep(until: end, now: now()) {
+        let start = ContinuousClock.now
+        while isRunning {
+            let passed = ContinuousClock.now - start
+            guard let sleep = self.sleep(atLeast: shortest - passed, atMost: longest - passed, now: now()) else {
+                break
+            }
             let isOver = await cancelWhenGracefulShutdown {
                 await withTaskCancellationHandler {
                     await sleep.value
@@ -54,10 +57,10 @@ final class Alarm: Sendable {
     }
 
     /// Begins to sleep until the earliest moment; returns nil if it has come.
-    private func sleep(until end: ContinuousClock.Instant, now: Timestamp) -> Task<Bool, Never>? {
+    private func sleep(atLeast shortest: Duration, atMost longest: Duration, now: Timestamp) -> Task<Bool, Never>? {
         self.state.withLock { state in
-            let longest = end - ContinuousClock.now
-            let rest = state.moment.map { min(longest, $0 - now) } ?? longest
+            // One timer for both, because each wakes two threads.
+            let rest = max(shortest, state.moment.map { min(longest, $0 - now) } ?? longest)
             guard rest > .zero else { return nil }
             let sleep = Task<Bool, Never> {
                 do {
