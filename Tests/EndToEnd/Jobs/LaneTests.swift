@@ -4,6 +4,7 @@
 import Clients
 import Core
 import Foundation
+import HTTP
 import Sandbox
 import Storage
 import Support
@@ -251,6 +252,35 @@ struct OverflowTests {
             let entries = try await stack.query(
                 "SELECT count(*) FROM carillon.notifications WHERE job_entry NOT LIKE 'carillon:jobs/%'")
             #expect(try entries.first?.int8(0) == 0)
+        }
+    }
+
+    @Test("the API refuses jobs of an organisation whose overflow is full, and jobs for a full lane")
+    func full() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let token = try await Stack.token(user: "shop", scope: .service)
+            func post(org: String) async throws -> (status: Int, detail: String?) {
+                let answer = try await gateway.call(
+                    .post, "/v1/jobs", token: token,
+                    json: #"{"user":"ada","type":"invoice_created","title":"x","org":"\#(org)"}"#)
+                return (answer.status, answer.body["detail"]?.string)
+            }
+            let overflow: RedisArgument = "carillon:jobs:{overflow}:loud"
+            // In parts, because a script holds up the server.
+            for _ in 0..<10 {
+                let fill = "for n = 1, 100000 do redis.call('XADD', KEYS[1], '*', 'a', 'b') end"
+                try await stack.connection.send("EVAL", .text(fill), "1", overflow)
+            }
+            let loud = try await post(org: "loud")
+            #expect(loud.status == 503)
+            #expect(loud.detail?.contains("organisation loud") == true)
+            #expect(try await post(org: "calm").status == 202)
+
+            try await stack.connection.send("RENAME", overflow, "carillon:jobs")
+            let calm = try await post(org: "calm")
+            #expect(calm.status == 503)
+            #expect(calm.detail?.contains("lane normal") == true)
         }
     }
 

@@ -146,12 +146,15 @@ package struct JobServices: Sendable {
         self.control = JobControl(base)
     }
 
-    /// Requires room in the lanes for more jobs.
+    /// Requires room in the lanes, and in the overflows of organisations, for more jobs.
     ///
-    /// - Throws: ``Problem`` 503 that names the lane.
-    func requireRoom(in lanes: Set<Lane>) async throws {
+    /// - Throws: ``Problem`` 503 that names the lane or the organisation.
+    func requireRoom(in lanes: Set<Lane>, of orgs: Set<String>) async throws {
         for lane in lanes where try await self.stream.length(lane) >= JobStream.highWaterMark {
             throw Problem(.serviceUnavailable, "too many jobs wait in lane \(lane.rawValue)", retryAfter: 5)
+        }
+        for org in orgs where try await self.base.live.overflows.length(org) >= JobStream.highWaterMark {
+            throw Problem(.serviceUnavailable, "too many jobs of organisation \(org) wait", retryAfter: 5)
         }
     }
 }

@@ -47,7 +47,10 @@ package struct JobStream: Sendable {
 /// organisations with a stream.
 package struct OverflowStreams: Sendable {
     /// The number of jobs that an organisation's overflow holds; further jobs stay in their lane.
-    package static let bound = 1_000_000
+    ///
+    /// A job takes as much memory here as there. The gateway refuses an organisation's jobs long
+    /// before, at ``JobStream/highWaterMark``.
+    package static let bound = 20_000_000
 
     let live: Live
 
@@ -73,6 +76,11 @@ package struct OverflowStreams: Sendable {
             lengths[org] = Int(try replies[first + 2 * place + 1].integer())
         }
         return lengths
+    }
+
+    /// The number of jobs in an organisation's overflow.
+    package func length(_ org: String) async throws(RedisError) -> Int {
+        Int(try await self.live.connection.send("XLEN", .text(self.live.keys.overflow(org))).integer())
     }
 
     /// The organisations with an overflow, by name.

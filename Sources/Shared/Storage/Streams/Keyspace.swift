@@ -47,7 +47,7 @@ package struct Keyspace: Sendable {
     package func overflow(_ org: String) -> String { "\(self.prefix)jobs:{overflow}:\(org)" }
 
     /// The set of organisations with an overflow.
-    var overflows: String { self.prefix + "jobs:{overflow}" }
+    package var overflows: String { self.prefix + "jobs:{overflow}" }
 
     package func deliveries(_ provider: Provider, _ lane: Lane) -> String {
         "\(self.prefix){\(provider.rawValue)}:deliveries:\(lane.rawValue)"

@@ -21,6 +21,8 @@ struct JobRoutes {
     private struct Checked {
         let id: String
         let lane: Lane
+        /// Empty for none.
+        let org: String
         let fields: [(name: String, value: [UInt8])]
     }
 
@@ -91,7 +93,7 @@ struct JobRoutes {
         guard faults.isEmpty else {
             throw Problem(.unprocessableContent, "some fields are invalid", faults: faults)
         }
-        try await self.jobs.requireRoom(in: Set(jobs.map(\.lane)))
+        try await self.jobs.requireRoom(in: Set(jobs.map(\.lane)), of: Set(jobs.map(\.org)).subtracting([""]))
         let entries = try await self.jobs.stream.append(jobs.map { ($0.lane, $0.fields) })
         for (job, entry) in zip(jobs, entries) {
             // Dispatchers log the same id and entry.
@@ -161,7 +163,7 @@ struct JobRoutes {
             let faults = self.jobs.base.catalog.variableFaults(content)
             guard faults.isEmpty else { throw JobFaults(faults) }
         }
-        return Checked(id: job.id ?? "", lane: lane, fields: fields)
+        return Checked(id: job.id ?? "", lane: lane, org: job.org, fields: fields)
     }
 }
 
