@@ -34,6 +34,11 @@ final class OverflowGuard: Sendable {
     private struct State {
         var windows: [Lane: OrgWindow] = [:]
         var backlogs: [Lane: Int] = [:]
+        /// Organisations with jobs in their overflow.
+        ///
+        /// Their excess follows while the lane is short, too. Otherwise a flood would come back as
+        /// soon as its first part has been moved.
+        var overflowing: Set<String> = []
         /// Organisations whose overflow was full at the last look.
         var full: Set<String> = []
         /// Whether a batch came since the last look.
@@ -78,6 +83,8 @@ final class OverflowGuard: Sendable {
 
     /// Moves the excess of a batch and returns the rest.
     func relieve(_ batch: LaneBatch) async throws -> LaneBatch {
+        // A batch of an overflow has its turn now.
+        guard !batch.group.stream.hasPrefix(self.dispatcher.keys.overflows) else { return batch }
         let excess = self.excess(batch)
         guard !excess.isEmpty else { return batch }
         let jobs = excess.map { item in
@@ -88,8 +95,17 @@ final class OverflowGuard: Sendable {
             try await self.streams.append(jobs)
         }
         self.dispatcher.alarms.overflows.note(self.dispatcher.now())
-        let full = lengths.filter { $0.value >= OverflowStreams.bound }.map(\.key)
-        if !full.isEmpty { self.state.withLock { $0.full.formUnion(full) } }
+        let moved = Dictionary(grouping: excess, by: \.org).mapValues(\.count)
+        self.state.withLock { state in
+            for (org, length) in lengths {
+                if length >= OverflowStreams.bound { state.full.insert(org) }
+                if length > moved[org, default: 0] {
+                    state.overflowing.insert(org)
+                } else {
+                    state.overflowing.remove(org)
+                }
+            }
+        }
         let ids = Set(excess.map(\.entry.id))
         try await self.dispatcher.acknowledge(Array(ids), batch.group)
         PipelineMetrics.overflowed.increment(by: excess.count)
@@ -100,15 +116,16 @@ final class OverflowGuard: Sendable {
         let now = self.dispatcher.now()
         return self.state.withLock { state in
             state.isInUse = true
-            guard state.backlogs[batch.lane, default: 0] >= self.policy.backlog else { return [] }
+            let isLong = state.backlogs[batch.lane, default: 0] >= self.policy.backlog
+            guard isLong || !state.overflowing.isEmpty else { return [] }
             var window = state.windows[batch.lane] ?? OrgWindow(leastShare: self.policy.leastShare)
             // Removed while it changes, so that its dictionaries are not copied.
             state.windows[batch.lane] = nil
             defer { state.windows[batch.lane] = window }
             return batch.entries.compactMap { entry in
-                guard let org = Self.org(entry), !state.full.contains(org), !window.take(org, at: now) else {
-                    return nil
-                }
+                guard let org = Self.org(entry), !window.take(org, at: now), !state.full.contains(org),
+                    isLong || state.overflowing.contains(org)
+                else { return nil }
                 return (org, entry)
             }
         }
