@@ -11,6 +11,8 @@ struct JobLoad: Sendable {
     let type: String
     /// The variables of the type's template; nil for a plain title and body.
     var variables: String?
+    /// The organisation; nil for none.
+    var org: String?
 
     /// Appends `count` jobs in batches, to each of `users` in turn.
     ///
@@ -19,6 +21,7 @@ struct JobLoad: Sendable {
         let start = ContinuousClock.now
         let text: [RedisArgument] =
             self.variables.map { ["vars", .text($0)] } ?? ["title", "Payment received", "body", "EUR 40 from Ada"]
+        let fields = text + (self.org.map { ["org", .text($0)] } ?? [])
         var index = 0
         while index < count {
             if let rate {
@@ -32,7 +35,7 @@ struct JobLoad: Sendable {
                 let user = RedisArgument.text(users[index % users.count])
                 let data = RedisArgument.text(#"{"sent_us":\#(now),"invoice":"i9"}"#)
                 batch.append(
-                    ["XADD", .text(self.stream), "*", "user", user, "type", .text(self.type), "data", data] + text)
+                    ["XADD", .text(self.stream), "*", "user", user, "type", .text(self.type), "data", data] + fields)
                 index += 1
             }
             for reply in try await self.redis.send(batch, timeout: .seconds(30)) { _ = try reply.checked() }
