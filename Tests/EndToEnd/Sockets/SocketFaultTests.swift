@@ -355,7 +355,7 @@ struct FloodTests {
             let few = DoorAttack.Kind.allCases.map { (kind: $0, count: 2) }
             _ = await DoorAttack(port: gateway.port, token: token, connections: few).run(for: .seconds(1))
             let before = ProcessTable.memory(of: gateway.process.identifier)
-            async let attack = DoorAttack(port: gateway.port, token: token).run(for: .seconds(4))
+            async let attack = DoorAttack(port: gateway.port, token: token).run(for: .seconds(5))
             let titles = (0...40).map { "n\($0)" }
             for title in titles.dropFirst() {
                 try await stack.append([("user", "bystander"), ("type", "invoice_created"), ("title", title)])
@@ -370,9 +370,16 @@ struct FloodTests {
             let after = ProcessTable.memory(of: gateway.process.identifier)
             #expect(after.peak - before.resident <= Self.bound, "\(before) \(after) \(summary)")
             #expect(summary.connects >= connections)
+            var attacked = ContinuousClock.now
             try await eventually("the gateway returns the memory") {
                 let now = ProcessTable.memory(of: gateway.process.identifier)
-                return now.resident - before.resident <= Self.kept
+                if now.resident - before.resident <= Self.kept { return true }
+                // A busy machine may slow an attack so much that it is no flood, so attack again.
+                if ContinuousClock.now - attacked > .seconds(90) {
+                    _ = await DoorAttack(port: gateway.port, token: token).run(for: .seconds(5))
+                    attacked = .now
+                }
+                return false
             }
             // On a busy machine one round may not reach every limit, so attack again.
             try await eventually("refusals are counted") {
