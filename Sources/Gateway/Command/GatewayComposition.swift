@@ -82,7 +82,7 @@ enum GatewayComposition {
         ]
         let services: [any Service] = [
             self.zoneRefresh(base.zones, logger: logger),
-            MemoryService(bodies: [policy.bodies, identities.bodies]),
+            MemoryService(bodies: [policy.bodies, identities.bodies], interval: settings.common.lease / 3),
             await clients.reload(catalogs),
             inbox.pages,
             RevocationService(register: identities.revocations, hub: hub, logger: logger),
@@ -351,21 +351,21 @@ private struct GatewayDoor {
 ///
 /// The C library would keep free blocks between used ones for good.
 struct MemoryService: Service {
-    private static let interval: Duration = .seconds(5)
-    /// Trims after each flood, for a minute: connections free their last buffers some time after
-    /// the count falls, and the last of a flood may not raise it any more.
-    private static let trims = 12
+    /// How long to trim after each flood: connections free their last buffers some time after the
+    /// count falls, and the last of a flood may not raise it any more.
+    private static let aftermath: Duration = .seconds(60)
 
     /// Count the bytes of unanswered requests: before authentication, and of users.
     let bodies: [Budget]
+    let interval: Duration
 
     func run() async throws {
         await cancelWhenGracefulShutdown {
             var left = 0
             // A count that falls wakes no waiter, because it changes on the hot path; so poll it.
-            while (try? await Task.sleep(for: Self.interval)) != nil {
+            while (try? await Task.sleep(for: self.interval)) != nil {
                 // Ask every budget, because each reports its flood once.
-                for budget in self.bodies where budget.floodHasEnded() { left = Self.trims }
+                for budget in self.bodies where budget.floodHasEnded() { left = Int(Self.aftermath / self.interval) }
                 guard left > 0 else { continue }
                 left -= 1
                 Heap.trim()

@@ -344,7 +344,7 @@ struct FloodTests {
 
     @Test("a flood costs the gateway at most 64 MB, which it returns, and other clients lose nothing")
     func memory() async throws {
-        try await Stack.with { stack in
+        try await Stack.with(settings: Stack.shortLease) { stack in
             let gateway = try await stack.startGateway()
             _ = try await stack.startDispatcher()
             let bystander = try await TestSocket.synced(port: gateway.port, user: "bystander")
