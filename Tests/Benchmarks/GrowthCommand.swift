@@ -25,7 +25,7 @@ struct GrowthCommand: AsyncParsableCommand {
 
     func validate() throws {
         guard self.window >= Self.step else { throw ValidationError("--window: must be at least \(Self.step)") }
-        guard self.rows >= 3 * self.window else { throw ValidationError("--rows: must be at least 3 windows") }
+        guard self.rows >= 4 * self.window else { throw ValidationError("--rows: must be at least 4 windows") }
     }
 
     func run() async throws {
