@@ -74,8 +74,9 @@ struct FloodCommand: AsyncParsableCommand {
             report.add("p50_ms", percentile(0.5, during.latencies) * 1_000)
             report.add("p99_ms", percentile(0.99, during.latencies) * 1_000)
             report.add("p99_ratio", percentile(0.99, during.latencies) / percentile(0.99, alone.latencies))
-            report.add("yardstick_broadcast_seconds", alone.broadcast ?? .nan)
-            report.add("broadcast_seconds", during.broadcast ?? .nan)
+            // Left out if it was not done in time.
+            if let seconds = alone.broadcast { report.add("yardstick_broadcast_seconds", seconds) }
+            if let seconds = during.broadcast { report.add("broadcast_seconds", seconds) }
             try report.print()
         }
     }

@@ -91,7 +91,7 @@ def gateway(url, transport, token, title):
     identifier = next(n["id"] for n in received if n["title"] == title)
     hub.send("MarkAsRead", [identifier], lambda message: results.append(message.result))
     until(lambda: results == [0] and read == [identifier] and counts[-1] == 0, "the read")
-    # Not stopped: that would wait for the client's next ping, which the process does not need.
+    # Not stopped: that takes ten seconds, and the process ends anyway.
 
 
 def stay(url, transport, *tokens):
