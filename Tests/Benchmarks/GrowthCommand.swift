@@ -29,14 +29,7 @@ struct GrowthCommand: AsyncParsableCommand {
     }
 
     func run() async throws {
-        let database = try await ScratchDatabase.make()
-        do {
-            try await self.measure(database)
-        } catch {
-            try await database.drop()
-            throw error
-        }
-        try await database.drop()
+        try await ScratchDatabase.use { try await self.measure($0) }
     }
 
     private func measure(_ database: ScratchDatabase) async throws {

@@ -25,14 +25,7 @@ struct PersistCommand: AsyncParsableCommand {
     var rounds = 3
 
     func run() async throws {
-        let database = try await ScratchDatabase.make()
-        do {
-            try await self.measure(database)
-        } catch {
-            try await database.drop()
-            throw error
-        }
-        try await database.drop()
+        try await ScratchDatabase.use { try await self.measure($0) }
     }
 
     private func measure(_ database: ScratchDatabase) async throws {

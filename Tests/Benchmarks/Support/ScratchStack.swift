@@ -28,22 +28,17 @@ final class ScratchStack: Sendable {
         _ body: (ScratchStack) async throws -> Void
     ) async throws {
         let folder = try TemporaryFolder()
-        let database = try await ScratchDatabase.make()
-        var failure: (any Error)?
-        do {
+        try await ScratchDatabase.use { database in
             let redis = try await ScratchRedis.make()
             do {
                 let stack = ScratchStack(database, redis, folder: folder.path, programs: programs)
                 try await body(stack)
             } catch {
-                failure = error
+                try? await redis.drop()
+                throw error
             }
             try await redis.drop()
-        } catch {
-            failure = failure ?? error
         }
-        try await database.drop()
-        if let failure { throw failure }
     }
 
     /// Starts a gateway and returns it with its port.
@@ -196,7 +191,19 @@ struct ScratchDatabase {
     private let name: String
     private let server: PostgresPool
 
-    static func make() async throws -> ScratchDatabase {
+    /// Runs `body` with a new database and drops it afterwards.
+    static func use(_ body: (ScratchDatabase) async throws -> Void) async throws {
+        let database = try await self.make()
+        do {
+            try await body(database)
+        } catch {
+            try? await database.drop()
+            throw error
+        }
+        try await database.drop()
+    }
+
+    private static func make() async throws -> ScratchDatabase {
         let server = try Environment.database()
         let name = "carillon_bench_\(UInt32.random(in: .min ... .max))"
         try await server.withScriptConnection { try $0.execute("CREATE DATABASE \(name)") }
@@ -217,8 +224,7 @@ struct ScratchDatabase {
         return ScratchDatabase(url: url, pool: pool, name: name, server: server)
     }
 
-    /// Drops the database.
-    func drop() async throws {
+    private func drop() async throws {
         self.pool.close()
         let name = self.name
         try await self.server.withScriptConnection { try $0.execute("DROP DATABASE \(name) WITH (FORCE)") }

@@ -34,7 +34,7 @@ final class OverflowGuard: Sendable {
     private struct State {
         var windows: [Lane: OrgWindow] = [:]
         var backlogs: [Lane: Int] = [:]
-        /// Organisations with jobs in their overflow.
+        /// Organisations with jobs in their overflow at the last look, and those moved since.
         ///
         /// Their excess follows while the lane is short, too. Otherwise a flood would come back as
         /// soon as its first part has been moved.
@@ -56,28 +56,35 @@ final class OverflowGuard: Sendable {
         self.streams = dispatcher.live.overflows
     }
 
-    /// Polls the length of the lanes while batches come, until the process shuts down.
+    /// Polls lanes and overflows while batches come, until the process shuts down.
     func watch() async {
-        let jobs = self.dispatcher.live.jobs
         while isRunning {
             let isInUse = self.state.withLock { state in
                 defer { state.isInUse = false }
                 return state.isInUse
             }
             if isInUse {
-                let lengths = try? await jobs.lengths()
-                self.state.withLock { state in
-                    if let lengths {
-                        state.backlogs = lengths
-                        state.full = []
-                    } else {
-                        // Old lengths would move the jobs of the next flood too early.
-                        state.isInUse = true
-                    }
+                do {
+                    try await self.look()
+                } catch {
+                    // Look again without waiting for a batch: old lengths would move the jobs of
+                    // the next flood too early.
+                    self.state.withLock { $0.isInUse = true }
                 }
             }
             // Redis does not signal the length of a stream, so poll.
             await pause(for: Self.interval)
+        }
+    }
+
+    /// Reads the length of the lanes, and the organisations with an overflow.
+    func look() async throws(RedisError) {
+        let lengths = try await self.dispatcher.live.jobs.lengths()
+        let orgs = try await self.streams.orgs()
+        self.state.withLock { state in
+            state.backlogs = lengths
+            state.full = []
+            state.overflowing.formIntersection(orgs)
         }
     }
 
@@ -95,15 +102,10 @@ final class OverflowGuard: Sendable {
             try await self.streams.append(jobs)
         }
         self.dispatcher.alarms.overflows.note(self.dispatcher.now())
-        let moved = Dictionary(grouping: excess, by: \.org).mapValues(\.count)
         self.state.withLock { state in
             for (org, length) in lengths {
                 if length >= OverflowStreams.bound { state.full.insert(org) }
-                if length > moved[org, default: 0] {
-                    state.overflowing.insert(org)
-                } else {
-                    state.overflowing.remove(org)
-                }
+                state.overflowing.insert(org)
             }
         }
         let ids = Set(excess.map(\.entry.id))

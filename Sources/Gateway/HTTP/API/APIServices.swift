@@ -153,7 +153,8 @@ package struct JobServices: Sendable {
         for lane in lanes where try await self.stream.length(lane) >= JobStream.highWaterMark {
             throw Problem(.serviceUnavailable, "too many jobs wait in lane \(lane.rawValue)", retryAfter: 5)
         }
-        for org in orgs where try await self.base.live.overflows.length(org) >= JobStream.highWaterMark {
+        let overflows = try await self.base.live.overflows.lengths(of: orgs)
+        if let org = overflows.first(where: { $0.value >= JobStream.highWaterMark })?.key {
             throw Problem(.serviceUnavailable, "too many jobs of organisation \(org) wait", retryAfter: 5)
         }
     }

@@ -78,9 +78,16 @@ package struct OverflowStreams: Sendable {
         return lengths
     }
 
-    /// The number of jobs in an organisation's overflow.
-    package func length(_ org: String) async throws(RedisError) -> Int {
-        Int(try await self.live.connection.send("XLEN", .text(self.live.keys.overflow(org))).integer())
+    /// The number of jobs in the overflow of each organisation, in one round trip.
+    package func lengths(of orgs: Set<String>) async throws(RedisError) -> [String: Int] {
+        guard !orgs.isEmpty else { return [:] }
+        let orgs = Array(orgs)
+        var batch = RedisBatch()
+        for org in orgs { batch.append("XLEN", .text(self.live.keys.overflow(org))) }
+        let replies = try await self.live.connection.send(batch)
+        var lengths: [String: Int] = [:]
+        for (org, reply) in zip(orgs, replies) { lengths[org] = Int(try reply.integer()) }
+        return lengths
     }
 
     /// The organisations with an overflow, by name.
