@@ -119,7 +119,7 @@ package struct WebhookService: Service {
     /// Appends events to the queues of the webhooks that want them, then acknowledges them.
     ///
     /// - Parameter fence: around the entries; another dispatcher takes them over after it.
-    private func hand(_ entries: [StreamEntry], to webhooks: [Webhook], within fence: Fence) async throws {
+    func hand(_ entries: [StreamEntry], to webhooks: [Webhook], within fence: Fence) async throws {
         guard !entries.isEmpty, fence.isOpen else { return }
         let events = entries.compactMap { WebhookEvent($0) }
         var lists = webhooks.map { (webhook: $0.id, json: [[UInt8]]()) }

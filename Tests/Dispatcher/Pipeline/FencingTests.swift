@@ -277,6 +277,65 @@ struct FencingTests {
         }
     }
 
+    @Test("deliveries of a broadcast's page that was stored too long ago are repeats", arguments: [true, false])
+    func page(isTimely: Bool) async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                try await Self.storeDevice(in: database.pool)
+                try await database.pool.query("INSERT INTO carillon.users (user_id) VALUES ('ada')")
+                // Each look at the clock is minutes after the one before, or at the same instant.
+                let instants = Mutex(ContinuousClock.now)
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")], RecordingChannel { _ in },
+                    instant: {
+                        instants.withLock { instant in
+                            if !isTimely { instant += .seconds(120) }
+                            return instant
+                        }
+                    })
+                dispatcher.leaseClock.renewed(at: .now)
+                let fields = [("all", "true"), ("type", "news"), ("title", "hello"), ("delivery", "push")]
+                let broadcast = Broadcast(
+                    id: Self.notification(1), org: "", jobID: nil, entry: "jobs/1-0", stream: "jobs",
+                    fields: fields.map { (name: $0.0, value: Array($0.1.utf8)[...]) }, topic: nil, lane: .normal,
+                    createdAt: TestDispatcher.now)
+                let store = dispatcher.database.broadcasts
+                #expect(try await store.add(broadcast) == .taken)
+                try await store.counted(
+                    try #require(try await store.claim(.counting, by: "test")), size: 1, isConfirmed: true)
+                try await BroadcastExpansion(dispatcher: dispatcher, highWaterMark: 1_000).work()
+                #expect(try await Self.flags(keys.deliveries(.fcm, .normal), redis) == [!isTimely])
+            }
+        }
+    }
+
+    @Test("queues no events for webhooks after its fence")
+    func webhookQueues() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")])
+                let transfer = try TransferClient(configuration: TransferConfiguration(), logger: TestLog.logger)
+                let service = WebhookService(
+                    dispatcher: dispatcher, store: Database(database.pool).webhooks, transfer: transfer)
+                let webhook = Webhook(
+                    id: Self.notification(1), org: nil, url: "https://a.example", kinds: nil, secret: "s",
+                    createdAt: TestDispatcher.now)
+                let entry = StreamEntry(
+                    id: "\(TestDispatcher.now.milliseconds)-0", fields: [("event", Array("sent".utf8)[...])])
+                for isOpen in [false, true] {
+                    let fence = dispatcher.fence(for: isOpen ? .seconds(30) : .zero)
+                    try await service.hand([entry], to: [webhook], within: fence)
+                    let queued = try await dispatcher.live.webhookQueues.oldest(of: webhook.id, limit: 10)
+                    #expect(queued.count == (isOpen ? 1 : 0))
+                }
+                await transfer.shutdown()
+            }
+        }
+    }
+
     @Test("sends no webhook request after its fence")
     func webhook() async throws {
         try await TestRedis.with { redis, prefix in

@@ -43,7 +43,7 @@ struct RetryServiceTests {
                 let running = Task { try await mover.run() }
                 // This process is not told about it.
                 try await Self.add(0..<1, .normal, redis, keys)
-                try await eventually("it is moved", within: .seconds(10)) {
+                try await eventually("it is moved") {
                     try await redis.send("XLEN", .text(keys.deliveries(.fcm, .normal))).integer() == 1
                 }
                 running.cancel()

@@ -273,13 +273,16 @@ struct SweepServiceTests {
         }
     }
 
-    @Test("a repeated job whose acknowledgement got lost has its push enqueued again")
-    func retaken() async throws {
+    @Test(
+        "a repeated job whose acknowledgement got lost has its push enqueued again, also outside the inbox",
+        arguments: [1, 0] as [Int64])
+    func retaken(version: Int64) async throws {
         try await Self.with { scene in
             let group = scene.dispatcher.group(scene.keys.jobs(.normal))
             var batch = StoredBatch(
                 group: group, catalog: scene.dispatcher.catalog, fence: scene.dispatcher.fence())
-            let known = NotificationStore.Outcome.known(version: 1, unread: 1, status: .pending, isOwned: true)
+            let known = NotificationStore.Outcome.known(
+                version: version, unread: 1, status: .pending, isOwned: true)
             batch.shown = [RoutedNotification(scene.notification, .arrived).shown(after: known)].compactMap(\.self)
             #expect(batch.shown.count == 1)
             try await Router(dispatcher: scene.dispatcher).finish(batch)

@@ -260,6 +260,18 @@ struct MetricsTests {
         #expect(asked.subtracting(names).isEmpty)
     }
 
+    @Test(
+        "the dashboard shows what waits behind a provider that is out",
+        arguments: [
+            "max(carillon_stream_oldest_seconds{lane!=\\\"bulk\\\"})",
+            "max by (stream) (sum by (instance, stream) (carillon_stream_retries))",
+            "max by (stream) (sum by (instance, stream) (carillon_stream_length{stream!=\\\"jobs\\\"}))",
+            "max by (provider, app) (carillon_provider_breaker)",
+        ])
+    func waiting(query: String) throws {
+        #expect(try Stack.text("deploy/grafana/carillon.json").contains(query))
+    }
+
     @Test("each alert has a runbook, and each runbook an alert")
     func runbooks() throws {
         let rules = try Stack.text("deploy/prometheus/carillon.rules.yaml")

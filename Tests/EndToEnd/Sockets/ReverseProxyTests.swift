@@ -102,9 +102,14 @@ struct ReverseProxyTests {
                 #expect(answer.header("x-request-id") == "call-\(number)")
                 if number.isMultiple(of: 5) { _ = try await TestSocket.synced(port: proxy.port, user: "native") }
             }
-            // In any spelling; the gateway refuses what the proxy lets through.
             for name in ["metrics", "readyz", "healthz"] {
-                for path in ["/\(name)", "/\(name)/", "//\(name)", "///\(name)//", "/\(name)?x=1", "/\(name)/x"] {
+                for path in ["/\(name)", "/\(name)/", "/\(name)?x=1", "/\(name)/x"] {
+                    let answer = try await through.call(.get, path, token: nil)
+                    #expect(answer.status == 404, "\(path)")
+                    #expect(answer.type?.hasPrefix("application/problem+json") != true, "\(path) is the proxy's answer")
+                }
+                // In any spelling; the gateway refuses what the proxy lets through.
+                for path in ["//\(name)", "///\(name)//"] {
                     #expect(try await through.call(.get, path, token: nil).status == 404, "\(path)")
                 }
                 for path in [

@@ -40,6 +40,9 @@ struct WebFilesTests {
                 #expect(policy.contains("script-src 'self';"))
                 #expect(!policy.contains("unsafe"))
             }
+            let page = try await gateway.call(.get, "/", token: nil).response.body
+            #expect(
+                String(decoding: page, as: UTF8.self).contains(#"<link rel="manifest" href="/manifest.webmanifest">"#))
             let icons = try await gateway.call(.get, "/manifest.webmanifest", token: nil).body["icons"]?.array ?? []
             #expect(icons.count == 3)
             for icon in icons {

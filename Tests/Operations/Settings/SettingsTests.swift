@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
+import Core
 import Foundation
 import Logging
 import Testing
@@ -60,6 +61,7 @@ struct SettingsTests {
         #expect(gateway.common.redisTimeout == .seconds(5) && gateway.common.databaseTimeout == .seconds(10))
         #expect(gateway.common.logLevel == .info)
         #expect(gateway.common.logFormat == .text)
+        #expect(try gateway.devices.rules().limits.limit(of: "default") == 20)
         #expect(try gateway.common.redisAddress() == RedisAddress(url: "redis://127.0.0.1:6379/0"))
         #expect(readings.dispatcher.metricsHost == "127.0.0.1")
         #expect(readings.dispatcher.metricsPort == 9_091)
@@ -107,6 +109,17 @@ struct SettingsTests {
         #expect(settings.authentication.userClaim == "uid")
         #expect(settings.apnsEnvironment == .sandbox)
         #expect(settings.socketIORecovery == .on)
+    }
+
+    @Test("limits a user's devices by app, and by DEVICES_PER_USER for apps without a limit")
+    func devices() throws {
+        let file = FileManager.default.temporaryDirectory.appending(path: "apps-\(UUID()).yaml")
+        try "apps: {tablet: {devices: 3}, phone: {}}".write(to: file, atomically: true, encoding: .utf8)
+        defer { try? FileManager.default.removeItem(at: file) }
+        let readings = Readings(["DEVICES_PER_USER": "5", "APPS": file.path])
+        #expect(readings.gatewayFaults.isEmpty)
+        let limits = try readings.gateway.devices.rules().limits
+        #expect(["default", "phone", "tablet"].map { limits.limit(of: $0) } == [5, 5, 3])
     }
 
     @Test(

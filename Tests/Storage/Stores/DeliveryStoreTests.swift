@@ -14,7 +14,10 @@ struct DeliveryStoreTests {
         try await Samples.withStores { database in
             let deliveries = database.deliveries
             let device = try await database.devices.register(Samples.device(user: "a", token: "t")).device
-            let notification = Samples.notification(1, user: "a") { $0.extras.badge = 7 }
+            let notification = Samples.notification(1, user: "a") {
+                $0.extras.badge = 7
+                $0.extras.pushPriority = .normal
+            }
             _ = try await database.notifications.store([notification], areRepeats: false)
             let unknown = NotificationID(high: 1, low: 2)
             let found = try await deliveries.facts([
@@ -22,6 +25,7 @@ struct DeliveryStoreTests {
             ])
             #expect(found[0]?.device.token == "t")
             #expect(found[0]?.notification.extras.badge == 7)
+            #expect(found[0]?.notification.extras.pushPriority == .normal)
             #expect(found[0]?.unseen == 1)
             #expect(found[0]?.wasAccepted == false)
             #expect(found[1] == nil)

@@ -47,12 +47,13 @@ struct RoutedNotification: Sendable {
         }
     }
 
-    /// Returns the notification to publish again; nil if there is no need.
+    /// Returns the notification to publish and push again; nil if there is no need.
     ///
-    /// It was stored before, is listed, and has an owner that may have died before it published it.
+    /// It was stored before, and its owner may have died before it published it, or Redis may have
+    /// lost its push.
     func shown(after outcome: NotificationStore.Outcome) -> RoutedNotification? {
-        guard case .known(let version, let unread, let status, let isOwned) = outcome, version > 0,
-            [.sent, .failed, .deferred].contains(status) || status == .pending && isOwned
+        guard case .known(let version, let unread, let status, let isOwned) = outcome,
+            status == .pending && isOwned || version > 0 && [.sent, .failed, .deferred].contains(status)
         else { return nil }
         return self.stored(version, unread, isRepeat: true)
     }

@@ -362,7 +362,9 @@ struct Router: Sendable {
     /// Publishes frames again that a dead dispatcher may not have published; nodes drop repeats.
     ///
     /// Nothing else is done, because these notifications have an owner.
-    private func show(_ shown: [RoutedNotification]) async throws {
+    /// Publishes repeated notifications of the inbox again.
+    private func show(_ repeated: [RoutedNotification]) async throws {
+        let shown = repeated.filter { $0.notification.version > 0 }
         guard !shown.isEmpty else { return }
         let presence = try await RouteFacts.presence(of: shown.map(\.notification.user), self.dispatcher)
         var plan = RoutePlan()
