@@ -57,6 +57,22 @@ struct ArchitectureTests {
         }
     }
 
+    @Test("CONTRIBUTING.md lists the files of each source folder")
+    func folders() throws {
+        var listed: [String: Set<String>] = [:]
+        for row in try House.text("CONTRIBUTING.md").split(separator: "\n") {
+            guard let folder = row.prefixMatch(of: #/\| \[[^\]]+\]\((Sources\/[^)]+)\) \|/#)?.output.1 else { continue }
+            listed[String(folder)] = Set(row.matches(of: #/`(\w+)`/#).map { String($0.output.1) })
+        }
+        #expect(listed.count > 40)
+        let files = try House.swiftFiles(in: "Sources").map { URL(filePath: $0) }
+        let present = Dictionary(grouping: files) { $0.deletingLastPathComponent().relativePath }
+        for (folder, files) in present {
+            let names = Set(files.map { $0.deletingPathExtension().lastPathComponent })
+            #expect(names.subtracting(listed[folder] ?? []) == [], "\(folder)")
+        }
+    }
+
     @Test("Core does no I/O")
     func pureCore() throws {
         let pure: Set = ["Crypto", "DequeModule", "FoundationEssentials", "Mustache", "Synchronization", "Yams"]

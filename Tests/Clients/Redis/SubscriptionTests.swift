@@ -83,7 +83,9 @@ struct SubscriptionTests {
     func stalled() async throws {
         let server = try await RedisServer.start()
         let heard = Heard()
-        let subscription = try await Self.subscribe(try server.configuration(), to: ["news"], heard)
+        var configuration = try server.configuration()
+        configuration.commandTimeout = .seconds(1)
+        let subscription = try await Self.subscribe(configuration, to: ["news"], heard)
         try await server.stall()
         try await eventually("the silence is reported") {
             heard.all == ["first", "lost: no answer to a probe in time"]

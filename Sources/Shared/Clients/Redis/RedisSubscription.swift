@@ -18,8 +18,6 @@ package actor RedisSubscription {
         case message(channel: String, payload: ArraySlice<UInt8>)
     }
 
-    private static let probeInterval = TimeAmount.seconds(5)
-
     private let eventLoop: any EventLoop
     private let configuration: RedisConfiguration
     private let connector: RedisConnector
@@ -85,10 +83,9 @@ package actor RedisSubscription {
     }
 
     private func start() {
-        self.probe = self.eventLoop.scheduleRepeatedTask(
-            initialDelay: Self.probeInterval,
-            delay: Self.probeInterval
-        ) { [weak self] _ in
+        // The server answers a probe as soon as any command.
+        let interval = TimeAmount(self.configuration.commandTimeout)
+        self.probe = self.eventLoop.scheduleRepeatedTask(initialDelay: interval, delay: interval) { [weak self] _ in
             self?.assumeIsolated { $0.checkLife() }
         }
         self.connect()
