@@ -94,13 +94,23 @@ package struct RetentionService: Service {
     // MARK: Kinds
 
     private var kinds: [(_ now: Timestamp) async throws -> Void] {
-        [self.audit, self.inboxes, self.tombstones, self.devices, self.cancellations, self.deadLetters]
+        [
+            self.audit, self.inboxes, self.tombstones, self.devices, self.cancellations, self.broadcasts,
+            self.deadLetters,
+        ]
     }
 
     private func cancellations(_ now: Timestamp) async throws {
         try await self.inSteps {
             try await self.store.dropCancellations(
                 before: now + (.zero - .seconds(7 * 86_400)), limit: Self.batchSize)
+        }
+    }
+
+    private func broadcasts(_ now: Timestamp) async throws {
+        try await self.inSteps {
+            try await self.dispatcher.database.broadcasts.forget(
+                before: now + (.zero - .seconds(90 * 86_400)), limit: Self.batchSize)
         }
     }
 

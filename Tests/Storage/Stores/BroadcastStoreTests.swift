@@ -89,6 +89,25 @@ struct BroadcastStoreTests {
         }
     }
 
+    @Test("forgets old broadcasts that ended")
+    func forgetting() async throws {
+        try await Samples.withStores { database in
+            let store = database.broadcasts
+            let late = Samples.start + .seconds(60)
+            let jobs = [("old", Samples.start, true), ("open", Samples.start, false), ("new", late, true)]
+            for (number, (job, createdAt, hasEnded)) in jobs.enumerated() {
+                let broadcast = Self.broadcast(UInt64(number + 1), job: job, createdAt: createdAt)
+                #expect(try await store.add(broadcast) == .taken)
+                if hasEnded { try await store.fail(broadcast, reason: "a fault") }
+            }
+            #expect(try await store.forget(before: late, limit: 10) == 1)
+            for (job, isKept) in [("old", false), ("open", true), ("new", true)] {
+                let name = CancellationStore.Name(org: "", id: job)
+                #expect(try await (store.find(name) != nil) == isKept, "\(job)")
+            }
+        }
+    }
+
     @Test("stores a page once, and not while its broadcast is paused")
     func pages() async throws {
         try await Samples.withStores { database in

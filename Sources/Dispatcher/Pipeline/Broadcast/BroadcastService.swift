@@ -28,10 +28,6 @@ package struct BroadcastService: Service {
     static let loops = Self.chains + 2
 
     private static let interval: Duration = .milliseconds(250)
-    /// The interval at which old cancellations and broadcasts are deleted.
-    private static let forgetInterval: Duration = .seconds(3_600)
-    private static let cancellationLife: Duration = .seconds(7 * 24 * 3_600)
-    private static let broadcastLife: Duration = .seconds(90 * 24 * 3_600)
     /// A larger audience counts as this many.
     private static let countBound: Int64 = 100_000_000
 
@@ -58,12 +54,8 @@ package struct BroadcastService: Service {
                 }
             }
             group.addTask {
-                var forgetAt = ContinuousClock.now
                 await self.repeatedly("cannot count broadcasts; retrying", loop: Self.chains) {
                     try await self.count()
-                    guard ContinuousClock.now >= forgetAt else { return }
-                    try await self.forget()
-                    forgetAt = .now + Self.forgetInterval
                 }
             }
             group.addTask {
@@ -94,13 +86,6 @@ package struct BroadcastService: Service {
             try await store.counted(broadcast, size: size, isConfirmed: limit == 0 || size <= limit)
         }
         try await store.finish()
-    }
-
-    private func forget() async throws {
-        let now = try await self.dispatcher.database.notifications.clock()
-        try await self.dispatcher.database.cancellations.forget(before: now + (.zero - Self.cancellationLife))
-        try await self.dispatcher.database.broadcasts.forget(
-            before: now + (.zero - Self.broadcastLife), limit: 100)
     }
 }
 

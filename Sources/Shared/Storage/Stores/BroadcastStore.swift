@@ -171,11 +171,13 @@ package struct BroadcastStore: Sendable {
         )
     }
 
-    /// Deletes up to `limit` broadcasts that ended before a moment.
-    package func forget(before: Timestamp, limit: Int) async throws(PostgresError) {
+    /// Deletes up to `limit` ended broadcasts that were created before a moment.
+    ///
+    /// - Returns: the number of broadcasts.
+    package func forget(before: Timestamp, limit: Int) async throws(PostgresError) -> Int {
         try await self.pool.query(
             BroadcastSQL.forget, .timestamptz(before.microseconds), .int4(Int32(clamping: limit))
-        )
+        ).affectedRows
     }
 
     // MARK: Reading and steering

@@ -89,13 +89,6 @@ package struct CancellationStore: Sendable {
         return Timestamp(microseconds: try row.timestamptz(0))
     }
 
-    /// Deletes cancellations from before a moment.
-    package func forget(before: Timestamp) async throws(PostgresError) {
-        try await self.pool.query(
-            "DELETE FROM carillon.cancellations WHERE at < $1", .timestamptz(before.microseconds)
-        )
-    }
-
     // MARK: The notifications of a job
 
     /// A page of a job's notifications by user, starting after `user`.

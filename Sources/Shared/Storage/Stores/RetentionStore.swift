@@ -232,9 +232,7 @@ package struct RetentionStore: Sendable {
     ///
     /// - Returns: the number of cancellations.
     package func dropCancellations(before moment: Timestamp, limit: Int) async throws(PostgresError) -> Int {
-        let known = try await self.pool.query("SELECT to_regclass('carillon.cancellations') IS NOT NULL")
-        guard try known.first?.bool(0) == true else { return 0 }
-        return try await self.pool.query(
+        try await self.pool.query(
             """
             DELETE FROM carillon.cancellations WHERE (org_id, job_id) IN (
                 SELECT org_id, job_id FROM carillon.cancellations WHERE at < $1 ORDER BY at LIMIT $2
