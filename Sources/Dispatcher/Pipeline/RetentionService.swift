@@ -108,10 +108,9 @@ package struct RetentionService: Service {
     }
 
     private func broadcasts(_ now: Timestamp) async throws {
-        try await self.inSteps {
-            try await self.dispatcher.database.broadcasts.forget(
-                before: now + (.zero - .seconds(90 * 86_400)), limit: Self.batchSize)
-        }
+        // One step a minute: a broadcast's pages, of which there may be thousands, go with it.
+        _ = try await self.dispatcher.database.broadcasts.forget(
+            before: now + (.zero - .seconds(90 * 86_400)), limit: 100)
     }
 
     private func audit(_ now: Timestamp) async throws {
