@@ -359,10 +359,9 @@ struct Router: Sendable {
         }
     }
 
-    /// Publishes frames of the inbox again that a dead dispatcher may not have published; nodes drop
-    /// repeats.
+    /// Publishes frames of the inbox again that a dead dispatcher may not have published.
     ///
-    /// Nothing else is done, because these notifications have an owner.
+    /// Nodes drop repeats. Nothing else is done, because these notifications have an owner.
     private func show(_ repeated: [RoutedNotification]) async throws {
         let shown = repeated.filter { $0.notification.version > 0 }
         guard !shown.isEmpty else { return }
