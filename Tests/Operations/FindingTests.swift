@@ -49,6 +49,10 @@ struct FindingTests {
             ("redis memory", .fail, { $0.usedMemory = 950 }),
             ("redis memory", .fail, { ($0.maximumMemory, $0.machineMemory) = (0, 100) }),
             ("redis connections", .warn, { $0.clients = 7_500 }),
+            ("redis replicas", .fail, { ($0.replicas, $0.jobReplicas, $0.needsReplicas) = (1, 2, true) }),
+            ("redis replicas", .warn, { $0.hasFailover = true }),
+            ("redis replicas", .warn, { $0.replicas = 1 }),
+            ("redis replicas", .ok, { ($0.replicas, $0.needsReplicas) = (1, true) }),
         ]
         for row in table {
             let findings = Self.redis(row.change)
@@ -77,10 +81,13 @@ struct FindingTests {
                 rdb_last_bgsave_status:ok\r
                 # Replication\r
                 role:slave\r
+                connected_slaves:2\r
+                min_slaves_good_slaves:2\r
                 """
         )
         #expect(facts.version == "7.0.15")
         #expect(facts.isReplica)
+        #expect(facts.replicas == 2 && facts.needsReplicas)
         #expect(facts.evictionPolicy == "allkeys-lfu")
         #expect(facts.usesAppendOnlyFile)
         #expect(!facts.isLastWriteGood)
@@ -108,6 +115,8 @@ struct FindingTests {
             ("postgres role", .fail, { $0.isReplica = true }),
             ("postgres encoding", .fail, { $0.encoding = "SQL_ASCII" }),
             ("postgres durability", .fail, { $0.syncsToDisk = false }),
+            ("postgres standbys", .warn, { $0.standbys = 1 }),
+            ("postgres standbys", .ok, { ($0.standbys, $0.waitsForStandby) = (1, true) }),
             ("postgres durability", .warn, { $0.waitsForDisk = false }),
             ("postgres connections", .ok, { $0.connections = 90 }),
             ("postgres connections", .warn, { $0.connections = 91 }),

@@ -44,17 +44,61 @@ package final class PostgresServer: Sendable {
     }
 
     private func initialise() async throws {
-        if let account { chown(self.directory.path, account.user, account.group) }
+        let account = try self.own()
         let process = try await ChildProcess.spawn(
             self.programs + "/initdb",
             [
                 "-D", self.directory.file("data"), "-U", "carillon", "--auth=trust", "--encoding=UTF8",
                 "--locale=C.UTF-8", "--no-sync", "--no-instructions",
             ],
-            name: nil, environment: [:], directory: self.directory.path, account: self.account)
+            name: nil, environment: [:], directory: self.directory.path, account: account)
         guard try await process.waitForExit() == .code(0) else {
             throw FixtureError("initdb failed: \(process.tail())")
         }
+    }
+
+    // MARK: Standbys
+
+    /// Starts a standby that follows this server.
+    package func startStandby() async throws -> PostgresServer {
+        let standby = try PostgresServer()
+        let process = try await ChildProcess.spawn(
+            self.programs + "/pg_basebackup",
+            [
+                "--dbname=\(self.url)", "--pgdata=\(standby.directory.file("data"))", "--write-recovery-conf",
+                "--checkpoint=fast", "--no-sync",
+            ],
+            name: nil, environment: [:], directory: standby.directory.path, account: try standby.own())
+        guard try await process.waitForExit() == .code(0) else {
+            throw FixtureError("pg_basebackup failed: \(process.tail())")
+        }
+        try await standby.start()
+        return standby
+    }
+
+    /// Makes commits wait for a standby from now on.
+    package func waitForStandby() async throws {
+        try await self.execute("ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()")
+    }
+
+    /// Writes messages of a megabyte to the log, which change nothing.
+    package func fillLog(megabytes: Int) async throws {
+        try await self.execute(
+            "SELECT pg_logical_emit_message(false, 'fill', repeat('x', 1000000)) FROM generate_series(1, \(megabytes))")
+    }
+
+    /// Makes a standby the primary.
+    package func promote() async throws { try await self.execute("SELECT pg_promote()") }
+
+    private func execute(_ statements: String...) async throws {
+        let commands = statements.map { "--command=\($0)" }
+        try await self.run(self.programs + "/psql", ["--quiet", "--dbname=\(self.url)"] + commands)
+    }
+
+    /// Gives the folder to the server's account.
+    private func own() throws -> ChildProcess.Account? {
+        if let account { chown(self.directory.path, account.user, account.group) }
+        return self.account
     }
 
     /// Starts the server again on the same port with the data on disk.
@@ -76,7 +120,7 @@ package final class PostgresServer: Sendable {
                 directory: self.directory.path, account: self.account, deathSignal: "QUIT")
             self.state.withLock { $0.process = process }
             try await eventually("postgres starts or ends") {
-                process.exit != nil || process.errors().contains("ready to accept connections")
+                process.exit != nil || process.errors().contains("ready to accept")
             }
             // The children of a killed server hold its shared memory for a moment, so the new start
             // fails; try again.
@@ -142,8 +186,7 @@ package final class PostgresServer: Sendable {
 
     /// Loads a dump into this server's database `postgres` and replaces its schema.
     package func load(dump name: String) async throws {
-        let drop = "DROP SCHEMA IF EXISTS carillon CASCADE"
-        try await self.run(self.programs + "/psql", ["--quiet", "--command=\(drop)", "--dbname=\(self.url)"])
+        try await self.execute("DROP SCHEMA IF EXISTS carillon CASCADE")
         let options = ["--single-transaction", "--no-owner", "--dbname=\(self.url)"]
         try await self.run(self.programs + "/pg_restore", options + [self.directory.file(name)])
     }

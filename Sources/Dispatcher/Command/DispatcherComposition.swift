@@ -200,6 +200,7 @@ enum DispatcherComposition {
         let redisConfiguration: RedisConfiguration
         let database: Database
         let live: Live
+        private let replicated: ReplicatedWrites?
         /// Connections of broadcasts, whose pages of a thousand would delay urgent work.
         let broadcastDatabase: Database
         let broadcastLive: Live
@@ -208,13 +209,13 @@ enum DispatcherComposition {
         init(_ settings: DispatcherSettings, name: String, logger: Logger) throws {
             self.logger = logger
             self.eventLoops = MultiThreadedEventLoopGroup(numberOfThreads: System.coreCount)
-            var configuration = RedisConfiguration(
-                address: try settings.common.redisAddress(), clientName: "carillon-dispatcher-\(name)")
-            configuration.certificateAuthorityFile = settings.common.redisCertificateAuthority
-            configuration.commandTimeout = settings.common.redisTimeout
+            let configuration = settings.common.redisConfiguration(clientName: "carillon-dispatcher-\(name)")
             self.redisConfiguration = configuration
             self.jobsLoop = self.eventLoops.next()
-            self.live = Live(try RedisConnection(configuration, on: self.jobsLoop, logger: logger))
+            self.replicated = try settings.common.replicatedWrites(
+                configuration, on: self.eventLoops.next(), logger: logger)
+            self.live = Live(
+                try RedisConnection(configuration, on: self.jobsLoop, logger: logger), replicated: self.replicated)
             self.database = Database(try PostgresPool(DispatcherComposition.database(settings), logger: logger))
             var database = DispatcherComposition.database(settings)
             database.connections = BroadcastService.chains + 1
@@ -236,6 +237,7 @@ enum DispatcherComposition {
         }
 
         func close() async {
+            await self.replicated?.close()
             await self.live.connection.close()
             await self.broadcastLive.connection.close()
             self.broadcastDatabase.pool.close()

@@ -109,13 +109,15 @@ struct JobSubmission {
     /// - Returns: the stream and the entry's id.
     func submit(_ reader: SettingsReader) async throws -> (stream: String, entry: String) {
         let catalog = await CommandClients.catalog(reader, isRequired: false)
-        let configuration = await CommandClients.redis(reader, name: "enqueue")
+        let redis = RedisSettings(reader)
         try reader.finish()
-        guard let configuration else { return ("", "") }
         let lane = try self.lane(catalog)
-        return try await CommandClients.withRedis(configuration) { connection in
+        return try await CommandClients.withRedis(redis.configuration(clientName: "carillon-enqueue")) { connection in
             let keys = Keyspace()
-            let entries = try await Live(connection, keys: keys).jobs.append([(lane, self.fields)])
+            let replicas = redis.jobReplicas
+            let replicated = replicas > 0 ? ReplicatedWrites(replicas: replicas, on: connection) : nil
+            let live = Live(connection, keys: keys, replicated: replicated)
+            let entries = try await live.jobs.append([(lane, self.fields)])
             return (keys.jobs(lane), entries.first ?? "")
         }
     }

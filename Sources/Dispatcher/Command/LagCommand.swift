@@ -53,10 +53,9 @@ struct LagCommand: AsyncParsableCommand {
     func run() async throws {
         try await DispatcherCommand.run {
             let reader = try await self.options.reader()
-            let address = await CommandClients.redis(reader, name: "lag")
+            let redis = CommandClients.redis(reader, name: "lag")
             try reader.finish()
-            guard let address else { return }
-            try await CommandClients.withRedis(address) { connection in
+            try await CommandClients.withRedis(redis) { connection in
                 let survey = Live(connection).survey
                 var report = try await self.poll(survey)
                 while self.watch {

@@ -50,11 +50,10 @@ struct SendTestCommand: AsyncParsableCommand {
     func run() async throws {
         try await DispatcherCommand.run {
             let reader = try await self.options.reader()
-            let address = await CommandClients.redis(reader, name: "send-test")
+            let configuration = CommandClients.redis(reader, name: "send-test")
             let database = CommandClients.database(reader, name: "send-test")
             try reader.finish()
-            guard let address else { return }
-            let answer = try await CommandClients.withRedis(address) { redis in
+            let answer = try await CommandClients.withRedis(configuration) { redis in
                 try await CommandClients.withDatabase(database) { pool in
                     try await self.email
                         ? self.answerOfMail(redis, Database(pool).preferences)

@@ -64,7 +64,7 @@ struct SimulateCommand: AsyncParsableCommand {
             let fields = try self.given()
             let reader = try await self.options.reader()
             let catalog = await CommandClients.catalog(reader, isRequired: true)
-            let address = await CommandClients.redis(reader, name: "simulate")
+            let configuration = CommandClients.redis(reader, name: "simulate")
             let database = CommandClients.database(reader, name: "simulate")
             let zones = ZoneDatabase()
             let zone = zones.rules(reader.text("DEFAULT_ZONE") ?? "UTC")
@@ -72,14 +72,14 @@ struct SimulateCommand: AsyncParsableCommand {
                 reader.fault("DEFAULT_ZONE", "is not an IANA time zone in this machine's tzdata, such as Europe/Berlin")
             }
             try reader.finish()
-            guard let catalog, let address, let zone else { return }
+            guard let catalog, let zone else { return }
             do {
                 var question = try JobSimulation.question(of: fields, user: self.user, catalog: catalog)
                 question.at = moment
                 question.presence = self.presence
                 question.isProven = !self.unproven
                 let asked = question
-                let answer = try await CommandClients.withRedis(address) { redis in
+                let answer = try await CommandClients.withRedis(configuration) { redis in
                     try await CommandClients.withDatabase(database) { pool in
                         try await JobSimulation(
                             catalog: catalog,

@@ -111,7 +111,7 @@ enum GatewayComposition {
     ) -> GatewayBase {
         GatewayBase(
             database: Database(clients.pool),
-            live: Live(clients.redis),
+            live: Live(clients.redis, replicated: clients.replicated),
             catalogs: catalogs,
             defaultZone: settings.common.defaultZone,
             events: EventPublisher(
@@ -208,6 +208,7 @@ private struct GatewayFiles {
 private struct GatewayClients {
     let eventLoops = MultiThreadedEventLoopGroup(numberOfThreads: System.coreCount)
     let redis: RedisConnection
+    let replicated: ReplicatedWrites?
     let pool: PostgresPool
     let epoch = EpochWatch()
     let logger: Logger
@@ -218,22 +219,14 @@ private struct GatewayClients {
     init(_ settings: GatewaySettings, node: String, logger: Logger) async throws {
         self.node = node
         self.logger = logger
-        self.redisConfiguration = try Self.redis(settings, node: node)
+        self.redisConfiguration = settings.common.redisConfiguration(clientName: "carillon-gateway-\(node)")
         self.redis = try RedisConnection(self.redisConfiguration, on: self.eventLoops.next(), logger: logger)
+        self.replicated = try settings.common.replicatedWrites(
+            self.redisConfiguration, on: self.eventLoops.next(), logger: logger)
         var postgres = Self.postgres(settings)
         self.epoch.watch(&postgres)
         self.pool = try PostgresPool(postgres, logger: logger)
         try await Migrations.applyWhenReachable(to: self.pool, logger: logger)
-    }
-
-    private static func redis(_ settings: GatewaySettings, node: String) throws -> RedisConfiguration {
-        var configuration = RedisConfiguration(
-            address: try settings.common.redisAddress(),
-            clientName: "carillon-gateway-\(node)"
-        )
-        configuration.certificateAuthorityFile = settings.common.redisCertificateAuthority
-        configuration.commandTimeout = settings.common.redisTimeout
-        return configuration
     }
 
     private static func postgres(_ settings: GatewaySettings) -> PostgresConfiguration {
@@ -275,6 +268,7 @@ private struct GatewayClients {
     }
 
     func close() async {
+        await self.replicated?.close()
         await self.redis.close()
         self.pool.close()
     }

@@ -37,6 +37,25 @@ struct PoolTests {
         }
     }
 
+    @Test("a server that has become a standby gets no further statements on the same connection")
+    func standby() async throws {
+        try await TestDatabase.with(isMigrated: false) {
+            $0.connections = 1
+        } _: { database in
+            let pool = database.pool
+            try await pool.query("CREATE TABLE kept (number int8)")
+            let session = try await pool.number("SELECT pg_backend_pid()::int8")
+            // SQLSTATE 25006, as from a standby.
+            try await pool.query("SET default_transaction_read_only = on")
+            let error = await #expect(throws: PostgresError.self) {
+                try await pool.query("INSERT INTO kept VALUES (1)")
+            }
+            #expect(error?.code == .server && error?.sqlState == "25006")
+            try await pool.query("INSERT INTO kept VALUES (2)")
+            #expect(try await pool.number("SELECT pg_backend_pid()::int8") != session)
+        }
+    }
+
     @Test("concurrent calls each get their own rows")
     func concurrent() async throws {
         try await TestDatabase.with(isMigrated: false) { database in

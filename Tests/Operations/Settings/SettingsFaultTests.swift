@@ -12,7 +12,7 @@ struct SettingsFaultTests {
         arguments: [
             (
                 ["REDIS_URL": "http://redis"],
-                "REDIS_URL has the unsupported scheme http://; use redis://, rediss:// or unix://"
+                "REDIS_URL has the unsupported scheme http://; use redis://, rediss://, redis+sentinel:// or unix://"
             ),
             (["REDIS_URL": "redis://"], "REDIS_URL has no host; use redis://host:port/database"),
             (["REDIS_URL": "redis://h/x"], "REDIS_URL has a database that is not a number"),

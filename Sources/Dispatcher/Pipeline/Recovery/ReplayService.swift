@@ -51,7 +51,7 @@ package struct ReplayService: Service {
         }
         // Another dispatcher may have claimed them; otherwise they are due again.
         guard fence.isOpen else { return letters.count }
-        for reply in try await self.dispatcher.redis.send(batch) { _ = try reply.checked() }
+        for reply in try await self.dispatcher.live.append(batch) { _ = try reply.checked() }
         try await self.dispatcher.database.deadLetters.remove(letters.map(\.id))
         PipelineMetrics.replayed.increment(by: letters.count)
         return letters.count

@@ -84,6 +84,10 @@ struct ProblemMiddleware: RouterMiddleware {
 
     private static func problem(_ error: any Error) -> Problem {
         switch error {
+        case let error as RedisError where error.code == .notReplicated:
+            Problem(
+                .serviceUnavailable, "too few replicas of Redis have the job; send it again with the same id",
+                retryAfter: 2)
         case is RedisError: Problem(.serviceUnavailable, "Redis is out of reach", retryAfter: 2)
         case let error as PostgresError where error.code != .server && error.code != .decoding:
             Problem(.serviceUnavailable, "PostgreSQL is out of reach", retryAfter: 2)

@@ -21,6 +21,11 @@ final class ServerConnection {
         var hasTimedOut = false
     }
 
+    /// SQLSTATEs after which only a new session helps: the plan no longer fits its tables
+    /// (feature_not_supported), the server lost it (invalid_sql_statement_name), or the server is
+    /// now a standby (read_only_sql_transaction).
+    private static let endsSession: Set<String> = ["0A000", "26000", "25006"]
+
     // libpq's connection; only the database thread touches it, and `deinit` closes it.
     private let pointer: OpaquePointer
     /// Kept here because libpq forgets it when it closes a broken connection.
@@ -162,8 +167,7 @@ final class ServerConnection {
         default:
             let error = PostgresError(result: result)
             self.flights[0].error = self.flights[0].error ?? error
-            // The plan no longer fits its tables, or the server lost it: start a new session.
-            if error.sqlState == "0A000" || error.sqlState == "26000" { self.isBroken = true }
+            if let state = error.sqlState, Self.endsSession.contains(state) { self.isBroken = true }
         }
         PQclear(result)
         if case .prepared(let sql) = head { self.prepared[sql] = nil }

@@ -160,8 +160,8 @@ struct PendingReplies {
         case waiting
         /// A call got all its replies; the value is their number.
         case answered(Int)
-        /// The login ended: the id that the server gave the connection, or the first error.
-        case login(Result<Int, RedisError>)
+        /// The login ended, with the replies to its commands.
+        case login([RedisReply])
     }
 
     private var calls: Deque<WaitingCall> = []
@@ -193,10 +193,7 @@ struct PendingReplies {
             return .answered(count)
         case .login(let count):
             guard let replies = self.gather(reply, count: count) else { return .waiting }
-            for case .error(let error) in replies.dropLast() { return .login(.failure(error)) }
-            // The last command asks for the id, which some servers do not tell.
-            let identifier = try? replies.last?.integer()
-            return .login(.success(Int(identifier ?? 0)))
+            return .login(replies)
         case .abandoned(let count):
             guard self.gather(reply, count: count) != nil else { return .waiting }
             self.isFirstInGrace = false

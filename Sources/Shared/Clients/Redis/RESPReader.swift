@@ -105,7 +105,7 @@ private final class ReplyBuilder {
         case .integer: return .integer(head.value)
         case .status: return .status(String(decoding: self.text, as: UTF8.self))
         case .bytes: return .bytes(Array(self.text))
-        case .error: return .error(RedisError(.server, String(decoding: self.text, as: UTF8.self)))
+        case .error: return .error(RedisError(reply: String(decoding: self.text, as: UTF8.self)))
         case .array:
             let array = RedisArray(nodes: self.nodes, text: self.text)
             self.nodes = []

@@ -39,6 +39,11 @@ package actor RedisConnection {
     private var phase = Phase.idle
     private var reader: RESPReader?
     private var pending = PendingReplies()
+    /// The server at the other end.
+    private var server: RedisAddress?
+    /// Whether a login checks that the server is a master: always if Sentinels name it, and once a
+    /// replica has refused a write.
+    private var checksRole: Bool
     private var attempt = 0
     private var lastFailure: String?
     /// Numbers the channels, so that late events of an abandoned channel are ignored.
@@ -46,6 +51,7 @@ package actor RedisConnection {
     /// The first error on the channel before it closed.
     private var channelFault: String?
     private var deadlineTimer: Scheduled<Void>?
+    private var sentinelTimer: RepeatedTask?
     /// When ``deadlineTimer`` fires.
     private var nextCheck = NIODeadline.distantFuture
 
@@ -65,6 +71,7 @@ package actor RedisConnection {
         self.eventLoop = eventLoop
         self.configuration = configuration
         self.connector = try RedisConnector(configuration)
+        self.checksRole = self.connector.usesSentinels
         self.logger = logger
         self.mailbox = CommandMailbox(
             maximumCommands: configuration.maximumWaitingCommands,
@@ -76,6 +83,7 @@ package actor RedisConnection {
     deinit {
         // No caller can be waiting: a waiting caller retains the connection.
         self.deadlineTimer?.cancel()
+        self.sentinelTimer?.cancel()
         switch self.phase {
         case .ready(let channel), .loggingIn(let channel): channel.close(promise: nil)
         case .idle, .connecting, .closed: break
@@ -186,6 +194,7 @@ package actor RedisConnection {
         case .idle, .connecting, .closed: break
         }
         self.deadlineTimer?.cancel()
+        self.sentinelTimer?.cancel()
         for call in self.mailbox.close(error) { call.waiter.fail(error) }
         self.failPending(error)
     }
@@ -209,6 +218,22 @@ package actor RedisConnection {
         guard case .idle = self.phase else { return }
         self.connect()
         self.scheduleCheck()
+        guard self.connector.usesSentinels else { return }
+        let interval = RedisConnector.sentinelInterval
+        self.sentinelTimer = self.eventLoop.scheduleRepeatedTask(initialDelay: interval, delay: interval) {
+            [weak self] _ in
+            guard let self else { return }
+            Task { await self.checkMaster() }
+        }
+    }
+
+    /// Leaves a server that is no longer the master: it may answer reads for ever, from old data.
+    private func checkMaster() async {
+        guard case .ready = self.phase, let server else { return }
+        let generation = self.generation
+        let isMaster = await self.connector.isMaster(server, on: self.eventLoop)
+        guard !isMaster, generation == self.generation else { return }
+        self.disconnect(RedisError(.connectionLost, "Sentinel names another master than \(server)"))
     }
 
     private func connect() {
@@ -227,18 +252,18 @@ package actor RedisConnection {
     }
 
     /// Closes a channel whose connection is gone.
-    private static func close(_ result: Result<any Channel, any Error>) {
-        if case .success(let channel) = result { channel.close(promise: nil) }
+    private static func close(_ result: Result<RedisConnector.Opened, any Error>) {
+        if case .success(let opened) = result { opened.channel.close(promise: nil) }
     }
 
-    private func connected(_ result: Result<any Channel, any Error>) {
+    private func connected(_ result: Result<RedisConnector.Opened, any Error>) {
         guard case .connecting = self.phase else { return Self.close(result) }
         do {
-            let channel = try result.get()
+            let channel = try result.get().channel
+            self.server = try result.get().server
             self.reader = try RESPReader()
             self.phase = .loggingIn(channel)
-            var login = self.connector.login()
-            login.append("CLIENT", "ID")
+            let login = self.connector.login(checksRole: self.checksRole)
             self.pending.add(
                 WaitingCall(waiter: .login(count: login.count), deadline: self.deadline(nil), byteCount: 0)
             )
@@ -303,20 +328,26 @@ package actor RedisConnection {
         switch settled {
         case .waiting: break
         case .answered(let count): self.mailbox.release(replies: count)
-        case .login(let outcome): self.loggedIn(outcome)
+        case .login(let replies): self.loggedIn(replies)
         }
+        guard case .error(let error) = reply, error.isOfReplica else { return }
+        // The master was demoted. Its name may lead to the new one by now.
+        self.checksRole = true
+        self.disconnect(error)
     }
 
-    private func loggedIn(_ outcome: Result<Int, RedisError>) {
+    private func loggedIn(_ replies: [RedisReply]) {
         guard case .loggingIn(let channel) = self.phase else { return }
-        switch outcome {
-        case .success(let identifier): self.identifier.store(identifier, ordering: .releasing)
-        case .failure(let error):
-            self.disconnect(RedisError(.server, "login refused: \(error.message ?? "")"))
+        do throws(RedisError) {
+            let identifier = try RedisConnector.identifier(replies, checksRole: self.checksRole)
+            self.identifier.store(identifier, ordering: .releasing)
+        } catch {
+            self.disconnect(error)
             return
         }
         if self.lastFailure != nil {
-            self.logger.info("redis connected", metadata: ["redis.address": "\(self.configuration.address)"])
+            self.logger.info(
+                "redis connected", metadata: ["redis.address": "\(self.server ?? self.configuration.address)"])
         }
         self.attempt = 0
         self.lastFailure = nil

@@ -5,8 +5,20 @@ import NIOCore
 import NIOPosix
 import NIOSSL
 
-/// Opens channels to one Redis server and builds its login commands.
+/// Opens channels to a Redis server, finds it through Sentinels if need be, and logs in.
 struct RedisConnector: Sendable {
+    /// A channel, and the address of the server at its other end.
+    struct Opened: Sendable {
+        let channel: any Channel
+        let server: RedisAddress
+    }
+
+    /// How often a connected process asks Sentinels whether the master is still the same; they
+    /// also announce a switch, but a client can miss that.
+    static let sentinelInterval: TimeAmount = .seconds(5)
+    /// Connections that were lost together share an answer of this age.
+    private static let sharedAge: Duration = .milliseconds(50)
+
     private let configuration: RedisConfiguration
     private let tls: NIOSSLContext?
 
@@ -27,28 +39,55 @@ struct RedisConnector: Sendable {
         }
     }
 
+    /// Whether Sentinels name the server.
+    var usesSentinels: Bool { self.configuration.address.hasFailover }
+
     /// Opens a channel on `eventLoop`; `handler` gets the decrypted bytes.
     func connect(
         on eventLoop: any EventLoop,
         handler: @escaping @Sendable () -> any ChannelInboundHandler & Sendable
-    ) -> EventLoopFuture<any Channel> {
+    ) -> EventLoopFuture<Opened> {
+        guard self.usesSentinels else { return self.connect(to: self.configuration.address, on: eventLoop, handler) }
+        return eventLoop.makeFutureWithTask { try await self.master(within: Self.sharedAge, on: eventLoop) }
+            .flatMap { self.connect(to: $0, on: eventLoop, handler) }
+    }
+
+    /// Whether Sentinels still name `server` as the master; true if none answers.
+    func isMaster(_ server: RedisAddress, on eventLoop: any EventLoop) async -> Bool {
+        let age = Duration.nanoseconds(Self.sentinelInterval.nanoseconds) / 2
+        guard let master = try? await self.master(within: age, on: eventLoop) else { return true }
+        return master == server
+    }
+
+    private func master(within age: Duration, on eventLoop: any EventLoop) async throws -> RedisAddress {
+        try await self.configuration.sentinels.master(self.configuration, within: age, on: eventLoop)
+    }
+
+    private func connect(
+        to address: RedisAddress,
+        on eventLoop: any EventLoop,
+        _ handler: @escaping @Sendable () -> any ChannelInboundHandler & Sendable
+    ) -> EventLoopFuture<Opened> {
         let tls = self.tls
-        let address = self.configuration.address
         let bootstrap = ClientBootstrap(group: eventLoop)
             .connectTimeout(TimeAmount(self.configuration.connectTimeout))
             .channelOption(.socketOption(.so_keepalive), value: 1)
             .channelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
-                    if let tls, case .tcp(let host, _) = address.endpoint {
-                        try channel.pipeline.syncOperations.addHandler(Self.tlsHandler(tls, host: host))
+                    if let tls, case .tcp(let server) = address.endpoint {
+                        try channel.pipeline.syncOperations.addHandler(Self.tlsHandler(tls, host: server.host))
                     }
                     try channel.pipeline.syncOperations.addHandler(handler())
                 }
             }
-        return switch address.endpoint {
-        case .tcp(let host, let port): bootstrap.connect(host: host, port: port)
-        case .unixSocket(let path): bootstrap.connect(unixDomainSocketPath: path)
-        }
+        let channel: EventLoopFuture<any Channel> =
+            switch address.endpoint {
+            case .tcp(let server): bootstrap.connect(host: server.host, port: server.port)
+            case .unixSocket(let path): bootstrap.connect(unixDomainSocketPath: path)
+            case .sentinels:
+                eventLoop.makeFailedFuture(RedisError(.configuration, "a Sentinel names no other Sentinels"))
+            }
+        return channel.map { Opened(channel: $0, server: address) }
     }
 
     private static func tlsHandler(_ context: NIOSSLContext, host: String) throws -> NIOSSLClientHandler {
@@ -61,8 +100,11 @@ struct RedisConnector: Sendable {
         }
     }
 
-    /// Returns the commands that log in and name the connection; none may fail.
-    func login() -> RedisBatch {
+    /// Returns the commands that log in, name the connection and ask for its id; ``identifier(_:)``
+    /// takes the replies.
+    ///
+    /// - Parameter checksRole: whether only a master will do.
+    func login(checksRole: Bool) -> RedisBatch {
         var batch = RedisBatch()
         let address = self.configuration.address
         if let password = address.password {
@@ -74,7 +116,28 @@ struct RedisConnector: Sendable {
         }
         batch.append("CLIENT", "SETNAME", .text(self.configuration.clientName))
         if address.database != 0 { batch.append("SELECT", .integer(Int64(address.database))) }
+        if checksRole { batch.append("ROLE") }
+        batch.append("CLIENT", "ID")
         return batch
+    }
+
+    /// Checks the replies to ``login(checksRole:)``, and returns the server's id of the connection;
+    /// 0 if the server does not tell.
+    ///
+    /// - Throws: ``RedisError`` if a command failed, or if the server must be a master and is not.
+    static func identifier(_ replies: [RedisReply], checksRole: Bool) throws(RedisError) -> Int {
+        var replies = replies
+        let identifier = try? replies.popLast()?.integer()
+        let role = checksRole ? replies.popLast() : nil
+        for case .error(let error) in replies {
+            throw RedisError(error.code, "login refused: \(error.message ?? "")")
+        }
+        // An access list may refuse ROLE; a replica then refuses the first write.
+        if case .error(let error) = role, error.serverCode == "NOPERM" { return Int(identifier ?? 0) }
+        if var role = try role?.cursor(), try role.array() != nil, try role.string() != "master" {
+            throw RedisError(.unavailable, "the server is a replica")
+        }
+        return Int(identifier ?? 0)
     }
 }
 

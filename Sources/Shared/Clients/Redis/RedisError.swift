@@ -7,7 +7,8 @@
 package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible, CustomDebugStringConvertible {
     /// The kind of failure, which also tells whether the command may have run.
     package enum Code: String, Sendable {
-        /// No connection before the deadline; the command was not sent.
+        /// No connection before the deadline, or a server that cannot serve now; the command did
+        /// not run.
         case unavailable
         /// Sent, but no reply before the deadline; the command may have run.
         case timeout
@@ -17,6 +18,9 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible, 
         case overloaded
         /// The client was closed; the command was not sent.
         case closed
+        /// The command ran, but too few replicas had its write in time; it is lost if the master
+        /// dies before they have it.
+        case notReplicated
         /// Redis answered with an error.
         case server
         /// The reply has another form than the command promises.
@@ -44,11 +48,25 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible, 
         self.place = "\(file):\(line)"
     }
 
+    /// Answers of a server that cannot run a command now, such as a replica or one that loads data.
+    private static let unavailable: Set<Substring> = [
+        "CLUSTERDOWN", "LOADING", "MASTERDOWN", "NOREPLICAS", "READONLY", "TRYAGAIN", "UNBLOCKED",
+    ]
+
+    /// Creates the error that a server answered.
+    init(reply message: String, file: StaticString = #fileID, line: UInt = #line) {
+        let word = message.prefix { $0 != " " }
+        self.init(Self.unavailable.contains(word) ? .unavailable : .server, message, file: file, line: line)
+    }
+
+    /// Whether a replica refused a write.
+    var isOfReplica: Bool { self.code == .unavailable && self.message?.hasPrefix("READONLY") == true }
+
     /// Whether the command certainly did not run.
     var wasNotSent: Bool {
         switch self.code {
         case .unavailable, .overloaded, .closed, .configuration: true
-        case .timeout, .connectionLost, .server, .unexpectedReply, .malformedReply: false
+        case .timeout, .connectionLost, .notReplicated, .server, .unexpectedReply, .malformedReply: false
         }
     }
 

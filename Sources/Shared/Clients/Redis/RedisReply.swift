@@ -158,6 +158,6 @@ package struct RedisCursor: Sendable {
     }
 
     private func serverError(_ node: RedisArray.Node) -> RedisError {
-        RedisError(.server, String(decoding: self.text(node), as: UTF8.self))
+        RedisError(reply: String(decoding: self.text(node), as: UTF8.self))
     }
 }

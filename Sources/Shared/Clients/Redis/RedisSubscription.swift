@@ -27,7 +27,9 @@ package actor RedisSubscription {
 
     private var channel: (any Channel)?
     private var reader: RESPReader?
+    private var server: RedisAddress?
     private var pendingLogins = 0
+    private var logins: [RedisReply] = []
     private var subscribed: Set<String> = []
     private var wasSubscribed = false
     private var isClosed = false
@@ -97,26 +99,28 @@ package actor RedisSubscription {
             RedisChannelHandler { [weak self] event in self?.assumeIsolated { $0.receive(event) } }
         }.whenComplete { [weak self] result in
             guard let self else {
-                if case .success(let channel) = result { channel.close(promise: nil) }
+                if case .success(let opened) = result { opened.channel.close(promise: nil) }
                 return
             }
             self.assumeIsolated { $0.connected(result) }
         }
     }
 
-    private func connected(_ result: Result<any Channel, any Error>) {
+    private func connected(_ result: Result<RedisConnector.Opened, any Error>) {
         do {
-            let channel = try result.get()
+            let channel = try result.get().channel
             guard !self.isClosed else {
                 channel.close(promise: nil)
                 return
             }
             self.channel = channel
+            self.server = try result.get().server
             self.fault = nil
             self.reader = try RESPReader()
             self.heardSinceProbe = true
-            var batch = self.connector.login()
+            var batch = self.connector.login(checksRole: self.connector.usesSentinels)
             self.pendingLogins = batch.count
+            self.logins = []
             batch.append(["SUBSCRIBE"] + self.channels.map { .text($0) })
             channel.writeAndFlush(batch.bytes, promise: nil)
         } catch {
@@ -176,7 +180,9 @@ package actor RedisSubscription {
     private func take(_ reply: RedisReply) throws(RedisError) {
         if self.pendingLogins > 0 {
             self.pendingLogins -= 1
-            _ = try reply.checked()
+            self.logins.append(reply)
+            guard self.pendingLogins == 0 else { return }
+            _ = try RedisConnector.identifier(self.logins, checksRole: self.connector.usesSentinels)
             return
         }
         guard var cursor = try reply.cursor(), try cursor.array() != nil, let kind = try cursor.string() else { return }
@@ -206,5 +212,14 @@ package actor RedisSubscription {
         var batch = RedisBatch()
         batch.append("PING")
         channel.writeAndFlush(batch.bytes, promise: nil)
+        if self.connector.usesSentinels { Task { await self.checkMaster() } }
+    }
+
+    /// Leaves a server that is no longer the master: no process publishes there.
+    private func checkMaster() async {
+        guard let channel, let server else { return }
+        let isMaster = await self.connector.isMaster(server, on: self.eventLoop)
+        guard !isMaster, channel === self.channel else { return }
+        self.end("Sentinel names another master than \(server)")
     }
 }

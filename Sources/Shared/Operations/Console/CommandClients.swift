@@ -51,14 +51,8 @@ extension CompletionKind {
 /// Clients for one-off commands, from the same settings as the services.
 package enum CommandClients {
     /// Returns the configuration of Redis; records faults in `reader`.
-    package static func redis(_ reader: SettingsReader, name: String) async -> RedisConfiguration? {
-        let address = await reader.load("REDIS_URL", isSet: true) {
-            try RedisAddress(url: reader.text("REDIS_URL") ?? "redis://127.0.0.1:6379/0")
-        }
-        guard let address else { return nil }
-        var configuration = RedisConfiguration(address: address, clientName: "carillon-\(name)")
-        configuration.certificateAuthorityFile = reader.text("REDIS_CA")
-        return configuration
+    package static func redis(_ reader: SettingsReader, name: String) -> RedisConfiguration {
+        RedisSettings(reader).configuration(clientName: "carillon-\(name)")
     }
 
     /// Returns the configuration of PostgreSQL; records faults in `reader`.

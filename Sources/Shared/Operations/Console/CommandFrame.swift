@@ -82,7 +82,7 @@ package enum CommandFrame {
         switch error.code {
         case .configuration: ExitStatus.configuration
         case .server, .unexpectedReply, .malformedReply: ExitStatus.no
-        case .unavailable, .timeout, .connectionLost, .overloaded, .closed: ExitStatus.unavailable
+        case .unavailable, .timeout, .connectionLost, .notReplicated, .overloaded, .closed: ExitStatus.unavailable
         }
     }
 

@@ -11,6 +11,10 @@ struct DatabaseFacts: Sendable, Equatable {
     var syncsToDisk = true
     var waitsForDisk = true
     var encoding = "UTF8"
+    /// Standbys that follow this server.
+    var standbys: Int64 = 0
+    /// Whether a commit waits for one of them (`synchronous_standby_names`).
+    var waitsForStandby = false
     /// Migrations of this release that are not applied.
     var missing: [String] = []
     /// Applied migrations that this release does not know.
@@ -24,7 +28,7 @@ struct DatabaseFacts: Sendable, Equatable {
     func findings(needed: Int) -> [Finding] {
         [
             self.versionFinding, self.roleFinding, self.encodingFinding, self.durabilityFinding,
-            self.connectionsFinding(needed), self.migrationsFinding,
+            self.standbyFinding, self.connectionsFinding(needed), self.migrationsFinding,
         ].compactMap(\.self)
     }
 
@@ -63,6 +67,17 @@ struct DatabaseFacts: Sendable, Equatable {
         return Finding(
             .warn, "postgres durability", "synchronous_commit is off: a crash loses the latest commits",
             fix: "ALTER SYSTEM SET synchronous_commit = on; SELECT pg_reload_conf()")
+    }
+
+    private var standbyFinding: Finding? {
+        guard self.standbys > 0 else { return nil }
+        let found = "\(self.standbys) connected"
+        guard self.waitsForStandby else {
+            return Finding(
+                .warn, "postgres standbys", "\(found); commits wait for none, so a failover loses the latest",
+                fix: "ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)'; SELECT pg_reload_conf()")
+        }
+        return Finding(.ok, "postgres standbys", found)
     }
 
     private func connectionsFinding(_ needed: Int) -> Finding {

@@ -15,14 +15,11 @@ package enum Examination {
     private static let knownZones = ["UTC", "Europe/Berlin", "America/New_York", "Asia/Tokyo"]
 
     /// Returns the findings about Redis, and how far its clock is ahead of the machine's.
-    ///
-    /// - Parameter authorities: a PEM file for TLS; nil for the system's.
     static func redis(
-        _ address: RedisAddress,
-        authorities: String?
+        _ settings: RedisSettings
     ) async -> (findings: [Finding], clock: Duration?) {
-        var configuration = RedisConfiguration(address: address, clientName: "carillon-doctor")
-        configuration.certificateAuthorityFile = authorities
+        let address = settings.address
+        var configuration = settings.configuration(clientName: "carillon-doctor")
         configuration.connectTimeout = self.timeout
         configuration.commandTimeout = self.timeout
         do {
@@ -37,7 +34,10 @@ package enum Examination {
                 let offset: Duration? =
                     time.count == 2
                     ? Timestamp(microseconds: time[0] * 1_000_000 + time[1]) - (before + delay / 2) : nil
-                return ([found] + RedisFacts(info: info).findings, offset)
+                var facts = RedisFacts(info: info)
+                facts.jobReplicas = settings.jobReplicas
+                facts.hasFailover = address.hasFailover
+                return ([found] + facts.findings, offset)
             }
         } catch {
             let remedy = "start Redis, or correct REDIS_URL; check firewalls and the password"
@@ -86,6 +86,8 @@ package enum Examination {
             facts.syncsToDisk = try row.bool(4)
             facts.waitsForDisk = try row.bool(5)
             facts.encoding = try row.text(6)
+            facts.standbys = try row.int8(7)
+            facts.waitsForStandby = try row.bool(8)
         }
         let state = try await Migrations.state(of: pool)
         facts.missing = state.missing
@@ -103,7 +105,8 @@ package enum Examination {
             (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),
             current_setting('max_connections')::int8 - current_setting('superuser_reserved_connections')::int8,
             current_setting('fsync')::bool, current_setting('synchronous_commit') <> 'off',
-            current_setting('server_encoding')
+            current_setting('server_encoding'), (SELECT count(*) FROM pg_stat_replication),
+            current_setting('synchronous_standby_names') <> ''
         """
 
     /// Reads the machine's limits.
@@ -163,11 +166,9 @@ package enum Examination {
         var clocks = clocks
         report.add(settingsFaults: reader.found)
         if !settings.catalog.isEmpty { report.add(self.catalog(path: settings.catalog)) }
-        if let address = try? settings.redisAddress() {
-            let redis = await self.redis(address, authorities: settings.redisCertificateAuthority)
-            report.add(redis.findings)
-            clocks.redis = redis.clock
-        }
+        let redis = await self.redis(settings.redis)
+        report.add(redis.findings)
+        clocks.redis = redis.clock
         var zoneVersion: String?
         if !settings.database.isEmpty {
             let database = await self.database(CommandClients.database(reader, name: "doctor"), needed: needed)

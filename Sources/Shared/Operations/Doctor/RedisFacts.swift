@@ -8,6 +8,14 @@ struct RedisFacts: Sendable, Equatable {
 
     var version = ""
     var isReplica = false
+    /// Replicas that are connected.
+    var replicas: Int64 = 0
+    /// Whether the master refuses writes without replicas (`min-replicas-to-write`).
+    var needsReplicas = false
+    /// `JOB_REPLICAS`.
+    var jobReplicas = 0
+    /// Whether another server takes over if the master dies.
+    var hasFailover = false
     var evictionPolicy = ""
     var usesAppendOnlyFile = false
     var savesSnapshots = false
@@ -31,6 +39,9 @@ struct RedisFacts: Sendable, Equatable {
         func number(_ name: Substring) -> Int64 { values[name].flatMap { Int64($0) } ?? 0 }
         self.version = values["redis_version"].map { String($0) } ?? ""
         self.isReplica = values["role"] == "slave"
+        self.replicas = number("connected_slaves")
+        // INFO has the line only if both settings are above zero.
+        self.needsReplicas = values["min_slaves_good_slaves"] != nil
         self.evictionPolicy = values["maxmemory_policy"].map { String($0) } ?? ""
         self.usesAppendOnlyFile = values["aof_enabled"] == "1"
         self.savesSnapshots = number("rdb_last_save_time") > 0 && number("rdb_saves") > 0
@@ -48,7 +59,7 @@ struct RedisFacts: Sendable, Equatable {
     /// Whether the version, role and settings keep data safe, and the limits leave room.
     var findings: [Finding] {
         [self.versionFinding, self.roleFinding, self.evictionFinding, self.persistenceFinding, self.memoryFinding]
-            .compactMap(\.self) + [self.clientsFinding].compactMap(\.self)
+            .compactMap(\.self) + [self.replicasFinding, self.clientsFinding].compactMap(\.self)
     }
 
     private var versionFinding: Finding {
@@ -71,6 +82,23 @@ struct RedisFacts: Sendable, Equatable {
         guard self.isReplica else { return nil }
         return Finding(
             .fail, "redis role", "a replica, which refuses writes", fix: "point REDIS_URL at the primary")
+    }
+
+    private var replicasFinding: Finding? {
+        let check = "redis replicas"
+        let found = "\(self.replicas) connected"
+        if self.replicas < Int64(self.jobReplicas) {
+            return Finding(
+                .fail, check, "\(found), and JOB_REPLICAS is \(self.jobReplicas): jobs are refused",
+                fix: "start replicas, or lower JOB_REPLICAS")
+        }
+        guard self.replicas > 0 || self.hasFailover else { return nil }
+        guard self.needsReplicas else {
+            return Finding(
+                .warn, check, "\(found); a master that lost them goes on to take jobs, which a failover loses",
+                fix: "CONFIG SET min-replicas-to-write 1, and the same in redis.conf of each server")
+        }
+        return Finding(.ok, check, found)
     }
 
     private var evictionFinding: Finding {

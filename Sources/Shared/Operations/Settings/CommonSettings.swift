@@ -3,12 +3,12 @@
 
 import Clients
 import Logging
+import NIOCore
+import Storage
 
 /// The settings of both programs.
 package struct CommonSettings: Sendable {
-    /// Nil for the default address.
-    private let redis: RedisAddress?
-    package let redisCertificateAuthority: String?
+    package let redis: RedisSettings
     package let database: String
     package let databaseConnections: Int
     /// The lifetime of this process's lease.
@@ -27,14 +27,7 @@ package struct CommonSettings: Sendable {
 
     /// Reads the variables; records faults in `reader`.
     init(_ reader: SettingsReader) {
-        self.redis = reader.value("REDIS_URL", default: nil) { text -> RedisAddress? in
-            do throws(RedisError) {
-                return try RedisAddress(url: text)
-            } catch {
-                throw SettingFault(error.message ?? "cannot be used")
-            }
-        }
-        self.redisCertificateAuthority = reader.text("REDIS_CA")
+        self.redis = RedisSettings(reader)
         let database = reader.text("DATABASE_URL")
         if database == nil { reader.fault("DATABASE_URL", "is missing; give postgresql://user@host/database") }
         self.database = database ?? ""
@@ -54,16 +47,58 @@ package struct CommonSettings: Sendable {
     }
 
     /// The time limit of a Redis command: one that fails leaves time to renew the lease.
-    package var redisTimeout: Duration { min(.seconds(5), self.lease / 3) }
+    var redisTimeout: Duration { min(.seconds(5), self.lease / 3) }
     /// The time limit of a statement: a batch is stored or has failed before the lease expires.
     package var databaseTimeout: Duration { min(.seconds(10), self.lease * 2 / 3) }
 
-    /// Returns the address, or the default one.
-    ///
-    /// - Throws: never in practice, because the default is well formed.
-    package func redisAddress() throws(RedisError) -> RedisAddress {
-        if let redis { return redis }
-        return try RedisAddress(url: "redis://127.0.0.1:6379/0")
+    /// Returns the configuration of a connection to Redis.
+    package func redisConfiguration(clientName: String) -> RedisConfiguration {
+        var configuration = self.redis.configuration(clientName: clientName)
+        configuration.commandTimeout = self.redisTimeout
+        return configuration
+    }
+
+    /// Opens the connection for jobs that replicas must have; nil if the master is enough.
+    package func replicatedWrites(
+        _ configuration: RedisConfiguration,
+        on eventLoop: any EventLoop,
+        logger: Logger
+    ) throws(RedisError) -> ReplicatedWrites? {
+        guard self.redis.jobReplicas > 0 else { return nil }
+        return ReplicatedWrites(
+            replicas: self.redis.jobReplicas,
+            on: try RedisConnection(configuration, on: eventLoop, logger: logger))
+    }
+}
+
+/// How to reach Redis.
+package struct RedisSettings: Sendable {
+    package let address: RedisAddress
+    package let certificateAuthority: String?
+    private let sentinelPassword: String?
+    /// How many replicas must have a job before its source forgets it.
+    package let jobReplicas: Int
+
+    /// Reads the variables; records faults in `reader`.
+    package init(_ reader: SettingsReader) {
+        self.address = reader.value("REDIS_URL", default: .local) { text -> RedisAddress in
+            do throws(RedisError) {
+                return try RedisAddress(url: text)
+            } catch {
+                throw SettingFault(error.message ?? "cannot be used")
+            }
+        }
+        self.certificateAuthority = reader.text("REDIS_CA")
+        self.sentinelPassword = reader.text("REDIS_SENTINEL_PASSWORD")
+        self.jobReplicas = reader.integer("JOB_REPLICAS", default: 0, in: 0...5)
+    }
+
+    /// Returns the configuration of a connection.
+    package func configuration(clientName: String) -> RedisConfiguration {
+        var configuration = RedisConfiguration(address: self.address, clientName: clientName)
+        configuration.certificateAuthorityFile = self.certificateAuthority
+        configuration.sentinelPassword = self.sentinelPassword
+        return configuration
     }
 }
 

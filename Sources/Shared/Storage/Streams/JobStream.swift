@@ -22,7 +22,7 @@ package struct JobStream: Sendable {
         var batch = RedisBatch()
         for job in jobs { batch.append(entry: job.fields, to: self.live.keys.jobs(job.lane)) }
         var ids: [String] = []
-        for reply in try await self.live.connection.send(batch) { ids.append(try reply.string() ?? "") }
+        for reply in try await self.live.append(batch) { ids.append(try reply.string() ?? "") }
         return ids
     }
 

@@ -9,10 +9,23 @@ import Crypto
 package struct Live: Sendable {
     package let connection: RedisConnection
     package let keys: Keyspace
+    /// How jobs are appended that replicas must have; nil if the master is enough.
+    private let replicated: ReplicatedWrites?
 
-    package init(_ connection: RedisConnection, keys: Keyspace = Keyspace()) {
+    package init(
+        _ connection: RedisConnection,
+        keys: Keyspace = Keyspace(),
+        replicated: ReplicatedWrites? = nil
+    ) {
         self.connection = connection
         self.keys = keys
+        self.replicated = replicated
+    }
+
+    /// Appends jobs whose source forgets them afterwards; replicas have them if that is configured.
+    package func append(_ batch: RedisBatch) async throws(RedisError) -> [RedisReply] {
+        guard let replicated else { return try await self.connection.send(batch) }
+        return try await replicated.send(batch)
     }
 
     package var bookmarks: Bookmarks { Bookmarks(live: self) }

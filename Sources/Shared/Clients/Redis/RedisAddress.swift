@@ -1,0 +1,167 @@
+// Carillon · RedisAddress.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import FoundationEssentials
+
+/// The address and the login of a Redis server, read from a `REDIS_URL`.
+///
+/// Forms: `redis://[user[:password]@]host[:port][/database]`, `rediss://…` for TLS,
+/// `unix:///path/to.sock[?db=N]` for a local socket, and
+/// `redis+sentinel://[user[:password]@]host[:port][,host[:port]…]/name[/database]` or
+/// `rediss+sentinel://…` for the master of a group that Sentinels watch.
+package struct RedisAddress: Sendable, Equatable, CustomStringConvertible {
+    /// A host and a TCP port.
+    struct Server: Sendable, Hashable, CustomStringConvertible {
+        let host: String
+        let port: Int
+
+        var description: String {
+            let host = self.host.contains(":") ? "[\(self.host)]" : self.host
+            return "\(host):\(self.port)"
+        }
+    }
+
+    enum Endpoint: Sendable, Equatable {
+        case tcp(Server)
+        case unixSocket(path: String)
+        /// The server that the Sentinels name as the master of the group `name`.
+        case sentinels([Server], name: String)
+    }
+
+    /// The default: this machine, without TLS and login.
+    package static let local = RedisAddress(
+        .tcp(Server(host: "127.0.0.1", port: 6379)), usesTLS: false, username: nil, password: nil, database: 0)
+
+    private static let sentinelExample = "redis+sentinel://host:26379,host:26379/name"
+
+    let endpoint: Endpoint
+    let usesTLS: Bool
+    let username: String?
+    let password: String?
+    let database: Int
+
+    /// Reads a Redis URL.
+    ///
+    /// - Throws: ``RedisError`` with code `configuration`; its message never holds the password.
+    package init(url: String) throws(RedisError) {
+        if let end = url.firstRange(of: "+sentinel://") {
+            self = try Self.sentinel(scheme: url[..<end.lowerBound].lowercased(), rest: url[end.upperBound...])
+            return
+        }
+        guard let components = URLComponents(string: url), let scheme = components.scheme?.lowercased() else {
+            throw RedisError(.configuration, "is not a URL; use redis://host:port/database")
+        }
+        self.username = components.user.flatMap { $0.isEmpty ? nil : $0 }
+        self.password = components.password
+        switch scheme {
+        case "redis", "rediss":
+            guard let host = components.host, !host.isEmpty else {
+                throw RedisError(.configuration, "has no host; use redis://host:port/database")
+            }
+            let bare = host.hasPrefix("[") && host.hasSuffix("]") ? String(host.dropFirst().dropLast()) : host
+            self.endpoint = .tcp(Server(host: bare, port: components.port ?? 6379))
+            self.usesTLS = scheme == "rediss"
+            self.database = try Self.database(components.path.drop { $0 == "/" })
+        case "unix":
+            guard !components.path.isEmpty else {
+                throw RedisError(.configuration, "has no socket path; use unix:///path/to.sock")
+            }
+            self.endpoint = .unixSocket(path: components.path)
+            self.usesTLS = false
+            let item = components.queryItems?.first { $0.name == "db" }?.value
+            self.database = try Self.database(Substring(item ?? ""))
+        case "redis+cluster":
+            throw RedisError(.configuration, "has the unsupported scheme redis+cluster://; use redis://")
+        default:
+            throw RedisError(
+                .configuration,
+                "has the unsupported scheme \(scheme)://; use redis://, rediss://, redis+sentinel:// or unix://")
+        }
+    }
+
+    /// Whether another server takes over if the one in use dies.
+    package var hasFailover: Bool { if case .sentinels = self.endpoint { true } else { false } }
+
+    private init(_ endpoint: Endpoint, usesTLS: Bool, username: String?, password: String?, database: Int) {
+        self.endpoint = endpoint
+        self.usesTLS = usesTLS
+        self.username = username
+        self.password = password
+        self.database = database
+    }
+
+    /// Reads what follows `redis+sentinel://`, which no URL parser takes, because it names several
+    /// hosts.
+    private static func sentinel(scheme: String, rest: Substring) throws(RedisError) -> RedisAddress {
+        guard scheme == "redis" || scheme == "rediss" else {
+            throw RedisError(
+                .configuration, "has the unsupported scheme \(scheme)+sentinel://; use \(Self.sentinelExample)")
+        }
+        let slash = rest.firstIndex(of: "/") ?? rest.endIndex
+        let authority = rest[..<slash]
+        let path = rest[slash...].dropFirst().split(separator: "/", omittingEmptySubsequences: false)
+        guard (1...2).contains(path.count), let name = Self.decoded(path[0]), !name.isEmpty else {
+            throw RedisError(.configuration, "has no name of a group of Sentinels; use \(Self.sentinelExample)")
+        }
+        let at = authority.lastIndex(of: "@")
+        var login: (username: String?, password: String?)
+        if let at {
+            let parts = authority[..<at].split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
+            login.username = Self.decoded(parts[0]).flatMap { $0.isEmpty ? nil : $0 }
+            login.password = parts.count > 1 ? Self.decoded(parts[1]) : nil
+        }
+        let list = at.map { authority[authority.index(after: $0)...] } ?? authority
+        var servers: [Server] = []
+        for text in list.split(separator: ",", omittingEmptySubsequences: false) {
+            servers.append(try Self.server(text))
+        }
+        return RedisAddress(
+            .sentinels(servers, name: name), usesTLS: scheme == "rediss", username: login.username,
+            password: login.password, database: try Self.database(path.count > 1 ? path[1] : ""))
+    }
+
+    /// Reads `host[:port]`, with brackets around an IPv6 address.
+    private static func server(_ text: Substring) throws(RedisError) -> Server {
+        guard let components = URLComponents(string: "redis://\(text)"), let host = components.host, !host.isEmpty,
+            components.path.isEmpty
+        else {
+            throw RedisError(.configuration, "has a Sentinel that is not host:port; use \(Self.sentinelExample)")
+        }
+        let bare = host.hasPrefix("[") && host.hasSuffix("]") ? String(host.dropFirst().dropLast()) : host
+        return Server(host: bare, port: components.port ?? 26_379)
+    }
+
+    private static func decoded(_ text: Substring) -> String? { PercentCoding.decode(text) }
+
+    private static func database(_ text: Substring) throws(RedisError) -> Int {
+        guard !text.isEmpty else { return 0 }
+        guard let number = Int(text), number >= 0 else {
+            throw RedisError(.configuration, "has a database that is not a number")
+        }
+        return number
+    }
+
+    /// Returns the address of one server with the same login and database.
+    func server(_ server: Server) -> RedisAddress {
+        RedisAddress(
+            .tcp(server), usesTLS: self.usesTLS, username: self.username, password: self.password,
+            database: self.database)
+    }
+
+    /// Returns the address of one Sentinel, which has no database and a login of its own.
+    func sentinel(_ server: Server, password: String?) -> RedisAddress {
+        RedisAddress(.tcp(server), usesTLS: self.usesTLS, username: nil, password: password, database: 0)
+    }
+
+    /// The address without credentials, safe to log.
+    package var description: String {
+        let scheme = self.usesTLS ? "rediss" : "redis"
+        return switch self.endpoint {
+        case .tcp(let server): "\(scheme)://\(server)/\(self.database)"
+        case .unixSocket(let path): "unix://\(path)?db=\(self.database)"
+        case .sentinels(let servers, let name):
+            "\(scheme)+sentinel://\(servers.map(\.description).joined(separator: ","))/\(name)/\(self.database)"
+        }
+    }
+}

@@ -1,0 +1,87 @@
+// Carillon · RedisSentinels.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Logging
+import NIOCore
+
+/// Asks Sentinels for the master of their group.
+///
+/// Connections with copies of one configuration share the answer, so a process that loses all its
+/// connections at once asks once. Source: redis.io, "Guidelines for Redis clients with support for
+/// Redis Sentinel".
+actor RedisSentinels {
+    /// The time limit to connect to a Sentinel, and then for its answer.
+    private static let patience: Duration = .seconds(1)
+
+    private var answer: (address: RedisAddress, at: ContinuousClock.Instant)?
+    private var asking: Task<RedisAddress, any Error>?
+    /// The Sentinel that answered last, which is asked first.
+    private var preferred: RedisAddress.Server?
+
+    /// Returns the master's address.
+    ///
+    /// - Parameter age: the age up to which an earlier answer will do.
+    /// - Throws: ``RedisError`` with code `unavailable` if no Sentinel names a master.
+    func master(
+        _ configuration: RedisConfiguration,
+        within age: Duration,
+        on eventLoop: any EventLoop
+    ) async throws -> RedisAddress {
+        if let answer, .now - answer.at <= age { return answer.address }
+        if let asking { return try await asking.value }
+        let asking = Task { try await self.ask(configuration, on: eventLoop) }
+        self.asking = asking
+        defer { self.asking = nil }
+        let address = try await asking.value
+        self.answer = (address, .now)
+        return address
+    }
+
+    private func ask(_ configuration: RedisConfiguration, on eventLoop: any EventLoop) async throws -> RedisAddress {
+        guard case .sentinels(let servers, let name) = configuration.address.endpoint else {
+            return configuration.address
+        }
+        let others = servers.filter { $0 != self.preferred }
+        var reasons: [String] = []
+        for server in (self.preferred.map { [$0] } ?? []) + others {
+            do throws(RedisError) {
+                let master = try await Self.ask(server, for: name, configuration, on: eventLoop)
+                self.preferred = server
+                return configuration.address.server(master)
+            } catch {
+                reasons.append("\(server): \(error.message ?? error.code.rawValue)")
+            }
+        }
+        throw RedisError(.unavailable, "no Sentinel names a master: \(reasons.joined(separator: "; "))")
+    }
+
+    private static func ask(
+        _ server: RedisAddress.Server,
+        for name: String,
+        _ configuration: RedisConfiguration,
+        on eventLoop: any EventLoop
+    ) async throws(RedisError) -> RedisAddress.Server {
+        var own = RedisConfiguration(
+            address: configuration.address.sentinel(server, password: configuration.sentinelPassword),
+            clientName: configuration.clientName)
+        own.certificateAuthorityFile = configuration.certificateAuthorityFile
+        own.connectTimeout = Self.patience
+        own.commandTimeout = Self.patience
+        own.waitsForServer = false
+        // The connection that asks reports the failure.
+        let logger = Logger(label: "carillon.redis.sentinel") { _ in SwiftLogNoOpLogHandler() }
+        let connection = try RedisConnection(own, on: eventLoop, logger: logger)
+        let reply: Result<RedisReply, RedisError>
+        do throws(RedisError) {
+            reply = .success(try await connection.send("SENTINEL", "GET-MASTER-ADDR-BY-NAME", .text(name)))
+        } catch {
+            reply = .failure(error)
+        }
+        await connection.close()
+        let answer = try reply.get().strings()
+        guard answer.count == 2, let port = Int(answer[1]) else {
+            throw RedisError(.unexpectedReply, "knows no group \(name)")
+        }
+        return RedisAddress.Server(host: answer[0], port: port)
+    }
+}

@@ -1,0 +1,57 @@
+// Carillon · ReplicatedWrites.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Synchronization
+
+/// Writes that replicas must have before their source forgets them, so that they survive the loss
+/// of Redis's master.
+///
+/// WAIT holds up its whole connection, so these writes have their own. While replicas are missing,
+/// writes fail at once instead of waiting one after the other.
+package final class ReplicatedWrites: Sendable {
+    /// How long a write waits for its replicas.
+    private static let patience: Duration = .seconds(1)
+    /// How long writes are refused after one was not replicated in time.
+    private static let pause: Duration = .seconds(1)
+
+    private let replicas: Int
+    private let connection: RedisConnection
+    private let pausedUntil = Mutex<ContinuousClock.Instant?>(nil)
+
+    /// - Parameters:
+    ///   - replicas: how many replicas must have a write.
+    ///   - connection: a connection that nothing else uses.
+    package init(replicas: Int, on connection: RedisConnection) {
+        self.replicas = replicas
+        self.connection = connection
+    }
+
+    /// Sends a batch, and waits until enough replicas have its writes.
+    ///
+    /// - Throws: ``RedisError`` with code `notReplicated` if too few have them in time; the batch
+    ///   has then run, unless an earlier one failed in the last second.
+    func send(_ batch: RedisBatch) async throws(RedisError) -> [RedisReply] {
+        let isPaused = self.pausedUntil.withLock { until in
+            guard let moment = until else { return false }
+            if moment > .now { return true }
+            until = nil
+            return false
+        }
+        guard !isPaused else { throw RedisError(.notReplicated, "the replicas are not up to date") }
+        var batch = batch
+        let milliseconds = Self.patience.inMicroseconds / 1_000
+        batch.append("WAIT", .integer(Int64(self.replicas)), .integer(milliseconds))
+        var replies = try await self.connection.send(batch)
+        let count = try replies.popLast()?.integer() ?? 0
+        guard count >= Int64(self.replicas) else {
+            self.pausedUntil.withLock { $0 = .now + Self.pause }
+            throw RedisError(.notReplicated, "\(count) of \(self.replicas) replicas had the write in time")
+        }
+        return replies
+    }
+
+    /// Closes its connection.
+    package func close() async { await self.connection.close() }
+}
