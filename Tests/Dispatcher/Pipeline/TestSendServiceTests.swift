@@ -26,6 +26,21 @@ struct TestSendServiceTests {
         }
     }
 
+    @Test("waits for a request for longer than commands may take")
+    func patience() async throws {
+        try await TestRedis.with { redis, prefix in
+            let sends = TestSends(Live(redis, keys: Keyspace(prefix: prefix)))
+            var configuration = try await TestRedis.configuration()
+            configuration.commandTimeout = .milliseconds(200)
+            try await TestRedis.with(configuration) { reader in
+                try await reader.send("PING", timeout: .seconds(20))
+                let session = reader.session
+                #expect(try await sends.take(on: reader, within: 1) == nil)
+                #expect(reader.session == session)
+            }
+        }
+    }
+
     private static let hanging = NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0001)
     private static let good = NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0002)
 

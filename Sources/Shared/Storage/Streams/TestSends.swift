@@ -47,8 +47,14 @@ package struct TestSends: Sendable {
     }
 
     /// Takes a request; waits for one on a connection of its own.
-    package func take(on reader: RedisConnection) async throws(RedisError) -> [UInt8]? {
-        let reply = try await reader.send("BRPOP", .text(self.live.keys.testSends), "4")
+    ///
+    /// - Returns: nil if none came within `seconds`.
+    package func take(
+        on reader: RedisConnection,
+        within seconds: Int64 = 4
+    ) async throws(RedisError) -> [UInt8]? {
+        let reply = try await reader.send(
+            "BRPOP", .text(self.live.keys.testSends), .integer(seconds), timeout: .seconds(2 * seconds))
         guard var cursor = try reply.cursor(), try cursor.array() == 2 else { return nil }
         try cursor.skip()
         return try cursor.string().map { Array($0.utf8) }
