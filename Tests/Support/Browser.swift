@@ -138,6 +138,11 @@ package final class Browser: Sendable {
         try await self.command(.post, "/url", .dictionary([("url", .string(url))]))
     }
 
+    /// Goes back in the tab's history, and waits until the page is there.
+    package func back() async throws {
+        try await self.command(.post, "/back", .object([]))
+    }
+
     package func reload() async throws {
         try await self.command(.post, "/refresh", .object([]))
     }

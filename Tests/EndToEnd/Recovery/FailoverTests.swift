@@ -82,8 +82,9 @@ struct FailoverTests {
         }
     }
 
-    /// Waits until the inbox has, and the phone got, each of `count` jobs of a ``Producer``, and the
-    /// socket is at the inbox's version.
+    /// Waits until every job of a ``Producer`` is in the inbox once or on the phone.
+    ///
+    /// The socket must have the inbox's version, and no frame twice.
     private static func check(
         _ count: Int, _ socket: TestSocket, _ gateway: Gateway, _ stack: Stack
     ) async throws {

@@ -138,7 +138,7 @@ final class PoolState: PollingThread.Owner, @unchecked Sendable {
     private func drop(_ connection: ServerConnection, _ error: PostgresError) {
         guard self.connections.removeValue(forKey: connection.socket) != nil else { return }
         self.thread.unwatch(connection.socket)
-        for segment in connection.abandon() { self.fail(segment, error) }
+        for (segment, own) in connection.abandon() { self.fail(segment, own ?? error) }
     }
 
     // MARK: The thread's calls

@@ -184,10 +184,11 @@ final class ServerConnection {
         return overdue
     }
 
-    /// Removes all segments and returns those whose callers still wait.
-    func abandon() -> [Segment] {
+    /// Removes all segments and returns those whose callers still wait, with the error of one that
+    /// the server has refused already.
+    func abandon() -> [(segment: Segment, error: PostgresError?)] {
         defer { self.flights = [] }
-        return self.flights.filter { !$0.hasTimedOut }.map(\.segment)
+        return self.flights.filter { !$0.hasTimedOut }.map { ($0.segment, $0.error) }
     }
 
     /// Returns a handle that cancels the running statement from any thread.
