@@ -92,16 +92,39 @@ package final class SentinelGroup: Sendable {
         }
     }
 
-    /// Waits until all Sentinels name another master than the first.
+    /// Waits until all Sentinels name another master than `old`.
     ///
     /// If that returned earlier, some would still take it for the master.
-    package func waitForNewMaster() async throws {
+    package func waitForNewMaster(after old: Int = 0) async throws {
         try await self.withSentinels { sentinel in
             try await eventually("a Sentinel names the new master") {
-                let answer = try await sentinel.send("SENTINEL", "GET-MASTER-ADDR-BY-NAME", .text(Self.name)).strings()
-                return answer.last != "\(self.servers[0].port)"
+                try await Self.master(by: sentinel) != self.servers[old].port
             }
         }
+    }
+
+    /// Kills the master while its replicas stand still, and starts it again once another has taken
+    /// over; it returns as a replica.
+    package func failOver(after stall: Duration) async throws {
+        var master = 0
+        try await self.withSentinels { sentinel in
+            let port = try await Self.master(by: sentinel)
+            master = self.servers.firstIndex { $0.port == port } ?? 0
+        }
+        let replicas = self.servers.filter { $0.port != self.servers[master].port }
+        for replica in replicas { try await replica.stall() }
+        // The time in which the master writes what its replicas lack.
+        try await Task.sleep(for: stall)
+        try await self.servers[master].kill()
+        for replica in replicas { replica.resume() }
+        try await self.waitForNewMaster(after: master)
+        try await self.servers[master].start()
+    }
+
+    /// Returns the port of the master.
+    private static func master(by sentinel: RedisConnection) async throws -> Int? {
+        let answer = try await sentinel.send("SENTINEL", "GET-MASTER-ADDR-BY-NAME", .text(Self.name)).strings()
+        return answer.last.flatMap { Int($0) }
     }
 
     /// Runs `body` with a connection to each Sentinel in turn.

@@ -18,7 +18,8 @@ struct SoakCommand: AsyncParsableCommand {
             Starts its own gateways and dispatchers. Half of the users are offline and have a device. Every other job
             has an id, and every tenth of those is enqueued twice. The exit code is 1 if anything was lost. With
             --attack, clients flood the first gateway, and the exit code is also 1 if that gateway grows by more
-            than 64 MB.
+            than 64 MB. With --failovers, Redis has two replicas and three Sentinels, and its master is killed while
+            the replicas stand still; each job waits for a replica and has an id.
             """
     )
 
@@ -30,6 +31,8 @@ struct SoakCommand: AsyncParsableCommand {
     var rate = 400.0
     @Option(help: "Number of kills; by default one every six seconds.")
     var kills: Int?
+    @Option(help: "How often Redis's master is killed, spread over the time.")
+    var failovers = 0
     @Option var users = 1_000
     @Option var gateways = 2
     @Option var dispatchers = 2
@@ -50,8 +53,11 @@ struct SoakCommand: AsyncParsableCommand {
 
     func run() async throws {
         try await ScratchStack.use(self.programs) { stack in
-            let services = SoakServices(stack: stack, gateways: self.gateways, dispatchers: self.dispatchers)
-            let (summary, growth) = try await self.soak(stack, services)
+            let group = self.failovers > 0 ? try await SentinelGroup.start(replicas: 2) : nil
+            let services = SoakServices(
+                stack: stack, gateways: self.gateways, dispatchers: self.dispatchers,
+                settings: group.map { ["REDIS_URL": $0.url, "JOB_REPLICAS": "1"] } ?? [:])
+            let (summary, growth) = try await self.soak(stack, services, group)
             try await services.stop()
             try await self.report(summary, services, growth)
             guard summary.lost.isEmpty, (growth ?? 0) <= Self.largestGrowth else { throw ExitCode(1) }
@@ -59,7 +65,11 @@ struct SoakCommand: AsyncParsableCommand {
     }
 
     /// - Returns: the counts of the jobs, and the growth of an attacked gateway in bytes.
-    private func soak(_ stack: ScratchStack, _ services: SoakServices) async throws -> (SoakLedger.Summary, Int?) {
+    private func soak(
+        _ stack: ScratchStack,
+        _ services: SoakServices,
+        _ group: SentinelGroup?
+    ) async throws -> (SoakLedger.Summary, Int?) {
         let tag = String(UInt32.random(in: .min ... .max), radix: 36)
         let names = (0..<self.users).map { "soak-\(tag)-\($0)" }
         let ledger = SoakLedger(users: self.users, offline: self.users / 2)
@@ -67,9 +77,10 @@ struct SoakCommand: AsyncParsableCommand {
         let firstPush = try await sandbox.count("fcm").next
         try await OfflineUsers.register(names, in: stack.database.pool)
         try await services.start()
-        let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+        let eventLoops = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+        let redis = try group.map { try Environment.redis(url: $0.url) } ?? stack.redis.connection
         let clients = (self.users / 2..<self.users).map { user in
-            SoakClient(user: user, name: names[user], group: group, ledger: ledger) {
+            SoakClient(user: user, name: names[user], group: eventLoops, ledger: ledger) {
                 services.ports.withLock { $0 }
             }
         }
@@ -84,7 +95,8 @@ struct SoakCommand: AsyncParsableCommand {
                 try await Task.sleep(for: .milliseconds(50))
             }
             let growth = try await withThrowingTaskGroup(of: Void.self, returning: Int?.self) { load in
-                load.addTask { try await self.append(stack.redis.connection, names, ledger) }
+                load.addTask { try await self.append(redis, names, ledger) }
+                if let group { load.addTask { try await self.failOver(group) } }
                 let growth = try await self.attack ? self.attackFirstGateway(of: services) : nil
                 for _ in 0..<(self.kills ?? max(1, Int(self.seconds / 6))) {
                     let moment = Double.random(in: 0.02...0.98) * self.seconds
@@ -135,10 +147,40 @@ struct SoakCommand: AsyncParsableCommand {
                 .text(#"{"n":\#(job)}"#),
             ]
             // Alternate per user, so that each user gets jobs with and without an id.
-            let hasID = (job / self.users + job) % 2 == 0
+            let hasID = self.failovers > 0 || (job / self.users + job) % 2 == 0
             if hasID { fields += ["id", .text("job-\(job)")] }
+            try await self.append(fields, redis)
+            if hasID, job % 10 < 2 { try await self.append(fields, redis) }
+        }
+    }
+
+    /// Appends a job; repeats it until a replica has it, if there are failovers.
+    private func append(_ fields: [RedisArgument], _ redis: RedisConnection) async throws {
+        guard self.failovers > 0 else {
             try await redis.send(fields, timeout: .seconds(30))
-            if hasID, job % 10 < 2 { try await redis.send(fields, timeout: .seconds(30)) }
+            return
+        }
+        var batch = RedisBatch()
+        batch.append(fields)
+        batch.append("WAIT", "1", "1000")
+        while true {
+            if let replies = try? await redis.send(batch), let count = try? replies.last?.integer(), count > 0,
+                case .bytes = replies[0]
+            {
+                return
+            }
+            // As a producer would, after an error.
+            try await Task.sleep(for: .milliseconds(20))
+        }
+    }
+
+    /// Kills the master in equal steps of the time.
+    private func failOver(_ group: SentinelGroup) async throws {
+        for _ in 0..<self.failovers {
+            // The load goes on for a while before, between and after.
+            try await Task.sleep(for: .seconds(self.seconds / Double(self.failovers + 1)))
+            try await group.failOver(after: .milliseconds(1_500))
+            FileHandle.standardError.write(Data("failover done\n".utf8))
         }
     }
 

@@ -18,6 +18,7 @@ actor SoakServices {
     }
 
     private let stack: ScratchStack
+    private let settings: [String: String]
     private var slots: [Slot] = []
     /// The ports of the running gateways.
     nonisolated let ports = Mutex<[Int]>([])
@@ -25,8 +26,10 @@ actor SoakServices {
     /// Services that ended without a kill, with their last log lines.
     private(set) var deaths: [String] = []
 
-    init(stack: ScratchStack, gateways: Int, dispatchers: Int) {
+    /// - Parameter settings: of all services, besides those of the stack.
+    init(stack: ScratchStack, gateways: Int, dispatchers: Int, settings: [String: String]) {
         self.stack = stack
+        self.settings = settings
         for number in 1...gateways { self.slots.append(Slot(kind: .gateway, name: "gateway-\(number)")) }
         for number in 1...dispatchers { self.slots.append(Slot(kind: .dispatcher, name: "dispatcher-\(number)")) }
     }
@@ -47,12 +50,12 @@ actor SoakServices {
         let name = self.slots[index].name
         switch self.slots[index].kind {
         case .gateway:
-            let (program, port) = try await self.stack.gateway(log: name)
+            let (program, port) = try await self.stack.gateway(log: name, settings: self.settings)
             self.slots[index].program = program
             self.slots[index].port = port
             self.ports.withLock { $0.append(port) }
         case .dispatcher:
-            self.slots[index].program = try await self.stack.dispatcher(log: name)
+            self.slots[index].program = try await self.stack.dispatcher(log: name, settings: self.settings)
         }
     }
 
