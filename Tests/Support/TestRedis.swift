@@ -188,6 +188,27 @@ package final class RedisServer: Sendable {
         }
     }
 
+    /// Starts a server that, once filled and killed, loads its data for some seconds.
+    package static func startSlowLoader() async throws -> RedisServer {
+        var options = Options()
+        // Microseconds a key; it takes commands after every 1,024 keys.
+        options.arguments = ["--key-load-delay", "300"]
+        return try await Self.start(options)
+    }
+
+    /// Writes `key-0` to `key-9999`, waits until they are on disk, and kills the server.
+    package func fillAndKill() async throws {
+        try await TestRedis.with(try self.configuration()) { redis in
+            var batch = RedisBatch()
+            for number in 0..<10_000 { batch.append("SET", .text("key-\(number)"), "1") }
+            try await redis.send(batch)
+            try await eventually("it is on disk") {
+                try await redis.send("INFO", "persistence").string()?.contains("aof_pending_bio_fsync:0") == true
+            }
+        }
+        try await self.kill()
+    }
+
     /// Stops the server with SIGSTOP: connections stay open but get no answer.
     package func stall() async throws {
         guard let process = self.state.withLock({ $0.process }) else { return }

@@ -212,8 +212,8 @@ enum DispatcherComposition {
             let configuration = settings.common.redisConfiguration(clientName: "carillon-dispatcher-\(name)")
             self.redisConfiguration = configuration
             self.jobsLoop = self.eventLoops.next()
-            self.replicated = try settings.common.replicatedWrites(
-                configuration, on: self.eventLoops.next(), logger: logger)
+            self.replicated = try settings.common.redis.replicatedWrites(
+                on: RedisConnection(configuration, on: self.eventLoops.next(), logger: logger))
             self.live = Live(
                 try RedisConnection(configuration, on: self.jobsLoop, logger: logger), replicated: self.replicated)
             self.database = Database(try PostgresPool(DispatcherComposition.database(settings), logger: logger))

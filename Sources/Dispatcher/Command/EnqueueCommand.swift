@@ -114,9 +114,7 @@ struct JobSubmission {
         let lane = try self.lane(catalog)
         return try await CommandClients.withRedis(redis.configuration(clientName: "carillon-enqueue")) { connection in
             let keys = Keyspace()
-            let replicas = redis.jobReplicas
-            let replicated = replicas > 0 ? ReplicatedWrites(replicas: replicas, on: connection) : nil
-            let live = Live(connection, keys: keys, replicated: replicated)
+            let live = Live(connection, keys: keys, replicated: try redis.replicatedWrites(on: connection))
             let entries = try await live.jobs.append([(lane, self.fields)])
             return (keys.jobs(lane), entries.first ?? "")
         }

@@ -221,8 +221,8 @@ private struct GatewayClients {
         self.logger = logger
         self.redisConfiguration = settings.common.redisConfiguration(clientName: "carillon-gateway-\(node)")
         self.redis = try RedisConnection(self.redisConfiguration, on: self.eventLoops.next(), logger: logger)
-        self.replicated = try settings.common.replicatedWrites(
-            self.redisConfiguration, on: self.eventLoops.next(), logger: logger)
+        self.replicated = try settings.common.redis.replicatedWrites(
+            on: RedisConnection(self.redisConfiguration, on: self.eventLoops.next(), logger: logger))
         var postgres = Self.postgres(settings)
         self.epoch.watch(&postgres)
         self.pool = try PostgresPool(postgres, logger: logger)

@@ -145,18 +145,9 @@ struct UnavailableServerTests {
 
     @Test("a server that loads its data is unavailable, not at fault")
     func loading() async throws {
-        var options = RedisServer.Options()
-        // Microseconds a key; it takes commands after every 1,024 keys.
-        options.arguments = ["--key-load-delay", "300"]
-        let server = try await RedisServer.start(options)
+        let server = try await RedisServer.startSlowLoader()
         try await TestRedis.with(try server.configuration()) { redis in
-            var batch = RedisBatch()
-            for number in 0..<10_000 { batch.append("SET", .text("key-\(number)"), "1") }
-            try await redis.send(batch)
-            try await eventually("it is on disk") {
-                try await redis.send("INFO", "persistence").string()?.contains("aof_pending_bio_fsync:0") == true
-            }
-            try await server.kill()
+            try await server.fillAndKill()
             async let restarted: Void = server.start()
             try await eventually("it loads") {
                 let error = await redis.failure(of: "HGETALL", "presence")

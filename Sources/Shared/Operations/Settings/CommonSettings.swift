@@ -3,7 +3,6 @@
 
 import Clients
 import Logging
-import NIOCore
 import Storage
 
 /// The settings of both programs.
@@ -57,18 +56,6 @@ package struct CommonSettings: Sendable {
         configuration.commandTimeout = self.redisTimeout
         return configuration
     }
-
-    /// Opens the connection for jobs that replicas must have; nil if the master is enough.
-    package func replicatedWrites(
-        _ configuration: RedisConfiguration,
-        on eventLoop: any EventLoop,
-        logger: Logger
-    ) throws(RedisError) -> ReplicatedWrites? {
-        guard self.redis.jobReplicas > 0 else { return nil }
-        return ReplicatedWrites(
-            replicas: self.redis.jobReplicas,
-            on: try RedisConnection(configuration, on: eventLoop, logger: logger))
-    }
 }
 
 /// How to reach Redis.
@@ -77,7 +64,7 @@ package struct RedisSettings: Sendable {
     package let certificateAuthority: String?
     private let sentinelPassword: String?
     /// How many replicas must have a job before its source forgets it.
-    package let jobReplicas: Int
+    let jobReplicas: Int
 
     /// Reads the variables; records faults in `reader`.
     package init(_ reader: SettingsReader) {
@@ -91,6 +78,15 @@ package struct RedisSettings: Sendable {
         self.certificateAuthority = reader.text("REDIS_CA")
         self.sentinelPassword = reader.text("REDIS_SENTINEL_PASSWORD")
         self.jobReplicas = reader.integer("JOB_REPLICAS", default: 0, in: 0...5)
+    }
+
+    /// Returns how to append jobs that replicas must have; nil if the master is enough.
+    ///
+    /// - Parameter connection: made only if it is needed.
+    package func replicatedWrites(
+        on connection: @autoclosure () throws(RedisError) -> RedisConnection
+    ) throws(RedisError) -> ReplicatedWrites? {
+        self.jobReplicas > 0 ? ReplicatedWrites(replicas: self.jobReplicas, on: try connection()) : nil
     }
 
     /// Returns the configuration of a connection.
