@@ -100,8 +100,9 @@ struct RedisConnector: Sendable {
         }
     }
 
-    /// Returns the commands that log in, name the connection and ask for its id; ``identifier(_:)``
-    /// takes the replies.
+    /// Returns the commands that log in, name the connection and ask for its id.
+    ///
+    /// ``identifier(_:checksRole:)`` takes the replies.
     ///
     /// - Parameter checksRole: whether only a master will do.
     func login(checksRole: Bool) -> RedisBatch {
