@@ -58,7 +58,7 @@ struct RedisCommand: AsyncParsableCommand {
         try await redis.send("DEL", "bench:stream", "bench:hash")
     }
 
-    private func batches(_ redis: RedisConnection, _ item: Case) async throws -> Double {
+    private func batches(_ redis: RedisClient, _ item: Case) async throws -> Double {
         let rounds = self.operations / 64
         return Double(rounds * 64)
             / (try await seconds {
@@ -70,7 +70,7 @@ struct RedisCommand: AsyncParsableCommand {
             })
     }
 
-    private func tasks(_ redis: RedisConnection, _ item: Case) async throws -> Double {
+    private func tasks(_ redis: RedisClient, _ item: Case) async throws -> Double {
         let rounds = self.operations / 64
         return Double(rounds * 64)
             / (try await seconds {

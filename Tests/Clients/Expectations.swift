@@ -27,19 +27,19 @@ extension PostgresPool {
     }
 }
 
-extension RedisConnection {
+extension RedisClient {
     /// Returns a command's reply as text.
-    nonisolated func text(_ arguments: RedisArgument..., timeout: Duration? = nil) async throws -> String? {
+    func text(_ arguments: RedisArgument..., timeout: Duration? = nil) async throws -> String? {
         try await self.send(arguments, timeout: timeout).string()
     }
 
     /// Returns a command's reply as an integer.
-    nonisolated func number(_ arguments: RedisArgument...) async throws -> Int64 {
+    func number(_ arguments: RedisArgument...) async throws -> Int64 {
         try await self.send(arguments).integer()
     }
 
     /// Returns the outcome of a batch of ECHO commands.
-    nonisolated func outcome(of words: [String], timeout: Duration) async -> Result<[String], RedisError> {
+    func outcome(of words: [String], timeout: Duration) async -> Result<[String], RedisError> {
         var batch = RedisBatch()
         for word in words { batch.append("ECHO", .text(word)) }
         do throws(RedisError) {
@@ -52,7 +52,7 @@ extension RedisConnection {
     }
 
     /// Returns the error of a command; nil if it succeeds.
-    nonisolated func failure(of arguments: RedisArgument..., timeout: Duration? = nil) async -> RedisError? {
+    func failure(of arguments: RedisArgument..., timeout: Duration? = nil) async -> RedisError? {
         do throws(RedisError) {
             try await self.send(arguments, timeout: timeout)
             return nil

@@ -75,14 +75,14 @@ package final class SentinelGroup: Sendable {
     /// Writes values of a megabyte.
     package func fill(_ server: Int, megabytes: Int) async throws {
         let value = [UInt8](repeating: 0x78, count: 1_000_000)
-        try await TestRedis.with(try self.servers[server].configuration()) { redis in
+        try await TestRedis.withPatience(self.servers[server].url) { redis in
             for _ in 0..<megabytes { try await redis.send("SET", "filler", .bytes(value)) }
         }
     }
 
     /// Makes a replica a master, and all Sentinels name it, while the old master goes on.
     package func name(_ server: Int) async throws {
-        try await TestRedis.with(try self.servers[server].configuration()) { redis in
+        try await TestRedis.withPatience(self.servers[server].url) { redis in
             try await self.withSentinels { sentinel in
                 try await sentinel.send("SENTINEL", "REMOVE", .text(Self.name))
                 try await redis.send("REPLICAOF", "NO", "ONE")
@@ -122,16 +122,15 @@ package final class SentinelGroup: Sendable {
     }
 
     /// Returns the port of the master.
-    private static func master(by sentinel: RedisConnection) async throws -> Int? {
+    private static func master(by sentinel: RedisClient) async throws -> Int? {
         let answer = try await sentinel.send("SENTINEL", "GET-MASTER-ADDR-BY-NAME", .text(Self.name)).strings()
         return answer.last.flatMap { Int($0) }
     }
 
     /// Runs `body` with a connection to each Sentinel in turn.
-    private func withSentinels(_ body: (RedisConnection) async throws -> Void) async throws {
+    private func withSentinels(_ body: (RedisClient) async throws -> Void) async throws {
         for port in self.ports {
-            let address = try RedisAddress(url: "redis://127.0.0.1:\(port)")
-            try await TestRedis.with(RedisConfiguration(address: address, clientName: "fixture"), body)
+            try await TestRedis.withPatience("redis://127.0.0.1:\(port)", body)
         }
     }
 

@@ -18,13 +18,13 @@ package enum TestRedis {
     }
 
     /// Opens a connection; the caller closes it.
-    package static func connect(_ configuration: RedisConfiguration) throws(RedisError) -> RedisConnection {
-        try RedisConnection(
+    package static func connect(_ configuration: RedisConfiguration) throws(RedisError) -> RedisClient {
+        try RedisClient(
             configuration, on: MultiThreadedEventLoopGroup.singleton.next(), logger: TestLog.logger)
     }
 
     /// Opens a connection to the shared Redis; the caller closes it.
-    package static func connect(clientName: String = "test") async throws -> RedisConnection {
+    package static func connect(clientName: String = "test") async throws -> RedisClient {
         try Self.connect(try await Self.configuration(clientName: clientName))
     }
 
@@ -37,7 +37,7 @@ package enum TestRedis {
     /// afterwards.
     package static func with<Result>(
         _ configure: (inout RedisConfiguration) -> Void = { _ in },
-        _ body: (RedisConnection, String) async throws -> Result
+        _ body: (RedisClient, String) async throws -> Result
     ) async throws -> Result {
         var configuration = try await Self.configuration()
         configure(&configuration)
@@ -57,7 +57,7 @@ package enum TestRedis {
     /// Runs `body` with a connection, which is closed afterwards.
     package static func with<Result>(
         _ configuration: RedisConfiguration,
-        _ body: (RedisConnection) async throws -> Result
+        _ body: (RedisClient) async throws -> Result
     ) async throws -> Result {
         let redis = try Self.connect(configuration)
         do {
@@ -70,8 +70,18 @@ package enum TestRedis {
         }
     }
 
+    /// Runs `body` with a connection for a fixture, which waits longer for a busy machine.
+    package static func withPatience<Result>(
+        _ url: String,
+        _ body: (RedisClient) async throws -> Result
+    ) async throws -> Result {
+        var configuration = RedisConfiguration(address: try RedisAddress(url: url), clientName: "fixture")
+        configuration.commandTimeout = .seconds(60)
+        return try await Self.with(configuration, body)
+    }
+
     /// Deletes every key that contains `prefix`.
-    package static func deleteKeys(prefix: String, _ redis: RedisConnection) async throws {
+    package static func deleteKeys(prefix: String, _ redis: RedisClient) async throws {
         var position = "0"
         repeat {
             let reply = try await redis.send("SCAN", .text(position), "MATCH", "*\(prefix)*", "COUNT", 1_000)

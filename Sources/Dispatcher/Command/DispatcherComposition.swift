@@ -213,25 +213,25 @@ enum DispatcherComposition {
             self.redisConfiguration = configuration
             self.jobsLoop = self.eventLoops.next()
             self.replicated = try settings.common.redis.replicatedWrites(
-                on: RedisConnection(configuration, on: self.eventLoops.next(), logger: logger))
+                on: RedisClient(configuration, on: self.eventLoops.next(), logger: logger))
             self.live = Live(
-                try RedisConnection(configuration, on: self.jobsLoop, logger: logger), replicated: self.replicated)
+                try RedisClient(configuration, on: self.jobsLoop, logger: logger), replicated: self.replicated)
             self.database = Database(try PostgresPool(DispatcherComposition.database(settings), logger: logger))
             var database = DispatcherComposition.database(settings)
             database.connections = BroadcastService.chains + 1
             database.sessionSettings = StoreSession.pageSettings
             self.broadcastDatabase = Database(try PostgresPool(database, logger: logger))
             self.broadcastLive = Live(
-                try RedisConnection(configuration, on: self.eventLoops.next(), logger: logger))
+                try RedisClient(configuration, on: self.eventLoops.next(), logger: logger))
         }
 
-        func connect(on eventLoop: any EventLoop) throws -> RedisConnection {
-            try RedisConnection(self.redisConfiguration, on: eventLoop, logger: self.logger)
+        func connect(on eventLoop: any EventLoop) throws -> RedisClient {
+            try RedisClient(self.redisConfiguration, on: eventLoop, logger: self.logger)
         }
 
         /// Makes a connection for the blocking reads of each lane.
-        func readers(on eventLoop: () -> any EventLoop) throws -> [Lane: RedisConnection] {
-            var readers: [Lane: RedisConnection] = [:]
+        func readers(on eventLoop: () -> any EventLoop) throws -> [Lane: RedisClient] {
+            var readers: [Lane: RedisClient] = [:]
             for lane in Lane.allCases { readers[lane] = try self.connect(on: eventLoop()) }
             return readers
         }

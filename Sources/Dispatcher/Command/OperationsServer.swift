@@ -56,7 +56,7 @@ enum OperationsServer {
         )
     }
 
-    private static func redisFault(_ redis: RedisConnection) async -> String? {
+    private static func redisFault(_ redis: RedisClient) async -> String? {
         do throws(RedisError) {
             try await redis.send("PING", timeout: .seconds(1))
             return nil

@@ -65,7 +65,7 @@ struct SendTestCommand: AsyncParsableCommand {
         }
     }
 
-    private func answer(_ redis: RedisConnection, _ store: DeviceStore) async throws -> JSONValue {
+    private func answer(_ redis: RedisClient, _ store: DeviceStore) async throws -> JSONValue {
         let devices = try await store.list(user: self.user).filter(\.isActive)
         let wanted = self.device.map { NotificationID($0) }
         let chosen =
@@ -79,7 +79,7 @@ struct SendTestCommand: AsyncParsableCommand {
         return JSONValue.object(device).merging(answer)
     }
 
-    private func answerOfMail(_ redis: RedisConnection, _ store: PreferenceStore) async throws -> JSONValue {
+    private func answerOfMail(_ redis: RedisClient, _ store: PreferenceStore) async throws -> JSONValue {
         guard try await store.settings(user: self.user).email != nil else {
             throw CommandFailure(ExitStatus.no, "the user has no e-mail address")
         }
@@ -88,7 +88,7 @@ struct SendTestCommand: AsyncParsableCommand {
     }
 
     /// Sends a request for a target to a dispatcher, and returns its answer.
-    private func ask(_ target: [JSONMember], _ redis: RedisConnection) async throws -> JSONValue {
+    private func ask(_ target: [JSONMember], _ redis: RedisClient) async throws -> JSONValue {
         let id = RandomName.make()
         var members = [JSONMember("id", .string(id)), JSONMember("user", .string(self.user))] + target
         for case (let name, .some(let text)) in [("title", self.title), ("body", self.body)] {

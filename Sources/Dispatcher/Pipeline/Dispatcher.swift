@@ -94,7 +94,7 @@ package struct Dispatcher: Sendable {
         self.logger = logger
     }
 
-    var redis: RedisConnection { self.live.connection }
+    var redis: RedisClient { self.live.connection }
     package var keys: Keyspace { self.live.keys }
 
     /// Returns the same dispatcher on other connections, for work that must not delay the rest.
@@ -260,8 +260,8 @@ func pause(for duration: Duration) async {
 ///
 /// - Parameter others: a connection to the same Redis for commands that do not block.
 func interruptible(
-    _ reader: RedisConnection,
-    through others: RedisConnection,
+    _ reader: RedisClient,
+    through others: RedisClient,
     _ work: @escaping @Sendable () async -> Void
 ) async {
     await withTaskGroup(of: Bool.self) { group in

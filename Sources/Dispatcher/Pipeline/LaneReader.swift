@@ -15,7 +15,7 @@ struct LaneReader: Sendable {
     let lane: Lane
     let group: ConsumerGroup
     /// Its own connection, because reads block.
-    let connection: RedisConnection
+    let connection: RedisClient
     let count: Int
     let queue: LaneQueue<LaneBatch>
     let inFlight: InFlightEntries

@@ -207,7 +207,7 @@ private struct GatewayFiles {
 /// The connections to Redis and PostgreSQL, and the services that need their own.
 private struct GatewayClients {
     let eventLoops = MultiThreadedEventLoopGroup(numberOfThreads: System.coreCount)
-    let redis: RedisConnection
+    let redis: RedisClient
     let replicated: ReplicatedWrites?
     let pool: PostgresPool
     let epoch = EpochWatch()
@@ -220,9 +220,9 @@ private struct GatewayClients {
         self.node = node
         self.logger = logger
         self.redisConfiguration = settings.common.redisConfiguration(clientName: "carillon-gateway-\(node)")
-        self.redis = try RedisConnection(self.redisConfiguration, on: self.eventLoops.next(), logger: logger)
+        self.redis = try RedisClient(self.redisConfiguration, on: self.eventLoops.next(), logger: logger)
         self.replicated = try settings.common.redis.replicatedWrites(
-            on: RedisConnection(self.redisConfiguration, on: self.eventLoops.next(), logger: logger))
+            on: RedisClient(self.redisConfiguration, on: self.eventLoops.next(), logger: logger))
         var postgres = Self.postgres(settings)
         self.epoch.watch(&postgres)
         self.pool = try PostgresPool(postgres, logger: logger)

@@ -16,7 +16,7 @@ package struct EventPublisher: Sendable {
     private static let lost = Counter(label: "carillon.events.lost")
 
     private let log: EventLog?
-    private let connection: RedisConnection?
+    private let connection: RedisClient?
     private let logger: Logger?
 
     /// Creates an instance that publishes nothing.
@@ -27,7 +27,7 @@ package struct EventPublisher: Sendable {
     }
 
     /// Creates an instance that publishes to a log, unless that is off.
-    package init(log: EventLog, connection: RedisConnection, logger: Logger) {
+    package init(log: EventLog, connection: RedisClient, logger: Logger) {
         self.log = log.isOn ? log : nil
         self.connection = connection
         self.logger = logger

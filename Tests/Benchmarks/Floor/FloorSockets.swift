@@ -128,7 +128,7 @@ struct FloorRun {
     let dispatcher: ChildProgram
     let gateway: ChildProgram
     let load: ChildProgram
-    let redis: RedisConnection
+    let redis: RedisClient
 
     var programs: [String: ChildProgram] { ["dispatcher": self.dispatcher, "gateway": self.gateway] }
 

@@ -133,7 +133,7 @@ struct SoakCommand: AsyncParsableCommand {
         return max(0, after.peak - before.resident)
     }
 
-    private func append(_ redis: RedisConnection, _ names: [String], _ ledger: SoakLedger) async throws {
+    private func append(_ redis: RedisClient, _ names: [String], _ ledger: SoakLedger) async throws {
         let jobs = self.jobs ?? Int(self.rate * self.seconds)
         let start = ContinuousClock.now
         for job in 0..<jobs {
@@ -155,7 +155,7 @@ struct SoakCommand: AsyncParsableCommand {
     }
 
     /// Appends a job; repeats it until a replica has it, if there are failovers.
-    private func append(_ fields: [RedisArgument], _ redis: RedisConnection) async throws {
+    private func append(_ fields: [RedisArgument], _ redis: RedisClient) async throws {
         guard self.failovers > 0 else {
             try await redis.send(fields, timeout: .seconds(30))
             return

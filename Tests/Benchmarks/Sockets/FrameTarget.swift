@@ -69,7 +69,7 @@ struct FrameTarget: Sendable {
     let load: SocketLoad
     let server: ChildProgram
     private let channel: String
-    private let redis: RedisConnection
+    private let redis: RedisClient
 
     /// Starts the server and opens a socket for each of `users`, which may repeat.
     static func start(

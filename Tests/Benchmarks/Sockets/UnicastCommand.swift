@@ -210,7 +210,7 @@ struct UnicastLoad {
 
 /// Unconfirmed notifications in Redis, as a dispatcher would have added them.
 struct ProofBoard: Sendable {
-    let redis: RedisConnection
+    let redis: RedisClient
 
     /// Adds notifications with a deadline that does not pass during the benchmark.
     func expect(_ notifications: [(user: String, id: NotificationID)]) async throws {

@@ -23,12 +23,12 @@ enum Environment {
     /// Drops log messages that a benchmark does not need.
     static let quiet = Logger(label: "benchmarks") { _ in SwiftLogNoOpLogHandler() }
 
-    static func redis() throws -> RedisConnection {
+    static func redis() throws -> RedisClient {
         try self.redis(url: self.require("REDIS_URL"))
     }
 
-    static func redis(url: String) throws -> RedisConnection {
-        try RedisConnection(
+    static func redis(url: String) throws -> RedisClient {
+        try RedisClient(
             RedisConfiguration(address: RedisAddress(url: url), clientName: "benchmarks"),
             on: self.eventLoops.next(),
             logger: self.logger

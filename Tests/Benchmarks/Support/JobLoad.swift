@@ -6,7 +6,7 @@ import Foundation
 
 /// Appends jobs like an upstream app.
 struct JobLoad: Sendable {
-    let redis: RedisConnection
+    let redis: RedisClient
     let stream: String
     let type: String
     /// The variables of the type's template; nil for a plain title and body.

@@ -235,7 +235,7 @@ struct ScratchDatabase {
 /// An empty database on the server of `REDIS_URL`.
 struct ScratchRedis {
     let url: String
-    let connection: RedisConnection
+    let connection: RedisClient
 
     /// Takes the first empty database from number 1 on.
     static func make() async throws -> ScratchRedis {

@@ -116,7 +116,7 @@ struct CommandTests {
         }
     }
 
-    private static func identifier(_ redis: RedisConnection) async throws -> String {
+    private static func identifier(_ redis: RedisClient) async throws -> String {
         try await redis.text("CLIENT", "ID") ?? ""
     }
 

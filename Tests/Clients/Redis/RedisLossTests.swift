@@ -205,7 +205,7 @@ struct RedisLossTests {
                 ) { _ in }
                 try await connection.send("PING")
                 try await eventually("both are there") {
-                    let isSubscribed = await subscription.isSubscribed
+                    let isSubscribed = await subscription.isComplete
                     let count = try await clients()
                     return isSubscribed && count == 2
                 }

@@ -8,7 +8,7 @@ import Testing
 @Suite(.timeLimit(.minutes(10)))
 struct ScriptTests {
     /// Returns a script that no other test has loaded.
-    private static func script(_ redis: RedisConnection, _ prefix: String) async throws -> RedisScript {
+    private static func script(_ redis: RedisClient, _ prefix: String) async throws -> RedisScript {
         let source = "return {KEYS[1], ARGV[1], '\(prefix)'}"
         let digest = try #require(try await redis.text("SCRIPT", "LOAD", .text(source)))
         try await redis.send("SCRIPT", "FLUSH")

@@ -67,10 +67,10 @@ struct SubscriptionTests {
         try await eventually("the loss is reported") {
             heard.all.count == 2 && heard.all.last?.hasPrefix("lost: ") == true
         }
-        #expect(await subscription.isSubscribed == false)
+        #expect(await subscription.isComplete == false)
         try await server.start()
         try await eventually("the channels are back") { heard.all.count == 3 && heard.all.last == "again" }
-        #expect(await subscription.isSubscribed)
+        #expect(await subscription.isComplete)
         try await TestRedis.with(try server.configuration()) { redis in
             let receivers = try await redis.number("PUBLISH", "more", "hello")
             #expect(receivers == 1)

@@ -206,7 +206,7 @@ struct AccountPauseServiceTests {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
                 let keys = Keyspace(prefix: prefix)
-                func start(_ connection: RedisConnection) throws -> (DeliveriesService, AccountPauseService) {
+                func start(_ connection: RedisClient) throws -> (DeliveriesService, AccountPauseService) {
                     let dispatcher = try TestDispatcher.make(
                         database.pool, connection, keys, [NotificationType(name: "news")],
                         IdleChannel(app: "default", account: "one"), IdleChannel(app: "sister", account: "one"),

@@ -27,7 +27,7 @@ struct ClaimServiceTests {
         let dispatcher: Dispatcher
         let service: DeliveriesService
         let pool: PostgresPool
-        let redis: RedisConnection
+        let redis: RedisClient
         let keys: Keyspace
         let notification: Notification
 

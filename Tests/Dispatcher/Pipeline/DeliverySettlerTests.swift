@@ -155,7 +155,7 @@ struct DeliverySettlerTests {
     }
 
     /// Returns the kinds of the events in the events' stream.
-    private static func told(_ redis: RedisConnection, _ keys: Keyspace) async throws -> [String] {
+    private static func told(_ redis: RedisClient, _ keys: Keyspace) async throws -> [String] {
         let reply = try await redis.send("XRANGE", .text(keys.events), "-", "+")
         guard var cursor = try reply.cursor(), let count = try cursor.array() else { return [] }
         var events: [String] = []

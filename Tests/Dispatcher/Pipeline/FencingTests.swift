@@ -56,14 +56,14 @@ struct FencingTests {
         )
     }
 
-    private static func append(_ fields: [(String, String)], to stream: String, _ redis: RedisConnection) async throws {
+    private static func append(_ fields: [(String, String)], to stream: String, _ redis: RedisClient) async throws {
         var command: [RedisArgument] = ["XADD", .text(stream), "*"]
         for (name, value) in fields { command += [.text(name), .text(value)] }
         try await redis.send(command)
     }
 
     /// Returns the repeat flags of a stream's deliveries.
-    private static func flags(_ stream: String, _ redis: RedisConnection) async throws -> [Bool] {
+    private static func flags(_ stream: String, _ redis: RedisClient) async throws -> [Bool] {
         let group = ConsumerGroup(stream: stream, consumer: "reader", connection: redis)
         try await group.create()
         return try await group.takeWaiting(count: 100).map { entry in

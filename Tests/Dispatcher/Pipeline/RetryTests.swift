@@ -15,7 +15,7 @@ import Testing
 @Suite(.timeLimit(.minutes(10)))
 struct RetryServiceTests {
     private static func add(
-        _ numbers: Range<UInt64>, _ lane: Lane, _ redis: RedisConnection, _ keys: Keyspace
+        _ numbers: Range<UInt64>, _ lane: Lane, _ redis: RedisClient, _ keys: Keyspace
     ) async throws {
         let set = Live(redis, keys: keys).retries
         var batch = RedisBatch()
@@ -111,13 +111,13 @@ struct RetryFairnessTests {
     /// A dispatcher's retry service, for the apps `big` and `small`.
     private final class Bench: Sendable {
         private let sent = Mutex<[String: Int]>([:])
-        let redis: RedisConnection
+        let redis: RedisClient
         let keys: Keyspace
         let seconds: Seconds
         let service: DeliveriesService
         let mover: RetryService
 
-        init(_ database: TestDatabase, _ redis: RedisConnection, _ prefix: String) throws {
+        init(_ database: TestDatabase, _ redis: RedisClient, _ prefix: String) throws {
             let keys = Keyspace(prefix: prefix)
             let seconds = Seconds()
             let dispatcher = try TestDispatcher.make(

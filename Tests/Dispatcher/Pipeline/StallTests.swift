@@ -20,7 +20,7 @@ struct StallTests {
         /// Runs a minute later.
         let rival: Dispatcher
         let pool: PostgresPool
-        let redis: RedisConnection
+        let redis: RedisClient
         let keys: Keyspace
 
         func append(_ notification: Notification) async throws {

@@ -19,7 +19,7 @@ struct SweepServiceTests {
     private struct Scene {
         let dispatcher: Dispatcher
         let pool: PostgresPool
-        let redis: RedisConnection
+        let redis: RedisClient
         let keys: Keyspace
         let notification: Notification
         let phone: Device

@@ -17,7 +17,7 @@ enum TestDispatcher {
 
     static func make(
         _ pool: PostgresPool,
-        _ redis: RedisConnection,
+        _ redis: RedisClient,
         _ keys: Keyspace,
         _ types: [NotificationType],
         _ channels: any ProviderChannel...,

@@ -54,7 +54,7 @@ struct TestSendServiceTests {
     private static func with(
         provider: Provider = .fcm,
         patience: Duration,
-        _ body: (RedisConnection, Keyspace) async throws -> Void
+        _ body: (RedisClient, Keyspace) async throws -> Void
     ) async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in

@@ -22,7 +22,7 @@ final class Stack: Sendable {
     let database: TestDatabase?
     let sandbox: ProviderSandbox
     let directory: TemporaryDirectory
-    let connection: RedisConnection
+    let connection: RedisClient
     let http: TransferClient
     /// The settings of both programs.
     let environment: [String: String]

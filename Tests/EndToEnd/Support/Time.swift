@@ -257,7 +257,7 @@ final class ShiftedDispatcher: Sendable {
         try result.get()
     }
 
-    private func dispatcher(_ stack: Stack, _ pool: PostgresPool, _ redis: RedisConnection) throws -> Dispatcher {
+    private func dispatcher(_ stack: Stack, _ pool: PostgresPool, _ redis: RedisClient) throws -> Dispatcher {
         let catalog = try CatalogLoader.load(path: stack.directory.file("catalog.yaml"))
         return Dispatcher(
             name: "shifted",

@@ -15,7 +15,7 @@ enum TestServices {
     static func with<Value>(_ body: (APIServices) async throws -> Value) async throws -> Value {
         let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
         let address = try RedisAddress(url: "unix:///nowhere/redis.sock")
-        let redis = try RedisConnection(
+        let redis = try RedisClient(
             RedisConfiguration(address: address, clientName: "test"),
             on: MultiThreadedEventLoopGroup.singleton.next(),
             logger: logger

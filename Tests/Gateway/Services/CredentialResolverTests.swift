@@ -98,7 +98,7 @@ struct CredentialResolverTests {
         cookie("nonsense", nil, origin: "https://app.example", cookies: [";;=;session; ="]),
     ]
 
-    private static func resolver(_ redis: RedisConnection, _ prefix: String) throws -> CredentialResolver {
+    private static func resolver(_ redis: RedisClient, _ prefix: String) throws -> CredentialResolver {
         let keys = Keyspace(prefix: prefix)
         return CredentialResolver(
             verifier: try Tokens.verifier(),

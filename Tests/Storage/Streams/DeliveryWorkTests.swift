@@ -108,7 +108,7 @@ struct SendClaimsTests {
     )
 
     /// Appends the work to a lane and returns the entry's id.
-    private static func append(_ redis: RedisConnection, _ keys: Keyspace, _ lane: Lane) async throws -> String {
+    private static func append(_ redis: RedisClient, _ keys: Keyspace, _ lane: Lane) async throws -> String {
         try await redis.send(
             "XADD", .text(keys.deliveries(.fcm, lane)), "*", .text(DeliveryWork.field), .text(self.work.text)
         ).string() ?? ""

@@ -18,7 +18,7 @@ struct HeldSetsTests {
     }
 
     private static func add(
-        _ works: [DeliveryWork], of app: String, due: Timestamp = HeldSetsTests.now, _ redis: RedisConnection,
+        _ works: [DeliveryWork], of app: String, due: Timestamp = HeldSetsTests.now, _ redis: RedisClient,
         _ keys: Keyspace
     ) async throws {
         let held = Live(redis, keys: keys).heldSets

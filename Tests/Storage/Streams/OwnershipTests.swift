@@ -18,14 +18,14 @@ struct OwnershipTests {
         let one: ConsumerGroup
         let rival: ConsumerGroup
 
-        init(_ connection: RedisConnection, _ keys: Keyspace) {
+        init(_ connection: RedisClient, _ keys: Keyspace) {
             self.stream = keys.jobs(.normal)
             self.one = ConsumerGroup(stream: self.stream, consumer: "one", connection: connection)
             self.rival = ConsumerGroup(stream: self.stream, consumer: "rival", connection: connection)
         }
     }
 
-    private static func append(_ count: Int, _ connection: RedisConnection, _ keys: Keyspace) async throws -> [String] {
+    private static func append(_ count: Int, _ connection: RedisClient, _ keys: Keyspace) async throws -> [String] {
         try await Live(connection, keys: keys).jobs.append(
             (0..<count).map { (.normal, [(name: "title", value: Array("\($0)".utf8))]) })
     }

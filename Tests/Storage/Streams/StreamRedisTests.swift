@@ -11,7 +11,7 @@ import Testing
 /// Contracts of the Redis types, each test under its own prefix of a real Redis.
 @Suite(.timeLimit(.minutes(10)))
 struct StreamRedisTests {
-    private static func with(_ body: (RedisConnection, Keyspace) async throws -> Void) async throws {
+    private static func with(_ body: (RedisClient, Keyspace) async throws -> Void) async throws {
         let connection = try await TestRedis.connect()
         let prefix = TestRedis.prefix()
         do {

@@ -12,7 +12,7 @@ package struct DeliveriesService: Service {
     private static let settleBatch = 256
 
     private let dispatcher: Dispatcher
-    private let readers: [Lane: RedisConnection]
+    private let readers: [Lane: RedisClient]
     private let calls: Int
     /// Half of the calls in flight: two more batches wait, and other dispatchers need work too.
     private var batchSize: Int { min(Self.largestBatch, self.calls / 2) }
@@ -26,7 +26,7 @@ package struct DeliveriesService: Service {
         dispatcher: Dispatcher,
         provider: Provider,
         calls: Int,
-        readers: [Lane: RedisConnection]
+        readers: [Lane: RedisClient]
     ) {
         self.dispatcher = dispatcher
         self.calls = calls
@@ -123,7 +123,7 @@ package struct DeliveriesService: Service {
         }
     }
 
-    private func read(_ lane: Lane, on connection: RedisConnection, into queue: LaneQueue<LaneBatch>) async throws {
+    private func read(_ lane: Lane, on connection: RedisClient, into queue: LaneQueue<LaneBatch>) async throws {
         defer { queue.finish() }
         let reader = LaneReader(
             lane: lane,

@@ -18,7 +18,7 @@ package struct TestSendService: Service {
     private let dispatcher: Dispatcher
     private let devices: DeviceStore
     private let preferences: PreferenceStore
-    private let reader: RedisConnection
+    private let reader: RedisClient
     private let patience: Duration
 
     /// - Parameters:
@@ -28,7 +28,7 @@ package struct TestSendService: Service {
         dispatcher: Dispatcher,
         devices: DeviceStore,
         preferences: PreferenceStore,
-        reader: RedisConnection,
+        reader: RedisClient,
         patience: Duration = .seconds(35)
     ) {
         self.dispatcher = dispatcher

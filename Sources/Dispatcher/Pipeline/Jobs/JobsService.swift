@@ -14,7 +14,7 @@ package struct JobsService: Service {
     private static let batchSize = 256
 
     private let dispatcher: Dispatcher
-    private let readers: [Lane: RedisConnection]
+    private let readers: [Lane: RedisClient]
     private let executor: (any TaskExecutor)?
     private let overflow: OverflowGuard?
 
@@ -24,7 +24,7 @@ package struct JobsService: Service {
     ///   - executor: where the stages run; nil for the cooperative pool.
     package init(
         dispatcher: Dispatcher,
-        readers: [Lane: RedisConnection],
+        readers: [Lane: RedisClient],
         executor: (any TaskExecutor)? = nil,
         overflow: OverflowPolicy? = nil
     ) {

@@ -40,7 +40,7 @@ struct RedisRun: Sendable {
     /// Asks Redis.
     ///
     /// - Parameter memory: the key of the note; nil to read none.
-    static func ask(_ connection: RedisConnection, memory: String?) async throws(RedisError) -> RedisRun {
+    static func ask(_ connection: RedisClient, memory: String?) async throws(RedisError) -> RedisRun {
         // One batch, so that one process answers all.
         var batch = RedisBatch()
         batch.append("INFO", "server")

@@ -32,7 +32,7 @@ package struct SocketService: SocketBackend {
     private let users: UserStore
     private let unconfirmed: UnconfirmedSet
     private let events: EventPublisher
-    private let redis: RedisConnection
+    private let redis: RedisClient
     private let catalogs: CatalogRegister
     private let messageRate: UserRate?
     private let now: @Sendable () -> Timestamp

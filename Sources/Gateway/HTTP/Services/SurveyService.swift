@@ -15,7 +15,7 @@ import Synchronization
 /// Gateways report these metrics even when no dispatcher runs.
 package struct SurveyService: Service {
     private let survey: StreamSurvey
-    private let connection: RedisConnection
+    private let connection: RedisClient
     private let now: @Sendable () -> Timestamp
     private let logger: Logger
     private let interval: Duration

@@ -9,7 +9,9 @@ import FoundationEssentials
 /// Forms: `redis://[user[:password]@]host[:port][/database]`, `rediss://…` for TLS,
 /// `unix:///path/to.sock[?db=N]` for a local socket, and
 /// `redis+sentinel://[user[:password]@]host[:port][,host[:port]…]/name[/database]` or
-/// `rediss+sentinel://…` for the master of a group that Sentinels watch.
+/// `rediss+sentinel://…` for the master of a group that Sentinels watch, and
+/// `redis+cluster://[user[:password]@]host[:port][,host[:port]…]` or `rediss+cluster://…` for a
+/// cluster, of which some servers are enough.
 package struct RedisAddress: Sendable, Equatable, CustomStringConvertible {
     /// A host and a TCP port.
     struct Server: Sendable, Hashable, CustomStringConvertible {
@@ -27,6 +29,8 @@ package struct RedisAddress: Sendable, Equatable, CustomStringConvertible {
         case unixSocket(path: String)
         /// The server that the Sentinels name as the master of the group `name`.
         case sentinels([Server], name: String)
+        /// The cluster to which these servers belong.
+        case cluster([Server])
     }
 
     /// The default: this machine, without TLS and login.
@@ -34,6 +38,7 @@ package struct RedisAddress: Sendable, Equatable, CustomStringConvertible {
         .tcp(Server(host: "127.0.0.1", port: 6379)), usesTLS: false, username: nil, password: nil, database: 0)
 
     private static let sentinelExample = "redis+sentinel://host:26379,host:26379/name"
+    private static let clusterExample = "redis+cluster://host:6379,host:6379"
 
     let endpoint: Endpoint
     let usesTLS: Bool
@@ -47,6 +52,10 @@ package struct RedisAddress: Sendable, Equatable, CustomStringConvertible {
     package init(url: String) throws(RedisError) {
         if let end = url.firstRange(of: "+sentinel://") {
             self = try Self.sentinel(scheme: url[..<end.lowerBound].lowercased(), rest: url[end.upperBound...])
+            return
+        }
+        if let end = url.firstRange(of: "+cluster://") {
+            self = try Self.cluster(scheme: url[..<end.lowerBound].lowercased(), rest: url[end.upperBound...])
             return
         }
         guard let components = URLComponents(string: url), let scheme = components.scheme?.lowercased() else {
@@ -71,17 +80,21 @@ package struct RedisAddress: Sendable, Equatable, CustomStringConvertible {
             self.usesTLS = false
             let item = components.queryItems?.first { $0.name == "db" }?.value
             self.database = try Self.database(Substring(item ?? ""))
-        case "redis+cluster":
-            throw RedisError(.configuration, "has the unsupported scheme redis+cluster://; use redis://")
         default:
             throw RedisError(
                 .configuration,
-                "has the unsupported scheme \(scheme)://; use redis://, rediss://, redis+sentinel:// or unix://")
+                "has the unsupported scheme \(scheme)://; "
+                    + "use redis://, rediss://, redis+sentinel://, redis+cluster:// or unix://")
         }
     }
 
     /// Whether another server takes over if the one in use dies.
-    package var hasFailover: Bool { if case .sentinels = self.endpoint { true } else { false } }
+    package var hasFailover: Bool {
+        switch self.endpoint {
+        case .sentinels, .cluster: true
+        case .tcp, .unixSocket: false
+        }
+    }
 
     private init(_ endpoint: Endpoint, usesTLS: Bool, username: String?, password: String?, database: Int) {
         self.endpoint = endpoint
@@ -91,45 +104,74 @@ package struct RedisAddress: Sendable, Equatable, CustomStringConvertible {
         self.database = database
     }
 
-    /// Reads what follows `redis+sentinel://`, which no URL parser takes, because it names several
-    /// hosts.
+    /// Reads what follows `redis+sentinel://`.
     private static func sentinel(scheme: String, rest: Substring) throws(RedisError) -> RedisAddress {
         guard scheme == "redis" || scheme == "rediss" else {
             throw RedisError(
                 .configuration, "has the unsupported scheme \(scheme)+sentinel://; use \(Self.sentinelExample)")
         }
-        let slash = rest.firstIndex(of: "/") ?? rest.endIndex
-        let authority = rest[..<slash]
-        let path = rest[slash...].dropFirst().split(separator: "/", omittingEmptySubsequences: false)
-        guard (1...2).contains(path.count), let name = Self.decoded(path[0]), !name.isEmpty else {
+        let parts = try Self.servers(rest, port: 26_379, kind: "Sentinel", example: Self.sentinelExample)
+        guard (1...2).contains(parts.path.count), let name = Self.decoded(parts.path[0]), !name.isEmpty else {
             throw RedisError(.configuration, "has no name of a group of Sentinels; use \(Self.sentinelExample)")
         }
-        let at = authority.lastIndex(of: "@")
-        var login: (username: String?, password: String?)
-        if let at {
-            let parts = authority[..<at].split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
-            login.username = Self.decoded(parts[0]).flatMap { $0.isEmpty ? nil : $0 }
-            login.password = parts.count > 1 ? Self.decoded(parts[1]) : nil
-        }
-        let list = at.map { authority[authority.index(after: $0)...] } ?? authority
-        var servers: [Server] = []
-        for text in list.split(separator: ",", omittingEmptySubsequences: false) {
-            servers.append(try Self.server(text))
-        }
         return RedisAddress(
-            .sentinels(servers, name: name), usesTLS: scheme == "rediss", username: login.username,
-            password: login.password, database: try Self.database(path.count > 1 ? path[1] : ""))
+            .sentinels(parts.servers, name: name), usesTLS: scheme == "rediss", username: parts.username,
+            password: parts.password, database: try Self.database(parts.path.count > 1 ? parts.path[1] : ""))
     }
 
-    /// Reads `host[:port]`, with brackets around an IPv6 address.
-    private static func server(_ text: Substring) throws(RedisError) -> Server {
-        guard let components = URLComponents(string: "redis://\(text)"), let host = components.host, !host.isEmpty,
-            components.path.isEmpty
-        else {
-            throw RedisError(.configuration, "has a Sentinel that is not host:port; use \(Self.sentinelExample)")
+    /// Reads what follows `redis+cluster://`.
+    private static func cluster(scheme: String, rest: Substring) throws(RedisError) -> RedisAddress {
+        guard scheme == "redis" || scheme == "rediss" else {
+            throw RedisError(
+                .configuration, "has the unsupported scheme \(scheme)+cluster://; use \(Self.clusterExample)")
         }
-        let bare = host.hasPrefix("[") && host.hasSuffix("]") ? String(host.dropFirst().dropLast()) : host
-        return Server(host: bare, port: components.port ?? 26_379)
+        let parts = try Self.servers(rest, port: 6_379, kind: "server", example: Self.clusterExample)
+        guard parts.path.allSatisfy({ $0.isEmpty || $0 == "0" }), parts.path.count <= 1 else {
+            throw RedisError(.configuration, "names a database, but a cluster has only database 0")
+        }
+        return RedisAddress(
+            .cluster(parts.servers), usesTLS: scheme == "rediss", username: parts.username, password: parts.password,
+            database: 0)
+    }
+
+    /// The parts of a URL that names several hosts, which no URL parser takes.
+    private struct Parts {
+        var servers: [Server] = []
+        var username: String?
+        var password: String?
+        var path: [Substring] = []
+    }
+
+    /// Reads `[user[:password]@]host[:port][,host[:port]…][/path]`.
+    ///
+    /// - Parameter port: the port of a host without one.
+    private static func servers(
+        _ text: Substring,
+        port: Int,
+        kind: String,
+        example: String
+    ) throws(RedisError) -> Parts {
+        var parts = Parts()
+        let slash = text.firstIndex(of: "/") ?? text.endIndex
+        let authority = text[..<slash]
+        if slash < text.endIndex {
+            parts.path = text[slash...].dropFirst().split(separator: "/", omittingEmptySubsequences: false)
+        }
+        let at = authority.lastIndex(of: "@")
+        if let at {
+            let login = authority[..<at].split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
+            parts.username = Self.decoded(login[0]).flatMap { $0.isEmpty ? nil : $0 }
+            parts.password = login.count > 1 ? Self.decoded(login[1]) : nil
+        }
+        let list = at.map { authority[authority.index(after: $0)...] } ?? authority
+        for host in list.split(separator: ",", omittingEmptySubsequences: false) {
+            guard let components = URLComponents(string: "redis://\(host)"), let name = components.host, !name.isEmpty,
+                components.path.isEmpty
+            else { throw RedisError(.configuration, "has a \(kind) that is not host:port; use \(example)") }
+            let bare = name.hasPrefix("[") && name.hasSuffix("]") ? String(name.dropFirst().dropLast()) : name
+            parts.servers.append(Server(host: bare, port: components.port ?? port))
+        }
+        return parts
     }
 
     private static func decoded(_ text: Substring) -> String? { PercentCoding.decode(text) }
@@ -161,7 +203,9 @@ package struct RedisAddress: Sendable, Equatable, CustomStringConvertible {
         case .tcp(let server): "\(scheme)://\(server)/\(self.database)"
         case .unixSocket(let path): "unix://\(path)?db=\(self.database)"
         case .sentinels(let servers, let name):
-            "\(scheme)+sentinel://\(servers.map(\.description).joined(separator: ","))/\(name)/\(self.database)"
+            "\(scheme)+sentinel://\(Self.list(servers))/\(name)/\(self.database)"
+        case .cluster(let servers): "\(scheme)+cluster://\(Self.list(servers))"
         }
     }
+    private static func list(_ servers: [Server]) -> String { servers.map(\.description).joined(separator: ",") }
 }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
+import NIOCore
 
 /// How a Redis connection behaves.
 package struct RedisConfiguration: Sendable {
@@ -26,9 +27,23 @@ package struct RedisConfiguration: Sendable {
     package var waitsForServer = true
     /// The last answer of the Sentinels; copies share it.
     let sentinels = RedisSentinels()
+    /// The masters of a cluster; copies share them.
+    let topology = RedisTopology()
 
     package init(address: RedisAddress, clientName: String) {
         self.address = address
         self.clientName = clientName
     }
+
+    /// Returns the configuration of one server of a cluster.
+    func of(_ server: RedisAddress.Server) -> RedisConfiguration {
+        var configuration = self
+        configuration.address = self.address.server(server)
+        return configuration
+    }
+
+    /// Returns the moment by which a command that starts now must be answered.
+    ///
+    /// - Parameter timeout: the time limit; nil means ``commandTimeout``.
+    func deadline(_ timeout: Duration? = nil) -> NIODeadline { .now() + TimeAmount(timeout ?? self.commandTimeout) }
 }

@@ -15,7 +15,7 @@ import Synchronization
 /// Cancelling the caller does not stop a command; its deadline bounds the wait.
 ///
 /// Use a separate connection for blocking commands: every other command would wait behind them.
-package actor RedisConnection {
+actor RedisConnection {
     private enum Phase {
         case idle
         case connecting
@@ -31,8 +31,11 @@ package actor RedisConnection {
     private let configuration: RedisConfiguration
     private let connector: RedisConnector
     private let logger: Logger
+    /// Called after each loss and each failure to connect.
+    private let onLoss: @Sendable () -> Void
     private nonisolated let mailbox: CommandMailbox
     private nonisolated let logins = Atomic<Int>(0)
+    private nonisolated let readiness = Atomic(false)
     /// The server's id of the connection; 0 if it is unknown.
     private nonisolated let identifier = Atomic<Int>(0)
 
@@ -55,7 +58,7 @@ package actor RedisConnection {
     /// When ``deadlineTimer`` fires.
     private var nextCheck = NIODeadline.distantFuture
 
-    package nonisolated var unownedExecutor: UnownedSerialExecutor {
+    nonisolated var unownedExecutor: UnownedSerialExecutor {
         self.eventLoop.executor.asUnownedSerialExecutor()
     }
 
@@ -63,16 +66,18 @@ package actor RedisConnection {
     /// deallocation.
     ///
     /// - Throws: ``RedisError`` with code `configuration`.
-    package init(
+    init(
         _ configuration: RedisConfiguration,
         on eventLoop: any EventLoop,
-        logger: Logger
+        logger: Logger,
+        onLoss: @escaping @Sendable () -> Void = {}
     ) throws(RedisError) {
         self.eventLoop = eventLoop
         self.configuration = configuration
         self.connector = try RedisConnector(configuration)
         self.checksRole = self.connector.usesSentinels
         self.logger = logger
+        self.onLoss = onLoss
         self.mailbox = CommandMailbox(
             maximumCommands: configuration.maximumWaitingCommands,
             maximumBytes: configuration.maximumWaitingBytes
@@ -90,86 +95,42 @@ package actor RedisConnection {
         }
     }
 
+    /// Whether commands reach the server now.
+    nonisolated var isReady: Bool { self.readiness.load(ordering: .acquiring) }
+
     /// The number of logins so far; a change means that the server may have restarted.
-    package nonisolated var session: Int { self.logins.load(ordering: .acquiring) }
+    nonisolated var session: Int { self.logins.load(ordering: .acquiring) }
 
     // MARK: Calls, from any thread
 
-    /// Sends one command and returns its reply; throws an error reply.
-    ///
-    /// - Parameter timeout: the time limit; nil means the configuration's.
-    @discardableResult
-    package nonisolated func send(
-        _ arguments: RedisArgument...,
-        timeout: Duration? = nil
-    ) async throws(RedisError) -> RedisReply {
-        try await self.send(arguments, timeout: timeout)
-    }
-
-    /// Sends one command and returns its reply; throws an error reply.
-    ///
-    /// - Parameter timeout: the time limit; nil means the configuration's.
-    @discardableResult
-    package nonisolated func send(
-        _ arguments: [RedisArgument],
-        timeout: Duration? = nil
-    ) async throws(RedisError) -> RedisReply {
-        let deadline = self.deadline(timeout)
-        let result = await withUnsafeContinuation { (continuation: ReplyWaiter.One) in
+    /// Sends one command and returns its reply.
+    nonisolated func send(_ arguments: [RedisArgument], deadline: NIODeadline) async -> Result<RedisReply, RedisError> {
+        await withUnsafeContinuation { (continuation: ReplyWaiter.One) in
             self.submit(.one(continuation), deadline: deadline) { buffer in
                 buffer.writeRedisHead(argumentCount: arguments.count)
                 for argument in arguments { buffer.writeRedisArgument(argument) }
             }
         }
-        return try result.get().checked()
     }
 
     /// Sends the batch in one write and returns all replies, error replies included.
-    ///
-    /// Scripts that Redis has forgotten are sent again with their source, in order, after the rest
-    /// of the batch.
-    ///
-    /// - Parameter timeout: the time limit; nil means the configuration's.
-    @discardableResult
-    package nonisolated func send(
-        _ batch: RedisBatch,
-        timeout: Duration? = nil
-    ) async throws(RedisError) -> [RedisReply] {
-        guard !batch.isEmpty else { return [] }
-        let deadline = self.deadline(timeout)
-        let result = await withUnsafeContinuation { (continuation: ReplyWaiter.Many) in
-            self.submit(.many(continuation, count: batch.count), deadline: deadline) { buffer in
-                buffer.writeImmutableBuffer(batch.bytes)
-            }
-        }
-        var replies = try result.get()
-        for (position, call) in batch.scripts {
-            guard case .error(let error) = replies[position], error.serverCode == "NOSCRIPT" else { continue }
-            do throws(RedisError) {
-                let count = RedisArgument.integer(Int64(call.keys.count))
-                replies[position] = try await self.send(
-                    ["EVAL", .text(call.script.source), count] + call.keys + call.arguments,
-                    timeout: timeout
-                )
-            } catch {
-                replies[position] = .error(error)
-            }
-        }
-        return replies
+    nonisolated func send(_ batch: RedisBatch, deadline: NIODeadline) async -> Result<[RedisReply], RedisError> {
+        await self.send(batch.bytes, count: batch.count, deadline: deadline)
     }
 
-    /// Runs a script; sends its source if Redis does not know it.
-    @discardableResult
-    package nonisolated func run(
-        _ script: RedisScript,
-        keys: [RedisArgument],
-        arguments: [RedisArgument] = [],
-        timeout: Duration? = nil
-    ) async throws(RedisError) -> RedisReply {
-        var batch = RedisBatch()
-        batch.append(script, keys: keys, arguments: arguments)
-        guard let reply = try await self.send(batch, timeout: timeout).first else { return .null }
-        return try reply.checked()
+    /// Sends commands in wire form in one write and returns all replies, error replies included.
+    ///
+    /// - Parameter count: the number of commands, at least 1.
+    nonisolated func send(
+        _ bytes: ByteBuffer,
+        count: Int,
+        deadline: NIODeadline
+    ) async -> Result<[RedisReply], RedisError> {
+        await withUnsafeContinuation { (continuation: ReplyWaiter.Many) in
+            self.submit(.many(continuation, count: count), deadline: deadline) { buffer in
+                buffer.writeImmutableBuffer(bytes)
+            }
+        }
     }
 
     /// Ends the command that blocks this connection, as if its time were up.
@@ -177,14 +138,15 @@ package actor RedisConnection {
     /// Does nothing if no command blocks. A server that does not allow it lets the time run out.
     ///
     /// - Parameter other: a connection to the same server.
-    package nonisolated func unblock(through other: RedisConnection) async {
+    nonisolated func unblock(through other: RedisConnection) async {
         let identifier = self.identifier.load(ordering: .acquiring)
         guard identifier > 0 else { return }
-        _ = try? await other.send("CLIENT", "UNBLOCK", .integer(Int64(identifier)))
+        _ = await other.send(
+            ["CLIENT", "UNBLOCK", .integer(Int64(identifier))], deadline: other.configuration.deadline())
     }
 
-    /// Closes for good; waiting calls fail with `closed`.
-    package func close() {
+    /// Closes for good; calls that were not sent fail with `closed`.
+    func close() {
         let error = RedisError(.closed, "the client was closed")
         let before = self.phase
         // Set first, because closing a channel reports its end at once.
@@ -196,11 +158,7 @@ package actor RedisConnection {
         self.deadlineTimer?.cancel()
         self.sentinelTimer?.cancel()
         for call in self.mailbox.close(error) { call.waiter.fail(error) }
-        self.failPending(error)
-    }
-
-    private nonisolated func deadline(_ timeout: Duration?) -> NIODeadline {
-        .now() + TimeAmount(timeout ?? self.configuration.commandTimeout)
+        self.failPending(RedisError(.connectionLost, "the client was closed"))
     }
 
     private nonisolated func submit(
@@ -265,7 +223,7 @@ package actor RedisConnection {
             self.phase = .loggingIn(channel)
             let login = self.connector.login(checksRole: self.checksRole)
             self.pending.add(
-                WaitingCall(waiter: .login(count: login.count), deadline: self.deadline(nil), byteCount: 0)
+                WaitingCall(waiter: .login(count: login.count), deadline: self.configuration.deadline(), byteCount: 0)
             )
             channel.writeAndFlush(login.bytes, promise: nil)
         } catch {
@@ -281,6 +239,7 @@ package actor RedisConnection {
             )
         }
         self.lastFailure = reason
+        self.onLoss()
         if !self.configuration.waitsForServer { self.failWaiting(until: .distantFuture) }
         self.phase = .connecting
         let delay = self.configuration.reconnect.delay(attempt: self.attempt)
@@ -353,6 +312,7 @@ package actor RedisConnection {
         self.lastFailure = nil
         self.logins.add(1, ordering: .acquiringAndReleasing)
         self.phase = .ready(channel)
+        self.readiness.store(true, ordering: .releasing)
         self.flush()
     }
 
@@ -370,6 +330,7 @@ package actor RedisConnection {
         case .ready, .loggingIn:
             // A server that restarts gives the same id to another connection.
             self.identifier.store(0, ordering: .releasing)
+            self.readiness.store(false, ordering: .releasing)
             self.failPending(error)
             self.mailbox.postponeDrain()
             self.retry(error.message ?? error.code.rawValue)

@@ -40,7 +40,9 @@ struct RedisConnector: Sendable {
     }
 
     /// Whether Sentinels name the server.
-    var usesSentinels: Bool { self.configuration.address.hasFailover }
+    var usesSentinels: Bool {
+        if case .sentinels = self.configuration.address.endpoint { true } else { false }
+    }
 
     /// Opens a channel on `eventLoop`; `handler` gets the decrypted bytes.
     func connect(
@@ -84,8 +86,8 @@ struct RedisConnector: Sendable {
             switch address.endpoint {
             case .tcp(let server): bootstrap.connect(host: server.host, port: server.port)
             case .unixSocket(let path): bootstrap.connect(unixDomainSocketPath: path)
-            case .sentinels:
-                eventLoop.makeFailedFuture(RedisError(.configuration, "a Sentinel names no other Sentinels"))
+            case .sentinels, .cluster:
+                eventLoop.makeFailedFuture(RedisError(.configuration, "the address names no single server"))
             }
         return channel.map { Opened(channel: $0, server: address) }
     }

@@ -71,12 +71,8 @@ actor RedisSentinels {
         // The connection that asks reports the failure.
         let logger = Logger(label: "carillon.redis.sentinel") { _ in SwiftLogNoOpLogHandler() }
         let connection = try RedisConnection(own, on: eventLoop, logger: logger)
-        let reply: Result<RedisReply, RedisError>
-        do throws(RedisError) {
-            reply = .success(try await connection.send("SENTINEL", "GET-MASTER-ADDR-BY-NAME", .text(name)))
-        } catch {
-            reply = .failure(error)
-        }
+        let reply = await connection.send(
+            ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", .text(name)], deadline: own.deadline())
         await connection.close()
         let answer = try reply.get().strings()
         guard answer.count == 2, let port = Int(answer[1]) else {

@@ -1,44 +1,49 @@
 // Carillon · RedisSubscription.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Core
 import Logging
 import NIOCore
 
-/// A pub/sub connection with a fixed set of channels, subscribed again after every loss.
+/// A pub/sub subscription to a fixed set of channels, kept up through losses.
 ///
-/// Messages published during a loss are gone; ``Event/lost`` and ``Event/subscribed`` mark the gap.
+/// In a cluster it has a connection to each master that owns one of the channels, and follows them
+/// when slots move. Messages published during a loss are gone; ``Event/lost`` and
+/// ``Event/subscribed`` mark the gap.
 package actor RedisSubscription {
-    /// An event of the subscription, delivered on the connection's event loop.
+    /// An event of the subscription, delivered on its event loop.
     package enum Event: Sendable {
         /// Every channel is subscribed; `isFirst` is false after a loss.
         case subscribed(isFirst: Bool)
-        /// No channel is subscribed any more; the text is the reason.
+        /// Some channel is not subscribed any more; the text is the reason.
         case lost(String)
         case message(channel: String, payload: ArraySlice<UInt8>)
     }
 
+    /// The connection to one server.
+    private struct Link {
+        let channels: SubscriptionConnection.Channels
+        let connection: SubscriptionConnection
+        var isSubscribed = false
+    }
+
+    /// How often the map of a cluster is looked at; servers also tell when a slot has moved.
+    private static let checkInterval: TimeAmount = .seconds(15)
+    /// How often it is looked at while a channel is not subscribed.
+    private static let watchInterval: Duration = .milliseconds(250)
+
     private let eventLoop: any EventLoop
     private let configuration: RedisConfiguration
-    private let connector: RedisConnector
-    private let channels: [String]
+    private let channels: SubscriptionConnection.Channels
     private let logger: Logger
     private let handle: @Sendable (Event) -> Void
 
-    private var channel: (any Channel)?
-    private var reader: RESPReader?
-    private var server: RedisAddress?
-    private var pendingLogins = 0
-    private var logins: [RedisReply] = []
-    private var subscribed: Set<String> = []
-    private var wasSubscribed = false
+    /// The connections by server; nil stands for a Redis that is no cluster.
+    private var links: [RedisAddress.Server?: Link] = [:]
+    private var check: RepeatedTask?
+    private(set) var isComplete = false
+    private var wasComplete = false
+    private var isWatching = false
     private var isClosed = false
-    private var attempt = 0
-    /// The first error on the channel before it closed.
-    private var fault: String?
-    private var lastFailure: String?
-    private var probe: RepeatedTask?
-    private var heardSinceProbe = true
 
     package nonisolated var unownedExecutor: UnownedSerialExecutor {
         self.eventLoop.executor.asUnownedSerialExecutor()
@@ -46,180 +51,151 @@ package actor RedisSubscription {
 
     /// Subscribes, and subscribes again after each loss until ``close()`` or deallocation.
     ///
+    /// - Parameters:
+    ///   - channels: channels of PUBLISH.
+    ///   - sharded: channels of SPUBLISH.
     /// - Throws: ``RedisError`` with code `configuration`.
     package init(
         _ configuration: RedisConfiguration,
         channels: [String],
+        sharded: [String] = [],
         on eventLoop: any EventLoop,
         logger: Logger,
         handle: @escaping @Sendable (Event) -> Void
     ) throws(RedisError) {
+        // Finds what a connection could not be made of.
+        _ = try RedisConnector(configuration)
         self.eventLoop = eventLoop
         self.configuration = configuration
-        self.connector = try RedisConnector(configuration)
-        self.channels = channels
+        self.channels = SubscriptionConnection.Channels(general: channels, sharded: sharded)
         self.logger = logger
         self.handle = handle
         eventLoop.execute { self.assumeIsolated { $0.start() } }
     }
 
     deinit {
-        self.probe?.cancel()
-        self.channel?.close(promise: nil)
+        self.check?.cancel()
     }
 
-    var isSubscribed: Bool { self.subscribed.count == self.channels.count }
+    private var isCluster: Bool { if case .cluster = self.configuration.address.endpoint { true } else { false } }
 
-    /// Drops the connection with its unread input, and subscribes again.
-    package func restart(_ reason: String) {
-        // Drops input that arrives before the channel closes.
-        self.reader = nil
-        self.end(reason)
+    /// Drops the connections with their unread input, and subscribes again.
+    package func restart(_ reason: String) async {
+        for link in self.links.values { await link.connection.restart(reason) }
     }
 
     /// Ends the subscription for good.
-    package func close() {
+    package func close() async {
         self.isClosed = true
-        self.probe?.cancel()
-        self.channel?.close(promise: nil)
+        self.check?.cancel()
+        for link in self.links.values { await link.connection.close() }
     }
 
     private func start() {
-        // The server answers a probe as soon as any command.
-        let interval = TimeAmount(self.configuration.commandTimeout)
-        self.probe = self.eventLoop.scheduleRepeatedTask(initialDelay: interval, delay: interval) { [weak self] _ in
-            self?.assumeIsolated { $0.checkLife() }
+        guard self.isCluster else { return self.link(nil, self.channels) }
+        let interval = Self.checkInterval
+        self.check = self.eventLoop.scheduleRepeatedTask(initialDelay: interval, delay: interval) { [weak self] _ in
+            guard let self else { return }
+            Task { await self.follow(within: .nanoseconds(interval.nanoseconds) / 2) }
         }
-        self.connect()
+        self.watch()
     }
 
-    private func connect() {
-        guard !self.isClosed else { return }
-        self.connector.connect(on: self.eventLoop) {
-            RedisChannelHandler { [weak self] event in self?.assumeIsolated { $0.receive(event) } }
-        }.whenComplete { [weak self] result in
-            guard let self else {
-                if case .success(let opened) = result { opened.channel.close(promise: nil) }
-                return
+    private func link(_ server: RedisAddress.Server?, _ channels: SubscriptionConnection.Channels) {
+        let configuration = server.map { self.configuration.of($0) } ?? self.configuration
+        do throws(RedisError) {
+            let connection = try SubscriptionConnection(
+                configuration, channels: channels, on: self.eventLoop, logger: self.logger
+            ) { [weak self] event in
+                // The connection is on the same event loop.
+                self?.assumeIsolated { $0.receive(event, from: server, channels) }
             }
-            self.assumeIsolated { $0.connected(result) }
-        }
-    }
-
-    private func connected(_ result: Result<RedisConnector.Opened, any Error>) {
-        do {
-            let channel = try result.get().channel
-            guard !self.isClosed else {
-                channel.close(promise: nil)
-                return
-            }
-            self.channel = channel
-            self.server = try result.get().server
-            self.fault = nil
-            self.reader = try RESPReader()
-            self.heardSinceProbe = true
-            var batch = self.connector.login(checksRole: self.connector.usesSentinels)
-            self.pendingLogins = batch.count
-            self.logins = []
-            batch.append(["SUBSCRIBE"] + self.channels.map { .text($0) })
-            channel.writeAndFlush(batch.bytes, promise: nil)
+            self.links[server] = Link(channels: channels, connection: connection)
         } catch {
-            self.retry(NetworkFault.words(error))
+            self.logger.error("cannot subscribe", metadata: ["error": "\(error)"])
         }
     }
 
-    private func retry(_ reason: String) {
-        guard !self.isClosed else { return }
-        if self.lastFailure != reason {
-            self.logger.warning("redis subscription lost; reconnecting", metadata: ["error": "\(reason)"])
-        }
-        self.lastFailure = reason
-        let delay = self.configuration.reconnect.delay(attempt: self.attempt)
-        self.attempt += 1
-        self.eventLoop.scheduleTask(in: TimeAmount(delay)) { [weak self] in
-            self?.assumeIsolated { $0.connect() }
-        }
-    }
-
-    private func receive(_ event: RedisChannelEvent) {
+    private func receive(
+        _ event: SubscriptionConnection.Event,
+        from server: RedisAddress.Server?,
+        _ channels: SubscriptionConnection.Channels
+    ) {
         switch event {
-        case .bytes(let buffer):
-            self.heardSinceProbe = true
-            do throws(RedisError) {
-                var fault: RedisError?
-                try self.reader?.read(buffer) { reply in
-                    do throws(RedisError) { try self.take(reply) } catch { fault = fault ?? error }
-                }
-                if let fault { throw fault }
-            } catch {
-                self.end("\(error)")
+        case .message(let channel, let payload): self.handle(.message(channel: channel, payload: payload))
+        case .subscribed: self.note(server, channels, isSubscribed: true, "")
+        case .lost(let reason):
+            self.note(server, channels, isSubscribed: false, reason)
+            if self.isCluster { self.watch() }
+        }
+    }
+
+    /// Notes the state of a connection, unless another has taken its place.
+    private func note(
+        _ server: RedisAddress.Server?,
+        _ channels: SubscriptionConnection.Channels,
+        isSubscribed: Bool,
+        _ reason: String
+    ) {
+        guard self.links[server]?.channels == channels else { return }
+        self.links[server]?.isSubscribed = isSubscribed
+        self.judge(reason)
+    }
+
+    /// Tells when the subscription has become whole, and when it is no more.
+    private func judge(_ reason: String) {
+        let count = self.links.values.reduce(0) { $0 + ($1.isSubscribed ? $1.channels.count : 0) }
+        let isComplete = count == self.channels.count
+        guard isComplete != self.isComplete else { return }
+        self.isComplete = isComplete
+        guard isComplete else { return self.handle(.lost(reason)) }
+        self.handle(.subscribed(isFirst: !self.wasComplete))
+        self.wasComplete = true
+    }
+
+    // MARK: Clusters
+
+    /// Follows the channels until all are subscribed.
+    private func watch() {
+        guard !self.isWatching else { return }
+        self.isWatching = true
+        Task { [weak self] in
+            while let self, await self.isStillWatching() {
+                await self.follow(within: Self.watchInterval)
+                try? await Task.sleep(for: Self.watchInterval)
             }
-        case .failed(let reason):
-            self.fault = self.fault ?? reason
-        case .closed:
-            self.closed()
         }
     }
 
-    /// Closes the channel; `closed()` then reconnects.
-    private func end(_ reason: String) {
-        self.fault = self.fault ?? reason
-        self.channel?.close(promise: nil)
+    private func isStillWatching() -> Bool {
+        self.isWatching = !self.isComplete && !self.isClosed
+        return self.isWatching
     }
 
-    private func closed() {
-        self.channel = nil
-        self.reader = nil
-        let wasComplete = self.isSubscribed
-        self.subscribed = []
-        let reason = self.fault ?? "the connection was closed"
-        if wasComplete { self.handle(.lost(reason)) }
-        self.retry(reason)
-    }
-
-    private func take(_ reply: RedisReply) throws(RedisError) {
-        if self.pendingLogins > 0 {
-            self.pendingLogins -= 1
-            self.logins.append(reply)
-            guard self.pendingLogins == 0 else { return }
-            _ = try RedisConnector.identifier(self.logins, checksRole: self.connector.usesSentinels)
-            return
+    /// Subscribes each channel at the master that owns it now.
+    private func follow(within age: Duration) async {
+        guard
+            let map = try? await self.configuration.topology.refresh(
+                self.configuration, within: age, on: self.eventLoop),
+            !self.isClosed
+        else { return }
+        var wanted: [RedisAddress.Server: SubscriptionConnection.Channels] = [:]
+        for channel in self.channels.sharded {
+            guard let owner = map.owner(of: RedisSlot.of(Array(channel.utf8))) else { continue }
+            wanted[owner, default: .init()].sharded.append(channel)
         }
-        guard var cursor = try reply.cursor(), try cursor.array() != nil, let kind = try cursor.string() else { return }
-        switch kind {
-        case "message":
-            guard let channel = try cursor.string(), let payload = try cursor.bytes() else { return }
-            self.handle(.message(channel: channel, payload: payload))
-        case "subscribe":
-            guard let channel = try cursor.string() else { return }
-            self.subscribed.insert(channel)
-            guard self.isSubscribed else { return }
-            self.attempt = 0
-            if self.lastFailure != nil { self.logger.info("redis subscription restored") }
-            self.lastFailure = nil
-            self.handle(.subscribed(isFirst: !self.wasSubscribed))
-            self.wasSubscribed = true
-        default: break
+        if let first = self.channels.general.first {
+            // Any server would do; this one is the same as long as its slots stay.
+            let owner = map.owner(of: RedisSlot.of(Array(first.utf8))) ?? map.servers[0]
+            wanted[owner, default: .init()].general = self.channels.general
         }
-    }
-
-    /// Ends the connection if nothing arrived since the last probe: the server stalled or the path
-    /// is dead.
-    private func checkLife() {
-        guard let channel = self.channel else { return }
-        guard self.heardSinceProbe else { return self.end("no answer to a probe in time") }
-        self.heardSinceProbe = false
-        var batch = RedisBatch()
-        batch.append("PING")
-        channel.writeAndFlush(batch.bytes, promise: nil)
-        if self.connector.usesSentinels { Task { await self.checkMaster() } }
-    }
-
-    /// Leaves a server that is no longer the master: no process publishes there.
-    private func checkMaster() async {
-        guard let channel, let server else { return }
-        let isMaster = await self.connector.isMaster(server, on: self.eventLoop)
-        guard !isMaster, channel === self.channel else { return }
-        self.end("Sentinel names another master than \(server)")
+        var gone: [SubscriptionConnection] = []
+        for (server, link) in self.links where server.flatMap({ wanted[$0] }) != link.channels {
+            self.links[server] = nil
+            gone.append(link.connection)
+        }
+        if !gone.isEmpty { self.judge("a slot has moved") }
+        for (server, channels) in wanted where self.links[server] == nil { self.link(server, channels) }
+        for connection in gone { await connection.close() }
     }
 }

@@ -80,11 +80,11 @@ package enum CommandClients {
     /// it at once.
     package static func withRedis<Value>(
         _ configuration: RedisConfiguration,
-        _ body: (RedisConnection) async throws -> Value
+        _ body: (RedisClient) async throws -> Value
     ) async throws -> Value {
         var configuration = configuration
         configuration.waitsForServer = false
-        let connection = try RedisConnection(
+        let connection = try RedisClient(
             configuration,
             on: MultiThreadedEventLoopGroup.singleton.next(),
             logger: Logger(label: configuration.clientName) { _ in SwiftLogNoOpLogHandler() }

@@ -84,7 +84,7 @@ package struct RedisSettings: Sendable {
     ///
     /// - Parameter connection: made only if it is needed.
     package func replicatedWrites(
-        on connection: @autoclosure () throws(RedisError) -> RedisConnection
+        on connection: @autoclosure () throws(RedisError) -> RedisClient
     ) throws(RedisError) -> ReplicatedWrites? {
         self.jobReplicas > 0 ? ReplicatedWrites(replicas: self.jobReplicas, on: try connection()) : nil
     }

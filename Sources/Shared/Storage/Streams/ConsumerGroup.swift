@@ -22,14 +22,14 @@ package struct ConsumerGroup: Sendable {
     package let stream: String
     let consumer: String
     /// A connection for all calls that do not block.
-    package let connection: RedisConnection
+    package let connection: RedisClient
     /// The key that names the run of the Redis that has the stream (``Keyspace/memory``).
     package let memory: String?
 
     /// - Parameters:
     ///   - connection: a non-blocking connection for all calls but ``read(on:count:block:)``.
     ///   - memory: the key that names the run of Redis, for readers that recognise a failover.
-    package init(stream: String, consumer: String, connection: RedisConnection, memory: String? = nil) {
+    package init(stream: String, consumer: String, connection: RedisClient, memory: String? = nil) {
         self.stream = stream
         self.consumer = consumer
         self.connection = connection
@@ -52,7 +52,7 @@ package struct ConsumerGroup: Sendable {
     ///
     /// - Parameter reader: a connection of its own, as the call blocks it.
     package func read(
-        on reader: RedisConnection,
+        on reader: RedisClient,
         count: Int,
         block: Duration
     ) async throws(RedisError) -> [StreamEntry] {

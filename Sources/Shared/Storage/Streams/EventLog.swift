@@ -66,7 +66,7 @@ package struct EventLog: Sendable {
     }
 
     /// Appends events in batches of their own.
-    package func append(_ events: [LifecycleEvent], on connection: RedisConnection) async throws(RedisError) {
+    package func append(_ events: [LifecycleEvent], on connection: RedisClient) async throws(RedisError) {
         guard self.isOn else { return }
         var rest = events[...]
         while !rest.isEmpty {

@@ -12,7 +12,7 @@ package final class Lease: Sendable {
     private let key: String
     private let value: String
     package let lifetime: Duration
-    private let connection: RedisConnection
+    private let connection: RedisClient
     private let now: @Sendable () -> ContinuousClock.Instant
     // When the last answered renewal began.
     private let renewedAt = Mutex<ContinuousClock.Instant?>(nil)
@@ -26,7 +26,7 @@ package final class Lease: Sendable {
         key: String,
         value: String,
         lifetime: Duration = Lease.usualLifetime,
-        connection: RedisConnection,
+        connection: RedisClient,
         now: @escaping @Sendable () -> ContinuousClock.Instant = { .now }
     ) {
         self.key = key
@@ -64,12 +64,12 @@ package final class Lease: Sendable {
     }
 
     /// Whether a process holds the lease under `key`.
-    package static func isHeld(_ key: String, connection: RedisConnection) async throws(RedisError) -> Bool {
+    package static func isHeld(_ key: String, connection: RedisClient) async throws(RedisError) -> Bool {
         try await connection.send("EXISTS", .text(key)).integer() == 1
     }
 
     /// Whether a process holds the lease under each of `keys`, in one round trip.
-    package static func areHeld(_ keys: [String], connection: RedisConnection) async throws(RedisError) -> [Bool] {
+    package static func areHeld(_ keys: [String], connection: RedisClient) async throws(RedisError) -> [Bool] {
         var batch = RedisBatch()
         for key in keys { batch.append("EXISTS", .text(key)) }
         var held: [Bool] = []

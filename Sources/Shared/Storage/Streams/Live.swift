@@ -7,13 +7,13 @@ import Crypto
 
 /// Redis and the names of Carillon's keys, with a value for each kind of key.
 package struct Live: Sendable {
-    package let connection: RedisConnection
+    package let connection: RedisClient
     package let keys: Keyspace
     /// How jobs are appended that replicas must have; nil if the master is enough.
     private let replicated: ReplicatedWrites?
 
     package init(
-        _ connection: RedisConnection,
+        _ connection: RedisClient,
         keys: Keyspace = Keyspace(),
         replicated: ReplicatedWrites? = nil
     ) {

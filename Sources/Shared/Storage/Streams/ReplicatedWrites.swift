@@ -17,13 +17,13 @@ package final class ReplicatedWrites: Sendable {
     private static let pause: Duration = .seconds(1)
 
     private let replicas: Int
-    private let connection: RedisConnection
+    private let connection: RedisClient
     private let pausedUntil = Mutex<ContinuousClock.Instant?>(nil)
 
     /// - Parameters:
     ///   - replicas: how many replicas must have a write.
     ///   - connection: a connection that nothing else uses.
-    package init(replicas: Int, on connection: RedisConnection) {
+    package init(replicas: Int, on connection: RedisClient) {
         self.replicas = replicas
         self.connection = connection
     }

@@ -50,7 +50,7 @@ package struct TestSends: Sendable {
     ///
     /// - Returns: nil if none came within `seconds`.
     package func take(
-        on reader: RedisConnection,
+        on reader: RedisClient,
         within seconds: Int64 = 4
     ) async throws(RedisError) -> [UInt8]? {
         let reply = try await reader.send(

@@ -1,0 +1,225 @@
+// Carillon · RedisCluster.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Logging
+import NIOCore
+import Synchronization
+
+/// Sends each command to the master of a cluster that owns its key.
+///
+/// Connections open when they are first needed. A batch is split by master, and its replies are
+/// gathered in order; commands with keys of one slot stay in order. Only commands that certainly
+/// did not run are sent again. Source: redis.io, "Redis cluster specification".
+final class RedisCluster: Sendable {
+    private struct State {
+        var connections: [RedisAddress.Server: RedisConnection] = [:]
+        /// The logins of connections that were closed.
+        var pastLogins = 0
+        var isWatching = false
+        var isClosed = false
+        var refresh: RepeatedTask?
+    }
+
+    /// How often a connected client asks for the map; servers also redirect what went wrong.
+    private static let refreshInterval: TimeAmount = .seconds(15)
+    /// How often it asks while a server is away.
+    private static let watchInterval: Duration = .milliseconds(250)
+    /// The wait before a command is sent again that a server could not run yet.
+    private static let pause: Duration = .milliseconds(25)
+    /// A command is redirected no more often than this.
+    private static let maximumRounds = 40
+
+    private let configuration: RedisConfiguration
+    private let eventLoop: any EventLoop
+    private let logger: Logger
+    private let state = Mutex(State())
+
+    init(_ configuration: RedisConfiguration, on eventLoop: any EventLoop, logger: Logger) {
+        self.configuration = configuration
+        self.eventLoop = eventLoop
+        self.logger = logger
+        let interval = Self.refreshInterval
+        let refresh = eventLoop.scheduleRepeatedTask(initialDelay: interval, delay: interval) { [weak self] _ in
+            guard let self else { return }
+            Task { await self.refresh(within: .nanoseconds(interval.nanoseconds) / 2) }
+        }
+        self.state.withLock { $0.refresh = refresh }
+    }
+
+    deinit {
+        self.state.withLock { $0.refresh }?.cancel()
+    }
+
+    /// The number of logins so far; a change means that a server may have restarted, or that
+    /// another has taken over.
+    var session: Int {
+        self.state.withLock { state in state.connections.values.reduce(state.pastLogins) { $0 + $1.session } }
+    }
+
+    /// Closes all connections for good.
+    func close() async {
+        let connections = self.state.withLock { state in
+            state.isClosed = true
+            state.refresh?.cancel()
+            return Array(state.connections.values)
+        }
+        for connection in connections { await connection.close() }
+    }
+
+    /// Ends the commands that block this client's connections, as if their time were up.
+    func unblock(through other: RedisCluster) async {
+        for (server, connection) in self.state.withLock({ $0.connections }) {
+            guard let sibling = try? other.connection(to: server) else { continue }
+            await connection.unblock(through: sibling)
+        }
+    }
+
+    // MARK: Commands
+
+    /// Sends the batch and returns all replies, error replies included.
+    ///
+    /// A server that cannot be reached fails its commands alone, with an error as their reply.
+    ///
+    /// - Throws: ``RedisError`` if no server could be reached.
+    func send(_ batch: RedisBatch, deadline: NIODeadline) async throws(RedisError) -> [RedisReply] {
+        var exchange = ClusterExchange(batch)
+        for _ in 0..<Self.maximumRounds where !exchange.rest.isEmpty {
+            let shares = exchange.shares(by: try await self.map(by: deadline))
+            for (share, outcome) in await self.exchange(shares, deadline: deadline) {
+                switch outcome {
+                // Closed because another server has taken over.
+                case .failure(let error) where error.code == .closed && !self.isClosed:
+                    exchange.sendAgain(share.positions)
+                case .failure(let error): exchange.fail(share.positions, error)
+                case .success(let replies):
+                    for (position, reply) in zip(share.positions, share.wanted(replies)) {
+                        let redirect = self.redirect(reply, from: share.server)
+                        exchange.take(reply, at: position, redirect: redirect)
+                    }
+                }
+            }
+            if exchange.mustPause { try? await Task.sleep(for: Self.pause) }
+        }
+        exchange.fail(exchange.rest, RedisError(.unavailable, "the cluster redirects the command in circles"))
+        return try exchange.finish()
+    }
+
+    private var isClosed: Bool { self.state.withLock { $0.isClosed } }
+
+    /// Notes a redirect; nil for any other reply.
+    private func redirect(_ reply: RedisReply, from server: RedisAddress.Server) -> RedisRedirect? {
+        guard case .error(let error) = reply else { return nil }
+        let redirect = RedisRedirect(error, from: server)
+        if case .moved(let slot, let owner) = redirect {
+            self.configuration.topology.move(slot, to: owner)
+            Task { await self.refresh(within: Self.watchInterval) }
+        }
+        return redirect
+    }
+
+    /// Sends the shares side by side.
+    private func exchange(
+        _ shares: [ClusterShare],
+        deadline: NIODeadline
+    ) async -> [(ClusterShare, Result<[RedisReply], RedisError>)] {
+        guard shares.count > 1 else {
+            guard let share = shares.first else { return [] }
+            return [(share, await self.exchange(share, deadline: deadline))]
+        }
+        return await withTaskGroup(of: (ClusterShare, Result<[RedisReply], RedisError>).self) { group in
+            for share in shares { group.addTask { (share, await self.exchange(share, deadline: deadline)) } }
+            var outcomes: [(ClusterShare, Result<[RedisReply], RedisError>)] = []
+            for await outcome in group { outcomes.append(outcome) }
+            return outcomes
+        }
+    }
+
+    private func exchange(_ share: ClusterShare, deadline: NIODeadline) async -> Result<[RedisReply], RedisError> {
+        let connection: RedisConnection
+        do throws(RedisError) { connection = try self.connection(to: share.server) } catch { return .failure(error) }
+        return await connection.send(share.bytes, count: share.isWanted.count, deadline: deadline)
+    }
+
+    // MARK: Servers
+
+    /// Returns the connection to a server; opens it if need be.
+    private func connection(to server: RedisAddress.Server) throws(RedisError) -> RedisConnection {
+        let result: Result<RedisConnection, RedisError> = self.state.withLock { state in
+            guard !state.isClosed else { return .failure(RedisError(.closed, "the client was closed")) }
+            if let connection = state.connections[server] { return .success(connection) }
+            do throws(RedisError) {
+                let connection = try RedisConnection(
+                    self.configuration.of(server), on: self.eventLoop, logger: self.logger
+                ) { [weak self] in self?.watch() }
+                state.connections[server] = connection
+                return .success(connection)
+            } catch {
+                return .failure(error)
+            }
+        }
+        return try result.get()
+    }
+
+    /// Returns the map; waits for the first one.
+    private func map(by deadline: NIODeadline) async throws(RedisError) -> RedisClusterMap {
+        while true {
+            if let map = self.configuration.topology.map { return map }
+            guard let error = await self.refresh(within: Self.watchInterval) else { continue }
+            guard self.configuration.waitsForServer, NIODeadline.now() < deadline,
+                !self.isClosed
+            else { throw error }
+            try? await Task.sleep(for: Self.watchInterval)
+        }
+    }
+
+    /// Asks for the map and closes the connections to servers that own nothing any more.
+    ///
+    /// - Returns: why no server answered; nil if one did.
+    @discardableResult
+    private func refresh(within age: Duration) async -> RedisError? {
+        let map: RedisClusterMap
+        do {
+            map = try await self.configuration.topology.refresh(self.configuration, within: age, on: self.eventLoop)
+        } catch {
+            return error as? RedisError ?? RedisError(.unavailable, "\(error)")
+        }
+        let gone = self.state.withLock { state in
+            let gone = state.connections.filter { !map.servers.contains($0.key) }
+            for (server, connection) in gone {
+                state.connections[server] = nil
+                // One more, as its successor may lack what this one had.
+                state.pastLogins += connection.session + 1
+            }
+            return gone
+        }
+        for (server, connection) in gone {
+            self.logger.notice(
+                "a server of the Redis cluster owns no slot any more", metadata: ["redis.address": "\(server)"])
+            await connection.close()
+        }
+        return nil
+    }
+
+    /// Asks for the map until all connections are back or their servers are replaced.
+    private func watch() {
+        let isFirst = self.state.withLock { state in
+            defer { state.isWatching = true }
+            return !state.isWatching && !state.isClosed
+        }
+        guard isFirst else { return }
+        Task { [weak self] in
+            while let self, self.isAnyServerAway {
+                await self.refresh(within: Self.watchInterval)
+                try? await Task.sleep(for: Self.watchInterval)
+            }
+        }
+    }
+
+    /// Whether a connection is down; if none is, the next loss starts a new watch.
+    private var isAnyServerAway: Bool {
+        self.state.withLock { state in
+            state.isWatching = !state.isClosed && state.connections.values.contains { !$0.isReady }
+            return state.isWatching
+        }
+    }
+}

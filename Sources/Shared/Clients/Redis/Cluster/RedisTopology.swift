@@ -1,0 +1,99 @@
+// Carillon · RedisTopology.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Logging
+import NIOCore
+import Synchronization
+
+/// Knows which master of a cluster owns which slot.
+///
+/// Clients with copies of one configuration share it, so a process asks once however many
+/// connections it has.
+actor RedisTopology {
+    /// The time limit to connect to a server, and then for its answer.
+    private static let patience: Duration = .seconds(1)
+
+    private nonisolated let current = Mutex<RedisClusterMap?>(nil)
+    private var askedAt: ContinuousClock.Instant?
+    private var asking: Task<RedisClusterMap, any Error>?
+    /// The server that answered last, which is asked first.
+    private var preferred: RedisAddress.Server?
+
+    /// The last map; nil before the first.
+    nonisolated var map: RedisClusterMap? { self.current.withLock { $0 } }
+
+    /// Records what a server said about a slot.
+    nonisolated func move(_ slot: Int, to server: RedisAddress.Server) {
+        self.current.withLock { $0?.move(slot, to: server) }
+    }
+
+    /// Asks the cluster for its map.
+    ///
+    /// - Parameter age: the age up to which an earlier answer will do.
+    /// - Throws: ``RedisError`` with code `unavailable` if no server answers.
+    @discardableResult
+    func refresh(
+        _ configuration: RedisConfiguration,
+        within age: Duration,
+        on eventLoop: any EventLoop
+    ) async throws -> RedisClusterMap {
+        if let map = self.map, let askedAt, .now - askedAt <= age { return map }
+        if let asking { return try await asking.value }
+        let asking = Task { try await self.ask(configuration, on: eventLoop) }
+        self.asking = asking
+        defer { self.asking = nil }
+        let map = try await asking.value
+        self.askedAt = .now
+        self.current.withLock { $0 = map }
+        return map
+    }
+
+    /// Asks one server after the other, and prefers one that sees a healthy cluster.
+    private func ask(_ configuration: RedisConfiguration, on eventLoop: any EventLoop) async throws -> RedisClusterMap {
+        guard case .cluster(let seeds) = configuration.address.endpoint else { return RedisClusterMap() }
+        var servers: [RedisAddress.Server] = []
+        for server in (self.preferred.map { [$0] } ?? []) + (self.map?.servers ?? []) + seeds
+        where !servers.contains(server) { servers.append(server) }
+        var reasons: [String] = []
+        var doubtful: RedisClusterMap?
+        for server in servers {
+            do throws(RedisError) {
+                let (map, isHealthy) = try await Self.ask(server, configuration, on: eventLoop)
+                if isHealthy {
+                    self.preferred = server
+                    return map
+                }
+                doubtful = doubtful ?? map
+                reasons.append("\(server): the cluster is down")
+            } catch {
+                reasons.append("\(server): \(error.message ?? error.code.rawValue)")
+            }
+        }
+        // A part of it may serve on while the rest fails over.
+        if let doubtful { return doubtful }
+        throw RedisError(.unavailable, "no server of the cluster answers: \(reasons.joined(separator: "; "))")
+    }
+
+    private static func ask(
+        _ server: RedisAddress.Server,
+        _ configuration: RedisConfiguration,
+        on eventLoop: any EventLoop
+    ) async throws(RedisError) -> (map: RedisClusterMap, isHealthy: Bool) {
+        var own = configuration.of(server)
+        own.connectTimeout = Self.patience
+        own.commandTimeout = Self.patience
+        own.waitsForServer = false
+        // The client that asks reports the failure.
+        let logger = Logger(label: "carillon.redis.cluster") { _ in SwiftLogNoOpLogHandler() }
+        let connection = try RedisConnection(own, on: eventLoop, logger: logger)
+        var batch = RedisBatch()
+        batch.append("CLUSTER", "SLOTS")
+        batch.append("CLUSTER", "INFO")
+        let result: Result<[RedisReply], RedisError> = await connection.send(batch, deadline: own.deadline())
+        await connection.close()
+        let replies = try result.get()
+        let map = try RedisClusterMap(replies[0], from: server)
+        guard !map.servers.isEmpty else { throw RedisError(.unexpectedReply, "no master has a slot") }
+        return (map, (try replies[1].string() ?? "").contains("cluster_state:ok"))
+    }
+}

@@ -1,0 +1,134 @@
+// Carillon · RedisClient.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Logging
+import NIOCore
+
+/// Redis: one server, the master that Sentinels name, or a cluster.
+///
+/// Callers on any thread may call at once; their commands are pipelined. Use a client of its own
+/// for blocking commands: every other command would wait behind them.
+package final class RedisClient: Sendable {
+    private enum Backend: Sendable {
+        case server(RedisConnection)
+        case cluster(RedisCluster)
+    }
+
+    private let backend: Backend
+    private let configuration: RedisConfiguration
+
+    /// Creates a client that connects, and connects again after each loss, until ``close()`` or
+    /// deallocation.
+    ///
+    /// - Throws: ``RedisError`` with code `configuration`.
+    package init(
+        _ configuration: RedisConfiguration,
+        on eventLoop: any EventLoop,
+        logger: Logger
+    ) throws(RedisError) {
+        self.configuration = configuration
+        if case .cluster = configuration.address.endpoint {
+            self.backend = .cluster(RedisCluster(configuration, on: eventLoop, logger: logger))
+        } else {
+            self.backend = .server(try RedisConnection(configuration, on: eventLoop, logger: logger))
+        }
+    }
+
+    /// The number of logins so far; a change means that a server may have restarted, or that
+    /// another has taken over.
+    package var session: Int {
+        switch self.backend {
+        case .server(let connection): connection.session
+        case .cluster(let cluster): cluster.session
+        }
+    }
+
+    /// Sends one command and returns its reply; throws an error reply.
+    ///
+    /// - Parameter timeout: the time limit; nil means the configuration's.
+    @discardableResult
+    package func send(_ arguments: RedisArgument..., timeout: Duration? = nil) async throws(RedisError) -> RedisReply {
+        try await self.send(arguments, timeout: timeout)
+    }
+
+    /// Sends one command and returns its reply; throws an error reply.
+    ///
+    /// - Parameter timeout: the time limit; nil means the configuration's.
+    @discardableResult
+    package func send(_ arguments: [RedisArgument], timeout: Duration? = nil) async throws(RedisError) -> RedisReply {
+        let deadline = self.configuration.deadline(timeout)
+        switch self.backend {
+        case .server(let connection):
+            return try await connection.send(arguments, deadline: deadline).get().checked()
+        case .cluster(let cluster):
+            var batch = RedisBatch()
+            batch.append(arguments)
+            return try await cluster.send(batch, deadline: deadline)[0].checked()
+        }
+    }
+
+    /// Sends the batch at once and returns all replies, error replies included.
+    ///
+    /// Scripts that Redis has forgotten are sent again with their source, in order, after the rest
+    /// of the batch. In a cluster, commands with keys of one slot stay in order.
+    ///
+    /// - Parameter timeout: the time limit; nil means the configuration's.
+    @discardableResult
+    package func send(_ batch: RedisBatch, timeout: Duration? = nil) async throws(RedisError) -> [RedisReply] {
+        guard !batch.isEmpty else { return [] }
+        let deadline = self.configuration.deadline(timeout)
+        var replies: [RedisReply]
+        switch self.backend {
+        case .server(let connection): replies = try await connection.send(batch, deadline: deadline).get()
+        case .cluster(let cluster): replies = try await cluster.send(batch, deadline: deadline)
+        }
+        for (position, call) in batch.scripts {
+            guard case .error(let error) = replies[position], error.serverCode == "NOSCRIPT" else { continue }
+            do throws(RedisError) {
+                let count = RedisArgument.integer(Int64(call.keys.count))
+                replies[position] = try await self.send(
+                    ["EVAL", .text(call.script.source), count] + call.keys + call.arguments,
+                    timeout: timeout
+                )
+            } catch {
+                replies[position] = .error(error)
+            }
+        }
+        return replies
+    }
+
+    /// Runs a script; sends its source if Redis does not know it.
+    @discardableResult
+    package func run(
+        _ script: RedisScript,
+        keys: [RedisArgument],
+        arguments: [RedisArgument] = [],
+        timeout: Duration? = nil
+    ) async throws(RedisError) -> RedisReply {
+        var batch = RedisBatch()
+        batch.append(script, keys: keys, arguments: arguments)
+        guard let reply = try await self.send(batch, timeout: timeout).first else { return .null }
+        return try reply.checked()
+    }
+
+    /// Ends the command that blocks this client, as if its time were up.
+    ///
+    /// Does nothing if no command blocks. A server that does not allow it lets the time run out.
+    ///
+    /// - Parameter other: a client of the same Redis.
+    package func unblock(through other: RedisClient) async {
+        switch (self.backend, other.backend) {
+        case (.server(let connection), .server(let sibling)): await connection.unblock(through: sibling)
+        case (.cluster(let cluster), .cluster(let sibling)): await cluster.unblock(through: sibling)
+        case (.server, .cluster), (.cluster, .server): break
+        }
+    }
+
+    /// Closes for good; calls that were not sent fail with `closed`.
+    package func close() async {
+        switch self.backend {
+        case .server(let connection): await connection.close()
+        case .cluster(let cluster): await cluster.close()
+        }
+    }
+}

@@ -1,0 +1,323 @@
+// Carillon · ClusterTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import NIOPosix
+import Support
+import Synchronization
+import Testing
+
+@testable import Clients
+
+/// Addresses that name a cluster, and the slots of keys.
+struct ClusterAddressTests {
+    @Test("reads hosts and login")
+    func reads() throws {
+        let address = try RedisAddress(url: "rediss+cluster://app:p%40w@a.example,[::1]:7000/0")
+        guard case .cluster(let servers) = address.endpoint else {
+            Issue.record("\(address.endpoint)")
+            return
+        }
+        #expect(servers.map(\.description) == ["a.example:6379", "[::1]:7000"])
+        #expect(address.usesTLS && address.username == "app" && address.password == "p@w")
+        #expect(address.description == "rediss+cluster://a.example:6379,[::1]:7000")
+    }
+
+    @Test(
+        "names what is wrong, without the password",
+        arguments: [
+            ("redis+cluster://u:hunter2@a:1,,b", "host:port"), ("redis+cluster://u:hunter2@a:1/3", "database 0"),
+            ("http+cluster://u:hunter2@a", "http+cluster"),
+        ])
+    func refuses(url: String, word: String) {
+        let error = #expect(throws: RedisError.self) { try RedisAddress(url: url) }
+        #expect(error?.code == .configuration)
+        #expect(error?.message?.contains(word) == true && error?.message?.contains("hunter2") == false)
+    }
+
+    @Test("finds the route of every form of command")
+    func routes() {
+        func slot(_ key: String) -> WireCommand.Route { .slot(RedisSlot.of(Array(key.utf8))) }
+        let table: [([RedisArgument], WireCommand.Route)] = [
+            (["GET", "key"], slot("key")), (["XADD", "stream", "*", "a", "b"], slot("stream")),
+            (["XREADGROUP", "GROUP", "g", "c", "COUNT", 1, "STREAMS", "stream", ">"], slot("stream")),
+            (["XGROUP", "CREATE", "stream", "g", "0"], slot("stream")),
+            (["XINFO", "GROUPS", "stream"], slot("stream")), (["EVALSHA", "abc", 1, "key", "x"], slot("key")),
+            (["EVAL", "return 1", 0], .first), (["SPUBLISH", "channel", "x"], slot("channel")),
+            (["PUBLISH", "channel", "x"], .first), (["INFO", "server"], .first), (["TIME"], .first),
+            (["WAIT", 1, 100], .everyServer),
+        ]
+        var batch = RedisBatch()
+        for (command, _) in table { batch.append(command) }
+        #expect(WireCommand.split(batch).map(\.route) == table.map(\.1))
+    }
+}
+
+/// Clients of a real cluster.
+///
+/// One after the other, as each starts several servers, which wait for the disk.
+@Suite(.serialized, .timeLimit(.minutes(5)))
+struct ClusterTests {
+    @Test("agrees with Redis on the slots of 10,000 keys")
+    func slots() async throws {
+        let cluster = try await TestCluster.start(replicas: false)
+        var generator = SeededGenerator(seed: 7)
+        let odd = ["", "{}", "}x", "a}b", "{a", "{a}b", "{}{a}", "é", "{é}x", "{{a}}"]
+        let keys =
+            odd
+            + (0..<9_990).map { _ in
+                String(
+                    (0..<Int.random(in: 0..<12, using: &generator)).map { _ in
+                        "ab{}é:1".randomElement(using: &generator)!
+                    })
+            }
+        try await TestRedis.with(try cluster.configuration()) { redis in
+            var batch = RedisBatch()
+            for key in keys { batch.append("CLUSTER", "KEYSLOT", .text(key)) }
+            for (key, reply) in zip(keys, try await redis.send(batch)) {
+                let slot = try reply.integer()
+                #expect(Int(slot) == RedisSlot.of(Array(key.utf8)), "\(key)")
+            }
+        }
+    }
+
+    @Test("splits batches by master, and gathers the replies in order")
+    func batches() async throws {
+        let cluster = try await TestCluster.start(replicas: false)
+        try await TestRedis.with(try cluster.configuration()) { redis in
+            var writes = RedisBatch()
+            for number in 0..<300 { writes.append("SET", .text("key-\(number)"), .text("\(number)")) }
+            for reply in try await redis.send(writes) { _ = try reply.checked() }
+            var reads = RedisBatch()
+            for number in 0..<300 {
+                reads.append("GET", .text("key-\(number)"))
+                reads.append("LPUSH", .text("list"), .text("\(number)"))
+            }
+            let replies = try await redis.send(reads)
+            for number in 0..<300 {
+                let value = try replies[2 * number].string()
+                let length = try replies[2 * number + 1].integer()
+                #expect(value == "\(number)" && length == Int64(number + 1))
+            }
+            // Each master has its part.
+            for server in cluster.servers {
+                try await TestRedis.with(try server.configuration()) { one in
+                    let count = try await one.send("DBSIZE").integer()
+                    #expect(count > 50)
+                }
+            }
+        }
+    }
+
+    @Test("follows a slot while it moves, and loses nothing")
+    func moves() async throws {
+        let cluster = try await TestCluster.start(replicas: false)
+        let fourth = try await cluster.join()
+        let slot = RedisSlot.of(Array("{tag}".utf8))
+        try await TestRedis.with(try cluster.configuration()) { redis in
+            for number in 0..<20 { try await redis.send("SET", .text("{tag}\(number)"), "0") }
+            let source = try await cluster.master(of: slot)
+            var rounds: Int64 = 0
+            try await cluster.move(slot, from: source, to: fourth) {
+                rounds += 1
+                var batch = RedisBatch()
+                for number in 0..<20 { batch.append("INCR", .text("{tag}\(number)")) }
+                // New keys are made at the target.
+                batch.append("INCR", .text("{tag}new-\(rounds)"))
+                let values = try await redis.send(batch).map { (reply) throws(RedisError) in try reply.integer() }
+                #expect(values == Array(repeating: rounds, count: 20) + [1])
+            }
+            #expect(rounds == 21)
+            let value = try await redis.text("GET", "{tag}7")
+            #expect(value == "\(rounds)")
+            try await TestRedis.with(try fourth.configuration()) { one in
+                let count = try await one.send("DBSIZE").integer()
+                #expect(count == 20 + rounds)
+            }
+        }
+    }
+
+    @Test("goes on at the replica that takes over, with all that it confirmed")
+    func failover() async throws {
+        let cluster = try await TestCluster.start()
+        let slot = RedisSlot.of(Array("counter".utf8))
+        var configuration = try cluster.configuration()
+        configuration.commandTimeout = .seconds(20)
+        try await TestRedis.with(configuration) { redis in
+            try await redis.send("SET", "counter", "0")
+            let session = redis.session
+            async let failover: Void = cluster.failOver(slot: slot)
+            var sure = 0
+            var unsure = 0
+            try await eventually("the new master answers") {
+                var batch = RedisBatch()
+                batch.append("INCR", "counter")
+                // The replica may lack what it has not confirmed.
+                batch.append("WAIT", 1, 100)
+                let replies = try? await redis.send(batch)
+                if (try? replies?[1].integer()) == 1 { sure += 1 } else { unsure += 1 }
+                return redis.session > session && (try? replies?[0].integer()) != nil
+            }
+            try await failover
+            let count = Int(try await redis.text("GET", "counter") ?? "") ?? 0
+            #expect((sure...sure + unsure).contains(count), "\(count) of \(sure) and \(unsure)")
+        }
+    }
+
+    @Test("a write waits for the replicas of every master it went to")
+    func replicas() async throws {
+        let cluster = try await TestCluster.start()
+        try await TestRedis.with(try cluster.configuration()) { redis in
+            var batch = RedisBatch()
+            for number in 0..<30 { batch.append("SET", .text("key-\(number)"), "1") }
+            batch.append("WAIT", 1, 5_000)
+            let whole = try await redis.send(batch, timeout: .seconds(10)).last?.integer()
+            #expect(whole == 1)
+            try await cluster.servers[4].stall()
+            batch = RedisBatch()
+            for number in 0..<30 { batch.append("SET", .text("key-\(number)"), "2") }
+            batch.append("WAIT", 1, 300)
+            let partial = try await redis.send(batch, timeout: .seconds(10)).last?.integer()
+            #expect(partial == 0)
+            cluster.servers[4].resume()
+        }
+    }
+
+    /// Whether a blocking read found an entry.
+    private static func read(_ reader: RedisClient) async throws -> Bool {
+        for _ in 0..<10 {
+            do throws(RedisError) {
+                let reply = try await reader.send(
+                    "XREADGROUP", "GROUP", "g", "c", "BLOCK", 20_000, "STREAMS", "stream", ">", timeout: .seconds(30))
+                return try reply.cursor() != nil
+            } catch {
+                // The server ends it with UNBLOCKED as the stream leaves.
+                guard error.code == .unavailable else { throw error }
+            }
+        }
+        return false
+    }
+
+    @Test("a blocked read ends when it is told to, and follows its stream to another master")
+    func blocking() async throws {
+        let cluster = try await TestCluster.start(replicas: false)
+        let fourth = try await cluster.join()
+        let slot = RedisSlot.of(Array("stream".utf8))
+        let configuration = try cluster.configuration()
+        try await TestRedis.with(configuration) { redis in
+            try await TestRedis.with(configuration) { reader in
+                try await redis.send("XGROUP", "CREATE", "stream", "g", "0", "MKSTREAM")
+                let source = try await cluster.master(of: slot)
+                func waitUntilBlocked(at server: RedisServer) async throws {
+                    try await TestRedis.with(try server.configuration()) { one in
+                        try await eventually("the read blocks") {
+                            try await one.send("INFO", "clients").string()?.contains("blocked_clients:1") == true
+                        }
+                    }
+                }
+                async let ended = Self.read(reader)
+                try await waitUntilBlocked(at: source)
+                await reader.unblock(through: redis)
+                #expect(try await !ended)
+                async let moved = Self.read(reader)
+                try await waitUntilBlocked(at: source)
+                try await cluster.move(slot, from: source, to: fourth)
+                try await redis.send("XADD", "stream", "*", "a", "b")
+                #expect(try await moved)
+            }
+        }
+    }
+
+    @Test("names the reason when no server of the cluster answers")
+    func unreachable() async throws {
+        let port = try FreePort.next()
+        var configuration = RedisConfiguration(
+            address: try RedisAddress(url: "redis+cluster://127.0.0.1:\(port)"), clientName: "test")
+        configuration.waitsForServer = false
+        try await TestRedis.with(configuration) { redis in
+            let error = await redis.failure(of: "PING")
+            #expect(error?.code == .unavailable)
+            #expect(error?.message?.contains("no server of the cluster answers") == true)
+        }
+    }
+
+    @Test("says what is wrong with a server that is in no cluster")
+    func noCluster() async throws {
+        let server = try await RedisServer.start()
+        var configuration = RedisConfiguration(
+            address: try RedisAddress(url: server.url.replacing("redis:", with: "redis+cluster:")), clientName: "test")
+        configuration.waitsForServer = false
+        try await TestRedis.with(configuration) { redis in
+            let error = await redis.failure(of: "PING")
+            #expect(error?.message?.contains("cluster support disabled") == true)
+        }
+    }
+}
+
+/// Subscriptions of a real cluster.
+@Suite(.serialized, .timeLimit(.minutes(5)))
+struct ClusterSubscriptionTests {
+    /// Collects the reports of a subscription.
+    private final class Reports: Sendable {
+        let messages = Mutex<[String]>([])
+        let subscriptions = Mutex(0)
+
+        func note(_ event: RedisSubscription.Event) {
+            switch event {
+            case .subscribed: self.subscriptions.withLock { $0 += 1 }
+            case .lost: break
+            case .message(_, let payload):
+                self.messages.withLock { $0.append(String(decoding: payload, as: UTF8.self)) }
+            }
+        }
+    }
+
+    private static let sharded = ["{a}", "{b}", "{c}", "{d}"]
+
+    private static func subscribe(_ configuration: RedisConfiguration, _ reports: Reports) throws -> RedisSubscription {
+        try RedisSubscription(
+            configuration, channels: ["news"], sharded: Self.sharded,
+            on: MultiThreadedEventLoopGroup.singleton.any(), logger: TestLog.logger
+        ) { reports.note($0) }
+    }
+
+    /// Publishes to every channel, and waits for all messages.
+    private static func expectAll(_ mark: String, _ reports: Reports, _ redis: RedisClient) async throws {
+        try await eventually("every channel is heard") {
+            for channel in Self.sharded { _ = try? await redis.send("SPUBLISH", .text(channel), .text(mark + channel)) }
+            _ = try? await redis.send("PUBLISH", "news", .text(mark + "news"))
+            let messages = reports.messages.withLock { Set($0) }
+            return (Self.sharded + ["news"]).allSatisfy { messages.contains(mark + $0) }
+        }
+    }
+
+    @Test("hears the channels of every master, and follows them when a slot moves")
+    func moves() async throws {
+        let cluster = try await TestCluster.start(replicas: false)
+        let fourth = try await cluster.join()
+        let reports = Reports()
+        let subscription = try Self.subscribe(try cluster.configuration(), reports)
+        try await TestRedis.with(try cluster.configuration()) { redis in
+            try await eventually("it is subscribed") { reports.subscriptions.withLock { $0 } == 1 }
+            try await Self.expectAll("first ", reports, redis)
+            let slot = RedisSlot.of(Array("{a}".utf8))
+            try await cluster.move(slot, from: try await cluster.master(of: slot), to: fourth)
+            try await eventually("it is subscribed again") { reports.subscriptions.withLock { $0 } > 1 }
+            try await Self.expectAll("second ", reports, redis)
+        }
+        await subscription.close()
+    }
+
+    @Test("hears a dead master's channels at its replica")
+    func failover() async throws {
+        let cluster = try await TestCluster.start()
+        let reports = Reports()
+        let subscription = try Self.subscribe(try cluster.configuration(), reports)
+        try await TestRedis.with(try cluster.configuration()) { redis in
+            try await eventually("it is subscribed") { reports.subscriptions.withLock { $0 } == 1 }
+            try await cluster.failOver(slot: RedisSlot.of(Array("{b}".utf8)))
+            try await eventually("it is subscribed again") { reports.subscriptions.withLock { $0 } > 1 }
+            try await Self.expectAll("after ", reports, redis)
+        }
+        await subscription.close()
+    }
+}
