@@ -69,6 +69,8 @@ package final class TestCluster: Sendable {
             "--repl-diskless-sync-delay", "0",
             // A replica that stood still may take over, too.
             "--cluster-replica-validity-factor", "0",
+            // A master that gives its last slot away stays one.
+            "--cluster-allow-replica-migration", "no",
             // Servers get what they lack from each other.
             "--appendonly", "no",
         ]
@@ -131,20 +133,30 @@ package final class TestCluster: Sendable {
     /// Kills the master of a slot, and starts it again once its replica has taken over; it returns
     /// as a replica.
     ///
-    /// - Parameter stall: how long the replica stands still before, while the master writes what it
-    ///   lacks.
-    package func failOver(slot: Int, after stall: Duration? = nil) async throws {
+    /// - Parameters:
+    ///   - stall: how long the replica stands still before, while the master writes what it lacks.
+    ///   - filler: a key of the slot, written with more than the kernel's buffers hold while the
+    ///     replica stands still; it would still read those. Nil for none.
+    package func failOver(slot: Int, after stall: Duration? = nil, filler: String? = nil) async throws {
         let master = try await self.master(of: slot)
         let number = self.servers.firstIndex { $0.port == master.port } ?? 0
         let replica = self.servers[(number + self.masters) % self.servers.count]
         if let stall {
             try await replica.stall()
+            if let filler { try await Self.fill(master, filler) }
             try await Task.sleep(for: stall)
         }
         try await master.kill()
         replica.resume()
         try await eventually("the replica takes over") { (try? await self.master(of: slot))?.port == replica.port }
         try await master.start()
+    }
+
+    private static func fill(_ server: RedisServer, _ key: String) async throws {
+        let value = [UInt8](repeating: 0x78, count: 1_000_000)
+        try await TestRedis.withPatience(server.url) { redis in
+            for _ in 0..<32 { try await redis.send("SET", .text(key), .bytes(value)) }
+        }
     }
 
     /// Returns the master of a slot, as a server of the cluster sees it that is up.

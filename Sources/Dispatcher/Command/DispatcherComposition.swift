@@ -39,8 +39,7 @@ enum DispatcherComposition {
         guard let catalog else { return }
 
         let metrics = self.metrics()
-        let clients = try Clients(settings, name: name, logger: logger)
-        try await Migrations.applyWhenReachable(to: clients.database.pool, logger: logger)
+        let clients = try await Clients(settings, name: name, logger: logger)
         let directory = ChannelDirectory(entries)
         apps.warnOfRates(directory)
         let dispatcher = Dispatcher(
@@ -136,7 +135,7 @@ enum DispatcherComposition {
             services.append(
                 DeliveriesService(
                     dispatcher: dispatcher, provider: provider, calls: settings.providerCalls,
-                    readers: try clients.readers { clients.eventLoops.next() }))
+                    readers: try clients.readers(of: dispatcher.keys.parts) { clients.eventLoops.next() }))
         }
         return services
     }
@@ -163,7 +162,7 @@ enum DispatcherComposition {
         )
         let jobs = JobsService(
             dispatcher: dispatcher,
-            readers: try clients.readers { clients.jobsLoop },
+            readers: try clients.readers(of: dispatcher.keys.jobSources) { clients.jobsLoop },
             executor: EventLoopTaskExecutor(clients.jobsLoop),
             overflow: settings.overflowBacklog.map { .init(backlog: $0, leastShare: settings.overflowShare) }
         )
@@ -206,7 +205,8 @@ enum DispatcherComposition {
         let broadcastLive: Live
         private let logger: Logger
 
-        init(_ settings: DispatcherSettings, name: String, logger: Logger) throws {
+        /// Connects, and migrates the database once it can be reached.
+        init(_ settings: DispatcherSettings, name: String, logger: Logger) async throws {
             self.logger = logger
             self.eventLoops = MultiThreadedEventLoopGroup(numberOfThreads: System.coreCount)
             let configuration = settings.common.redisConfiguration(clientName: "carillon-dispatcher-\(name)")
@@ -214,25 +214,30 @@ enum DispatcherComposition {
             self.jobsLoop = self.eventLoops.next()
             self.replicated = try settings.common.redis.replicatedWrites(
                 on: RedisClient(configuration, on: self.eventLoops.next(), logger: logger))
-            self.live = Live(
-                try RedisClient(configuration, on: self.jobsLoop, logger: logger), replicated: self.replicated)
             self.database = Database(try PostgresPool(DispatcherComposition.database(settings), logger: logger))
+            try await Migrations.applyWhenReachable(to: self.database.pool, logger: logger)
+            let keys = try await settings.common.redis.keyspace(self.database.layout, logger: logger)
+            self.live = Live(
+                try RedisClient(configuration, on: self.jobsLoop, logger: logger), keys: keys,
+                replicated: self.replicated)
             var database = DispatcherComposition.database(settings)
             database.connections = BroadcastService.chains + 1
             database.sessionSettings = StoreSession.pageSettings
             self.broadcastDatabase = Database(try PostgresPool(database, logger: logger))
             self.broadcastLive = Live(
-                try RedisClient(configuration, on: self.eventLoops.next(), logger: logger))
+                try RedisClient(configuration, on: self.eventLoops.next(), logger: logger), keys: keys)
         }
 
         func connect(on eventLoop: any EventLoop) throws -> RedisClient {
             try RedisClient(self.redisConfiguration, on: eventLoop, logger: self.logger)
         }
 
-        /// Makes a connection for the blocking reads of each lane.
-        func readers(on eventLoop: () -> any EventLoop) throws -> [Lane: RedisClient] {
-            var readers: [Lane: RedisClient] = [:]
-            for lane in Lane.allCases { readers[lane] = try self.connect(on: eventLoop()) }
+        /// Makes a connection for the blocking reads of each lane of the given parts.
+        func readers(of parts: [Keyspace], on eventLoop: () -> any EventLoop) throws -> [PartLane] {
+            var readers: [PartLane] = []
+            for keys in parts {
+                for lane in Lane.allCases { readers.append(PartLane(keys, lane, try self.connect(on: eventLoop()))) }
+            }
             return readers
         }
 

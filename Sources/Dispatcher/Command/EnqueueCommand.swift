@@ -113,10 +113,8 @@ struct JobSubmission {
         try reader.finish()
         let lane = try self.lane(catalog)
         return try await CommandClients.withRedis(redis.configuration(clientName: "carillon-enqueue")) { connection in
-            let keys = Keyspace()
-            let live = Live(connection, keys: keys, replicated: try redis.replicatedWrites(on: connection))
-            let entries = try await live.jobs.append([(lane, self.fields)])
-            return (keys.jobs(lane), entries.first ?? "")
+            let live = try await Live.found(connection, replicated: try redis.replicatedWrites(on: connection))
+            return try await live.jobs.append([(lane, self.fields)])[0]
         }
     }
 

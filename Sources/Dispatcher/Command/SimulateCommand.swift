@@ -80,15 +80,16 @@ struct SimulateCommand: AsyncParsableCommand {
                 question.isProven = !self.unproven
                 let asked = question
                 let answer = try await CommandClients.withRedis(configuration) { redis in
-                    try await CommandClients.withDatabase(database) { pool in
+                    let live = try await Live.found(redis)
+                    return try await CommandClients.withDatabase(database) { pool in
                         try await JobSimulation(
                             catalog: catalog,
                             recipients: Database(pool).recipients,
                             topics: Database(pool).topics,
                             digests: Database(pool).digests,
-                            presence: PresenceRegistry(Live(redis)),
-                            providers: Live(redis).providerBoard,
-                            usage: Live(redis).usageCaps,
+                            presence: PresenceRegistry(live),
+                            providers: live.providerBoard,
+                            usage: live.usageCaps,
                             zones: zones,
                             defaultZone: zone
                         ).answer(asked, now: .now())

@@ -149,8 +149,11 @@ package struct Dispatcher: Sendable {
         self.facts(notification, preferences, self.catalog, progress: .stored, now: now).releaseAt
     }
 
-    func group(_ stream: String) -> ConsumerGroup {
-        ConsumerGroup(stream: stream, consumer: self.name, connection: self.redis, memory: self.keys.memory)
+    /// Returns this dispatcher's place among the readers of a stream.
+    ///
+    /// - Parameter keys: the keys of the stream's part; nil for this dispatcher's.
+    func group(_ stream: String, in keys: Keyspace? = nil) -> ConsumerGroup {
+        ConsumerGroup(stream: stream, consumer: self.name, connection: self.redis, keys: keys ?? self.keys)
     }
 
     /// Acknowledges and deletes entries of one stream, and appends their events in the same write.
@@ -174,8 +177,10 @@ package struct Dispatcher: Sendable {
     ///
     /// Other dispatchers take over the rest once the lease has lapsed.
     package func leaveGroups() async {
-        var streams = Lane.allCases.map { self.keys.jobs($0) }
-        for provider in self.channels.providers { streams += Lane.allCases.map { self.keys.deliveries(provider, $0) } }
+        var streams = self.keys.jobSources.flatMap { keys in Lane.allCases.map { keys.jobs($0) } }
+        for (provider, keys) in self.channels.providers.flatMap({ one in self.keys.parts.map { (one, $0) } }) {
+            streams += Lane.allCases.map { keys.deliveries(provider, $0) }
+        }
         for stream in streams {
             _ = try? await self.group(stream).remove(self.name)
         }

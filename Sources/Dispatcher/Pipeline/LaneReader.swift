@@ -8,6 +8,19 @@ import ServiceLifecycle
 import Storage
 import Synchronization
 
+/// A lane of a part, and a connection for its blocking reads.
+package struct PartLane: Sendable {
+    let keys: Keyspace
+    let lane: Lane
+    let connection: RedisClient
+
+    package init(_ keys: Keyspace, _ lane: Lane, _ connection: RedisClient) {
+        self.keys = keys
+        self.lane = lane
+        self.connection = connection
+    }
+}
+
 /// Reads batches from one stream into the workers' queue until the process shuts down.
 struct LaneReader: Sendable {
     private static let leasePoll: Duration = .milliseconds(200)
@@ -108,6 +121,8 @@ struct LaneBatch: Sendable {
     /// The lease term in which they were taken.
     var term = LeaseClock.Term()
     var areRepeats = false
+    /// Whether they come from the overflow of an organisation.
+    var isOverflow = false
     /// Entries appended before this moment may have been taken before; Unix milliseconds.
     var replaySafeFrom: Int64 = 0
 

@@ -111,11 +111,11 @@ enum GatewayComposition {
     ) -> GatewayBase {
         GatewayBase(
             database: Database(clients.pool),
-            live: Live(clients.redis, replicated: clients.replicated),
+            live: Live(clients.redis, keys: clients.keys, replicated: clients.replicated),
             catalogs: catalogs,
             defaultZone: settings.common.defaultZone,
             events: EventPublisher(
-                log: EventLog(keys: Keyspace(), length: settings.common.eventsLength), connection: clients.redis,
+                log: EventLog(keys: clients.keys, length: settings.common.eventsLength), connection: clients.redis,
                 logger: clients.logger
             ),
             now: Timestamp.now,
@@ -210,6 +210,7 @@ private struct GatewayClients {
     let redis: RedisClient
     let replicated: ReplicatedWrites?
     let pool: PostgresPool
+    let keys: Keyspace
     let epoch = EpochWatch()
     let logger: Logger
     private let node: String
@@ -227,6 +228,7 @@ private struct GatewayClients {
         self.epoch.watch(&postgres)
         self.pool = try PostgresPool(postgres, logger: logger)
         try await Migrations.applyWhenReachable(to: self.pool, logger: logger)
+        self.keys = try await settings.common.redis.keyspace(Database(self.pool).layout, logger: logger)
     }
 
     private static func postgres(_ settings: GatewaySettings) -> PostgresConfiguration {
@@ -241,15 +243,15 @@ private struct GatewayClients {
     }
 
     func nodeService(_ settings: GatewaySettings, hub: SocketHub, revocations: RevocationRegister) -> NodeService {
-        let keys = Keyspace()
-        return NodeService(
+        NodeService(
             node: self.node,
             lease: Lease(
-                key: keys.nodeLease(self.node), value: "gateway", lifetime: settings.common.lease,
-                connection: self.redis
+                key: self.keys.nodeLease(self.node), value: "gateway",
+                register: Lease.Register(key: self.keys.nodes, name: self.node, now: Timestamp.now),
+                lifetime: settings.common.lease, connection: self.redis
             ),
             configuration: self.redisConfiguration,
-            keys: keys,
+            keys: self.keys,
             hub: hub,
             revocations: revocations,
             eventLoop: self.eventLoops.next(),
@@ -261,7 +263,7 @@ private struct GatewayClients {
         await CatalogReloadService(
             register: catalogs,
             configuration: self.redisConfiguration,
-            keys: Keyspace(),
+            keys: self.keys,
             eventLoop: self.eventLoops.next(),
             logger: self.logger
         )

@@ -233,7 +233,7 @@ struct ProofBoard: Sendable {
         let deadline = ContinuousClock.now + .seconds(120)
         while true {
             var batch = RedisBatch()
-            for shard in 0..<Keyspace.unconfirmedShards {
+            for shard in 0..<Keyspace().unconfirmedShards {
                 batch.append("ZCARD", .text(Keyspace().unconfirmed(shard: shard)))
             }
             var left: Int64 = 0

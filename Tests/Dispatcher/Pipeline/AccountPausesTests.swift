@@ -211,7 +211,7 @@ struct AccountPauseServiceTests {
                         database.pool, connection, keys, [NotificationType(name: "news")],
                         IdleChannel(app: "default", account: "one"), IdleChannel(app: "sister", account: "one"),
                         IdleChannel(app: "news", account: "two"))
-                    let deliveries = DeliveriesService(dispatcher: dispatcher, provider: .fcm, calls: 8, readers: [:])
+                    let deliveries = DeliveriesService(dispatcher: dispatcher, provider: .fcm, calls: 8, readers: [])
                     return (deliveries, AccountPauseService(dispatcher: dispatcher, deliveries: [deliveries]))
                 }
                 let (first, firstService) = try start(redis)

@@ -85,7 +85,7 @@ struct ClaimServiceTests {
                 try await body(
                     Scene(
                         dispatcher: dispatcher,
-                        service: DeliveriesService(dispatcher: dispatcher, provider: .fcm, calls: 8, readers: [:]),
+                        service: DeliveriesService(dispatcher: dispatcher, provider: .fcm, calls: 8, readers: []),
                         pool: database.pool, redis: redis, keys: keys, notification: notification))
             }
         }

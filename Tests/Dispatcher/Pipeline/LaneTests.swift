@@ -93,7 +93,7 @@ struct LaneSourceTests {
     func start(noted: String?, seen: Int64, mayBeRepeat: Bool) async throws {
         try await TestRedis.with { redis, prefix in
             let keys = Keyspace(prefix: prefix)
-            let run = try await RedisRun.ask(redis, memory: nil)
+            let run = try await RedisRun.ask(redis, memory: "no-memory")
             let id = try #require(run.id)
             if let noted {
                 let text = "\(noted == "this" ? id : noted) \(run.now) \(run.now - seen)"
@@ -107,7 +107,7 @@ struct LaneSourceTests {
             let queue = LaneQueue<LaneBatch>(capacity: 8)
             let reader = LaneReader(
                 lane: .normal,
-                group: ConsumerGroup(stream: stream, consumer: "test", connection: redis, memory: keys.memory),
+                group: ConsumerGroup(stream: stream, consumer: "test", connection: redis, keys: keys),
                 connection: connection, count: 10, queue: queue, inFlight: InFlightEntries(), leaseClock: clock,
                 logger: TestLog.logger)
             let running = Task { try await reader.run() }

@@ -20,7 +20,9 @@ struct OverflowGuardTests {
         let entries = (0..<count).map { number in
             StreamEntry(id: "1-\(number)", fields: [("org", Array(org.utf8)[...]), ("title", Array("x".utf8)[...])])
         }
-        return LaneBatch(lane: .normal, group: dispatcher.group(stream), entries: entries)
+        var batch = LaneBatch(lane: .normal, group: dispatcher.group(stream), entries: entries)
+        batch.isOverflow = stream.hasPrefix(dispatcher.keys.overflows)
+        return batch
     }
 
     @Test("an organisation with jobs in its overflow keeps its turn limited, also while the lane is short")

@@ -38,7 +38,7 @@ struct RetryServiceTests {
                 let dispatcher = try TestDispatcher.make(
                     database.pool, redis, keys, [NotificationType(name: "news")],
                     now: { TestDispatcher.now + (ContinuousClock.now - start) })
-                let service = DeliveriesService(dispatcher: dispatcher, provider: .fcm, calls: 64, readers: [:])
+                let service = DeliveriesService(dispatcher: dispatcher, provider: .fcm, calls: 64, readers: [])
                 let mover = RetryService(dispatcher: dispatcher, deliveries: [service])
                 let running = Task { try await mover.run() }
                 // This process is not told about it.
@@ -59,7 +59,7 @@ struct RetryServiceTests {
                 let keys = Keyspace(prefix: prefix)
                 let dispatcher = try TestDispatcher.make(
                     database.pool, redis, keys, [NotificationType(name: "news")])
-                let service = DeliveriesService(dispatcher: dispatcher, provider: .fcm, calls: 64, readers: [:])
+                let service = DeliveriesService(dispatcher: dispatcher, provider: .fcm, calls: 64, readers: [])
                 let mover = RetryService(dispatcher: dispatcher, deliveries: [service])
                 let set = Live(redis, keys: keys).retries
                 func length(_ lane: Lane) async throws -> Int {
@@ -67,7 +67,7 @@ struct RetryServiceTests {
                 }
                 try await Self.add(0..<3_000, .normal, redis, keys)
                 try await Self.add(3_000..<3_300, .critical, redis, keys)
-                await mover.move(service)
+                await mover.move(service, in: dispatcher.live)
                 #expect(try await length(.critical) == 300)
                 #expect(try await length(.normal) == service.mostWaiting)
                 var total = 0
@@ -75,7 +75,7 @@ struct RetryServiceTests {
                 while try await set.count(provider: .fcm, lane: .normal) > 0, rounds < 100 {
                     total += try await length(.normal)
                     _ = try await redis.send("DEL", .text(keys.deliveries(.fcm, .normal)))
-                    await mover.move(service)
+                    await mover.move(service, in: dispatcher.live)
                     rounds += 1
                 }
                 #expect(rounds > 5)
@@ -123,7 +123,7 @@ struct RetryFairnessTests {
             let dispatcher = try TestDispatcher.make(
                 database.pool, redis, keys, [NotificationType(name: "news")],
                 IdleChannel(app: "big"), IdleChannel(app: "small"), now: { seconds.now })
-            let service = DeliveriesService(dispatcher: dispatcher, provider: .fcm, calls: 8, readers: [:])
+            let service = DeliveriesService(dispatcher: dispatcher, provider: .fcm, calls: 8, readers: [])
             self.redis = redis
             self.keys = keys
             self.seconds = seconds
@@ -131,8 +131,9 @@ struct RetryFairnessTests {
             self.mover = RetryService(dispatcher: dispatcher, deliveries: [service])
         }
 
-        var held: HeldSets { Live(self.redis, keys: self.keys).heldSets }
-        var retries: RetrySet { Live(self.redis, keys: self.keys).retries }
+        var live: Live { Live(self.redis, keys: self.keys) }
+        var held: HeldSets { self.live.heldSets }
+        var retries: RetrySet { self.live.retries }
 
         private func work(_ number: UInt64, _ user: String, attempt: Int) -> DeliveryWork {
             DeliveryWork(
@@ -200,7 +201,7 @@ struct RetryFairnessTests {
         /// Runs the retry service a second later.
         func step() async {
             self.seconds.pass(1)
-            await self.mover.move(self.service)
+            await self.mover.move(self.service, in: self.live)
         }
     }
 
@@ -222,7 +223,7 @@ struct RetryFairnessTests {
             try await bench.retry(4_001..<4_002, user: "small", attempt: 0)
             bench.service.health.hold(
                 ["big"], until: TestDispatcher.now + .seconds(60), now: TestDispatcher.now)
-            await bench.mover.move(bench.service)
+            await bench.mover.move(bench.service, in: bench.live)
             #expect(try await bench.moved() == ["small": 3])
             #expect(try await bench.waiting() == 3_000)
             #expect(try await bench.held.apps(provider: .fcm, lane: .normal) == ["big"])
@@ -235,7 +236,7 @@ struct RetryFairnessTests {
             try await bench.hold(0..<3_000, of: "big")
             try await bench.hold(3_000..<3_001, of: "small")
             try await bench.retry(4_000..<7_000, user: "tried", attempt: 1)
-            await bench.mover.move(bench.service)
+            await bench.mover.move(bench.service, in: bench.live)
             let moved = try await bench.moved()
             #expect(moved["small"] == 1)
             #expect(moved["tried"].map { $0 >= 10 } == true)
@@ -248,7 +249,7 @@ struct RetryFairnessTests {
     func full() async throws {
         try await Self.with { bench in
             try await bench.retry(0..<100, user: "tried", attempt: 1)
-            await bench.mover.move(bench.service)
+            await bench.mover.move(bench.service, in: bench.live)
             #expect(try await bench.moved() == ["tried": bench.service.mostWaiting])
             await bench.step()
             #expect(try await bench.moved() == ["tried": bench.service.mostWaiting + bench.service.fewestRetries])
@@ -263,7 +264,7 @@ struct RetryFairnessTests {
             try await bench.hold(3_000..<3_300, .critical, of: "big")
             try await bench.hold(4_000..<4_020, of: "small")
             health.hold(["big"], until: TestDispatcher.now + .seconds(60), now: TestDispatcher.now)
-            await bench.mover.move(bench.service)
+            await bench.mover.move(bench.service, in: bench.live)
             #expect(try await bench.moved() == ["small": 20])
             #expect(try await bench.moved(.critical).isEmpty)
 
@@ -292,7 +293,7 @@ struct RetryFairnessTests {
         try await Self.with { bench in
             try await bench.hold(0..<30, of: "gone")
             bench.service.health.hold(["gone"], until: TestDispatcher.now + .seconds(60), now: TestDispatcher.now)
-            await bench.mover.move(bench.service)
+            await bench.mover.move(bench.service, in: bench.live)
             #expect(try await bench.moved() == ["gone": 30])
             #expect(try await bench.held.apps(provider: .fcm, lane: .normal).isEmpty)
         }

@@ -10,95 +10,9 @@ import Testing
 
 @testable import HTTP
 
-/// Sends numbered jobs from several tasks, each with the same id until it is accepted.
-private final class Producer: Sendable {
-    private let state = Mutex((next: 0, refusals: 0, isOver: false))
-    private let gateway: Gateway
-    private let token: String
-
-    init(_ gateway: Gateway, token: String) {
-        self.gateway = gateway
-        self.token = token
-    }
-
-    /// The number of jobs so far.
-    var count: Int { self.state.withLock { $0.next } }
-
-    /// How often a job was refused.
-    var refusals: Int { self.state.withLock { $0.refusals } }
-
-    func stop() { self.state.withLock { $0.isOver = true } }
-
-    /// Sends until ``stop()``.
-    func run(width: Int) async throws {
-        try await withThrowingTaskGroup(of: Void.self) { group in
-            for _ in 0..<width {
-                group.addTask { while let number = self.take() { try await self.submit(number) } }
-            }
-            try await group.waitForAll()
-        }
-    }
-
-    private func take() -> Int? {
-        self.state.withLock { state in
-            guard !state.isOver else { return nil }
-            defer { state.next += 1 }
-            return state.next
-        }
-    }
-
-    private func submit(_ number: Int) async throws {
-        let user = number % 2 == 0 ? "online" : "offline"
-        let json = #"{"id":"job-\#(number)","user":"\#(user)","type":"payment_received","title":"job \#(number)"}"#
-        try await eventually("job \(number) is accepted") {
-            let answer = try await self.gateway.call(.post, "/v1/jobs", token: self.token, json: json)
-            guard answer.status != 202 else { return true }
-            #expect(answer.status == 503 && answer.header("retry-after") != nil)
-            self.state.withLock { $0.refusals += 1 }
-            return false
-        }
-    }
-}
-
 /// The main server of a store dies, and another takes its place.
 @Suite(.timeLimit(.minutes(10)))
 struct FailoverTests {
-    /// Titles that a client has been shown, by frames and by syncs.
-    private static func shown(_ socket: TestSocket) -> Set<String> {
-        let synced = socket.all("sync").flatMap { $0["notifications"]?.array ?? [] }
-        return Set(socket.titles + synced.compactMap { $0["title"]?.string })
-    }
-
-    /// Returns the titles of a user's inbox, and its version.
-    private static func inbox(of user: String, _ gateway: Gateway) async throws -> (titles: [String], version: Int64) {
-        let token = try await Stack.token(user: user)
-        var titles: [String] = []
-        var cursor = ""
-        while true {
-            let page = try await gateway.call(.get, "/v1/notifications?limit=100\(cursor)", token: token).body
-            titles += (page["notifications"]?.array ?? []).compactMap { $0["title"]?.string }
-            guard let next = page["next_cursor"]?.string else { return (titles, page["version"]?.integer ?? 0) }
-            cursor = "&cursor=\(next)"
-        }
-    }
-
-    /// Waits until every job of a ``Producer`` is in the inbox once or on the phone.
-    ///
-    /// The socket must have the inbox's version, and no frame twice.
-    private static func check(
-        _ count: Int, _ socket: TestSocket, _ gateway: Gateway, _ stack: Stack
-    ) async throws {
-        let online = stride(from: 0, to: count, by: 2).map { "job \($0)" }
-        let offline = Set(stride(from: 1, to: count, by: 2).map { "job \($0)" })
-        try await eventually("the inbox has every job once, and the socket its version") {
-            let inbox = try await Self.inbox(of: "online", gateway)
-            let versions = (socket.all("notification") + socket.all("sync")).compactMap { $0["version"]?.integer }
-            return inbox.titles.sorted() == online.sorted() && versions.max() == inbox.version
-        }
-        #expect(socket.titles.count == Set(socket.titles).count, "twice on the socket")
-        try await eventually("the phone got every job") { Set(stack.pushed()["phone"] ?? []) == offline }
-    }
-
     @Test("with JOB_REPLICAS=1 no accepted job is lost when the master dies while its replicas lag")
     func jobs() async throws {
         let group = try await SentinelGroup.start(replicas: 2)
@@ -130,7 +44,7 @@ struct FailoverTests {
             try await eventually("jobs are accepted again") { producer.count > before + 50 }
             producer.stop()
             try await production
-            try await Self.check(producer.count, socket, gateway, stack)
+            try await producer.check(socket, gateway, stack)
         }
     }
 
@@ -153,14 +67,14 @@ struct FailoverTests {
             let socket = try await TestSocket.synced(port: gateway.port, user: "online")
             let producer = Producer(gateway, token: try await Stack.token(user: "shop", scope: .service))
             async let production: Void = producer.run(width: 4)
-            try await eventually("many are shown") { Self.shown(socket).count > 100 }
+            try await eventually("many are shown") { Producer.shown(socket).count > 100 }
             try await primary.kill()
             try await standby.promote()
-            let before = Self.shown(socket).count
-            try await eventually("more are shown") { Self.shown(socket).count > before + 100 }
+            let before = Producer.shown(socket).count
+            try await eventually("more are shown") { Producer.shown(socket).count > before + 100 }
             producer.stop()
             try await production
-            try await Self.check(producer.count, socket, gateway, stack)
+            try await producer.check(socket, gateway, stack)
         }
     }
 
@@ -173,7 +87,7 @@ struct FailoverTests {
             let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
             func send(_ title: String) async throws {
                 try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", title)])
-                try await eventually("\(title) is shown") { Self.shown(socket).contains(title) }
+                try await eventually("\(title) is shown") { Producer.shown(socket).contains(title) }
             }
             try await send("kept")
             try await standby.stall()
@@ -202,7 +116,7 @@ struct FailoverTests {
             let page = try await gateway.call(
                 .get, "/v1/notifications?since_version=\(version)", token: token)
             #expect(page.body["reset"]?.bool == true)
-            #expect(try await Self.inbox(of: "ada", gateway).titles.sorted() == inbox)
+            #expect(try await Producer.inbox(of: "ada", gateway).titles.sorted() == inbox)
         }
     }
 }

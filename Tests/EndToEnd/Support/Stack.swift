@@ -43,7 +43,8 @@ final class Stack: Sendable {
         self.database = database
         self.sandbox = sandbox
         self.directory = directory
-        self.connection = try TestRedis.connect(redis.configuration())
+        let address = try RedisAddress(url: settings["REDIS_URL"] ?? redis.url)
+        self.connection = try TestRedis.connect(RedisConfiguration(address: address, clientName: "test"))
         var configuration = TransferConfiguration()
         configuration.allowPlainHTTP = true
         self.http = try TransferClient(configuration: configuration, logger: TestLog.logger)

@@ -1,6 +1,7 @@
 // Carillon · KeyspaceTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
 import Core
 import Testing
 
@@ -62,28 +63,7 @@ struct KeyspaceTests {
         }
     }
 
-    /// The cluster slot of a key: CRC16 (XMODEM) of its tag, or of the whole key without one.
-    private static func slot(_ key: String) -> UInt16 {
-        let bytes = Array(key.utf8)
-        var hashed = bytes[...]
-        if let start = bytes.firstIndex(of: UInt8(ascii: "{")),
-            let end = bytes[(start + 1)...].firstIndex(of: UInt8(ascii: "}")), end > start + 1
-        {
-            hashed = bytes[(start + 1)..<end]
-        }
-        var crc: UInt16 = 0
-        for byte in hashed {
-            crc ^= UInt16(byte) << 8
-            for _ in 0..<8 { crc = crc & 0x8000 == 0 ? crc << 1 : (crc << 1) ^ 0x1021 }
-        }
-        return crc % 16_384
-    }
-
-    @Test(
-        "computes slots as Redis does", arguments: [("foo", 12_182), ("{foo}:x", 12_182), ("{}foo", 9_500)])
-    func knownSlots(key: String, slot: UInt16) {
-        #expect(Self.slot(key) == slot)
-    }
+    private static func slot(_ key: String) -> Int { RedisSlot.of(Array(key.utf8)) }
 
     @Test(
         "puts all keys of a user into one slot, whatever the name",
@@ -153,7 +133,95 @@ struct KeyspaceTests {
     @Test("spreads users over all shards")
     func spreads() {
         let counts = Dictionary(grouping: (0..<16_000).map { self.keys.unconfirmedShard(user: "user-\($0)") }) { $0 }
-        #expect(counts.count == Keyspace.unconfirmedShards)
+        #expect(counts.count == self.keys.unconfirmedShards)
         #expect(counts.values.allSatisfy { (600...1_400).contains($0.count) })
+    }
+}
+
+/// Keys that are spread over parts.
+@Suite("Redis keys in parts", .timeLimit(.minutes(10)))
+struct PartTests {
+    private static let users = ["u1", "}x", "{}", "}{", "a}b", "é", "", "}", "%", "{", " ", "{agbr}x"]
+
+    private static func slot(_ key: String) -> Int { RedisSlot.of(Array(key.utf8)) }
+
+    @Test("has the tags that other programs compute")
+    func tags() {
+        #expect(
+            PartTags.all(16) == [
+                "agbr", "mws", "akgg", "arf", "agsp", "eoi", "akve", "acd", "gxm", "aedt", "rvp", "aahy", "gio", "qn",
+                "ceb", "aipc",
+            ])
+    }
+
+    @Test("spreads parts evenly over any number of masters", arguments: [2, 16, 64, 256])
+    func balance(count: Int) {
+        let slots = PartTags.all(count).map(Self.slot)
+        #expect(Set(slots).count == count)
+        for masters in 1...count {
+            var shares = [Int](repeating: 0, count: masters)
+            for slot in slots { shares[slot * masters / RedisSlot.count] += 1 }
+            let (least, most) = (shares.min() ?? 0, shares.max() ?? 0)
+            #expect(most - least <= 2, "\(masters) masters")
+        }
+    }
+
+    @Test("keeps a user's keys, and the work for that user, in one slot", arguments: [1, 16, 64, 256])
+    func oneSlot(count: Int) {
+        let keys = Keyspace(parts: count)
+        let id = NotificationID(high: 1, low: 2)
+        for user in Self.users {
+            let part = keys.part(of: user)
+            let work = DeliveryWork(notification: id, device: id, user: user, attempt: 0, isRepeat: false)
+            var groups = [
+                [keys.presence(user)], [keys.bookmarks(user)],
+                [keys.usage("type:news", user), keys.usage("all", user)], [keys.bucket("calls", user)],
+                [keys.webhooksDue, keys.webhookQueue(id)], [part.overflows, part.overflow(user)],
+            ]
+            for provider in Provider.wellKnown {
+                groups.append(
+                    Lane.allCases.flatMap { lane in
+                        [
+                            part.deliveries(provider, lane), part.retries(provider, lane), part.held(provider, lane),
+                            part.held(provider, lane, app: user), part.sendClaim(work, provider),
+                        ]
+                    })
+            }
+            for group in groups { #expect(Set(group.map(Self.slot)).count == 1, "\(group)") }
+            guard count > 1 else { continue }
+            // All but webhooks, which belong to no user.
+            let all =
+                groups.filter { !$0.contains(keys.webhooksDue) }.joined() + Lane.allCases.map { part.jobs($0) }
+                + [part.memory, part.nodeChannel("n"), keys.unconfirmed(shard: keys.unconfirmedShard(user: user))]
+            #expect(Set(all.map(Self.slot)).count == 1, "\(user)")
+        }
+    }
+
+    @Test("knows the lane of every part's jobs, and takes dead letters back to every part")
+    func names() {
+        let keys = Keyspace(parts: 16)
+        #expect(keys.jobSources.count == 17)
+        for source in keys.jobSources {
+            for lane in Lane.allCases {
+                #expect(keys.lane(ofJobs: source.jobs(lane)) == lane)
+                #expect(keys.takesBack(source.jobs(lane)))
+                #expect(keys.takesBack(source.deliveries(.fcm, lane)))
+                #expect(!keys.takesBack(source.retries(.fcm, lane)))
+                // A command that does not know the number of parts judges alike.
+                #expect(Keyspace().takesBack(source.deliveries(.fcm, lane)))
+                // The memory is on the server that has the stream.
+                #expect(Self.slot(source.memory(of: source.jobs(lane))) == Self.slot(source.jobs(lane)))
+            }
+        }
+        #expect(keys.lane(ofJobs: "carillon:{agbr}:jobs:urgent") == nil)
+    }
+
+    @Test("finds the same part in every process", arguments: [("ada", 16), ("grace", 16), ("é", 64)])
+    func samePart(user: String, count: Int) {
+        // FNV-1a, as the producers' pages show it.
+        var hash: UInt32 = 2_166_136_261
+        for byte in user.utf8 { hash = (hash ^ UInt32(byte)) &* 16_777_619 }
+        let tag = PartTags.all(count)[Int(hash) % count]
+        #expect(Keyspace(parts: count).part(of: user).jobs(.normal) == "carillon:{\(tag)}:jobs")
     }
 }

@@ -27,7 +27,8 @@ struct OwnershipTests {
 
     private static func append(_ count: Int, _ connection: RedisClient, _ keys: Keyspace) async throws -> [String] {
         try await Live(connection, keys: keys).jobs.append(
-            (0..<count).map { (.normal, [(name: "title", value: Array("\($0)".utf8))]) })
+            (0..<count).map { (.normal, [(name: "title", value: Array("\($0)".utf8))]) }
+        ).map(\.entry)
     }
 
     @Test("removes a consumer only when it has no pending entries")

@@ -36,6 +36,7 @@ struct StreamRedisTests {
             let jobs = Live(connection, keys: keys).jobs
             let group = ConsumerGroup(stream: keys.jobs(.normal), consumer: "one", connection: connection)
             let appended = try await jobs.append([(.normal, Self.fields("a")), (.normal, Self.fields("b"))])
+                .map(\.entry)
             // The first read creates the group and starts at the oldest entry.
             _ = try await group.read(on: reader, count: 10, block: .milliseconds(10))
             let entries = try await group.read(on: reader, count: 10, block: .seconds(1))
@@ -59,7 +60,7 @@ struct StreamRedisTests {
             let heir = ConsumerGroup(stream: stream, consumer: "heir", connection: connection)
             let rival = ConsumerGroup(stream: stream, consumer: "rival", connection: connection)
             try await dead.create()
-            let ids = try await Live(connection, keys: keys).jobs.append([(.normal, Self.fields("a"))])
+            let ids = try await Live(connection, keys: keys).jobs.append([(.normal, Self.fields("a"))]).map(\.entry)
             _ = try await dead.read(on: reader, count: 10, block: .seconds(1))
             #expect(try await heir.pending(of: "dead", count: 10) == [.init(id: ids[0], deliveries: 1)])
             #expect(try await heir.claim(ids[0], idle: .seconds(0))?.id == ids[0])

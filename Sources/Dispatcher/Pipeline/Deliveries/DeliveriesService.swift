@@ -12,7 +12,7 @@ package struct DeliveriesService: Service {
     private static let settleBatch = 256
 
     private let dispatcher: Dispatcher
-    private let readers: [Lane: RedisClient]
+    private let readers: [Lane: [PartLane]]
     private let calls: Int
     /// Half of the calls in flight: two more batches wait, and other dispatchers need work too.
     private var batchSize: Int { min(Self.largestBatch, self.calls / 2) }
@@ -21,16 +21,16 @@ package struct DeliveriesService: Service {
 
     /// - Parameters:
     ///   - calls: the most calls to the provider in flight.
-    ///   - readers: a connection per lane for blocking reads.
+    ///   - readers: the lanes of all parts.
     package init(
         dispatcher: Dispatcher,
         provider: Provider,
         calls: Int,
-        readers: [Lane: RedisClient]
+        readers: [PartLane]
     ) {
         self.dispatcher = dispatcher
         self.calls = calls
-        self.readers = readers
+        self.readers = Dictionary(grouping: readers, by: \.lane)
         self.sender = DeliverySender(dispatcher: dispatcher, provider: provider, calls: calls)
         self.settler = DeliverySettler(
             dispatcher: dispatcher, provider: provider, metrics: self.sender.metrics, tally: ProviderTally(provider))
@@ -43,12 +43,12 @@ package struct DeliveriesService: Service {
             group.addTask {
                 defer { outcomes.finish() }
                 try await withThrowingTaskGroup(of: Void.self) { lanes in
-                    for (lane, connection) in self.readers {
+                    for (lane, readers) in self.readers {
                         let taken = LaneQueue<LaneBatch>(capacity: 0)
                         // One batch is looked up while another waits for its calls, so that no call
                         // goes unused.
                         let prepared = LaneQueue<DeliverySender.Prepared>(capacity: 0)
-                        lanes.addTask { try await self.read(lane, on: connection, into: taken) }
+                        lanes.addTask { try await self.read(readers, into: taken) }
                         lanes.addTask { try await self.prepare(taken, into: prepared, lane: lane, outcomes: outcomes) }
                         lanes.addTask { await self.send(prepared, permits: permits, outcomes: outcomes) }
                     }
@@ -85,14 +85,14 @@ package struct DeliveriesService: Service {
     var pauses: AccountPauses { self.sender.pauses }
     /// The most deliveries that ``RetryService`` lets wait in a stream: work for the calls until it
     /// looks again.
-    var mostWaiting: Int { 4 * self.calls }
+    var mostWaiting: Int { max(self.fewestRetries, 4 * self.calls / self.dispatcher.keys.parts.count) }
     /// The number of retries that even a full stream gets at a time.
     var fewestRetries: Int { max(1, self.calls / 8) }
     /// Whether deliveries are in flight or an account pauses.
     var isBusy: Bool {
         self.pauses.areKnown
-            || Lane.allCases.contains { lane in
-                self.dispatcher.inFlight.count(of: self.dispatcher.keys.deliveries(self.provider, lane)) > 0
+            || self.readers.values.joined().contains { reader in
+                self.dispatcher.inFlight.count(of: reader.keys.deliveries(self.provider, reader.lane)) > 0
             }
     }
     /// The results of calls since the process began.
@@ -123,18 +123,24 @@ package struct DeliveriesService: Service {
         }
     }
 
-    private func read(_ lane: Lane, on connection: RedisClient, into queue: LaneQueue<LaneBatch>) async throws {
+    /// Reads one lane of all parts.
+    private func read(_ readers: [PartLane], into queue: LaneQueue<LaneBatch>) async throws {
         defer { queue.finish() }
-        let reader = LaneReader(
-            lane: lane,
-            group: self.dispatcher.group(self.dispatcher.keys.deliveries(self.provider, lane)),
-            connection: connection,
-            count: self.batchSize,
-            queue: queue,
-            inFlight: self.dispatcher.inFlight,
-            leaseClock: self.dispatcher.leaseClock,
-            logger: self.dispatcher.logger
-        )
-        try await reader.run()
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for one in readers {
+                let reader = LaneReader(
+                    lane: one.lane,
+                    group: self.dispatcher.group(one.keys.deliveries(self.provider, one.lane), in: one.keys),
+                    connection: one.connection,
+                    count: self.batchSize,
+                    queue: queue,
+                    inFlight: self.dispatcher.inFlight,
+                    leaseClock: self.dispatcher.leaseClock,
+                    logger: self.dispatcher.logger
+                )
+                group.addTask { try await reader.run() }
+            }
+            try await group.waitForAll()
+        }
     }
 }

@@ -167,7 +167,7 @@ struct DeliverySender: Sendable {
         _ batch: LaneBatch,
         settle: @Sendable (DeliveryOutcome) async -> Void
     ) async throws -> [(StreamEntry, DeliveryWork)] {
-        let claims = self.dispatcher.live.sendClaims
+        let claims = self.dispatcher.live.with(batch.group.keys).sendClaims
         let isTaken = try await self.dispatcher.untilDone("claim sends") {
             try await claims.take(
                 works.map { (work: $0.1, entry: $0.0.id) }, provider: self.provider, lane: batch.lane)

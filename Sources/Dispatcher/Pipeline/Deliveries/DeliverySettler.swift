@@ -72,15 +72,17 @@ struct DeliverySettler: Sendable {
     /// A retry that comes at once would otherwise count as a duplicate of its first try. The member
     /// of a set is the work itself, so repeating this schedules it once.
     private func schedule(_ ledger: Ledger, after outcomes: [DeliveryOutcome]) async throws {
-        let claims = outcomes.compactMap { outcome in
-            outcome.work.map { (work: $0, entry: outcome.entry.id, lane: outcome.lane) }
-        }
+        let claims = Dictionary(grouping: outcomes.filter { $0.work != nil }, by: \.group.keys.memory).values
         guard !ledger.retries.isEmpty || !ledger.held.isEmpty || !claims.isEmpty else { return }
         let retries = self.dispatcher.live.retries
         let held = self.dispatcher.live.heldSets
         var batch = RedisBatch()
-        self.dispatcher.live.sendClaims
-            .release(claims, provider: self.provider, in: &batch)
+        // A claim is in the part of its entry.
+        for part in claims {
+            self.dispatcher.live.with(part[0].group.keys).sendClaims.release(
+                part.compactMap { one in one.work.map { (work: $0, entry: one.entry.id, lane: one.lane) } },
+                provider: self.provider, in: &batch)
+        }
         for retry in ledger.retries {
             retries.add(retry.work, due: retry.due, provider: self.provider, lane: retry.lane, in: &batch)
         }

@@ -32,14 +32,10 @@ package struct RetryService: Service {
 
     private let dispatcher: Dispatcher
     private let deliveries: [DeliveriesService]
-    private let retries: RetrySet
-    private let held: HeldSets
 
     package init(dispatcher: Dispatcher, deliveries: [DeliveriesService]) {
         self.dispatcher = dispatcher
         self.deliveries = deliveries
-        self.retries = dispatcher.live.retries
-        self.held = dispatcher.live.heldSets
     }
 
     package func run() async throws {
@@ -54,9 +50,12 @@ package struct RetryService: Service {
     private func poll() async {
         let alarm = self.dispatcher.alarms.retries
         do {
-            let waiting = try await self.retries.waiting(of: self.deliveries.map(\.provider))
-            for service in self.deliveries where waiting.contains(service.provider) {
-                if let next = await self.move(service) { alarm.note(next) }
+            for keys in self.dispatcher.keys.parts {
+                let part = self.dispatcher.live.with(keys)
+                let waiting = try await part.retries.waiting(of: self.deliveries.map(\.provider))
+                for service in self.deliveries where waiting.contains(service.provider) {
+                    if let next = await self.move(service, in: part) { alarm.note(next) }
+                }
             }
         } catch {
             self.warn(error)
@@ -68,11 +67,11 @@ package struct RetryService: Service {
         self.dispatcher.logger.warning("cannot move due deliveries; retrying", metadata: ["error": "\(error)"])
     }
 
-    /// Moves what is due of one provider, the urgent lanes first.
+    /// Moves what is due of one provider in a part, the urgent lanes first.
     ///
     /// - Returns: when to look again; nil if nothing waits.
     @discardableResult
-    func move(_ service: DeliveriesService) async -> Timestamp? {
+    func move(_ service: DeliveriesService, in part: Live) async -> Timestamp? {
         let apps = self.dispatcher.channels.apps(of: service.provider)
         let standing = service.health.standing(of: apps, now: self.dispatcher.now())
         // Deliveries that are moved while the circuit breaker is open would only come back.
@@ -81,9 +80,9 @@ package struct RetryService: Service {
         for lane in Lane.allCases {
             do {
                 let retries = Source(app: nil, room: standing == .probing ? Self.probes : .max)
-                let held = try await self.heldSources(service, lane, apps: apps)
-                try await self.move([retries] + held.sources, of: service, lane)
-                let due = try await self.retries.firstDue(
+                let held = try await self.heldSources(service, lane, apps: apps, in: part)
+                try await self.move([retries] + held.sources, of: service, lane, in: part)
+                let due = try await part.retries.firstDue(
                     provider: service.provider, lane: lane, held: held.sources.compactMap(\.app))
                 moments += [held.until, due].compactMap(\.self)
             } catch {
@@ -104,12 +103,13 @@ package struct RetryService: Service {
     private func heldSources(
         _ service: DeliveriesService,
         _ lane: Lane,
-        apps: [String]
+        apps: [String],
+        in part: Live
     ) async throws(RedisError) -> (sources: [Source], until: Timestamp?) {
         let now = self.dispatcher.now()
         var sources: [Source] = []
         var earliest: Timestamp?
-        for app in try await self.held.apps(provider: service.provider, lane: lane).shuffled() {
+        for app in try await part.heldSets.apps(provider: service.provider, lane: lane).shuffled() {
             switch apps.contains(app) ? service.health.standing(of: [app], now: now) : .inUse {
             case .outOfUse(let until): earliest = min(earliest ?? until, until)
             case .probing: sources.append(Source(app: app, room: Self.probes))
@@ -120,8 +120,13 @@ package struct RetryService: Service {
     }
 
     /// Moves what is due of these by turns, so that a large backlog of one delays no other.
-    private func move(_ sources: [Source], of service: DeliveriesService, _ lane: Lane) async throws(RedisError) {
-        var room = try await self.room(service, lane)
+    private func move(
+        _ sources: [Source],
+        of service: DeliveriesService,
+        _ lane: Lane,
+        in part: Live
+    ) async throws(RedisError) {
+        var room = try await self.room(service, lane, in: part)
         var sources = sources
         while !sources.isEmpty, room > 0 {
             let share = min(max(1, room / sources.count), Self.batchSize)
@@ -129,7 +134,7 @@ package struct RetryService: Service {
             for var source in sources {
                 let limit = min(share, source.room, room)
                 guard limit > 0 else { continue }
-                let moved = try await self.move(source, of: service, lane, limit: limit)
+                let moved = try await self.move(source, of: service, lane, limit: limit, in: part)
                 room -= moved
                 source.room -= moved
                 if moved == limit { next.append(source) }
@@ -142,9 +147,9 @@ package struct RetryService: Service {
     ///
     /// A full stream gets a few all the same, so that retries are not starved by new deliveries.
     /// Critical ones never wait.
-    private func room(_ service: DeliveriesService, _ lane: Lane) async throws(RedisError) -> Int {
+    private func room(_ service: DeliveriesService, _ lane: Lane, in part: Live) async throws(RedisError) -> Int {
         guard lane != .critical else { return .max }
-        let stream = self.dispatcher.keys.deliveries(service.provider, lane)
+        let stream = part.keys.deliveries(service.provider, lane)
         let length = try await self.dispatcher.redis.send("XLEN", .text(stream)).integer()
         return max(service.fewestRetries, service.mostWaiting - Int(length))
     }
@@ -154,12 +159,13 @@ package struct RetryService: Service {
         _ source: Source,
         of service: DeliveriesService,
         _ lane: Lane,
-        limit: Int
+        limit: Int,
+        in part: Live
     ) async throws(RedisError) -> Int {
         let now = self.dispatcher.now()
         guard let app = source.app else {
-            return try await self.retries.moveDue(provider: service.provider, lane: lane, now: now, limit: limit)
+            return try await part.retries.moveDue(provider: service.provider, lane: lane, now: now, limit: limit)
         }
-        return try await self.held.moveDue(provider: service.provider, lane: lane, app: app, now: now, limit: limit)
+        return try await part.heldSets.moveDue(provider: service.provider, lane: lane, app: app, now: now, limit: limit)
     }
 }

@@ -63,7 +63,7 @@ package struct FollowUpService: Service {
             interrupting.append(item)
         }
         try await facts.count(releases: interrupting)
-        var plan = RoutePlan()
+        var plan = RoutePlan(self.dispatcher.keys)
         var releases: [ReleaseSummary.Release] = []
         var handedOn: [FollowUpStore.Item] = []
         for (index, item) in items.enumerated() {

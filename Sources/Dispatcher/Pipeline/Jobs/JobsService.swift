@@ -14,17 +14,17 @@ package struct JobsService: Service {
     private static let batchSize = 256
 
     private let dispatcher: Dispatcher
-    private let readers: [Lane: RedisClient]
+    private let readers: [PartLane]
     private let executor: (any TaskExecutor)?
     private let overflow: OverflowGuard?
 
     /// - Parameters:
-    ///   - readers: a connection per lane for blocking reads.
+    ///   - readers: the lanes of all parts.
     ///   - overflow: when an organisation's jobs move to its overflow; nil for never.
     ///   - executor: where the stages run; nil for the cooperative pool.
     package init(
         dispatcher: Dispatcher,
-        readers: [Lane: RedisClient],
+        readers: [PartLane],
         executor: (any TaskExecutor)? = nil,
         overflow: OverflowPolicy? = nil
     ) {
@@ -67,11 +67,11 @@ package struct JobsService: Service {
     private func read(into queue: LaneQueue<LaneBatch>) async throws {
         defer { queue.finish() }
         try await withThrowingTaskGroup(of: Void.self) { group in
-            for (lane, connection) in self.readers {
+            for one in self.readers {
                 let reader = LaneReader(
-                    lane: lane,
-                    group: self.dispatcher.group(self.dispatcher.keys.jobs(lane)),
-                    connection: connection,
+                    lane: one.lane,
+                    group: self.dispatcher.group(one.keys.jobs(one.lane), in: one.keys),
+                    connection: one.connection,
                     count: Self.batchSize,
                     queue: queue,
                     inFlight: self.dispatcher.inFlight,

@@ -47,13 +47,11 @@ final class OverflowGuard: Sendable {
 
     private let dispatcher: Dispatcher
     private let policy: OverflowPolicy
-    private let streams: OverflowStreams
     private let state = Mutex(State())
 
     init(dispatcher: Dispatcher, policy: OverflowPolicy) {
         self.dispatcher = dispatcher
         self.policy = policy
-        self.streams = dispatcher.live.overflows
     }
 
     /// Polls lanes and overflows while batches come, until the process shuts down.
@@ -80,18 +78,22 @@ final class OverflowGuard: Sendable {
     /// Reads the length of the lanes, and the organisations with an overflow.
     func look() async throws(RedisError) {
         let lengths = try await self.dispatcher.live.jobs.lengths()
-        let orgs = try await self.streams.orgs()
+        var orgs: Set<String> = []
+        for keys in self.dispatcher.keys.parts {
+            orgs.formUnion(try await self.dispatcher.live.with(keys).overflows.orgs())
+        }
+        let found = orgs
         self.state.withLock { state in
             state.backlogs = lengths
             state.full = []
-            state.overflowing.formIntersection(orgs)
+            state.overflowing.formIntersection(found)
         }
     }
 
     /// Moves the excess of a batch and returns the rest.
     func relieve(_ batch: LaneBatch) async throws -> LaneBatch {
         // A batch of an overflow has its turn now.
-        guard !batch.group.stream.hasPrefix(self.dispatcher.keys.overflows) else { return batch }
+        guard !batch.isOverflow else { return batch }
         let excess = self.excess(batch)
         guard !excess.isEmpty else { return batch }
         let jobs = excess.map { item in
@@ -99,7 +101,7 @@ final class OverflowGuard: Sendable {
             return (org: item.org, fields: origin.movedFields)
         }
         let lengths = try await self.dispatcher.untilDone("move jobs to the overflow") {
-            try await self.streams.append(jobs)
+            try await self.dispatcher.live.with(batch.group.keys).overflows.append(jobs)
         }
         self.dispatcher.alarms.overflows.note(self.dispatcher.now())
         self.state.withLock { state in
@@ -202,11 +204,11 @@ struct OverflowReader: Sendable {
     let queue: LaneQueue<LaneBatch>
 
     func run() async {
-        let streams = self.dispatcher.live.overflows
         var isFailing = false
         while isRunning {
             do {
-                let count = try await self.round(streams)
+                var count = 0
+                for keys in self.dispatcher.keys.parts { count += try await self.round(keys) }
                 isFailing = false
                 if count > 0 { continue }
             } catch {
@@ -223,15 +225,16 @@ struct OverflowReader: Sendable {
         }
     }
 
-    /// Takes a batch of each overflow, and returns the number of entries.
-    func round(_ streams: OverflowStreams) async throws -> Int {
+    /// Takes a batch of each overflow of a part, and returns the number of entries.
+    func round(_ keys: Keyspace) async throws -> Int {
+        let streams = self.dispatcher.live.with(keys).overflows
         var count = 0
         let orgs = try await streams.orgs()
         if !orgs.isEmpty { self.dispatcher.alarms.overflows.note(self.dispatcher.now()) }
         for org in orgs {
             // As for the lanes, nothing is read without a lease.
             guard isRunning, let term = self.dispatcher.leaseClock.term else { break }
-            let group = self.dispatcher.group(self.dispatcher.keys.overflow(org))
+            let group = self.dispatcher.group(keys.overflow(org), in: keys)
             let entries = try await group.takeWaiting(count: Self.batchSize)
             guard !entries.isEmpty else {
                 try await streams.dropIfEmpty(org)
@@ -240,7 +243,8 @@ struct OverflowReader: Sendable {
             count += entries.count
             PipelineMetrics.returned.increment(by: entries.count)
             self.dispatcher.inFlight.take(entries.lazy.map(\.id), of: group.stream)
-            let batch = LaneBatch(lane: .bulk, group: group, entries: entries, term: term)
+            var batch = LaneBatch(lane: .bulk, group: group, entries: entries, term: term)
+            batch.isOverflow = true
             for part in batch.parts() { await self.queue.send(part, lane: .bulk) }
         }
         return count

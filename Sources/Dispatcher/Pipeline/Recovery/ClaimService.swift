@@ -102,29 +102,28 @@ package struct ClaimService: Service {
     }
 
     private func claimJobs() async {
-        for lane in Lane.allCases {
-            let stream = self.dispatcher.keys.jobs(lane)
-            await self.claimJobs(stream, lane)
+        for keys in self.dispatcher.keys.jobSources {
+            for lane in Lane.allCases { await self.claimJobs(self.dispatcher.group(keys.jobs(lane), in: keys), lane) }
         }
-        let overflows = self.dispatcher.live.overflows
-        for org in (try? await overflows.orgs()) ?? [] {
-            await self.claimJobs(self.dispatcher.keys.overflow(org), .bulk)
+        for keys in self.dispatcher.keys.parts {
+            for org in (try? await self.dispatcher.live.with(keys).overflows.orgs()) ?? [] {
+                await self.claimJobs(self.dispatcher.group(keys.overflow(org), in: keys), .bulk)
+            }
         }
     }
 
-    private func claimJobs(_ stream: String, _ lane: Lane) async {
-        await self.claim(stream, .jobs) {
-            try await self.finishJobs($0, lane, of: stream, in: $1)
+    private func claimJobs(_ group: ConsumerGroup, _ lane: Lane) async {
+        await self.claim(group, .jobs) {
+            try await self.finishJobs($0, lane, of: group, in: $1)
         } setAside: { entry, _, _ in
-            try await self.setAside(entry, self.dispatcher.group(stream))
+            try await self.setAside(entry, group)
         }
     }
 
     private func claimDeliveries(_ service: DeliveriesService) async {
-        for lane in Lane.allCases {
-            let stream = self.dispatcher.keys.deliveries(service.provider, lane)
-            let group = self.dispatcher.group(stream)
-            await self.claim(stream, .deliveries) { entries, term in
+        for (keys, lane) in self.dispatcher.keys.parts.flatMap({ keys in Lane.allCases.map { (keys, $0) } }) {
+            let group = self.dispatcher.group(keys.deliveries(service.provider, lane), in: keys)
+            await self.claim(group, .deliveries) { entries, term in
                 try await service.sendAlone(LaneBatch(lane: lane, group: group, entries: entries, term: term))
             } setAside: { entry, isFirst, term in
                 let batch = LaneBatch(lane: lane, group: group, entries: [entry], term: term)
@@ -136,11 +135,10 @@ package struct ClaimService: Service {
     private func finishJobs(
         _ entries: [StreamEntry],
         _ lane: Lane,
-        of stream: String,
+        of group: ConsumerGroup,
         in term: LeaseClock.Term
     ) async throws {
-        let batch = LaneBatch(
-            lane: lane, group: self.dispatcher.group(stream), entries: entries, term: term, areRepeats: true)
+        let batch = LaneBatch(lane: lane, group: group, entries: entries, term: term, areRepeats: true)
         for part in batch.parts() {
             let stored = try await JobIntake(dispatcher: self.dispatcher).take(part)
             try await Router(dispatcher: self.dispatcher).finish(stored)
@@ -148,12 +146,11 @@ package struct ClaimService: Service {
     }
 
     private func claim(
-        _ stream: String,
+        _ group: ConsumerGroup,
         _ pace: Pace,
         _ work: @escaping Work,
         setAside: SetAside
     ) async {
-        let group = self.dispatcher.group(stream)
         do {
             let consumers = try await group.consumers()
             self.peers.note(consumers.map(\.name).filter { $0 != self.dispatcher.name })
@@ -171,7 +168,7 @@ package struct ClaimService: Service {
         } catch {
             self.dispatcher.logger.warning(
                 "cannot take over entries; retrying",
-                metadata: ["redis.stream": "\(stream)", "error": "\(error)"]
+                metadata: ["redis.stream": "\(group.stream)", "error": "\(error)"]
             )
         }
     }

@@ -105,7 +105,7 @@ package struct ProofService: Service {
                 && (notification.readAt != nil || notification.deletedAt != nil)
         }
         guard !seen.isEmpty else { return }
-        var plan = RoutePlan()
+        var plan = RoutePlan(self.dispatcher.keys)
         for notification in seen {
             let reason: GateRefusal = notification.readAt != nil ? .read : .deleted
             plan.mark(notification, .sent, reason: reason.rawValue, via: socketWay)

@@ -39,13 +39,13 @@ struct RedisRun: Sendable {
 
     /// Asks Redis.
     ///
-    /// - Parameter memory: the key of the note; nil to read none.
-    static func ask(_ connection: RedisClient, memory: String?) async throws(RedisError) -> RedisRun {
+    /// - Parameter memory: the key of the note; a cluster asks the server that has it.
+    static func ask(_ connection: RedisClient, memory: String) async throws(RedisError) -> RedisRun {
         // One batch, so that one process answers all.
         var batch = RedisBatch()
         batch.append("INFO", "server")
         batch.append("TIME")
-        if let memory { batch.append("GET", .text(memory)) }
+        batch.append("GET", .text(memory))
         let replies = try await connection.send(batch)
         guard replies.count == batch.count else {
             throw RedisError(.unexpectedReply, "expected one reply per command")
@@ -54,9 +54,9 @@ struct RedisRun: Sendable {
         guard time.count == 2, (0...253_402_300_799).contains(time[0]) else {
             throw RedisError(.unexpectedReply, "TIME lacks something")
         }
-        var note: Note?
-        if memory != nil, let text = try replies[2].string() { note = Note(text) }
-        return RedisRun(id: try Self.id(replies[0]), now: time[0] * 1_000 + time[1] / 1_000, note: note)
+        return RedisRun(
+            id: try Self.id(replies[0]), now: time[0] * 1_000 + time[1] / 1_000,
+            note: try replies[2].string().map { Note($0) })
     }
 
     /// Returns the id in a reply to INFO.

@@ -65,9 +65,10 @@ package struct ReplayService: Service {
             fields.filter { $0.name != JobOrigin.replayField }.map { ($0.name, $0.value[...]) })
         guard case .notification(let content)? = job?.payload else {
             // The job is still invalid. In the bulk lane it delays no other until it can be read.
-            return self.dispatcher.keys.jobs(.bulk)
+            return self.dispatcher.live.jobs.stream(for: .bulk, fields)
         }
-        return self.dispatcher.keys.jobs(content.lane ?? catalog[content.type]?.lane ?? .normal)
+        let lane = content.lane ?? catalog[content.type]?.lane ?? .normal
+        return self.dispatcher.live.jobs.stream(for: lane, fields)
     }
 
     private func fields(_ letter: DeadLetterStore.Letter) -> [(name: String, value: [UInt8])] {

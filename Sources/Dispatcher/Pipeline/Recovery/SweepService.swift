@@ -84,22 +84,30 @@ package struct SweepService: Service {
 
     // MARK: A Redis that went back
 
-    /// Enqueues again what Redis may have lost, if it is not the process that the last sweep saw.
+    /// Enqueues again what Redis may have lost, if a server is not the process that the last sweep
+    /// saw.
     ///
     /// One that restarted or failed over may lack its last second. The attempts tell what a
     /// provider has accepted meanwhile.
     private func repair(now: Timestamp) async throws {
         let redis = self.dispatcher.redis
-        let key = self.dispatcher.keys.memory
-        let run = try await RedisRun.ask(redis, memory: key)
-        if run.id == nil, self.firstUnknownRun.take() {
-            self.dispatcher.logger.warning(
-                "Redis hides its run_id, so the dispatcher cannot notice lost data; allow INFO for its user")
+        let longest = now + (.zero - Self.memory)
+        var beats: [Timestamp] = []
+        var notes = RedisBatch()
+        notes.append("SET", .text(self.dispatcher.keys.partCount), .integer(Int64(self.dispatcher.keys.parts.count)))
+        for key in self.dispatcher.keys.memories {
+            let run = try await RedisRun.ask(redis, memory: key)
+            if run.id == nil, self.firstUnknownRun.take() {
+                self.dispatcher.logger.warning(
+                    "Redis hides its run_id, so the dispatcher cannot notice lost data; allow INFO for its user")
+            }
+            let id = run.id ?? "unknown"
+            if run.note?.run != id { beats.append(run.note?.beat ?? longest) }
+            let firstSeen = run.firstSeen ?? run.now
+            notes.append("SET", .text(key), .text("\(id) \(now.milliseconds) \(firstSeen)"))
         }
-        let id = run.id ?? "unknown"
-        if run.note?.run != id {
-            let longest = now + (.zero - Self.memory)
-            let since = max(run.note?.beat.map { $0 + (.zero - Self.slack) } ?? longest, longest)
+        if let beat = beats.min() {
+            let since = max(beat + (.zero - Self.slack), longest)
             self.dispatcher.logger.notice(
                 "Redis is new, restarted or emptied; enqueueing again what it may have lost",
                 metadata: ["since": "\(since.rfc3339)"]
@@ -117,8 +125,7 @@ package struct SweepService: Service {
             }
         }
         // Last, so that an interrupted round starts over.
-        let firstSeen = run.firstSeen ?? run.now
-        try await redis.send("SET", .text(key), .text("\(id) \(now.milliseconds) \(firstSeen)"))
+        for reply in try await redis.send(notes) { _ = try reply.checked() }
     }
 
     /// Enqueues pushes again that wait for a provider, page by page, oldest first.

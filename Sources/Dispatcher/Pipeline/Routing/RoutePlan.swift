@@ -37,13 +37,22 @@ struct RoutePlan {
     private(set) var unmailed: [(user: String, id: NotificationID, reason: String, hasFailed: Bool)] = []
     private(set) var lifecycle: [LifecycleEvent] = []
     private(set) var frameCount = 0
-    private var full: [(node: String, frames: NodeFrameBatch)] = []
-    private var filling: [String: NodeFrameBatch] = [:]
+    private let keys: Keyspace
+    private var full: [Message] = []
+    /// Messages that are not full, by channel, or by node if each has only one channel.
+    private var filling: [String: Message] = [:]
 
-    /// The frames by node, in order for each node, in messages of bounded size.
-    var messages: [(node: String, frames: NodeFrameBatch)] {
-        self.full + self.filling.map { ($0.key, $0.value) }
+    /// Frames for one channel of a node.
+    struct Message {
+        let node: String
+        let channel: String
+        var frames = NodeFrameBatch()
     }
+
+    init(_ keys: Keyspace = Keyspace()) { self.keys = keys }
+
+    /// The frames by channel, in order for each channel, in messages of bounded size.
+    var messages: [Message] { self.full + self.filling.values }
 
     /// - Parameters:
     ///   - isSilent: whether clients should not ring.
@@ -131,10 +140,15 @@ struct RoutePlan {
 
     private mutating func append(_ frame: NodeFrame, to node: String) {
         self.frameCount += 1
-        self.filling[node, default: NodeFrameBatch()].append(frame)
-        if let batch = self.filling[node], batch.isFull {
-            self.full.append((node, batch))
-            self.filling[node] = nil
+        let place = self.keys.isSpread ? self.keys.part(of: frame.user.text).nodeChannel(node) : node
+        if self.filling[place] == nil {
+            let channel = self.keys.isSpread ? place : self.keys.nodeChannel(node)
+            self.filling[place] = Message(node: node, channel: channel)
+        }
+        self.filling[place]?.frames.append(frame)
+        if let message = self.filling[place], message.frames.isFull {
+            self.full.append(message)
+            self.filling[place] = nil
         }
     }
 

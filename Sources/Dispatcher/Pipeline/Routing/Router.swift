@@ -68,7 +68,7 @@ struct Router: Sendable {
     ) async throws -> [LifecycleEvent] {
         guard !items.isEmpty else { return [] }
         let facts = try await RouteFacts(items, catalog: catalog, dispatcher: self.dispatcher)
-        var plan = RoutePlan()
+        var plan = RoutePlan(self.dispatcher.keys)
         for (index, item) in items.enumerated() {
             let known = facts.facts(item, at: index)
             self.add(decide(known), item, known, devices: facts.devices(of: item), to: &plan)
@@ -267,14 +267,14 @@ struct Router: Sendable {
     /// Returns the commands of a plan, and the position of the first PUBLISH.
     private func commands(
         _ awaited: [(UnconfirmedNotification, deadline: Timestamp)],
-        _ messages: [(node: String, frames: NodeFrameBatch)]
+        _ messages: [RoutePlan.Message]
     ) -> (batch: RedisBatch, firstPublish: Int) {
         var batch = RedisBatch()
         self.dispatcher.live.unconfirmed.add(awaited, in: &batch)
         let firstPublish = batch.count
         for message in messages {
             batch.append(
-                "PUBLISH", .text(self.dispatcher.keys.nodeChannel(message.node)), .bytes(message.frames.bytes)
+                self.dispatcher.keys.publishCommand, .text(message.channel), .bytes(message.frames.bytes)
             )
         }
         return (batch, firstPublish)
@@ -352,7 +352,8 @@ struct Router: Sendable {
                 // may have been sent.
                 let isUnsure = isSecondTry || !(fence.map { self.dispatcher.holds($0) } ?? false)
                 let work = isUnsure ? delivery.work.asRepeat : delivery.work
-                batch.append(work, to: self.dispatcher.keys.deliveries(delivery.provider, delivery.lane))
+                let keys = self.dispatcher.keys.part(of: work.user)
+                batch.append(work, to: keys.deliveries(delivery.provider, delivery.lane))
             }
             isSecondTry = true
             for reply in try await self.dispatcher.redis.send(batch) { _ = try reply.checked() }
@@ -366,7 +367,7 @@ struct Router: Sendable {
         let shown = repeated.filter { $0.notification.version > 0 }
         guard !shown.isEmpty else { return }
         let presence = try await RouteFacts.presence(of: shown.map(\.notification.user), self.dispatcher)
-        var plan = RoutePlan()
+        var plan = RoutePlan(self.dispatcher.keys)
         for item in shown {
             plan.publish(
                 item.notification, unread: item.unread, code: self.dispatcher.catalog[item.notification.type]?.code,
@@ -381,7 +382,7 @@ struct Router: Sendable {
         let listed = replaced.filter { $0.version > 0 }
         guard !listed.isEmpty else { return }
         let presence = try await RouteFacts.presence(of: listed.map(\.user), self.dispatcher)
-        var plan = RoutePlan()
+        var plan = RoutePlan(self.dispatcher.keys)
         for group in Dictionary(grouping: listed, by: { ExactText($0.user) }).values {
             plan.publish(
                 removalOf: group, now: self.dispatcher.now(), to: presence[ExactText(group[0].user)] ?? .unknown)
@@ -407,7 +408,7 @@ struct Router: Sendable {
     func publish(_ events: [StoredBatch.Event]) async throws {
         guard !events.isEmpty else { return }
         let presence = try await RouteFacts.presence(of: events.map(\.user), self.dispatcher)
-        var plan = RoutePlan()
+        var plan = RoutePlan(self.dispatcher.keys)
         for event in events { plan.publish(event, to: presence[ExactText(event.user)] ?? .unknown) }
         try await self.publish(plan)
     }

@@ -149,11 +149,12 @@ struct RetractionService: Sendable {
             if count < holders.count { Self.omitted.increment(by: holders.count - count) }
             guard count > 0 else { return }
             var batch = RedisBatch()
+            let keys = self.live.keys.part(of: user)
             for holder in holders.prefix(count) {
                 let work = DeliveryWork(
                     notification: holder.notification, device: holder.device, user: user, attempt: 0, isRepeat: false,
                     isRetraction: true)
-                batch.append(work, to: self.live.keys.deliveries(holder.provider, .bulk))
+                batch.append(work, to: keys.deliveries(holder.provider, .bulk))
             }
             for reply in try await self.live.connection.send(batch) { _ = try reply.checked() }
             Self.asked.increment(by: count)

@@ -77,7 +77,7 @@ struct JobControl: Sendable {
     func name(org: String, id: String) -> CancellationStore.Name {
         let parts = id.split(separator: "/", omittingEmptySubsequences: false)
         let numbers = (parts.last ?? "").split(separator: "-", omittingEmptySubsequences: false)
-        let streams = Lane.allCases.map { self.keys.jobs($0) }
+        let streams = self.keys.jobSources.flatMap { keys in Lane.allCases.map { keys.jobs($0) } }
         guard parts.count <= 2, numbers.count == 2, let milliseconds = Int64(numbers[0]), UInt64(numbers[1]) != nil,
             (0...Self.latest).contains(milliseconds),
             parts.count == 1 || streams.contains(String(parts[0]))

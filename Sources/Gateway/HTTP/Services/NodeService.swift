@@ -56,9 +56,11 @@ package struct NodeService: Service {
         let revocations = self.revocations
         let revocationsChannel = self.keys.revocationsChannel
         let logger = self.logger
+        let channels = self.keys.parts.map { $0.nodeChannel(self.node) }
         let subscription = try RedisSubscription(
             self.configuration,
-            channels: [self.keys.nodeChannel(self.node), self.keys.allNodesChannel, revocationsChannel],
+            channels: [self.keys.allNodesChannel, revocationsChannel] + (self.keys.isSpread ? [] : channels),
+            sharded: self.keys.isSpread ? channels : [],
             on: self.eventLoop,
             logger: self.logger
         ) { event in

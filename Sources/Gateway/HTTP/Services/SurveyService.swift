@@ -76,15 +76,26 @@ package struct SurveyService: Service {
 
     /// Returns the faults in Redis's settings.
     private func lookAtRedis() async throws(RedisError) -> [String] {
-        let memory = Self.facts(try await self.connection.send("INFO", "memory").string())
-        let persistence = Self.facts(try await self.connection.send("INFO", "persistence").string())
-        self.metrics.memory.record(memory["used_memory"].flatMap { Double($0) } ?? 0)
-        self.metrics.memoryLimit.record(memory["maxmemory"].flatMap { Double($0) } ?? 0)
+        var batch = RedisBatch()
+        batch.append("INFO", "memory")
+        batch.append("INFO", "persistence")
+        var used = 0.0
+        var limit = 0.0
         var faults: [String] = []
-        if persistence["aof_enabled"] != "1" { faults.append("appendonly is off") }
-        if let policy = memory["maxmemory_policy"], policy != "noeviction" {
-            faults.append("maxmemory-policy is \(policy), not noeviction")
+        let answers = try await self.connection.sendToAll(batch)
+        for answer in answers {
+            let memory = Self.facts(try answer.replies[0].string())
+            let persistence = Self.facts(try answer.replies[1].string())
+            used += memory["used_memory"].flatMap { Double($0) } ?? 0
+            limit += memory["maxmemory"].flatMap { Double($0) } ?? 0
+            let place = answers.count > 1 ? "\(answer.server): " : ""
+            if persistence["aof_enabled"] != "1" { faults.append(place + "appendonly is off") }
+            if let policy = memory["maxmemory_policy"], policy != "noeviction" {
+                faults.append("\(place)maxmemory-policy is \(policy), not noeviction")
+            }
         }
+        self.metrics.memory.record(used)
+        self.metrics.memoryLimit.record(limit)
         self.metrics.durable.record(faults.isEmpty ? 1 : 0)
         return faults
     }

@@ -96,6 +96,9 @@ package struct RedisAddress: Sendable, Equatable, CustomStringConvertible {
         }
     }
 
+    /// Whether keys are spread over several servers.
+    package var isCluster: Bool { if case .cluster = self.endpoint { true } else { false } }
+
     private init(_ endpoint: Endpoint, usesTLS: Bool, username: String?, password: String?, database: Int) {
         self.endpoint = endpoint
         self.usesTLS = usesTLS

@@ -97,6 +97,23 @@ package final class RedisClient: Sendable {
         return replies
     }
 
+    /// The replies of one server.
+    package struct Answer: Sendable {
+        /// The server's address, without credentials.
+        package let server: String
+        package let replies: [RedisReply]
+    }
+
+    /// Sends the batch, which has no keys, to every master of a cluster, or to the only server.
+    package func sendToAll(_ batch: RedisBatch) async throws(RedisError) -> [Answer] {
+        switch self.backend {
+        case .server(let connection):
+            let replies = try await connection.send(batch, deadline: self.configuration.deadline()).get()
+            return [Answer(server: "\(self.configuration.address)", replies: replies)]
+        case .cluster(let cluster): return try await cluster.sendToAll(batch, deadline: self.configuration.deadline())
+        }
+    }
+
     /// Runs a script; sends its source if Redis does not know it.
     @discardableResult
     package func run(

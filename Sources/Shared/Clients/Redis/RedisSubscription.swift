@@ -77,7 +77,7 @@ package actor RedisSubscription {
         self.check?.cancel()
     }
 
-    private var isCluster: Bool { if case .cluster = self.configuration.address.endpoint { true } else { false } }
+    private var isCluster: Bool { self.configuration.address.isCluster }
 
     /// Drops the connections with their unread input, and subscribes again.
     package func restart(_ reason: String) async {

@@ -31,6 +31,11 @@ package struct Finding: Sendable, Equatable {
         self.found = found
         self.remedy = remedy
     }
+
+    /// Returns the same finding about one of several servers.
+    func about(_ server: String) -> Finding {
+        Finding(self.outcome, self.check, "\(server): \(self.found)", fix: self.remedy)
+    }
 }
 
 /// The findings of a doctor run.

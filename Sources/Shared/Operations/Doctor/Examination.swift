@@ -25,19 +25,32 @@ package enum Examination {
         do {
             return try await CommandClients.withRedis(configuration) { connection in
                 let clock = ContinuousClock()
+                var time = RedisBatch()
+                time.append("TIME")
+                // Connects.
+                _ = try await connection.sendToAll(time)
                 let start = clock.now
                 let before = Timestamp.now()
-                let time = try await connection.send("TIME").strings().compactMap { Int64($0) }
+                let times = try await connection.sendToAll(time)
                 let delay = clock.now - start
-                let info = try await connection.send("INFO").string() ?? ""
-                let found = Finding(.ok, "redis", "\(address), answered in \(self.text(delay))")
-                let offset: Duration? =
-                    time.count == 2
-                    ? Timestamp(microseconds: time[0] * 1_000_000 + time[1]) - (before + delay / 2) : nil
-                var facts = RedisFacts(info: info)
-                facts.jobReplicas = settings.jobReplicas
-                facts.hasFailover = address.hasFailover
-                return ([found] + facts.findings, offset)
+                var findings = [Finding(.ok, "redis", "\(address), answered in \(self.text(delay))")]
+                var offsets: [Duration] = []
+                for answer in times {
+                    let parts = try answer.replies[0].strings().compactMap { Int64($0) }
+                    guard parts.count == 2 else { continue }
+                    let moment = Timestamp(microseconds: parts[0] * 1_000_000 + parts[1])
+                    offsets.append(moment - (before + delay / 2))
+                }
+                var info = RedisBatch()
+                info.append("INFO")
+                for answer in try await connection.sendToAll(info) {
+                    var facts = RedisFacts(info: try answer.replies[0].string() ?? "")
+                    facts.jobReplicas = settings.jobReplicas
+                    facts.hasFailover = address.hasFailover
+                    // With several masters, each finding names its own.
+                    findings += facts.findings.map { times.count > 1 ? $0.about(answer.server) : $0 }
+                }
+                return (findings, offsets.max { abs($0 / .seconds(1)) < abs($1 / .seconds(1)) })
             }
         } catch {
             let remedy = "start Redis, or correct REDIS_URL; check firewalls and the password"

@@ -65,6 +65,8 @@ package struct RedisSettings: Sendable {
     private let sentinelPassword: String?
     /// How many replicas must have a job before its source forgets it.
     let jobReplicas: Int
+    /// Over how many parts a new installation spreads its keys; nil for the default.
+    private let parts: Int?
 
     /// Reads the variables; records faults in `reader`.
     package init(_ reader: SettingsReader) {
@@ -78,6 +80,24 @@ package struct RedisSettings: Sendable {
         self.certificateAuthority = reader.text("REDIS_CA")
         self.sentinelPassword = reader.text("REDIS_SENTINEL_PASSWORD")
         self.jobReplicas = reader.integer("JOB_REPLICAS", default: 0, in: 0...5)
+        self.parts =
+            reader.text("REDIS_PARTS") == nil
+            ? nil : reader.integer("REDIS_PARTS", default: 1, in: 1...Keyspace.mostParts)
+    }
+
+    /// Returns the names of the keys, with the number of parts that the first process recorded.
+    package func keyspace(_ layout: LayoutStore, logger: Logger) async throws -> Keyspace {
+        let count = try await layout.parts(first: self.parts ?? (self.address.isCluster ? 16 : 1))
+        if let parts, parts != count {
+            logger.warning(
+                "REDIS_PARTS counts only at the first start of an installation",
+                metadata: ["parts": "\(count)", "parts.setting": "\(parts)"])
+        }
+        guard count > 1 || !self.address.isCluster else {
+            throw RedisError(
+                .configuration, "REDIS_URL names a cluster, but this installation began with one Redis; see scaling.md")
+        }
+        return Keyspace(parts: count)
     }
 
     /// Returns how to append jobs that replicas must have; nil if the master is enough.

@@ -24,6 +24,7 @@ package struct Database: Sendable {
     package var followUps: FollowUpStore { FollowUpStore(pool: self.pool) }
     /// Keep it: only concurrent calls of one value share statements.
     package var inboxes: InboxStore { InboxStore(self) }
+    package var layout: LayoutStore { LayoutStore(pool: self.pool) }
     package var notifications: NotificationStore { NotificationStore(pool: self.pool) }
     package var outbox: OutboxStore { OutboxStore(pool: self.pool) }
     package var preferences: PreferenceStore { PreferenceStore(pool: self.pool) }

@@ -26,7 +26,9 @@ package enum Migrations {
     package static let all = [
         Migration(
             number: 1, name: "schema",
-            script: String(decoding: PackageResources.V0001_schema_sql + PackageResources.outbox_sql, as: UTF8.self))
+            script: String(decoding: PackageResources.V0001_schema_sql + PackageResources.outbox_sql, as: UTF8.self)),
+        Migration(
+            number: 2, name: "layout", script: String(decoding: PackageResources.V0002_layout_sql, as: UTF8.self)),
     ]
 
     /// A repeatable script for a database that has only an outbox to relay.

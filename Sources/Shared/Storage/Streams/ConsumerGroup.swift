@@ -23,18 +23,21 @@ package struct ConsumerGroup: Sendable {
     let consumer: String
     /// A connection for all calls that do not block.
     package let connection: RedisClient
-    /// The key that names the run of the Redis that has the stream (``Keyspace/memory``).
-    package let memory: String?
+    /// The keys of the part that has the stream.
+    package let keys: Keyspace
 
     /// - Parameters:
     ///   - connection: a non-blocking connection for all calls but ``read(on:count:block:)``.
-    ///   - memory: the key that names the run of Redis, for readers that recognise a failover.
-    package init(stream: String, consumer: String, connection: RedisClient, memory: String? = nil) {
+    ///   - keys: the keys of the part that has the stream.
+    package init(stream: String, consumer: String, connection: RedisClient, keys: Keyspace = Keyspace()) {
         self.stream = stream
         self.consumer = consumer
         self.connection = connection
-        self.memory = memory
+        self.keys = keys
     }
+
+    /// The key that names the run of the Redis that has the stream.
+    package var memory: String { self.keys.memory(of: self.stream) }
 
     /// Creates the stream and the group if they are missing; a new group starts at the oldest
     /// entry.

@@ -146,22 +146,23 @@ package struct FramePublisher: Sendable {
     /// Publishes frames, in order, to every node on which their users have sockets.
     package func publish(_ frames: [NodeFrame]) async throws(RedisError) {
         guard !frames.isEmpty else { return }
-        var messages: [(node: String, frames: NodeFrameBatch)] = []
+        var messages: [(channel: String, frames: NodeFrameBatch)] = []
         var filling: [String: NodeFrameBatch] = [:]
         for (frame, presence) in zip(frames, try await self.presence.lookUp(frames.map(\.user.text))) {
             guard case .online(let connections) = presence else { continue }
-            for node in Set(connections.map(\.node)) {
-                filling[node, default: NodeFrameBatch()].append(frame)
-                guard let full = filling[node], full.isFull else { continue }
-                messages.append((node, full))
-                filling[node] = nil
+            let keys = self.live.keys.part(of: frame.user.text)
+            for channel in Set(connections.map { keys.nodeChannel($0.node) }) {
+                filling[channel, default: NodeFrameBatch()].append(frame)
+                guard let full = filling[channel], full.isFull else { continue }
+                messages.append((channel, full))
+                filling[channel] = nil
             }
         }
         messages += filling.map { ($0.key, $0.value) }
         guard !messages.isEmpty else { return }
         var batch = RedisBatch()
         for message in messages {
-            batch.append("PUBLISH", .text(self.live.keys.nodeChannel(message.node)), .bytes(message.frames.bytes))
+            batch.append(self.live.keys.publishCommand, .text(message.channel), .bytes(message.frames.bytes))
         }
         for reply in try await self.live.connection.send(batch) { _ = try reply.checked() }
     }

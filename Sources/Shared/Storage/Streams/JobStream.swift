@@ -15,36 +15,53 @@ package struct JobStream: Sendable {
     ///
     /// After an error some of the jobs may have been appended.
     ///
-    /// - Returns: the entry ids, in order.
+    /// - Returns: the stream and the entry id of each, in order.
     package func append(
         _ jobs: [(lane: Lane, fields: [(name: String, value: [UInt8])])]
-    ) async throws(RedisError) -> [String] {
+    ) async throws(RedisError) -> [(stream: String, entry: String)] {
         var batch = RedisBatch()
-        for job in jobs { batch.append(entry: job.fields, to: self.live.keys.jobs(job.lane)) }
-        var ids: [String] = []
-        for reply in try await self.live.append(batch) { ids.append(try reply.string() ?? "") }
-        return ids
+        let streams = jobs.map { self.stream(for: $0.lane, $0.fields) }
+        for (job, stream) in zip(jobs, streams) { batch.append(entry: job.fields, to: stream) }
+        var places: [(stream: String, entry: String)] = []
+        for (stream, reply) in zip(streams, try await self.live.append(batch)) {
+            places.append((stream, try reply.string() ?? ""))
+        }
+        return places
+    }
+
+    /// Returns the stream of a job: that of its user's part, so that all its work is in one place.
+    ///
+    /// Jobs for several users go to the part of the first, or of their text if they name none.
+    package func stream(for lane: Lane, _ fields: [(name: String, value: [UInt8])]) -> String {
+        let keys = self.live.keys
+        guard keys.isSpread else { return keys.jobs(lane) }
+        let named = fields.first { $0.name == "user" } ?? fields.first { $0.name == "users" } ?? fields.first
+        return keys.part(of: String(decoding: named?.value ?? [], as: UTF8.self)).jobs(lane)
     }
 
     /// The number of jobs in a lane, pending ones included.
-    package func length(_ lane: Lane) async throws(RedisError) -> Int {
-        Int(try await self.live.connection.send("XLEN", .text(self.live.keys.jobs(lane))).integer())
-    }
+    package func length(_ lane: Lane) async throws(RedisError) -> Int { try await self.lengths()[lane] ?? 0 }
 
     /// The number of jobs in each lane, in one round trip.
     package func lengths() async throws(RedisError) -> [Lane: Int] {
         var batch = RedisBatch()
-        for lane in Lane.allCases { batch.append("XLEN", .text(self.live.keys.jobs(lane))) }
+        var lanes: [Lane] = []
+        for keys in self.live.keys.jobSources {
+            for lane in Lane.allCases {
+                batch.append("XLEN", .text(keys.jobs(lane)))
+                lanes.append(lane)
+            }
+        }
         var lengths: [Lane: Int] = [:]
-        for (lane, reply) in zip(Lane.allCases, try await self.live.connection.send(batch)) {
-            lengths[lane] = Int(try reply.integer())
+        for (lane, reply) in zip(lanes, try await self.live.connection.send(batch)) {
+            lengths[lane, default: 0] += Int(try reply.integer())
         }
         return lengths
     }
 }
 
-/// Jobs that were moved aside so that others can pass: one stream per organisation, and the set of
-/// organisations with a stream.
+/// Jobs of a part that were moved aside so that others can pass: one stream per organisation, and
+/// the set of organisations with a stream.
 package struct OverflowStreams: Sendable {
     /// The number of jobs that an organisation's overflow holds; further jobs stay in their lane.
     ///
@@ -61,15 +78,15 @@ package struct OverflowStreams: Sendable {
         _ jobs: [(org: String, fields: [(name: String, value: [UInt8])])]
     ) async throws(RedisError) -> [String: Int] {
         var batch = RedisBatch()
-        for job in jobs { batch.append(entry: job.fields, to: self.live.keys.overflow(job.org)) }
+        for job in jobs { batch.append(entry: job.fields, to: self.keys(of: job.org).overflow(job.org)) }
         let orgs = Array(Set(jobs.map(\.org)))
         let first = batch.count
         // After the jobs, so that no process removes the organisation in between.
         for org in orgs {
-            batch.append("SADD", .text(self.live.keys.overflows), .text(org))
-            batch.append("XLEN", .text(self.live.keys.overflow(org)))
+            batch.append("SADD", .text(self.keys(of: org).overflows), .text(org))
+            batch.append("XLEN", .text(self.keys(of: org).overflow(org)))
         }
-        let replies = try await self.live.connection.send(batch)
+        let replies = try await self.live.append(batch)
         for reply in replies { _ = try reply.checked() }
         var lengths: [String: Int] = [:]
         for (place, org) in orgs.enumerated() {
@@ -78,15 +95,19 @@ package struct OverflowStreams: Sendable {
         return lengths
     }
 
-    /// The number of jobs in the overflow of each organisation, in one round trip.
+    /// The keys of the part that takes an organisation's jobs.
+    private func keys(of org: String) -> Keyspace { self.live.keys.overflowPart(of: org) }
+
+    /// The number of jobs in the overflows of each organisation, in all parts, in one round trip.
     package func lengths(of orgs: Set<String>) async throws(RedisError) -> [String: Int] {
         guard !orgs.isEmpty else { return [:] }
-        let orgs = Array(orgs)
+        let places = orgs.flatMap { org in self.live.keys.parts.map { (org, $0.overflow(org)) } }
         var batch = RedisBatch()
-        for org in orgs { batch.append("XLEN", .text(self.live.keys.overflow(org))) }
-        let replies = try await self.live.connection.send(batch)
+        for (_, stream) in places { batch.append("XLEN", .text(stream)) }
         var lengths: [String: Int] = [:]
-        for (org, reply) in zip(orgs, replies) { lengths[org] = Int(try reply.integer()) }
+        for ((org, _), reply) in zip(places, try await self.live.connection.send(batch)) {
+            lengths[org, default: 0] += Int(try reply.integer())
+        }
         return lengths
     }
 

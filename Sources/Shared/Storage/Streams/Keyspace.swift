@@ -1,24 +1,81 @@
 // Carillon · Keyspace.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
 import Core
 
 /// The names of all Redis keys.
 ///
-/// A command or script uses keys of one `{tag}` only.
+/// A command or script uses keys of one hash slot only. For one Redis, tags such as `{fcm}` see to
+/// that. In a cluster, keys are spread over parts: a user's keys, and the work for that user, are
+/// all in one part, and a part is one slot. What belongs to no user has the same name everywhere.
 package struct Keyspace: Sendable {
     /// The consumer group of every stream.
     static let group = "dispatchers"
     /// Stands for the stream of a job that came from a schedule.
     package static let schedules = "schedules"
-    /// The number of sorted sets that share the unconfirmed notifications.
-    package static let unconfirmedShards = 16
+    /// The most parts of an installation.
+    package static let mostParts = 256
+    /// The number of sorted sets that share the unconfirmed notifications of one Redis.
+    private static let shardsOfOneRedis = 16
 
     private let prefix: String
+    /// The tags of all parts; empty for one Redis.
+    private let tags: [String]
+    /// The tag of this part; nil for what is in no part, and for one Redis.
+    private let tag: String?
 
-    package init(prefix: String = "carillon:") {
-        self.prefix = prefix
+    /// - Parameter parts: the number of parts; 1 for the names of one Redis.
+    package init(prefix: String = "carillon:", parts: Int = 1) {
+        self.init(prefix: prefix, tags: parts > 1 ? PartTags.all(parts) : [], tag: nil)
     }
+
+    private init(prefix: String, tags: [String], tag: String?) {
+        self.prefix = prefix
+        self.tags = tags
+        self.tag = tag
+    }
+
+    // MARK: Parts
+
+    /// Whether keys are spread over parts.
+    package var isSpread: Bool { !self.tags.isEmpty }
+
+    /// The parts of a spread keyspace; itself for one Redis.
+    package var parts: [Keyspace] {
+        guard self.isSpread else { return [self] }
+        return self.tags.map { Keyspace(prefix: self.prefix, tags: self.tags, tag: $0) }
+    }
+
+    /// The parts, and what is in none: apps may append jobs under the names of one Redis.
+    package var jobSources: [Keyspace] {
+        self.isSpread ? self.parts + [Keyspace(prefix: self.prefix, tags: self.tags, tag: nil)] : [self]
+    }
+
+    /// The part in which a user's keys are; itself for one Redis.
+    package func part(of user: String) -> Keyspace {
+        guard self.isSpread else { return self }
+        return Keyspace(prefix: self.prefix, tags: self.tags, tag: self.tags[self.index(of: user)])
+    }
+
+    private func index(of user: String) -> Int { Int(FNV1a.hash32(user) % UInt32(self.tags.count)) }
+
+    /// Whether two values name the keys of the same part.
+    package func isSamePart(as other: Keyspace) -> Bool { self.tag == other.tag }
+
+    /// The name of a key of this part.
+    private func own(_ name: String) -> String {
+        guard let tag else { return self.prefix + name }
+        return "\(self.prefix){\(tag)}:\(name)"
+    }
+
+    /// The name of a user's key in the user's part; nil for one Redis.
+    private func spread(_ name: String, _ user: String) -> String? {
+        self.isSpread ? "\(self.prefix){\(self.tags[self.index(of: user)])}:\(name):\(user)" : nil
+    }
+
+    /// The key that tells other programs the number of parts.
+    package var partCount: String { self.prefix + "parts" }
 
     /// An external name as part of a hash tag; different names stay different.
     ///
@@ -33,33 +90,50 @@ package struct Keyspace: Sendable {
 
     package func jobs(_ lane: Lane) -> String {
         switch lane {
-        case .normal: self.prefix + "jobs"
-        case .critical, .bulk: self.prefix + "jobs:" + lane.rawValue
+        case .normal: self.own("jobs")
+        case .critical, .bulk: self.own("jobs:" + lane.rawValue)
         }
     }
 
-    /// The lane of a jobs stream; nil for any other key.
+    /// The lane of a jobs stream of any part; nil for any other key.
     package func lane(ofJobs stream: String) -> Lane? {
-        Lane.allCases.first { self.jobs($0) == stream }
+        let place = self.place(of: stream)
+        let names = Keyspace(prefix: self.prefix, tags: [], tag: place.tag)
+        return Lane.allCases.first { names.jobs($0) == stream }
+    }
+
+    /// Returns the tag that a key's name begins with, and the rest of the name.
+    private func place(of key: String) -> (tag: String?, rest: Substring) {
+        let name = key.dropFirst(self.prefix.count)
+        guard name.first == "{", let end = name.firstRange(of: "}:") else { return (nil, name) }
+        return (String(name[..<end.lowerBound].dropFirst()), name[end.upperBound...])
     }
 
     /// The overflow of an organisation: jobs moved aside so that others can pass.
-    package func overflow(_ org: String) -> String { "\(self.prefix)jobs:{overflow}:\(org)" }
+    package func overflow(_ org: String) -> String { "\(self.overflows):\(org)" }
 
     /// The set of organisations with an overflow.
-    package var overflows: String { self.prefix + "jobs:{overflow}" }
+    package var overflows: String { self.tag == nil ? self.prefix + "jobs:{overflow}" : self.own("overflow") }
+
+    /// The part for the overflow of an organisation's jobs that are in no part; itself in a part.
+    package func overflowPart(of org: String) -> Keyspace { self.tag == nil ? self.part(of: org) : self }
+
+    /// The start of the names of a provider's keys.
+    private func own(_ provider: Provider) -> String {
+        self.tag == nil ? "\(self.prefix){\(provider.rawValue)}" : self.own(provider.rawValue)
+    }
 
     package func deliveries(_ provider: Provider, _ lane: Lane) -> String {
-        "\(self.prefix){\(provider.rawValue)}:deliveries:\(lane.rawValue)"
+        "\(self.own(provider)):deliveries:\(lane.rawValue)"
     }
 
     func retries(_ provider: Provider, _ lane: Lane) -> String {
-        "\(self.prefix){\(provider.rawValue)}:retry:\(lane.rawValue)"
+        "\(self.own(provider)):retry:\(lane.rawValue)"
     }
 
     /// The set of apps with held deliveries.
     func held(_ provider: Provider, _ lane: Lane) -> String {
-        "\(self.prefix){\(provider.rawValue)}:held:\(lane.rawValue)"
+        "\(self.own(provider)):held:\(lane.rawValue)"
     }
 
     /// The held deliveries of an app.
@@ -73,7 +147,7 @@ package struct Keyspace: Sendable {
     /// The claim of the stream entry for which a delivery is being sent.
     func sendClaim(_ work: DeliveryWork, _ provider: Provider) -> String {
         let purpose = work.isRetraction ? ":x" : ""
-        return "\(self.prefix){\(provider.rawValue)}:sending:\(work.notification):\(work.device)\(purpose)"
+        return "\(self.own(provider)):sending:\(work.notification):\(work.device)\(purpose)"
     }
 
     /// The lease of the sweep.
@@ -87,13 +161,33 @@ package struct Keyspace: Sendable {
     package func takesBack(_ stream: String) -> Bool {
         if stream == Self.schedules || self.lane(ofJobs: stream) != nil { return true }
         // Compares the form, as this process need not know the provider of a dead letter.
-        let word = stream.dropFirst(self.prefix.count + 1).prefix { $0 != "}" }
-        guard let provider = Provider(rawValue: String(word)) else { return false }
-        return Lane.allCases.contains { self.deliveries(provider, $0) == stream }
+        let place = self.place(of: stream)
+        let names = [place.tag, String(place.rest.prefix { $0 != ":" })].compactMap(\.self)
+        return names.contains { name in
+            guard let provider = Provider(rawValue: name) else { return false }
+            return [nil, place.tag].contains { tag in
+                let keys = Keyspace(prefix: self.prefix, tags: [], tag: tag)
+                return Lane.allCases.contains { keys.deliveries(provider, $0) == stream }
+            }
+        }
     }
 
     /// The run of Redis that the last sweep saw; exists as long as Redis keeps its data.
-    package var memory: String { self.prefix + "memory" }
+    package var memory: String { self.own("memory") }
+
+    /// The memory of the server that has a stream of this part.
+    ///
+    /// Streams that are in no part of a spread keyspace may each be on another server.
+    package func memory(of stream: String) -> String {
+        self.isSpread && self.tag == nil ? "\(self.prefix)memory:{\(stream)}" : self.memory
+    }
+
+    /// The memories of all servers that have jobs or deliveries.
+    package var memories: [String] {
+        guard self.isSpread else { return [self.memory] }
+        let base = Keyspace(prefix: self.prefix, tags: self.tags, tag: nil)
+        return self.parts.map(\.memory) + Lane.allCases.map { base.memory(of: base.jobs($0)) }
+    }
 
     var dead: String { self.prefix + "dead" }
 
@@ -106,10 +200,14 @@ package struct Keyspace: Sendable {
     /// The queued events of a webhook.
     func webhookQueue(_ webhook: NotificationID) -> String { "\(self.prefix){webhooks}:queue:\(webhook)" }
 
-    func presence(_ user: String) -> String { "\(self.prefix)presence:{\(Self.tag(user))}" }
+    func presence(_ user: String) -> String {
+        self.spread("presence", user) ?? "\(self.prefix)presence:{\(Self.tag(user))}"
+    }
 
     /// The inbox versions that the user's connections have seen.
-    func bookmarks(_ user: String) -> String { "\(self.prefix)bookmarks:{\(Self.tag(user))}" }
+    func bookmarks(_ user: String) -> String {
+        self.spread("bookmarks", user) ?? "\(self.prefix)bookmarks:{\(Self.tag(user))}"
+    }
 
     /// The states and counts that dispatchers publish about their providers.
     var providers: String { "\(self.prefix)providers" }
@@ -123,17 +221,29 @@ package struct Keyspace: Sendable {
     func testTaken(_ id: String) -> String { "\(self.prefix)test-taken:\(id)" }
 
     /// A user's token bucket for one kind of rate.
-    func bucket(_ kind: String, _ user: String) -> String { "\(self.prefix)rate:\(kind):{\(Self.tag(user))}" }
+    func bucket(_ kind: String, _ user: String) -> String {
+        self.spread("rate:\(kind)", user) ?? "\(self.prefix)rate:\(kind):{\(Self.tag(user))}"
+    }
 
     /// A user's count for one cap.
-    func usage(_ kind: String, _ user: String) -> String { "\(self.prefix)used:{\(Self.tag(user))}:\(kind)" }
+    func usage(_ kind: String, _ user: String) -> String {
+        self.spread("used:\(kind)", user) ?? "\(self.prefix)used:{\(Self.tag(user))}:\(kind)"
+    }
 
     package func nodeLease(_ node: String) -> String { "\(self.prefix)node:\(node)" }
 
     package func dispatcherLease(_ name: String) -> String { "\(self.prefix)dispatcher:\(name)" }
 
-    /// The pub/sub channel of one node.
-    package func nodeChannel(_ node: String) -> String { "\(self.prefix){node:\(node)}" }
+    /// The pub/sub channel of one node for users of this part.
+    package func nodeChannel(_ node: String) -> String {
+        self.tag == nil ? "\(self.prefix){node:\(node)}" : self.own("node:\(node)")
+    }
+
+    /// The command that publishes on the channel of a node.
+    package var publishCommand: RedisArgument { self.isSpread ? "SPUBLISH" : "PUBLISH" }
+
+    /// The sorted set of gateways by the end of their lease.
+    package var nodes: String { self.prefix + "nodes" }
 
     /// The pub/sub channel of all nodes.
     package var allNodesChannel: String { self.prefix + "all" }
@@ -147,10 +257,13 @@ package struct Keyspace: Sendable {
     /// A socket ticket, by its hash.
     package func socketTicket(_ hash: String) -> String { "\(self.prefix)ticket:\(hash)" }
 
-    package func unconfirmed(shard: Int) -> String { "\(self.prefix)unconfirmed:{\(shard)}" }
+    /// The number of sorted sets that share the unconfirmed notifications.
+    package var unconfirmedShards: Int { self.isSpread ? self.tags.count : Self.shardsOfOneRedis }
+
+    package func unconfirmed(shard: Int) -> String {
+        self.isSpread ? "\(self.prefix){\(self.tags[shard])}:unconfirmed" : "\(self.prefix)unconfirmed:{\(shard)}"
+    }
 
     /// The shard of a user's unconfirmed notifications, the same in every process.
-    func unconfirmedShard(user: String) -> Int {
-        Int(FNV1a.hash32(user) % UInt32(Self.unconfirmedShards))
-    }
+    func unconfirmedShard(user: String) -> Int { Int(FNV1a.hash32(user) % UInt32(self.unconfirmedShards)) }
 }

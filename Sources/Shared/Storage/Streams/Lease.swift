@@ -9,8 +9,26 @@ import Synchronization
 package final class Lease: Sendable {
     package static let usualLifetime: Duration = .seconds(15)
 
+    /// How long a register keeps a holder whose lease has ended.
+    private static let memory: Duration = .seconds(60)
+
+    /// A sorted set of holders by the end of their lease.
+    package struct Register: Sendable {
+        let key: String
+        /// The holder's name.
+        let name: String
+        let now: @Sendable () -> Timestamp
+
+        package init(key: String, name: String, now: @escaping @Sendable () -> Timestamp) {
+            self.key = key
+            self.name = name
+            self.now = now
+        }
+    }
+
     private let key: String
     private let value: String
+    private let register: Register?
     package let lifetime: Duration
     private let connection: RedisClient
     private let now: @Sendable () -> ContinuousClock.Instant
@@ -20,17 +38,20 @@ package final class Lease: Sendable {
     /// - Parameters:
     ///   - key: a key of ``Keyspace``.
     ///   - value: text about the holder for operators.
+    ///   - register: where holders are listed; nil for nowhere.
     ///   - lifetime: the time from a renewal until the lease expires.
     ///   - now: a monotonic clock.
     package init(
         key: String,
         value: String,
+        register: Register? = nil,
         lifetime: Duration = Lease.usualLifetime,
         connection: RedisClient,
         now: @escaping @Sendable () -> ContinuousClock.Instant = { .now }
     ) {
         self.key = key
         self.value = value
+        self.register = register
         self.lifetime = lifetime
         self.connection = connection
         self.now = now
@@ -46,10 +67,16 @@ package final class Lease: Sendable {
     package func renew(showing value: String? = nil) async throws(RedisError) -> Bool {
         let start = self.now()
         let milliseconds = self.lifetime.inMicroseconds / 1_000
-        let before = try await self.connection.send(
-            "SET", .text(self.key), .text(value ?? self.value), "PX", .integer(milliseconds), "GET"
-        ).string()
-        let wasThere = before != nil
+        var batch = RedisBatch()
+        batch.append("SET", .text(self.key), .text(value ?? self.value), "PX", .integer(milliseconds), "GET")
+        if let register {
+            let moment = register.now()
+            let end = moment + self.lifetime
+            let oldest = (moment + (.zero - Self.memory)).milliseconds
+            batch.append("ZADD", .text(register.key), .integer(end.milliseconds), .text(register.name))
+            batch.append("ZREMRANGEBYSCORE", .text(register.key), "-inf", .integer(oldest))
+        }
+        let wasThere = try await self.connection.send(batch)[0].string() != nil
         // An earlier renewal may have found the lease expired and lost its reply.
         return self.renewedAt.withLock { renewedAt in
             defer { renewedAt = start }
@@ -60,7 +87,10 @@ package final class Lease: Sendable {
 
     /// Releases the lease.
     package func release() async throws(RedisError) {
-        try await self.connection.send("DEL", .text(self.key))
+        var batch = RedisBatch()
+        batch.append("DEL", .text(self.key))
+        if let register { batch.append("ZREM", .text(register.key), .text(register.name)) }
+        for reply in try await self.connection.send(batch) { _ = try reply.checked() }
     }
 
     /// Whether a process holds the lease under `key`.

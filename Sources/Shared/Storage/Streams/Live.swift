@@ -28,6 +28,25 @@ package struct Live: Sendable {
         return try await replicated.send(batch)
     }
 
+    /// Returns Redis with the keys of the installation, for a command that has only Redis.
+    ///
+    /// Dispatchers write the number of parts to Redis at each sweep.
+    package static func found(_ connection: RedisClient, replicated: ReplicatedWrites? = nil) async throws(RedisError)
+        -> Live
+    {
+        let text = try await connection.send("GET", .text(Keyspace().partCount)).string()
+        let parts = text.flatMap { Int($0) } ?? 1
+        guard (1...Keyspace.mostParts).contains(parts) else {
+            throw RedisError(.unexpectedReply, "\(Keyspace().partCount) is not a number of parts")
+        }
+        return Live(connection, keys: Keyspace(parts: parts), replicated: replicated)
+    }
+
+    /// The same Redis with the keys of a part, or with another spread.
+    package func with(_ keys: Keyspace) -> Live {
+        Live(self.connection, keys: keys, replicated: self.replicated)
+    }
+
     package var bookmarks: Bookmarks { Bookmarks(live: self) }
     package var buckets: TokenBuckets { TokenBuckets(live: self) }
     package var catalogAnnouncer: CatalogAnnouncer { CatalogAnnouncer(live: self) }
@@ -99,8 +118,15 @@ package struct CatalogAnnouncer: Sendable {
 
     /// Announces the catalog with this digest.
     ///
-    /// - Returns: the number of processes that received it.
+    /// - Returns: the number of processes that received it; in a cluster, of those that hold their
+    ///   lease, as each server counts only its own listeners.
     package func announce(digest: String) async throws -> Int64 {
-        try await self.live.connection.send("PUBLISH", .text(self.live.keys.catalogChannel), .text(digest)).integer()
+        let count = try await self.live.connection.send(
+            "PUBLISH", .text(self.live.keys.catalogChannel), .text(digest)
+        ).integer()
+        guard self.live.keys.isSpread else { return count }
+        let survey = self.live.survey
+        let gateways = try await survey.nodes().count(where: \.isAlive)
+        return Int64(try await survey.dispatchers().count(where: \.isAlive) + gateways)
     }
 }

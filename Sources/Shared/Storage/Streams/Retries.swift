@@ -20,7 +20,8 @@ package struct RetrySet: Sendable {
         in batch: inout RedisBatch
     ) {
         batch.append(
-            "ZADD", .text(self.live.keys.retries(provider, lane)), .integer(due.milliseconds), .text(work.text)
+            "ZADD", .text(self.live.keys.part(of: work.user).retries(provider, lane)), .integer(due.milliseconds),
+            .text(work.text)
         )
     }
 
@@ -96,10 +97,11 @@ package struct HeldSets: Sendable {
         app: String,
         in batch: inout RedisBatch
     ) {
+        let keys = self.live.keys.part(of: work.user)
         batch.append(
-            "ZADD", .text(self.live.keys.held(provider, lane, app: app)), .integer(due.milliseconds), .text(work.text))
+            "ZADD", .text(keys.held(provider, lane, app: app)), .integer(due.milliseconds), .text(work.text))
         // Last, because an app with an empty set is removed.
-        batch.append("SADD", .text(self.live.keys.held(provider, lane)), .text(app))
+        batch.append("SADD", .text(keys.held(provider, lane)), .text(app))
     }
 
     /// The apps with held deliveries, in no order.
@@ -237,15 +239,18 @@ package actor WaitingRetries {
         provider: Provider,
         lane: Lane
     ) async throws(RedisError) -> [Bool] {
-        let key = self.live.keys.retries(provider, lane)
-        if self.sets[key] == nil {
-            let (waiting, unread) = try await self.read(key)
-            self.sets[key] = waiting
-            self.remembered += waiting.count
-            self.unread += unread
+        var areWaiting: [Bool] = []
+        for work in works {
+            let key = self.live.keys.part(of: work.user).retries(provider, lane)
+            if self.sets[key] == nil {
+                let (waiting, unread) = try await self.read(key)
+                self.sets[key] = waiting
+                self.remembered += waiting.count
+                self.unread += unread
+            }
+            areWaiting.append(self.sets[key]?.contains(Identity(work)) ?? false)
         }
-        let waiting = self.sets[key] ?? []
-        return works.map { waiting.contains(Identity($0)) }
+        return areWaiting
     }
 
     /// Reads a set up to the bound.

@@ -32,6 +32,26 @@ package struct StreamSurvey: Sendable {
         ///
         /// Inspects only the members due first and last of a set larger than ``SetAside/sample``.
         package var waitingSince: Timestamp?
+
+        /// Adds the same lane of another part.
+        fileprivate mutating func add(_ other: Stream) {
+            // A stream that is empty has no group, and so no lag.
+            if other.length > 0 || other.lag != nil {
+                let isFirst = self.length == 0 && self.lag == nil
+                self.lag = isFirst ? other.lag : self.lag.flatMap { lag in other.lag.map { lag + $0 } }
+            }
+            self.length += other.length
+            self.pending += other.pending
+            self.consumers = max(self.consumers, other.consumers)
+            self.retries += other.retries
+            func earliest(_ path: WritableKeyPath<Stream, Timestamp?>) {
+                self[keyPath: path] = [self[keyPath: path], other[keyPath: path]].compactMap(\.self).min()
+            }
+            earliest(\.oldest)
+            earliest(\.oldestPending)
+            earliest(\.nextRetry)
+            earliest(\.waitingSince)
+        }
     }
 
     /// Work outside the streams of jobs and deliveries.
@@ -52,7 +72,7 @@ package struct StreamSurvey: Sendable {
         package let pending: Int
     }
 
-    /// A gateway that listens on its channel.
+    /// A gateway that holds its lease, or did a minute ago.
     package struct Node: Sendable, Equatable {
         package let id: String
         package let isAlive: Bool
@@ -72,13 +92,19 @@ package struct StreamSurvey: Sendable {
     /// The streams of jobs and of each provider's deliveries, most urgent lane first.
     package func streams(of providers: [Provider] = Provider.wellKnown) async throws(RedisError) -> [Stream] {
         var streams: [Stream] = []
+        let keys = self.live.keys
         for lane in Lane.allCases {
-            streams.append(try await self.read(Stream(name: self.live.keys.jobs(lane), lane: lane, provider: nil)))
+            var stream = Stream(name: keys.jobs(lane), lane: lane, provider: nil)
+            for source in keys.jobSources { stream.add(try await self.read(stream, as: source.jobs(lane), in: source)) }
+            streams.append(stream)
         }
         for provider in providers {
             for lane in Lane.allCases {
-                let name = self.live.keys.deliveries(provider, lane)
-                streams.append(try await self.read(Stream(name: name, lane: lane, provider: provider)))
+                var stream = Stream(name: keys.deliveries(provider, lane), lane: lane, provider: provider)
+                for part in keys.parts {
+                    stream.add(try await self.read(stream, as: part.deliveries(provider, lane), in: part))
+                }
+                streams.append(stream)
             }
         }
         return streams
@@ -88,28 +114,27 @@ package struct StreamSurvey: Sendable {
     package func aside() async throws(RedisError) -> Aside {
         var aside = Aside()
         aside.dead = Int(try await self.live.connection.send("XLEN", .text(self.live.keys.dead)).integer())
-        for shard in 0..<Keyspace.unconfirmedShards {
+        for shard in 0..<self.live.keys.unconfirmedShards {
             let count = try await self.live.connection.send("ZCARD", .text(self.live.keys.unconfirmed(shard: shard)))
             aside.unconfirmed += Int(try count.integer())
         }
-        for org in try await self.live.connection.send("SMEMBERS", .text(self.live.keys.overflows)).strings() {
-            aside.overflow += Int(
-                try await self.live.connection.send("XLEN", .text(self.live.keys.overflow(org))).integer())
-        }
+        var orgs: Set<String> = []
+        for keys in self.live.keys.parts { orgs.formUnion(try await self.live.with(keys).overflows.orgs()) }
+        aside.overflow = try await self.live.overflows.lengths(of: orgs).values.reduce(0, +)
         return aside
     }
 
     /// Reads the state of a stream in one round trip; pending entries and held deliveries take
     /// more.
-    private func read(_ stream: Stream) async throws(RedisError) -> Stream {
-        var stream = stream
-        let name = RedisArgument.text(stream.name)
+    private func read(_ kind: Stream, as key: String, in part: Keyspace) async throws(RedisError) -> Stream {
+        var stream = Stream(name: key, lane: kind.lane, provider: kind.provider)
+        let name = RedisArgument.text(key)
         var batch = RedisBatch()
         batch.append("XLEN", name)
         batch.append("XINFO", "GROUPS", name)
         batch.append("XRANGE", name, "-", "+", "COUNT", "1")
         if let provider = stream.provider {
-            let retries = RedisArgument.text(self.live.keys.retries(provider, stream.lane))
+            let retries = RedisArgument.text(part.retries(provider, stream.lane))
             SetAside.ask(retries, in: &batch)
         }
         let replies = try await self.live.connection.send(batch)
@@ -125,7 +150,7 @@ package struct StreamSurvey: Sendable {
         stream.waitingSince = work?.since ?? stream.oldest
         if let provider = stream.provider {
             var aside = try SetAside(replies[3...])
-            aside.add(try await self.live.heldSets.waiting(provider: provider, lane: stream.lane))
+            aside.add(try await self.live.with(part).heldSets.waiting(provider: provider, lane: stream.lane))
             stream.retries = aside.count
             stream.nextRetry = aside.firstDue
             stream.waitingSince = [stream.waitingSince, aside.since].compactMap(\.self).min()
@@ -171,8 +196,8 @@ package struct StreamSurvey: Sendable {
     /// The dispatchers in the consumer groups of the jobs streams.
     package func dispatchers() async throws(RedisError) -> [Worker] {
         var pending: [String: Int] = [:]
-        for lane in Lane.allCases {
-            let group = ConsumerGroup(stream: self.live.keys.jobs(lane), consumer: "", connection: self.live.connection)
+        for stream in self.live.keys.jobSources.flatMap({ keys in Lane.allCases.map { keys.jobs($0) } }) {
+            let group = ConsumerGroup(stream: stream, consumer: "", connection: self.live.connection)
             for consumer in try await group.consumers() { pending[consumer.name, default: 0] += consumer.pending }
         }
         var workers: [Worker] = []
@@ -183,13 +208,11 @@ package struct StreamSurvey: Sendable {
         return workers
     }
 
-    /// The gateways that listen on their channels.
+    /// The gateways that hold their lease, or did a minute ago.
     package func nodes() async throws(RedisError) -> [Node] {
-        let prefix = String(self.live.keys.nodeChannel("").dropLast())
-        let channels = try await self.live.connection.send("PUBSUB", "CHANNELS", .text(prefix + "*")).strings()
         var nodes: [Node] = []
-        for channel in channels.sorted() {
-            let id = String(channel.dropFirst(prefix.count).dropLast())
+        let known = try await self.live.connection.send("ZRANGE", .text(self.live.keys.nodes), 0, -1).strings()
+        for id in known.sorted() {
             let lease = try await self.live.connection.send("GET", .text(self.live.keys.nodeLease(id))).string()
             let connections = lease?.split(separator: " ").dropFirst().first.flatMap { Int($0) }
             nodes.append(Node(id: id, isAlive: lease != nil, connections: connections))

@@ -74,7 +74,7 @@ package struct UnconfirmedSet: Sendable {
     }
 
     private func byShard<Item>(_ items: [Item], user: KeyPath<Item, String>) -> [(shard: Int, items: [Item])] {
-        var shards = [[Item]](repeating: [], count: Keyspace.unconfirmedShards)
+        var shards = [[Item]](repeating: [], count: self.live.keys.unconfirmedShards)
         for item in items { shards[self.live.keys.unconfirmedShard(user: item[keyPath: user])].append(item) }
         return shards.enumerated().filter { !$1.isEmpty }.map { ($0, $1) }
     }
@@ -82,7 +82,7 @@ package struct UnconfirmedSet: Sendable {
     /// The earliest deadline of each shard, in one round trip; nil for an empty one.
     package func earliest() async throws(RedisError) -> [Timestamp?] {
         try await self.live.firstMoments(
-            of: (0..<Keyspace.unconfirmedShards).map { self.live.keys.unconfirmed(shard: $0) })
+            of: (0..<self.live.keys.unconfirmedShards).map { self.live.keys.unconfirmed(shard: $0) })
     }
 
     /// Claims up to `limit` due notifications of a shard; they are due again after `hold` unless

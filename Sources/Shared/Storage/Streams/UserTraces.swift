@@ -49,12 +49,13 @@ package struct UserTraces: Sendable {
     /// - Returns: the number of deliveries removed.
     package func eraseRetries(user: String) async throws(RedisError) -> Int {
         var count = 0
-        let held = self.live.heldSets
+        let keys = self.live.keys.part(of: user)
+        let held = self.live.with(keys).heldSets
         for provider in Provider.wellKnown {
             for lane in Lane.allCases {
-                count += try await self.eraseRetries(user: user, in: self.live.keys.retries(provider, lane))
+                count += try await self.eraseRetries(user: user, in: keys.retries(provider, lane))
                 for app in try await held.apps(provider: provider, lane: lane) {
-                    count += try await self.eraseRetries(user: user, in: self.live.keys.held(provider, lane, app: app))
+                    count += try await self.eraseRetries(user: user, in: keys.held(provider, lane, app: app))
                 }
             }
         }

@@ -99,7 +99,7 @@ struct JobRoutes {
             // Dispatchers log the same id and entry.
             context.logger.debug(
                 "job accepted",
-                metadata: ["job.id": "\(job.id)", "job.entry": "\(entry)", "job.lane": "\(job.lane.rawValue)"])
+                metadata: ["job.id": "\(job.id)", "job.entry": "\(entry.entry)", "job.lane": "\(job.lane.rawValue)"])
         }
         return Response.object(status: .accepted) { writer in
             if isBatch {
@@ -107,12 +107,12 @@ struct JobRoutes {
                 writer.beginArray()
                 for (job, entry) in zip(jobs, entries) {
                     writer.beginObject()
-                    self.write(job, entry, to: &writer)
+                    self.write(job, entry.entry, to: &writer)
                     writer.endObject()
                 }
                 writer.endArray()
             } else if let job = jobs.first, let entry = entries.first {
-                self.write(job, entry, to: &writer)
+                self.write(job, entry.entry, to: &writer)
             }
         }
     }

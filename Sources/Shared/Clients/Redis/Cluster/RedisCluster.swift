@@ -104,6 +104,16 @@ final class RedisCluster: Sendable {
         return try exchange.finish()
     }
 
+    /// Sends the batch to every master, one after the other.
+    func sendToAll(_ batch: RedisBatch, deadline: NIODeadline) async throws(RedisError) -> [RedisClient.Answer] {
+        var answers: [RedisClient.Answer] = []
+        for server in try await self.map(by: deadline).servers {
+            let replies = try await self.connection(to: server).send(batch, deadline: deadline).get()
+            answers.append(RedisClient.Answer(server: "\(self.configuration.of(server).address)", replies: replies))
+        }
+        return answers
+    }
+
     private var isClosed: Bool { self.state.withLock { $0.isClosed } }
 
     /// Notes a redirect; nil for any other reply.

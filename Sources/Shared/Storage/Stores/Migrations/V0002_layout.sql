@@ -1,0 +1,5 @@
+-- Over how many parts the keys of Redis are spread; one row.
+CREATE TABLE carillon.layout (
+    singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton),
+    parts int4 NOT NULL CHECK (parts BETWEEN 1 AND 256)
+);

@@ -1,0 +1,48 @@
+// Carillon · PartTags.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Synchronization
+
+/// The hash tags of parts, which other programs compute the same way.
+///
+/// The tag of part `i` of `n` is the shortest word of the letters a to z, and the first of these in
+/// the order of the alphabet, whose slot is `(2 i + 1) · 16384 / 2 n`. So parts lie evenly over the
+/// masters of a cluster, however many there are.
+enum PartTags {
+    private static let known = Mutex<[Int: [String]]>([:])
+
+    /// Returns the tags of `count` parts.
+    static func all(_ count: Int) -> [String] {
+        self.known.withLock { known in
+            if let tags = known[count] { return tags }
+            let tags = Self.find(count)
+            known[count] = tags
+            return tags
+        }
+    }
+
+    private static func find(_ count: Int) -> [String] {
+        var parts: [Int: Int] = [:]
+        for part in 0..<count { parts[(2 * part + 1) * RedisSlot.count / (2 * count)] = part }
+        var tags = [String](repeating: "", count: count)
+        var word: [UInt8] = [UInt8(ascii: "a")]
+        while !parts.isEmpty {
+            if let part = parts.removeValue(forKey: RedisSlot.of(word)) {
+                tags[part] = String(decoding: word, as: UTF8.self)
+            }
+            Self.advance(&word)
+        }
+        return tags
+    }
+
+    /// Replaces a word by the next one, as in `a`, `b` … `z`, `aa`, `ab`.
+    private static func advance(_ word: inout [UInt8]) {
+        var place = word.count - 1
+        while place >= 0, word[place] == UInt8(ascii: "z") {
+            word[place] = UInt8(ascii: "a")
+            place -= 1
+        }
+        if place >= 0 { word[place] += 1 } else { word.insert(UInt8(ascii: "a"), at: 0) }
+    }
+}

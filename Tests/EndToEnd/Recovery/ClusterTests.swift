@@ -1,0 +1,101 @@
+// Carillon · ClusterTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import HTTP
+import Storage
+import Support
+import Testing
+
+/// Both programs on a Redis Cluster.
+@Suite(.serialized, .timeLimit(.minutes(10)))
+struct ClusterTests {
+    private static func settings(_ cluster: TestCluster) -> [String: String] {
+        ["REDIS_URL": cluster.url, "JOB_REPLICAS": "1"].merging(Stack.shortLease) { $1 }
+    }
+
+    /// Returns the slot of a user's part, and a key of it.
+    private static func place(of user: String) -> (slot: Int, key: String) {
+        let jobs = Keyspace(parts: 16).part(of: user).jobs(.normal)
+        let key = String(jobs[...(jobs.firstIndex(of: "}") ?? jobs.startIndex)]) + "filler"
+        return (RedisSlot.of(Array(key.utf8)), key)
+    }
+
+    @Test("with JOB_REPLICAS=1 no accepted job is lost when three masters die while their replicas lag")
+    func failovers() async throws {
+        let cluster = try await TestCluster.start()
+        try await Stack.with(settings: Self.settings(cluster)) { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher(name: "one")
+            _ = try await stack.startDispatcher(name: "two")
+            try await gateway.register(user: "offline", platform: "android", token: "phone")
+            let socket = try await TestSocket.synced(port: gateway.port, user: "online")
+            let producer = Producer(gateway, token: try await Stack.token(user: "shop", scope: .service))
+            async let production: Void = producer.run(width: 8)
+            for user in ["online", "offline", "online"] {
+                var before = producer.count
+                try await eventually("many are accepted") { producer.count > before + 200 }
+                let place = Self.place(of: user)
+                try await cluster.failOver(slot: place.slot, after: .milliseconds(1_500), filler: place.key)
+                before = producer.count
+                try await eventually("jobs are accepted again") { producer.count > before + 50 }
+            }
+            producer.stop()
+            try await production
+            try await producer.check(socket, gateway, stack)
+        }
+    }
+
+    @Test("loses nothing while a fourth master joins and the slots of users' parts move there and back")
+    func moves() async throws {
+        let cluster = try await TestCluster.start(replicas: false)
+        let settings = Self.settings(cluster).merging(["JOB_REPLICAS": "0"]) { $1 }
+        try await Stack.with(settings: settings) { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            try await gateway.register(user: "offline", platform: "android", token: "phone")
+            let socket = try await TestSocket.synced(port: gateway.port, user: "online")
+            let producer = Producer(gateway, token: try await Stack.token(user: "shop", scope: .service))
+            async let production: Void = producer.run(width: 8)
+            let fourth = try await cluster.join()
+            for user in ["online", "offline"] {
+                let slot = Self.place(of: user).slot
+                let home = try await cluster.master(of: slot)
+                for (source, target) in [(home, fourth), (fourth, home)] {
+                    let before = producer.count
+                    try await eventually("many are accepted") { producer.count > before + 100 }
+                    try await cluster.move(slot, from: source, to: target)
+                }
+            }
+            producer.stop()
+            try await production
+            try await producer.check(socket, gateway, stack)
+        }
+    }
+
+    @Test("takes jobs that an app appends under the plain names, whatever their users' parts")
+    func plainNames() async throws {
+        let cluster = try await TestCluster.start(replicas: false)
+        let settings = Self.settings(cluster).merging(["JOB_REPLICAS": "0"]) { $1 }
+        try await Stack.with(settings: settings) { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let users = (1...20).map { "user-\($0)" }
+            for user in users {
+                for stream in ["carillon:jobs", "carillon:jobs:critical", "carillon:jobs:bulk"] {
+                    try await stack.append(
+                        [("user", user), ("type", "invoice_created"), ("title", stream)], stream: stream)
+                }
+            }
+            for user in users {
+                try await eventually("\(user) has all") {
+                    try await Producer.inbox(of: user, gateway).titles.count == 3
+                }
+            }
+            let nodes = try await gateway.call(
+                .get, "/v1/admin/nodes", token: try await Stack.token(user: "op", scope: .admin))
+            #expect(nodes.body["gateways"]?.array?.count == 1 && nodes.body["dispatchers"]?.array?.count == 1)
+        }
+    }
+}
