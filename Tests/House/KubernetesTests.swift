@@ -6,8 +6,6 @@ import Foundation
 import Operations
 import Testing
 
-@testable import Storage
-
 @Suite("Kubernetes", .timeLimit(.minutes(10)))
 struct KubernetesTests {
     private static let folder = "deploy/kubernetes"
@@ -247,7 +245,7 @@ struct KubernetesTests {
         }
     }
 
-    @Test("dispatchers scale by the streams that always exist and by those of the enabled providers")
+    @Test("dispatchers scale by the lag of each lane, counted once however many gateways report it")
     func scaling() throws {
         let scaler = try #require(
             try Deployment.documents("\(Self.folder)/keda/scaledobject.yaml").first {
@@ -255,26 +253,19 @@ struct KubernetesTests {
             })
         #expect(scaler["spec"]?["scaleTargetRef"]?["name"]?.string == "carillon-dispatcher")
         #expect(scaler["spec"]?["minReplicaCount"]?.int == 2)
-        let keys = Keyspace()
-        let jobs = scaler["spec"]?["triggers"]?.array ?? []
-        #expect(Set(jobs.compactMap { $0["metadata"]?["stream"]?.string }) == Set(Lane.allCases.map { keys.jobs($0) }))
-        var triggers = jobs
-        let kustomization = try House.text("\(Self.folder)/keda/kustomization.yaml")
-        for provider in Provider.wellKnown {
-            let file = "providers/\(provider.rawValue).yaml"
-            #expect(kustomization.contains("#   - {path: \(file), target: {kind: ScaledObject}}"))
-            let patch = try #require(try Deployment.documents("\(Self.folder)/keda/\(file)").first).array
-            #expect(patch.allSatisfy { $0["op"]?.string == "add" && $0["path"]?.string == "/spec/triggers/-" })
-            let added = patch.compactMap { $0["value"] }
-            #expect(
-                Set(added.compactMap { $0["metadata"]?["stream"]?.string })
-                    == Set([Lane.critical, .normal].map { keys.deliveries(provider, $0) }))
-            triggers += added
+        let triggers = scaler["spec"]?["triggers"]?.array ?? []
+        let queries = triggers.compactMap { $0["metadata"]?["query"]?.string }
+        let lanes = try queries.map { query in
+            let pattern = #/sum\(max by \(stream, lane\) \(carillon_stream_lag\{(?:stream="jobs", )?lane="(\w+)"\}\)\)/#
+            return String(try #require(query.wholeMatch(of: pattern), "\(query)").output.1)
         }
+        #expect(lanes == Lane.allCases.map(\.rawValue))
         for trigger in triggers {
-            #expect(trigger["type"]?.string == "redis-streams")
-            #expect(trigger["metadata"]?["consumerGroup"]?.string == Keyspace.group)
-            #expect((trigger["metadata"]?["lagCount"]?.string.flatMap { Int($0) } ?? 0) > 0)
+            #expect(trigger["type"]?.string == "prometheus")
+            #expect(trigger["metadata"]?["serverAddress"]?.string != nil)
+            // Without a gateway's metrics the fallback applies, not a lag of 0.
+            #expect(trigger["metadata"]?["ignoreNullValues"]?.string == "false")
+            #expect((trigger["metadata"]?["threshold"]?.string.flatMap { Int($0) } ?? 0) > 0)
         }
     }
 }

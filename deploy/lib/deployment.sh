@@ -78,10 +78,6 @@ check_deployment() {
             deploy/kubernetes/monitoring; do
             quietly "$kustomization" kubectl kustomize "$kustomization"
         done
-        # With all patches that an operator may enable.
-        cp -r deploy/kubernetes/keda "$folder/keda"
-        sed -i 's/^# \(patches:\)$/\1/; s/^#\(   - {path:.*\)/ \1/' "$folder/keda/kustomization.yaml"
-        quietly "deploy/kubernetes/keda/providers" kubectl kustomize "$folder/keda"
     fi
     # Only the client reads the file; this needs no engine.
     if docker compose version >/dev/null 2>&1; then
