@@ -64,6 +64,7 @@ package struct Dispatcher: Sendable {
     let inFlight = InFlightEntries()
     let leaseClock: LeaseClock
     let alarms = Alarms()
+    let share: PartShare
     let badges = BadgeBoard()
     let summaryFaults = SummaryFaults()
 
@@ -91,6 +92,7 @@ package struct Dispatcher: Sendable {
         self.channels = channels
         self.clock = clock
         self.leaseClock = LeaseClock(lifetime: clock.lease)
+        self.share = PartShare(live.keys, name: name)
         self.logger = logger
     }
 

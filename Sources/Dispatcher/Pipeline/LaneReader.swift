@@ -24,6 +24,7 @@ package struct PartLane: Sendable {
 /// Reads batches from one stream into the workers' queue until the process shuts down.
 struct LaneReader: Sendable {
     private static let leasePoll: Duration = .milliseconds(200)
+    private static let sharePoll: Duration = .seconds(1)
 
     let lane: Lane
     let group: ConsumerGroup
@@ -33,6 +34,7 @@ struct LaneReader: Sendable {
     let queue: LaneQueue<LaneBatch>
     let inFlight: InFlightEntries
     let leaseClock: LeaseClock
+    let share: PartShare
     let logger: Logger
 
     /// The Redis that the reader last read from.
@@ -69,6 +71,11 @@ struct LaneReader: Sendable {
         var failures = 0
         var source = Source()
         while isRunning {
+            guard self.share.owns(self.group.keys) else {
+                // The share changes with the leases, every few seconds at most, so poll for it.
+                await pause(for: Self.sharePoll)
+                continue
+            }
             // Without a lease, others may take over each entry at once. Take the term before the
             // read, because the process may be suspended right after Redis replies.
             guard let term = self.leaseClock.term else {

@@ -150,6 +150,10 @@ package final class LeaseService: Service {
         self.lease = Lease(
             key: dispatcher.keys.dispatcherLease(dispatcher.name),
             value: "dispatcher",
+            // One Redis is shared by all, so none needs to know the others.
+            register: dispatcher.keys.isSpread
+                ? Lease.Register(key: dispatcher.keys.dispatchers, name: dispatcher.name, now: dispatcher.clock.now)
+                : nil,
             lifetime: dispatcher.clock.lease,
             connection: dispatcher.redis
         )
@@ -164,6 +168,10 @@ package final class LeaseService: Service {
         let start = ContinuousClock.now
         let isWithoutGap = try await self.lease.renew()
         self.dispatcher.leaseClock.renewed(at: start, withoutGap: isWithoutGap)
+        guard self.dispatcher.keys.isSpread else { return }
+        let names = try await Lease.holders(
+            in: self.dispatcher.keys.dispatchers, at: self.dispatcher.now(), connection: self.dispatcher.redis)
+        self.dispatcher.share.update(names)
     }
 
     /// Renews until shutdown, which reaches this service after those that were started later.

@@ -236,7 +236,7 @@ struct FencingTests {
             let reader = LaneReader(
                 lane: .normal, group: group, connection: connection, count: 10, queue: queue,
                 inFlight: InFlightEntries(),
-                leaseClock: clock, logger: TestLog.logger)
+                leaseClock: clock, share: PartShare(Keyspace(), name: "one"), logger: TestLog.logger)
             let running = Task { try await reader.run() }
             let rival = ConsumerGroup(stream: stream, consumer: "rival", connection: redis)
             for number in 0..<20 {

@@ -109,7 +109,7 @@ struct LaneSourceTests {
                 lane: .normal,
                 group: ConsumerGroup(stream: stream, consumer: "test", connection: redis, keys: keys),
                 connection: connection, count: 10, queue: queue, inFlight: InFlightEntries(), leaseClock: clock,
-                logger: TestLog.logger)
+                share: PartShare(keys, name: "test"), logger: TestLog.logger)
             let running = Task { try await reader.run() }
             let batch = try #require(await queue.receive())
             #expect(batch.entries.map { batch.mayBeRepeat($0) } == [mayBeRepeat])

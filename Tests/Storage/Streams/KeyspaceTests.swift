@@ -3,6 +3,7 @@
 
 import Clients
 import Core
+import Foundation
 import Testing
 
 @testable import Storage
@@ -152,6 +153,17 @@ struct PartTests {
                 "agbr", "mws", "akgg", "arf", "agsp", "eoi", "akve", "acd", "gxm", "aedt", "rvp", "aahy", "gio", "qn",
                 "ceb", "aipc",
             ])
+    }
+
+    @Test(
+        "the pages show the tags of 16 parts",
+        arguments: [
+            "scaling", "producers/python", "producers/go", "producers/javascript", "producers/shell",
+        ])
+    func pages(page: String) throws {
+        let file = URL(fileURLWithPath: #filePath).appending(path: "../../../../docs/\(page).md").standardized
+        let text = try String(contentsOf: file, encoding: .utf8)
+        #expect(text.contains(PartTags.all(16).joined(separator: " ")))
     }
 
     @Test("spreads parts evenly over any number of masters", arguments: [2, 16, 64, 256])

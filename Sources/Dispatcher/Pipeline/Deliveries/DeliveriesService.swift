@@ -136,6 +136,7 @@ package struct DeliveriesService: Service {
                     queue: queue,
                     inFlight: self.dispatcher.inFlight,
                     leaseClock: self.dispatcher.leaseClock,
+                    share: self.dispatcher.share,
                     logger: self.dispatcher.logger
                 )
                 group.addTask { try await reader.run() }

@@ -50,7 +50,7 @@ package struct RetryService: Service {
     private func poll() async {
         let alarm = self.dispatcher.alarms.retries
         do {
-            for keys in self.dispatcher.keys.parts {
+            for keys in self.dispatcher.share.parts {
                 let part = self.dispatcher.live.with(keys)
                 let waiting = try await part.retries.waiting(of: self.deliveries.map(\.provider))
                 for service in self.deliveries where waiting.contains(service.provider) {

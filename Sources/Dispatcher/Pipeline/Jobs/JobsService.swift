@@ -76,6 +76,7 @@ package struct JobsService: Service {
                     queue: queue,
                     inFlight: self.dispatcher.inFlight,
                     leaseClock: self.dispatcher.leaseClock,
+                    share: self.dispatcher.share,
                     logger: self.dispatcher.logger
                 )
                 group.addTask { try await reader.run() }

@@ -208,7 +208,7 @@ struct OverflowReader: Sendable {
         while isRunning {
             do {
                 var count = 0
-                for keys in self.dispatcher.keys.parts { count += try await self.round(keys) }
+                for keys in self.dispatcher.share.parts { count += try await self.round(keys) }
                 isFailing = false
                 if count > 0 { continue }
             } catch {

@@ -102,10 +102,10 @@ package struct ClaimService: Service {
     }
 
     private func claimJobs() async {
-        for keys in self.dispatcher.keys.jobSources {
+        for keys in self.dispatcher.share.knownParts + self.dispatcher.keys.commonSources {
             for lane in Lane.allCases { await self.claimJobs(self.dispatcher.group(keys.jobs(lane), in: keys), lane) }
         }
-        for keys in self.dispatcher.keys.parts {
+        for keys in self.dispatcher.share.knownParts {
             for org in (try? await self.dispatcher.live.with(keys).overflows.orgs()) ?? [] {
                 await self.claimJobs(self.dispatcher.group(keys.overflow(org), in: keys), .bulk)
             }
@@ -121,7 +121,7 @@ package struct ClaimService: Service {
     }
 
     private func claimDeliveries(_ service: DeliveriesService) async {
-        for (keys, lane) in self.dispatcher.keys.parts.flatMap({ keys in Lane.allCases.map { (keys, $0) } }) {
+        for (keys, lane) in self.dispatcher.share.knownParts.flatMap({ keys in Lane.allCases.map { (keys, $0) } }) {
             let group = self.dispatcher.group(keys.deliveries(service.provider, lane), in: keys)
             await self.claim(group, .deliveries) { entries, term in
                 try await service.sendAlone(LaneBatch(lane: lane, group: group, entries: entries, term: term))

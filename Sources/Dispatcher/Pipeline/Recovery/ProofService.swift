@@ -37,8 +37,12 @@ package struct ProofService: Service {
         let alarm = self.dispatcher.alarms.proofs
         let now = self.dispatcher.now()
         do {
-            let deadlines = try await self.dispatcher.live.unconfirmed.earliest()
-            var shards = deadlines.indices.filter { shard in deadlines[shard].map { $0 <= now } ?? false }
+            let watched = self.dispatcher.share.shards
+            let deadlines = try await self.dispatcher.live.unconfirmed.earliest(of: watched)
+            for (shard, deadline) in zip(watched, deadlines) where deadline == nil {
+                self.dispatcher.share.leave(shard)
+            }
+            var shards = zip(watched, deadlines).compactMap { $1.map { $0 <= now } ?? false ? $0 : nil }
             if shards.isEmpty, let next = deadlines.compactMap(\.self).min() { return alarm.note(next) }
             if !shards.isEmpty { alarm.note(now) }
             // A batch of each shard in turn, so that a full shard delays no other.

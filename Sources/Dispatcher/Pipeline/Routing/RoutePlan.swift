@@ -47,6 +47,11 @@ struct RoutePlan {
         let node: String
         let channel: String
         var frames = NodeFrameBatch()
+
+        fileprivate init(node: String, keys: Keyspace, place: String) {
+            self.node = node
+            self.channel = keys.isSpread ? place : keys.nodeChannel(node)
+        }
     }
 
     init(_ keys: Keyspace = Keyspace()) { self.keys = keys }
@@ -141,11 +146,7 @@ struct RoutePlan {
     private mutating func append(_ frame: NodeFrame, to node: String) {
         self.frameCount += 1
         let place = self.keys.isSpread ? self.keys.part(of: frame.user.text).nodeChannel(node) : node
-        if self.filling[place] == nil {
-            let channel = self.keys.isSpread ? place : self.keys.nodeChannel(node)
-            self.filling[place] = Message(node: node, channel: channel)
-        }
-        self.filling[place]?.frames.append(frame)
+        self.filling[place, default: Message(node: node, keys: self.keys, place: place)].frames.append(frame)
         if let message = self.filling[place], message.frames.isFull {
             self.full.append(message)
             self.filling[place] = nil

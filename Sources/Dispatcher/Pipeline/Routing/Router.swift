@@ -257,7 +257,10 @@ struct Router: Sendable {
             for reply in try await self.dispatcher.redis.send(request) { receivers.append(try reply.integer()) }
             return receivers
         }
-        if let first = plan.awaited.lazy.map(\.deadline).min() { self.dispatcher.alarms.proofs.note(first) }
+        if let first = plan.awaited.lazy.map(\.deadline).min() {
+            self.dispatcher.share.visit(plan.awaited.lazy.map(\.0.user))
+            self.dispatcher.alarms.proofs.note(first)
+        }
         for (message, count) in zip(messages, receivers.dropFirst(firstPublish)) where count == 0 {
             self.dispatcher.presence.forgetLease(of: message.node)
         }

@@ -31,7 +31,7 @@ package struct JobStream: Sendable {
 
     /// Returns the stream of a job: that of its user's part, so that all its work is in one place.
     ///
-    /// Jobs for several users go to the part of the first, or of their text if they name none.
+    /// Jobs for several users, or for none, go to the part of a text that they hold.
     package func stream(for lane: Lane, _ fields: [(name: String, value: [UInt8])]) -> String {
         let keys = self.live.keys
         guard keys.isSpread else { return keys.jobs(lane) }

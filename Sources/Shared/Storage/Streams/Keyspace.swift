@@ -19,11 +19,28 @@ package struct Keyspace: Sendable {
     /// The number of sorted sets that share the unconfirmed notifications of one Redis.
     private static let shardsOfOneRedis = 16
 
-    private let prefix: String
-    /// The tags of all parts; empty for one Redis.
-    private let tags: [String]
-    /// The tag of this part; nil for what is in no part, and for one Redis.
-    private let tag: String?
+    /// Shared, so that a copy is one reference.
+    private final class Names: Sendable {
+        let prefix: String
+        /// The tags of all parts; empty for one Redis.
+        let tags: [String]
+        /// The tag of this part; nil for what is in no part, and for one Redis.
+        let tag: String?
+        /// The part's number; nil if it has none.
+        let index: Int?
+
+        init(prefix: String, tags: [String], tag: String?) {
+            self.prefix = prefix
+            self.tags = tags
+            self.tag = tag
+            self.index = tag.flatMap { tags.firstIndex(of: $0) }
+        }
+    }
+
+    private let names: Names
+    private var prefix: String { self.names.prefix }
+    private var tags: [String] { self.names.tags }
+    private var tag: String? { self.names.tag }
 
     /// - Parameter parts: the number of parts; 1 for the names of one Redis.
     package init(prefix: String = "carillon:", parts: Int = 1) {
@@ -31,9 +48,7 @@ package struct Keyspace: Sendable {
     }
 
     private init(prefix: String, tags: [String], tag: String?) {
-        self.prefix = prefix
-        self.tags = tags
-        self.tag = tag
+        self.names = Names(prefix: prefix, tags: tags, tag: tag)
     }
 
     // MARK: Parts
@@ -48,8 +63,11 @@ package struct Keyspace: Sendable {
     }
 
     /// The parts, and what is in none: apps may append jobs under the names of one Redis.
-    package var jobSources: [Keyspace] {
-        self.isSpread ? self.parts + [Keyspace(prefix: self.prefix, tags: self.tags, tag: nil)] : [self]
+    package var jobSources: [Keyspace] { self.parts + self.commonSources }
+
+    /// The streams that are in no part of a spread keyspace.
+    package var commonSources: [Keyspace] {
+        self.isSpread ? [Keyspace(prefix: self.prefix, tags: self.tags, tag: nil)] : []
     }
 
     /// The part in which a user's keys are; itself for one Redis.
@@ -60,8 +78,8 @@ package struct Keyspace: Sendable {
 
     private func index(of user: String) -> Int { Int(FNV1a.hash32(user) % UInt32(self.tags.count)) }
 
-    /// Whether two values name the keys of the same part.
-    package func isSamePart(as other: Keyspace) -> Bool { self.tag == other.tag }
+    /// The number of this part; nil for what is in no part, and for one Redis.
+    package var index: Int? { self.names.index }
 
     /// The name of a key of this part.
     private func own(_ name: String) -> String {
@@ -241,6 +259,9 @@ package struct Keyspace: Sendable {
 
     /// The command that publishes on the channel of a node.
     package var publishCommand: RedisArgument { self.isSpread ? "SPUBLISH" : "PUBLISH" }
+
+    /// The sorted set of dispatchers by the end of their lease.
+    package var dispatchers: String { self.prefix + "dispatchers" }
 
     /// The sorted set of gateways by the end of their lease.
     package var nodes: String { self.prefix + "nodes" }

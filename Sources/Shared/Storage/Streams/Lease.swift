@@ -85,6 +85,17 @@ package final class Lease: Sendable {
         }
     }
 
+    /// Returns the names of all holders in a register.
+    package static func holders(
+        in register: String,
+        at now: Timestamp,
+        connection: RedisClient
+    ) async throws(RedisError) -> [String] {
+        try await connection.send(
+            "ZRANGEBYSCORE", .text(register), .integer(now.milliseconds), "+inf"
+        ).strings()
+    }
+
     /// Releases the lease.
     package func release() async throws(RedisError) {
         var batch = RedisBatch()

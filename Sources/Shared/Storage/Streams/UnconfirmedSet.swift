@@ -79,10 +79,9 @@ package struct UnconfirmedSet: Sendable {
         return shards.enumerated().filter { !$1.isEmpty }.map { ($0, $1) }
     }
 
-    /// The earliest deadline of each shard, in one round trip; nil for an empty one.
-    package func earliest() async throws(RedisError) -> [Timestamp?] {
-        try await self.live.firstMoments(
-            of: (0..<self.live.keys.unconfirmedShards).map { self.live.keys.unconfirmed(shard: $0) })
+    /// Returns the earliest deadline of each shard, in one round trip; nil for an empty one.
+    package func earliest(of shards: [Int]) async throws(RedisError) -> [Timestamp?] {
+        try await self.live.firstMoments(of: shards.map { self.live.keys.unconfirmed(shard: $0) })
     }
 
     /// Claims up to `limit` due notifications of a shard; they are due again after `hold` unless

@@ -1,0 +1,105 @@
+// Carillon · PartShare.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import Storage
+import Synchronization
+
+/// The parts of a cluster that this dispatcher reads and looks after.
+///
+/// Each part has two dispatchers, which every dispatcher picks alike from the names of all that
+/// hold their lease. So the polling of Redis grows with the parts and not with the dispatchers, and
+/// one of the two may die. Nothing depends on the number: a part may have more for a while. One
+/// Redis has a single part, which all dispatchers share.
+final class PartShare: Sendable {
+    /// The number of dispatchers of each part.
+    static let width = 2
+    /// How long a part is remembered that was given up: long enough to find the entries of a lost
+    /// reply, also after the process stood still.
+    private static let memory: Duration = .seconds(300)
+
+    private struct State {
+        var own: Set<Int>
+        /// When it gave others up; replies of their streams may have been lost.
+        var former: [Int: ContinuousClock.Instant] = [:]
+        var isInformed = false
+        /// Those of others for whose users this dispatcher has set deadlines of proofs.
+        var visited: Set<Int> = []
+    }
+
+    private let keys: Keyspace
+    private let name: String
+    private let all: [Keyspace]
+    private let instant: @Sendable () -> ContinuousClock.Instant
+    private let state: Mutex<State>
+
+    /// Creates a share of all parts, until the other dispatchers are known.
+    ///
+    /// - Parameter instant: a monotonic clock.
+    init(_ keys: Keyspace, name: String, instant: @escaping @Sendable () -> ContinuousClock.Instant = { .now }) {
+        self.keys = keys
+        self.name = name
+        self.instant = instant
+        self.all = keys.parts
+        self.state = Mutex(State(own: Set(self.all.indices)))
+    }
+
+    /// Takes the names of all dispatchers that hold their lease.
+    func update(_ dispatchers: [String]) {
+        guard self.keys.isSpread else { return }
+        let names = Set(dispatchers).union([self.name])
+        let own = Set(self.all.indices.filter { Self.owners(of: $0, among: names).contains(self.name) })
+        let now = self.instant()
+        self.state.withLock { state in
+            // Nothing was read before the first update.
+            if state.isInformed {
+                for part in state.own.subtracting(own) { state.former[part] = now }
+            }
+            state.isInformed = true
+            state.former = state.former.filter { !own.contains($0.key) && now - $0.value < Self.memory }
+            state.own = own
+            state.visited.subtract(own)
+        }
+    }
+
+    /// Returns the dispatchers of a part: those whose name, with the part's number, has the highest
+    /// hash (rendezvous hashing).
+    static func owners(of part: Int, among names: Set<String>) -> [String] {
+        let ranked = names.map { (hash: FNV1a.hash64("\(part) \($0)".utf8), name: $0) }
+        return ranked.sorted { ($0.hash, $0.name) > ($1.hash, $1.name) }.prefix(Self.width).map(\.name)
+    }
+
+    /// The parts of this dispatcher.
+    var parts: [Keyspace] { self.state.withLock { state in state.own.sorted().map { self.all[$0] } } }
+
+    /// The parts whose streams this dispatcher reads, or did until lately.
+    var knownParts: [Keyspace] {
+        self.state.withLock { state in state.own.union(state.former.keys).sorted().map { self.all[$0] } }
+    }
+
+    /// Whether this dispatcher reads the streams of a part; all read what is in no part.
+    func owns(_ keys: Keyspace) -> Bool {
+        guard let part = keys.index else { return true }
+        return self.state.withLock { $0.own.contains(part) }
+    }
+
+    // MARK: Proofs
+
+    /// Notes that this dispatcher has set deadlines of these users.
+    func visit(_ users: some Sequence<String>) {
+        guard self.keys.isSpread else { return }
+        let parts = users.compactMap { self.keys.part(of: $0).index }
+        self.state.withLock { state in
+            for part in parts where !state.own.contains(part) { state.visited.insert(part) }
+        }
+    }
+
+    /// Forgets a visited part once it has no deadlines.
+    func leave(_ part: Int) { self.state.withLock { _ = $0.visited.remove(part) } }
+
+    /// The shards of deadlines that this dispatcher looks after.
+    var shards: [Int] {
+        guard self.keys.isSpread else { return Array(0..<self.keys.unconfirmedShards) }
+        return self.state.withLock { $0.own.union($0.visited).sorted() }
+    }
+}
