@@ -99,7 +99,7 @@ set_environment() {
     OWN_PROVIDERS=''
     for name in $PROVIDER_NAMES; do ! given "$name" || own[$name]=yes; done
     export CARILLON_DATA=$DATA CARILLON_BIN=$BIN
-    export REDIS_URL="redis://127.0.0.1:$REDIS_PORT/0"
+    export REDIS_URL=${REDIS_URL_OF_KIND:-redis://127.0.0.1:$REDIS_PORT/0}
     export DATABASE_URL="postgresql://carillon:$POSTGRES_PASSWORD@127.0.0.1:$POSTGRES_PORT/carillon"
     export SANDBOX_URL="http://127.0.0.1:$SANDBOX_CONTROL_PORT"
     export AUTH_JWT_SECRET CATALOG=${CATALOG:-$ROOT/deploy/catalog.d}

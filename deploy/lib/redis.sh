@@ -1,12 +1,59 @@
 # Carillon · redis.sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# A private Redis on loopback: append-only file, no eviction. Source after processes.sh.
+# Private Redis servers on loopback: append-only file, no eviction. Source after processes.sh and
+# ports.sh. Each keeps its settings in its folder, as Sentinels and clusters change them.
 
-# start_redis NAME FOLDER PORT: starts it with its data in FOLDER and waits until it is ready.
+# start_redis NAME FOLDER PORT [SETTING=VALUE...]: starts it with its data in FOLDER and waits until
+# it is ready. The settings count at its first start.
 start_redis() {
-    mkdir -p "$2"
-    start_process "$1" "$2" redis-server --bind 127.0.0.1 --port "$3" --dir "$2" --daemonize no --save '' \
-        --appendonly yes --appendfsync everysec --maxmemory-policy noeviction
-    wait_until_ready "$1" 'Ready to accept connections' 60
+    local name=$1 folder=$2 port=$3 setting
+    shift 3
+    mkdir -p "$folder"
+    if [[ ! -e $folder/redis.conf ]]; then
+        {
+            printf 'bind 127.0.0.1\ndir "%s"\nsave ""\nappendonly yes\nappendfsync everysec\n' "$folder"
+            printf 'maxmemory-policy noeviction\n'
+            for setting in "$@"; do printf '%s %s\n' "${setting%%=*}" "${setting#*=}"; done
+        } >"$folder/redis.conf"
+    fi
+    start_process "$name" "$folder" redis-server "$folder/redis.conf" --port "$port" --daemonize no
+    wait_until_ready "$name" 'Ready to accept connections' 60
+}
+
+# start_sentinels FOLDER PORT...: starts a Sentinel on each port, which watch the master on
+# REDIS_PORT as `carillon`.
+start_sentinels() {
+    local folder=$1 port number=0
+    shift
+    for port in "$@"; do
+        number=$((number + 1))
+        mkdir -p "$folder-$number"
+        if [[ ! -e $folder-$number/sentinel.conf ]]; then
+            printf '%s\n' "bind 127.0.0.1" "dir \"$folder-$number\"" \
+                "sentinel monitor carillon 127.0.0.1 $REDIS_PORT 2" \
+                "sentinel down-after-milliseconds carillon 3000" "sentinel failover-timeout carillon 10000" \
+                >"$folder-$number/sentinel.conf"
+        fi
+        start_process "sentinel-$number" "$folder-$number" redis-server "$folder-$number/sentinel.conf" --sentinel \
+            --port "$port"
+        wait_until_ready "sentinel-$number" 'Sentinel ID is' 60
+    done
+}
+
+# make_cluster PORT...: makes a cluster of three masters with a replica each, unless it is one.
+make_cluster() {
+    local port servers=()
+    for port in "$@"; do servers+=("127.0.0.1:$port"); done
+    if ! redis-cli -p "$1" CLUSTER INFO | grep -q '^cluster_slots_assigned:16384'; then
+        redis-cli --cluster create "${servers[@]}" --cluster-replicas 1 --cluster-yes >"$DATA/logs/cluster.log" 2>&1 ||
+            { show_log cluster && fail "the cluster could not be made"; }
+    fi
+    for port in "$@"; do
+        for ((try = 0; try < 300; try++)); do
+            ! redis-cli -p "$port" CLUSTER INFO | grep -q '^cluster_state:ok' || continue 2
+            sleep 0.1
+        done
+        fail "the Redis on port $port sees no whole cluster; remove $DATA to start over"
+    done
 }

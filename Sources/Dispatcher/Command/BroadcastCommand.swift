@@ -61,7 +61,8 @@ struct BroadcastCommand: AsyncParsableCommand {
             if case .users = submission.job.audience { throw ValidationError("give --topic or --all") }
             let reader = try await self.options.reader()
             let database = CommandClients.database(reader, name: "broadcast")
-            let (stream, entry) = try await submission.submit(reader)
+            let place = try await submission.submit(reader)
+            let (stream, entry) = (place.stream, place.entry)
             if !self.output.json || self.detach { self.show(stream, entry) }
             guard !self.detach else { return }
             // A job id that was used before names the broadcast that exists.

@@ -53,11 +53,11 @@ struct EnqueueCommand: AsyncParsableCommand {
                     + [("id", self.id), ("lane", self.lane), ("users", users)],
                 others: self.text.fields
             )
-            let (stream, entry) = try await submission.submit(try await self.options.reader())
-            guard self.output.json else { return Terminal.line(entry) }
+            let place = try await submission.submit(try await self.options.reader())
+            guard self.output.json else { return Terminal.line(place.name) }
             Terminal.object { writer in
-                writer.member("stream", stream)
-                writer.member("entry", entry)
+                writer.member("stream", place.stream)
+                writer.member("entry", place.entry)
             }
         }
     }
@@ -106,8 +106,8 @@ struct JobSubmission {
 
     /// Appends the job; the catalog, if there is one, checks its type and gives its lane.
     ///
-    /// - Returns: the stream and the entry's id.
-    func submit(_ reader: SettingsReader) async throws -> (stream: String, entry: String) {
+    /// - Returns: the job's place.
+    func submit(_ reader: SettingsReader) async throws -> JobPlace {
         let catalog = await CommandClients.catalog(reader, isRequired: false)
         let redis = RedisSettings(reader)
         try reader.finish()

@@ -251,7 +251,7 @@ private struct GatewayClients {
                 lifetime: settings.common.lease, connection: self.redis
             ),
             configuration: self.redisConfiguration,
-            keys: self.keys,
+            live: Live(self.redis, keys: self.keys),
             hub: hub,
             revocations: revocations,
             eventLoop: self.eventLoops.next(),

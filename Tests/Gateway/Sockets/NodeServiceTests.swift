@@ -28,6 +28,43 @@ struct NodeServiceTests {
             id: NotificationID(high: 1, low: UInt64(version)), body: Array("{}".utf8))
     }
 
+    @Test("subscribes again while its channel brings nothing that is published")
+    func silent() async throws {
+        // The server of the subscription answers, but others publish to another one.
+        let deaf = try await RedisServer.start()
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                try await RunningHub.with(ScriptedBackend()) { running in
+                    let keys = Keyspace(prefix: prefix)
+                    let live = Live(redis, keys: keys)
+                    let service = NodeService(
+                        node: "n",
+                        lease: Lease(
+                            key: keys.nodeLease("n"), value: "gateway", lifetime: .milliseconds(300), connection: redis),
+                        configuration: try deaf.configuration(), live: live, hub: running.hub,
+                        revocations: RevocationRegister(
+                            store: Database(database.pool).revocations, live: live,
+                            now: { Timestamp(seconds: 1_795_000_000) }, logger: TestLog.logger),
+                        eventLoop: running.eventLoop, logger: TestLog.logger)
+                    try await withThrowingTaskGroup(of: Void.self) { group in
+                        group.addTask { try? await service.run() }
+                        try await TestRedis.with(try deaf.configuration()) { watcher in
+                            try await eventually("it subscribes again and again") {
+                                let text = try await watcher.send("INFO", "commandstats").string() ?? ""
+                                let line = text.split(whereSeparator: \.isNewline).first {
+                                    $0.hasPrefix("cmdstat_subscribe:calls=")
+                                }
+                                let calls = line?.split(separator: "=").dropFirst().first?.prefix { $0.isNumber }
+                                return (calls.flatMap { Int($0) } ?? 0) >= 3
+                            }
+                        }
+                        group.cancelAll()
+                    }
+                }
+            }
+        }
+    }
+
     @Test("drops frames that waited while the gateway was suspended and brings sockets up to date")
     func stale() async throws {
         let clock = Clock()
@@ -49,7 +86,7 @@ struct NodeServiceTests {
                     let service = NodeService(
                         node: "n",
                         lease: Lease(key: keys.nodeLease("n"), value: "gateway", connection: redis),
-                        configuration: try await TestRedis.configuration(), keys: keys,
+                        configuration: try await TestRedis.configuration(), live: Live(redis, keys: keys),
                         hub: running.hub,
                         revocations: RevocationRegister(
                             store: Database(database.pool).revocations, live: Live(redis, keys: keys),

@@ -45,7 +45,7 @@ struct StreamRedisTests {
             #expect(try await group.keep(appended) == Set(appended))
             try await group.acknowledge([appended[0]])
             #expect(try await group.keep(appended) == [appended[1]])
-            #expect(try await jobs.length(.normal) == 1)
+            #expect(try await jobs.lengths()[.normal] == 1)
             #expect(try await group.pending(of: "one", count: 10).map(\.id) == [appended[1]])
             await reader.close()
         }

@@ -146,15 +146,17 @@ package struct JobServices: Sendable {
         self.control = JobControl(base)
     }
 
-    /// Requires room in the lanes, and in the overflows of organisations, for more jobs.
+    /// Requires room for jobs in their lanes, and in the overflows of their organisations.
     ///
     /// - Throws: ``Problem`` 503 that names the lane or the organisation.
-    func requireRoom(in lanes: Set<Lane>, of orgs: Set<String>) async throws {
-        for lane in lanes where try await self.stream.length(lane) >= JobStream.highWaterMark {
+    func requireRoom(
+        for jobs: [(lane: Lane, org: String, fields: [(name: String, value: [UInt8])])]
+    ) async throws {
+        switch try await self.stream.shortage(for: jobs) {
+        case nil: break
+        case .lane(let lane):
             throw Problem(.serviceUnavailable, "too many jobs wait in lane \(lane.rawValue)", retryAfter: 5)
-        }
-        let overflows = try await self.base.live.overflows.lengths(of: orgs)
-        if let org = overflows.first(where: { $0.value >= JobStream.highWaterMark })?.key {
+        case .organisation(let org):
             throw Problem(.serviceUnavailable, "too many jobs of organisation \(org) wait", retryAfter: 5)
         }
     }

@@ -74,13 +74,15 @@ struct JobControl: Sendable {
 
     /// Returns the name of a job from its own id or its entry's id (`1700000000000-0`), the latter
     /// with or without the stream (`stream/entry`).
+    ///
+    /// Parts may have the same entry id, so without the stream it is an entry of a plain name.
     func name(org: String, id: String) -> CancellationStore.Name {
         let parts = id.split(separator: "/", omittingEmptySubsequences: false)
         let numbers = (parts.last ?? "").split(separator: "-", omittingEmptySubsequences: false)
-        let streams = self.keys.jobSources.flatMap { keys in Lane.allCases.map { keys.jobs($0) } }
+        let streams = Lane.allCases.map { self.keys.jobs($0) }
         guard parts.count <= 2, numbers.count == 2, let milliseconds = Int64(numbers[0]), UInt64(numbers[1]) != nil,
             (0...Self.latest).contains(milliseconds),
-            parts.count == 1 || streams.contains(String(parts[0]))
+            parts.count == 1 || self.keys.lane(ofJobs: String(parts[0])) != nil
         else { return CancellationStore.Name(org: org, id: id) }
         return CancellationStore.Name(
             org: org,

@@ -12,11 +12,14 @@ import Synchronization
 
 /// Keeps a node registered: renews its lease, holds its subscription, and repairs sockets after
 /// gaps in either.
+///
+/// At each renewal it publishes a probe, an empty message, on each of its channels. A channel that
+/// does not bring it is subscribed again: its server may answer and still get no messages.
 package struct NodeService: Service {
     private let node: String
     private let lease: Lease
     private let configuration: RedisConfiguration
-    private let keys: Keyspace
+    private let live: Live
     private let hub: SocketHub
     private let revocations: RevocationRegister
     private let eventLoop: any EventLoop
@@ -27,7 +30,7 @@ package struct NodeService: Service {
         node: String,
         lease: Lease,
         configuration: RedisConfiguration,
-        keys: Keyspace,
+        live: Live,
         hub: SocketHub,
         revocations: RevocationRegister,
         eventLoop: any EventLoop,
@@ -37,7 +40,7 @@ package struct NodeService: Service {
         self.node = node
         self.lease = lease
         self.configuration = configuration
-        self.keys = keys
+        self.live = live
         self.hub = hub
         self.revocations = revocations
         self.eventLoop = eventLoop
@@ -54,13 +57,15 @@ package struct NodeService: Service {
         let hub = self.hub
         let now = self.now
         let revocations = self.revocations
-        let revocationsChannel = self.keys.revocationsChannel
+        let keys = self.live.keys
+        let revocationsChannel = keys.revocationsChannel
         let logger = self.logger
-        let channels = self.keys.parts.map { $0.nodeChannel(self.node) }
+        let channels = keys.parts.map { $0.nodeChannel(self.node) }
+        let probes = ChannelProbes(channels)
         let subscription = try RedisSubscription(
             self.configuration,
-            channels: [self.keys.allNodesChannel, revocationsChannel] + (self.keys.isSpread ? [] : channels),
-            sharded: self.keys.isSpread ? channels : [],
+            channels: [keys.allNodesChannel, revocationsChannel] + (keys.isSpread ? [] : channels),
+            sharded: keys.isSpread ? channels : [],
             on: self.eventLoop,
             logger: self.logger
         ) { event in
@@ -68,9 +73,10 @@ package struct NodeService: Service {
             case .subscribed:
                 hub.repair()
                 revocations.wake()
-            case .lost: break
+            case .lost: probes.drop()
             case .message(revocationsChannel, _): revocations.wake()
-            case .message(_, let payload):
+            case .message(let channel, let payload):
+                probes.note(channel)
                 guard let batch = NodeFrameBatch.decode(payload) else {
                     logger.error("ignored frames of an unknown format; run the same version on all nodes")
                     return
@@ -91,6 +97,13 @@ package struct NodeService: Service {
                     await subscription.restart("the lease expired")
                     window.begin(at: start)
                 }
+                if let silent = probes.silent {
+                    await subscription.restart("the channel \(silent) is silent")
+                    probes.drop()
+                } else {
+                    try await self.probe(channels)
+                    probes.begin()
+                }
             } catch {
                 self.logger.warning("cannot renew the node's lease; retrying", metadata: ["error": "\(error)"])
             }
@@ -104,6 +117,32 @@ package struct NodeService: Service {
         await subscription.close()
         try? await lease.release()
     }
+
+    private func probe(_ channels: [String]) async throws(RedisError) {
+        var batch = RedisBatch()
+        let probe = RedisArgument.bytes(NodeFrameBatch().bytes)
+        for channel in channels { batch.append(self.live.keys.publishCommand, .text(channel), probe) }
+        for reply in try await self.live.connection.send(batch) { _ = try reply.checked() }
+    }
+}
+
+/// The channels on which a probe was published and nothing has arrived since.
+private final class ChannelProbes: Sendable {
+    private let all: Set<String>
+    private let waiting = Mutex<Set<String>>([])
+
+    init(_ channels: [String]) { self.all = Set(channels) }
+
+    /// A channel that brought no probe by now; nil if all did.
+    var silent: String? { self.waiting.withLock { $0.first } }
+
+    /// Notes that probes were published.
+    func begin() { self.waiting.withLock { $0 = self.all } }
+
+    func note(_ channel: String) { self.waiting.withLock { _ = $0.remove(channel) } }
+
+    /// Forgets the probes, which a lost subscription does not bring.
+    func drop() { self.waiting.withLock { $0 = [] } }
 }
 
 /// Hands the frames of one turn of the event loop to the hub together.

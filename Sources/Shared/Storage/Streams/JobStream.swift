@@ -4,6 +4,15 @@
 import Clients
 import Core
 
+/// The entry as which a job was appended.
+package struct JobPlace: Sendable, Equatable {
+    package let stream: String
+    package let entry: String
+    /// The name of the job in answers: the entry's id, and `stream/entry` if parts may have the
+    /// same id.
+    package let name: String
+}
+
 /// Appends jobs, as an upstream app may do with plain `XADD`.
 package struct JobStream: Sendable {
     /// A lane with this many jobs takes no more; new ones are refused or wait at their source.
@@ -15,16 +24,18 @@ package struct JobStream: Sendable {
     ///
     /// After an error some of the jobs may have been appended.
     ///
-    /// - Returns: the stream and the entry id of each, in order.
+    /// - Returns: the place of each, in order.
     package func append(
         _ jobs: [(lane: Lane, fields: [(name: String, value: [UInt8])])]
-    ) async throws(RedisError) -> [(stream: String, entry: String)] {
+    ) async throws(RedisError) -> [JobPlace] {
         var batch = RedisBatch()
         let streams = jobs.map { self.stream(for: $0.lane, $0.fields) }
         for (job, stream) in zip(jobs, streams) { batch.append(entry: job.fields, to: stream) }
-        var places: [(stream: String, entry: String)] = []
+        var places: [JobPlace] = []
         for (stream, reply) in zip(streams, try await self.live.append(batch)) {
-            places.append((stream, try reply.string() ?? ""))
+            let entry = try reply.string() ?? ""
+            let name = self.live.keys.isSpread ? "\(stream)/\(entry)" : entry
+            places.append(JobPlace(stream: stream, entry: entry, name: name))
         }
         return places
     }
@@ -33,14 +44,45 @@ package struct JobStream: Sendable {
     ///
     /// Jobs for several users, or for none, go to the part of a text that they hold.
     package func stream(for lane: Lane, _ fields: [(name: String, value: [UInt8])]) -> String {
-        let keys = self.live.keys
-        guard keys.isSpread else { return keys.jobs(lane) }
-        let named = fields.first { $0.name == "user" } ?? fields.first { $0.name == "users" } ?? fields.first
-        return keys.part(of: String(decoding: named?.value ?? [], as: UTF8.self)).jobs(lane)
+        self.part(for: fields).jobs(lane)
     }
 
-    /// The number of jobs in a lane, pending ones included.
-    package func length(_ lane: Lane) async throws(RedisError) -> Int { try await self.lengths()[lane] ?? 0 }
+    private func part(for fields: [(name: String, value: [UInt8])]) -> Keyspace {
+        guard self.live.keys.isSpread else { return self.live.keys }
+        let named = fields.first { $0.name == "user" } ?? fields.first { $0.name == "users" } ?? fields.first
+        return self.live.keys.part(of: String(decoding: named?.value ?? [], as: UTF8.self))
+    }
+
+    /// The reason why a job must wait at its source.
+    package enum Shortage: Sendable, Equatable {
+        case lane(Lane)
+        case organisation(String)
+    }
+
+    /// Returns what has no room for more jobs, in one round trip; nil if all has.
+    ///
+    /// Looks only where these jobs would go. A part has its share of ``highWaterMark``.
+    ///
+    /// - Parameter jobs: the jobs; an organisation may be empty.
+    package func shortage(
+        for jobs: [(lane: Lane, org: String, fields: [(name: String, value: [UInt8])])]
+    ) async throws(RedisError) -> Shortage? {
+        let keys = self.live.keys
+        var reasons: [String: Shortage] = [:]
+        for job in jobs {
+            let part = self.part(for: job.fields)
+            reasons[part.jobs(job.lane)] = .lane(job.lane)
+            if !job.org.isEmpty { reasons[part.overflow(job.org)] = .organisation(job.org) }
+        }
+        let streams = Array(reasons.keys)
+        var batch = RedisBatch()
+        for stream in streams { batch.append("XLEN", .text(stream)) }
+        let most = Self.highWaterMark / keys.parts.count
+        for (stream, reply) in zip(streams, try await self.live.connection.send(batch)) {
+            if try reply.integer() >= most { return reasons[stream] }
+        }
+        return nil
+    }
 
     /// The number of jobs in each lane, in one round trip.
     package func lengths() async throws(RedisError) -> [Lane: Int] {

@@ -93,13 +93,13 @@ struct JobRoutes {
         guard faults.isEmpty else {
             throw Problem(.unprocessableContent, "some fields are invalid", faults: faults)
         }
-        try await self.jobs.requireRoom(in: Set(jobs.map(\.lane)), of: Set(jobs.map(\.org)).subtracting([""]))
+        try await self.jobs.requireRoom(for: jobs.map { ($0.lane, $0.org, $0.fields) })
         let entries = try await self.jobs.stream.append(jobs.map { ($0.lane, $0.fields) })
         for (job, entry) in zip(jobs, entries) {
             // Dispatchers log the same id and entry.
             context.logger.debug(
                 "job accepted",
-                metadata: ["job.id": "\(job.id)", "job.entry": "\(entry.entry)", "job.lane": "\(job.lane.rawValue)"])
+                metadata: ["job.id": "\(job.id)", "job.entry": "\(entry.name)", "job.lane": "\(job.lane.rawValue)"])
         }
         return Response.object(status: .accepted) { writer in
             if isBatch {
@@ -107,12 +107,12 @@ struct JobRoutes {
                 writer.beginArray()
                 for (job, entry) in zip(jobs, entries) {
                     writer.beginObject()
-                    self.write(job, entry.entry, to: &writer)
+                    self.write(job, entry.name, to: &writer)
                     writer.endObject()
                 }
                 writer.endArray()
             } else if let job = jobs.first, let entry = entries.first {
-                self.write(job, entry.entry, to: &writer)
+                self.write(job, entry.name, to: &writer)
             }
         }
     }

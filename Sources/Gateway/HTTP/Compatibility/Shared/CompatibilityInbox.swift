@@ -66,7 +66,7 @@ struct JobSender {
         } catch {
             throw Problem(.unprocessableContent, "some fields are invalid", faults: error.faults)
         }
-        try await self.services.jobs.requireRoom(in: [type.lane], of: [])
+        try await self.services.jobs.requireRoom(for: [(type.lane, "", bytes)])
         _ = try await self.services.jobs.stream.append([(type.lane, bytes)])
         return id.description
     }
