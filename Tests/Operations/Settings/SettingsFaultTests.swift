@@ -12,9 +12,12 @@ struct SettingsFaultTests {
         arguments: [
             (
                 ["REDIS_URL": "http://redis"],
-                "REDIS_URL has the unsupported scheme http://; use redis://, rediss://, redis+sentinel:// or unix://"
+                "REDIS_URL has the unsupported scheme http://; use redis://, rediss://, redis+sentinel://, redis+cluster:// "
+                    + "or unix://"
             ),
             (["REDIS_URL": "redis://"], "REDIS_URL has no host; use redis://host:port/database"),
+            (["REDIS_PARTS": "257"], "REDIS_PARTS must be a whole number from 1 to 256"),
+            (["REDIS_URL": "redis+cluster://h", "REDIS_PARTS": "1"], "REDIS_PARTS must be 2 or more in a cluster"),
             (["REDIS_URL": "redis://h/x"], "REDIS_URL has a database that is not a number"),
             (["DATABASE_URL": nil], "DATABASE_URL is missing; give postgresql://user@host/database"),
             (["DATABASE_CONNECTIONS": "0"], "DATABASE_CONNECTIONS must be a whole number from 1 to 256"),
@@ -145,7 +148,7 @@ struct SettingsFaultTests {
             ["AUTH_JWKS": "https://u:hunter2@keys.example"], ["REDIS_URL": "http://app:hunter2@redis"],
             ["REDIS_URL": "redis://u:hunter2@/1"],
             ["REDIS_URL": "redis://u:hunter2@h/x"], ["REDIS_URL": "redis://:hunter2@h:port"], ["REDIS_URL": "hunter2"],
-            ["REDIS_URL": "redis://u:hunter2@h:99999999/x"], ["REDIS_URL": "redis+cluster://u:hunter2@h"],
+            ["REDIS_URL": "redis://u:hunter2@h:99999999/x"], ["REDIS_URL": "redis+cluster://u:hunter2@h/3"],
             ["GATEWAY_PORT": "hunter2"], ["LOG_LEVEL": "hunter2"],
         ]
     )

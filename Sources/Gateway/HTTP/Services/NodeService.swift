@@ -71,6 +71,7 @@ package struct NodeService: Service {
         ) { event in
             switch event {
             case .subscribed:
+                probes.listen()
                 hub.repair()
                 revocations.wake()
             case .lost: probes.drop()
@@ -98,11 +99,10 @@ package struct NodeService: Service {
                     window.begin(at: start)
                 }
                 if let silent = probes.silent {
-                    await subscription.restart("the channel \(silent) is silent")
                     probes.drop()
-                } else {
-                    try await self.probe(channels)
-                    probes.begin()
+                    await subscription.restart("the channel \(silent) is silent")
+                } else if probes.begin() {
+                    try await self.probe(channels, probes)
                 }
             } catch {
                 self.logger.warning("cannot renew the node's lease; retrying", metadata: ["error": "\(error)"])
@@ -118,31 +118,54 @@ package struct NodeService: Service {
         try? await lease.release()
     }
 
-    private func probe(_ channels: [String]) async throws(RedisError) {
+    private func probe(_ channels: [String], _ probes: ChannelProbes) async throws(RedisError) {
         var batch = RedisBatch()
         let probe = RedisArgument.bytes(NodeFrameBatch().bytes)
         for channel in channels { batch.append(self.live.keys.publishCommand, .text(channel), probe) }
-        for reply in try await self.live.connection.send(batch) { _ = try reply.checked() }
+        do throws(RedisError) {
+            for reply in try await self.live.connection.send(batch) { _ = try reply.checked() }
+        } catch {
+            probes.forget()
+            throw error
+        }
     }
 }
 
 /// The channels on which a probe was published and nothing has arrived since.
 private final class ChannelProbes: Sendable {
+    private struct State {
+        var isListening = false
+        var waiting: Set<String> = []
+    }
+
     private let all: Set<String>
-    private let waiting = Mutex<Set<String>>([])
+    private let state = Mutex(State())
 
     init(_ channels: [String]) { self.all = Set(channels) }
 
     /// A channel that brought no probe by now; nil if all did.
-    var silent: String? { self.waiting.withLock { $0.first } }
+    var silent: String? { self.state.withLock { $0.waiting.first } }
 
-    /// Notes that probes were published.
-    func begin() { self.waiting.withLock { $0 = self.all } }
+    /// Notes that all channels are subscribed.
+    func listen() { self.state.withLock { $0.isListening = true } }
 
-    func note(_ channel: String) { self.waiting.withLock { _ = $0.remove(channel) } }
+    /// Expects probes, which must be published after this call.
+    ///
+    /// - Returns: whether the channels are subscribed.
+    func begin() -> Bool {
+        self.state.withLock { state in
+            if state.isListening { state.waiting = self.all }
+            return state.isListening
+        }
+    }
 
-    /// Forgets the probes, which a lost subscription does not bring.
-    func drop() { self.waiting.withLock { $0 = [] } }
+    func note(_ channel: String) { self.state.withLock { _ = $0.waiting.remove(channel) } }
+
+    /// Forgets probes that could not be published.
+    func forget() { self.state.withLock { $0.waiting = [] } }
+
+    /// Notes that the subscription was lost, which brings no probes.
+    func drop() { self.state.withLock { $0 = State() } }
 }
 
 /// Hands the frames of one turn of the event loop to the hub together.

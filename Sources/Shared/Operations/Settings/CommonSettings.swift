@@ -83,6 +83,7 @@ package struct RedisSettings: Sendable {
         self.parts =
             reader.text("REDIS_PARTS") == nil
             ? nil : reader.integer("REDIS_PARTS", default: 1, in: 1...Keyspace.mostParts)
+        if self.address.isCluster, self.parts == 1 { reader.fault("REDIS_PARTS", "must be 2 or more in a cluster") }
     }
 
     /// Returns the names of the keys, with the number of parts that the first process recorded.

@@ -30,7 +30,7 @@ struct ClusterExchange {
     private var askers: [Int: RedisAddress.Server] = [:]
     /// Whether a command must wait before it is sent again.
     private(set) var mustPause = false
-    private var failures = 0
+    private var hasRun = false
     private var failure: RedisError?
 
     init(_ batch: RedisBatch) {
@@ -101,6 +101,7 @@ struct ClusterExchange {
     mutating func take(_ reply: RedisReply, at position: Int, redirect: RedisRedirect?) {
         guard let redirect else {
             self.replies[position] = self.merged(reply, at: position)
+            self.hasRun = true
             return
         }
         if case .ask(let server) = redirect { self.askers[position] = server } else { self.askers[position] = nil }
@@ -119,15 +120,14 @@ struct ClusterExchange {
     /// Ends commands with an error.
     mutating func fail(_ positions: [Int], _ error: RedisError) {
         for position in positions { self.replies[position] = .error(error) }
-        self.failures += positions.count
         self.failure = self.failure ?? error
     }
 
     /// Returns the replies.
     ///
-    /// - Throws: ``RedisError`` if no command has run.
+    /// - Throws: ``RedisError`` if no server answered.
     func finish() throws(RedisError) -> [RedisReply] {
-        if let failure, self.failures >= self.commands.count { throw failure }
+        if let failure, !self.hasRun { throw failure }
         return self.replies
     }
 
