@@ -12,12 +12,13 @@ start_redis() {
     mkdir -p "$folder"
     if [[ ! -e $folder/redis.conf ]]; then
         {
-            printf 'bind 127.0.0.1\ndir "%s"\nsave ""\nappendonly yes\nappendfsync everysec\n' "$folder"
+            printf 'bind 127.0.0.1\nsave ""\nappendonly yes\nappendfsync everysec\n'
             printf 'maxmemory-policy noeviction\n'
             for setting in "$@"; do printf '%s %s\n' "${setting%%=*}" "${setting#*=}"; done
         } >"$folder/redis.conf"
     fi
-    start_process "$name" "$folder" redis-server "$folder/redis.conf" --port "$port" --daemonize no
+    start_process "$name" "$folder" redis-server "$folder/redis.conf" --dir "$folder" --port "$port" \
+        --daemonize no
     wait_until_ready "$name" 'Ready to accept connections' 60
 }
 
@@ -30,13 +31,13 @@ start_sentinels() {
         number=$((number + 1))
         mkdir -p "$folder-$number"
         if [[ ! -e $folder-$number/sentinel.conf ]]; then
-            printf '%s\n' "bind 127.0.0.1" "dir \"$folder-$number\"" \
+            printf '%s\n' "bind 127.0.0.1" \
                 "sentinel monitor carillon 127.0.0.1 $REDIS_PORT 2" \
                 "sentinel down-after-milliseconds carillon 3000" "sentinel failover-timeout carillon 10000" \
                 >"$folder-$number/sentinel.conf"
         fi
         start_process "sentinel-$number" "$folder-$number" redis-server "$folder-$number/sentinel.conf" --sentinel \
-            --port "$port"
+            --dir "$folder-$number" --port "$port"
         wait_until_ready "sentinel-$number" 'Sentinel ID is' 60
     done
 }

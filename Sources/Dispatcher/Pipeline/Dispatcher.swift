@@ -162,17 +162,27 @@ package struct Dispatcher: Sendable {
     ///
     /// Retries until that succeeds.
     func acknowledge(_ ids: [String], _ group: ConsumerGroup, publishing events: [LifecycleEvent] = []) async throws {
+        var arePublished = false
         try await self.untilDone("acknowledge entries") {
             var batch = RedisBatch()
-            self.publisher.add(events, in: &batch)
+            if !arePublished { self.publisher.add(events, in: &batch) }
             let eventCount = batch.count
             group.acknowledge(ids, in: &batch)
             let replies = try await self.redis.send(batch)
+            // The stream may be on another server, which fails alone.
+            arePublished = true
             // An event that cannot be written must not delay the work.
             self.publisher.note(replies.prefix(eventCount))
             for reply in replies.dropFirst(eventCount) { _ = try reply.checked() }
         }
         self.inFlight.release(ids, of: group.stream)
+    }
+
+    /// Gives the parts of a cluster to other dispatchers, at the start of a shutdown.
+    func leaveParts() {
+        self.share.leave()
+        guard self.keys.isSpread else { return }
+        Task { _ = try? await self.redis.send("ZREM", .text(self.keys.dispatchers), .text(self.name)) }
     }
 
     /// Leaves the consumer groups in which this dispatcher has nothing pending.
@@ -183,9 +193,9 @@ package struct Dispatcher: Sendable {
         for (provider, keys) in self.channels.providers.flatMap({ one in self.keys.parts.map { (one, $0) } }) {
             streams += Lane.allCases.map { keys.deliveries(provider, $0) }
         }
-        for stream in streams {
-            _ = try? await self.group(stream).remove(self.name)
-        }
+        var batch = RedisBatch()
+        for stream in streams { self.group(stream).remove(self.name, in: &batch) }
+        _ = try? await self.redis.send(batch)
     }
 
     /// Repeats `work` until it succeeds or the task is cancelled.

@@ -1,6 +1,7 @@
 // Carillon · LeaseClock.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
 import Core
 import Logging
 import ServiceLifecycle
@@ -161,12 +162,17 @@ package final class LeaseService: Service {
 
     /// Takes the lease, before any work is taken.
     package func acquire() async throws {
-        try await self.dispatcher.untilDone("take the lease") { try await self.renew() }
+        try await self.dispatcher.untilDone("take the lease") {
+            try await self.renew()
+            // For apps and commands; each sweep writes it again.
+            try await self.dispatcher.redis.send(
+                "SET", .text(self.dispatcher.keys.partCount), .integer(Int64(self.dispatcher.keys.parts.count)))
+        }
     }
 
     private func renew() async throws {
         let start = ContinuousClock.now
-        let isWithoutGap = try await self.lease.renew()
+        let isWithoutGap = try await self.lease.renew(isListed: !self.dispatcher.share.isLeaving)
         self.dispatcher.leaseClock.renewed(at: start, withoutGap: isWithoutGap)
         guard self.dispatcher.keys.isSpread else { return }
         let names = try await Lease.holders(

@@ -23,6 +23,7 @@ final class PartShare: Sendable {
         /// When it gave others up; replies of their streams may have been lost.
         var former: [Int: ContinuousClock.Instant] = [:]
         var isInformed = false
+        var isLeaving = false
         /// Those of others for whose users this dispatcher has set deadlines of proofs.
         var visited: Set<Int> = []
     }
@@ -54,6 +55,8 @@ final class PartShare: Sendable {
             // Nothing was read before the first update.
             if state.isInformed {
                 for part in state.own.subtracting(own) { state.former[part] = now }
+                // It may have set deadlines that others find only at their next look.
+                state.visited.formUnion(state.own)
             }
             state.isInformed = true
             state.former = state.former.filter { !own.contains($0.key) && now - $0.value < Self.memory }
@@ -68,6 +71,12 @@ final class PartShare: Sendable {
         let ranked = names.map { (hash: FNV1a.hash64("\(part) \($0)".utf8), name: $0) }
         return ranked.sorted { ($0.hash, $0.name) > ($1.hash, $1.name) }.prefix(Self.width).map(\.name)
     }
+
+    /// Whether this dispatcher gives its parts to others, as it shuts down.
+    var isLeaving: Bool { self.state.withLock { $0.isLeaving } }
+
+    /// Leaves the parts to others from now on.
+    func leave() { self.state.withLock { $0.isLeaving = true } }
 
     /// The parts of this dispatcher.
     var parts: [Keyspace] { self.state.withLock { state in state.own.sorted().map { self.all[$0] } } }
@@ -95,7 +104,7 @@ final class PartShare: Sendable {
     }
 
     /// Forgets a visited part once it has no deadlines.
-    func leave(_ part: Int) { self.state.withLock { _ = $0.visited.remove(part) } }
+    func forget(_ part: Int) { self.state.withLock { _ = $0.visited.remove(part) } }
 
     /// The shards of deadlines that this dispatcher looks after.
     var shards: [Int] {

@@ -216,7 +216,7 @@ package struct CatalogReloadService: Service {
             switch event {
             // Announcements are lost while the subscription is down, so reload on every new one.
             case .subscribed, .message: continuation.yield()
-            case .lost: break
+            case .resumed, .lost: break
             }
         }
         await withTaskGroup(of: Void.self) { group in

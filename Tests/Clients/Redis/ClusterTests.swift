@@ -264,7 +264,7 @@ struct ClusterSubscriptionTests {
         func note(_ event: RedisSubscription.Event) {
             switch event {
             case .subscribed: self.subscriptions.withLock { $0 += 1 }
-            case .lost: break
+            case .resumed, .lost: break
             case .message(_, let payload):
                 self.messages.withLock { $0.append(String(decoding: payload, as: UTF8.self)) }
             }

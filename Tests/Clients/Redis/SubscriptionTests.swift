@@ -20,6 +20,7 @@ struct SubscriptionTests {
             let word =
                 switch event {
                 case .subscribed(let isFirst): isFirst ? "first" : "again"
+                case .resumed: "resumed"
                 case .lost(let reason): "lost: \(reason)"
                 case .message(let channel, let payload): "\(channel)=\(String(decoding: payload, as: UTF8.self))"
                 }

@@ -61,7 +61,7 @@ struct PartShareTests {
         #expect(!share.shards.contains(part))
         share.visit([user])
         #expect(share.shards.contains(part))
-        share.leave(part)
+        share.forget(part)
         #expect(!share.shards.contains(part))
     }
 

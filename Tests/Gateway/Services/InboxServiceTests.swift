@@ -25,7 +25,7 @@ struct InboxServiceTests {
                 switch event {
                 case .subscribed: noted.isReady = true
                 case .message(_, let payload): noted.frames += NodeFrameBatch.decode(payload) ?? []
-                case .lost: break
+                case .resumed, .lost: break
                 }
             }
         }

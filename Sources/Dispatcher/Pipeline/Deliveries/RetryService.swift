@@ -49,17 +49,18 @@ package struct RetryService: Service {
     /// Moves what is due of all providers, and notes when to look again.
     private func poll() async {
         let alarm = self.dispatcher.alarms.retries
-        do {
-            for keys in self.dispatcher.share.parts {
-                let part = self.dispatcher.live.with(keys)
+        for keys in self.dispatcher.share.parts {
+            let part = self.dispatcher.live.with(keys)
+            do {
                 let waiting = try await part.retries.waiting(of: self.deliveries.map(\.provider))
                 for service in self.deliveries where waiting.contains(service.provider) {
                     if let next = await self.move(service, in: part) { alarm.note(next) }
                 }
+            } catch {
+                // The other parts may be on servers that answer.
+                self.warn(error)
+                alarm.note(self.dispatcher.now())
             }
-        } catch {
-            self.warn(error)
-            alarm.note(self.dispatcher.now())
         }
     }
 

@@ -35,7 +35,11 @@ package struct JobsService: Service {
     }
 
     package func run() async throws {
-        try await withTaskExecutorPreference(self.executor) { try await self.work() }
+        try await withGracefulShutdownHandler {
+            try await withTaskExecutorPreference(self.executor) { try await self.work() }
+        } onGracefulShutdown: {
+            self.dispatcher.leaveParts()
+        }
     }
 
     private func work() async throws {

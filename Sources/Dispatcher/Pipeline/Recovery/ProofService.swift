@@ -40,7 +40,7 @@ package struct ProofService: Service {
             let watched = self.dispatcher.share.shards
             let deadlines = try await self.dispatcher.live.unconfirmed.earliest(of: watched)
             for (shard, deadline) in zip(watched, deadlines) where deadline == nil {
-                self.dispatcher.share.leave(shard)
+                self.dispatcher.share.forget(shard)
             }
             var shards = zip(watched, deadlines).compactMap { $1.map { $0 <= now } ?? false ? $0 : nil }
             if shards.isEmpty, let next = deadlines.compactMap(\.self).min() { return alarm.note(next) }

@@ -57,8 +57,17 @@ package struct ReplayService: Service {
         return letters.count
     }
 
-    /// Returns the stream of a letter: its own, or its lane's jobs if it came from a schedule.
+    /// Returns the stream of a letter, in the part that is read for its user now.
+    ///
+    /// It may have come from another part, if the number of parts was another one.
     private func stream(_ letter: DeadLetterStore.Letter, _ fields: [(name: String, value: [UInt8])]) -> String {
+        let keys = self.dispatcher.keys
+        if let kind = keys.kind(ofDeliveries: letter.stream) {
+            let text = fields.first { $0.name == DeliveryWork.field }?.value ?? []
+            let user = (try? DeliveryWork(text))?.user ?? ""
+            return keys.part(of: user).deliveries(kind.provider, kind.lane)
+        }
+        if let lane = keys.lane(ofJobs: letter.stream) { return self.dispatcher.live.jobs.stream(for: lane, fields) }
         guard letter.stream == Keyspace.schedules else { return letter.stream }
         let catalog = self.dispatcher.catalog
         let job = try? catalog.job(

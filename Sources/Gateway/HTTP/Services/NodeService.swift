@@ -74,6 +74,7 @@ package struct NodeService: Service {
                 probes.listen()
                 hub.repair()
                 revocations.wake()
+            case .resumed: hub.repair()
             case .lost: probes.drop()
             case .message(revocationsChannel, _): revocations.wake()
             case .message(let channel, let payload):
@@ -131,11 +132,13 @@ package struct NodeService: Service {
     }
 }
 
-/// The channels on which a probe was published and nothing has arrived since.
+/// The channels on which two probes were published and nothing has arrived since.
 private final class ChannelProbes: Sendable {
     private struct State {
         var isListening = false
         var waiting: Set<String> = []
+        /// Those that had brought nothing when the last probe was published.
+        var missing: Set<String> = []
     }
 
     private let all: Set<String>
@@ -143,8 +146,10 @@ private final class ChannelProbes: Sendable {
 
     init(_ channels: [String]) { self.all = Set(channels) }
 
-    /// A channel that brought no probe by now; nil if all did.
-    var silent: String? { self.state.withLock { $0.waiting.first } }
+    /// A channel that brought neither of two probes; nil if there is none.
+    ///
+    /// One may wait unread while the process stands still.
+    var silent: String? { self.state.withLock { $0.waiting.intersection($0.missing).first } }
 
     /// Notes that all channels are subscribed.
     func listen() { self.state.withLock { $0.isListening = true } }
@@ -154,12 +159,19 @@ private final class ChannelProbes: Sendable {
     /// - Returns: whether the channels are subscribed.
     func begin() -> Bool {
         self.state.withLock { state in
-            if state.isListening { state.waiting = self.all }
-            return state.isListening
+            guard state.isListening else { return false }
+            state.missing = state.waiting
+            state.waiting = self.all
+            return true
         }
     }
 
-    func note(_ channel: String) { self.state.withLock { _ = $0.waiting.remove(channel) } }
+    func note(_ channel: String) {
+        self.state.withLock { state in
+            state.waiting.remove(channel)
+            state.missing.remove(channel)
+        }
+    }
 
     /// Forgets probes that could not be published.
     func forget() { self.state.withLock { $0.waiting = [] } }

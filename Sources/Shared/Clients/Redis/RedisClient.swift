@@ -34,8 +34,10 @@ package final class RedisClient: Sendable {
         }
     }
 
-    /// The number of logins so far; a change means that a server may have restarted, or that
-    /// another has taken over.
+    /// Whether it is a cluster.
+    package var isCluster: Bool { self.configuration.address.isCluster }
+
+    /// A number that changes when a server may have restarted, or another has taken over.
     package var session: Int {
         switch self.backend {
         case .server(let connection): connection.session

@@ -14,6 +14,8 @@ package actor RedisSubscription {
     package enum Event: Sendable {
         /// Every channel is subscribed; `isFirst` is false after a loss.
         case subscribed(isFirst: Bool)
+        /// Some channels are subscribed again, while others are not.
+        case resumed
         /// Some channel is not subscribed any more; the text is the reason.
         case lost(String)
         case message(channel: String, payload: ArraySlice<UInt8>)
@@ -139,14 +141,19 @@ package actor RedisSubscription {
     ) {
         guard self.links[server]?.channels == channels else { return }
         self.links[server]?.isSubscribed = isSubscribed
-        self.judge(reason)
+        self.judge(reason, hasResumed: isSubscribed)
     }
 
     /// Tells when the subscription has become whole, and when it is no more.
-    private func judge(_ reason: String) {
+    ///
+    /// - Parameter hasResumed: whether a connection has just been subscribed.
+    private func judge(_ reason: String, hasResumed: Bool = false) {
         let count = self.links.values.reduce(0) { $0 + ($1.isSubscribed ? $1.channels.count : 0) }
         let isComplete = count == self.channels.count
-        guard isComplete != self.isComplete else { return }
+        guard isComplete != self.isComplete else {
+            if !isComplete, self.wasComplete, hasResumed { self.handle(.resumed) }
+            return
+        }
         self.isComplete = isComplete
         guard isComplete else { return self.handle(.lost(reason)) }
         self.handle(.subscribed(isFirst: !self.wasComplete))

@@ -201,11 +201,18 @@ package struct ConsumerGroup: Sendable {
     /// - Returns: whether the consumer is gone.
     @discardableResult
     package func remove(_ consumer: String) async throws(RedisError) -> Bool {
-        try await self.connection.run(
+        var batch = RedisBatch()
+        self.remove(consumer, in: &batch)
+        return try await self.connection.send(batch)[0].integer() == 1
+    }
+
+    /// Adds the removal of a consumer to a batch.
+    package func remove(_ consumer: String, in batch: inout RedisBatch) {
+        batch.append(
             StreamScripts.removeConsumer,
             keys: [.text(self.stream)],
             arguments: [.text(Keyspace.group), .text(consumer)]
-        ).integer() == 1
+        )
     }
 
     /// The number of entries in the stream, pending ones included.

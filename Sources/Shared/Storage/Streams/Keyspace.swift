@@ -177,17 +177,23 @@ package struct Keyspace: Sendable {
     /// Whether dead letters from this stream can be replayed: into a stream of jobs or deliveries,
     /// or the lane of a scheduled job.
     package func takesBack(_ stream: String) -> Bool {
-        if stream == Self.schedules || self.lane(ofJobs: stream) != nil { return true }
+        stream == Self.schedules || self.lane(ofJobs: stream) != nil || self.kind(ofDeliveries: stream) != nil
+    }
+
+    /// The provider and the lane of a stream of deliveries of any part; nil for any other key.
+    package func kind(ofDeliveries stream: String) -> (provider: Provider, lane: Lane)? {
         // Compares the form, as this process need not know the provider of a dead letter.
         let place = self.place(of: stream)
         let names = [place.tag, String(place.rest.prefix { $0 != ":" })].compactMap(\.self)
-        return names.contains { name in
-            guard let provider = Provider(rawValue: name) else { return false }
-            return [nil, place.tag].contains { tag in
+        for provider in names.compactMap({ Provider(rawValue: $0) }) {
+            for tag in [nil, place.tag] {
                 let keys = Keyspace(prefix: self.prefix, tags: [], tag: tag)
-                return Lane.allCases.contains { keys.deliveries(provider, $0) == stream }
+                if let lane = Lane.allCases.first(where: { keys.deliveries(provider, $0) == stream }) {
+                    return (provider, lane)
+                }
             }
         }
+        return nil
     }
 
     /// The run of Redis that the last sweep saw; exists as long as Redis keeps its data.

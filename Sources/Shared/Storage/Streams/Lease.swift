@@ -62,14 +62,16 @@ package final class Lease: Sendable {
 
     /// Acquires or renews the lease.
     ///
-    /// - Parameter value: the new text about the holder; nil for the initial one.
+    /// - Parameters:
+    ///   - value: the new text about the holder; nil for the initial one.
+    ///   - isListed: whether the holder is in the register, if there is one.
     /// - Returns: whether the lease was held without a gap since the last renewal.
-    package func renew(showing value: String? = nil) async throws(RedisError) -> Bool {
+    package func renew(showing value: String? = nil, isListed: Bool = true) async throws(RedisError) -> Bool {
         let start = self.now()
         let milliseconds = self.lifetime.inMicroseconds / 1_000
         var batch = RedisBatch()
         batch.append("SET", .text(self.key), .text(value ?? self.value), "PX", .integer(milliseconds), "GET")
-        if let register {
+        if let register, isListed {
             let moment = register.now()
             let end = moment + self.lifetime
             let oldest = (moment + (.zero - Self.memory)).milliseconds

@@ -35,6 +35,9 @@ package struct Live: Sendable {
         -> Live
     {
         let text = try await connection.send("GET", .text(Keyspace().partCount)).string()
+        guard text != nil || !connection.isCluster else {
+            throw RedisError(.unavailable, "no dispatcher has started on this cluster yet")
+        }
         let parts = text.flatMap { Int($0) } ?? 1
         guard (1...Keyspace.mostParts).contains(parts) else {
             throw RedisError(.unexpectedReply, "\(Keyspace().partCount) is not a number of parts")

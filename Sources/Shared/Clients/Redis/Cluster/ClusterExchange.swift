@@ -43,7 +43,9 @@ struct ClusterExchange {
     // MARK: Commands
 
     /// Hands out the commands that no server has run yet.
-    mutating func shares(by map: RedisClusterMap) -> [ClusterShare] {
+    ///
+    /// - Parameter general: the server of a batch without keys.
+    mutating func shares(by map: RedisClusterMap, general: RedisAddress.Server) -> [ClusterShare] {
         let positions = self.rest.sorted()
         self.rest = []
         self.mustPause = false
@@ -58,7 +60,7 @@ struct ClusterExchange {
                 } else {
                     self.fail([position], RedisError(.unavailable, "no master of the cluster owns the key's slot"))
                 }
-            case .first: self.add(position, to: first ?? map.servers[0], &shares)
+            case .first: self.add(position, to: first ?? general, &shares)
             case .everyServer:
                 for server in shares.isEmpty ? map.servers : shares.map(\.server) {
                     self.add(position, to: server, &shares)
@@ -97,8 +99,25 @@ struct ClusterExchange {
 
     // MARK: Replies
 
-    /// Takes a server's reply to a command.
-    mutating func take(_ reply: RedisReply, at position: Int, redirect: RedisRedirect?) {
+    /// Takes a server's replies.
+    ///
+    /// - Parameter redirect: reads a redirect.
+    mutating func take(
+        _ replies: [RedisReply],
+        of share: ClusterShare,
+        redirect: (RedisReply) -> RedisRedirect?
+    ) {
+        let answers = zip(share.positions, share.wanted(replies)).map { ($0, $1, redirect($1)) }
+        let own = answers.filter { self.commands[$0.0].route != .everyServer }
+        // A server that ran none of the commands does not count for those that every server runs.
+        let isLeft = !own.isEmpty && own.allSatisfy { $0.2 != nil }
+        for (position, reply, redirect) in answers
+        where !isLeft || self.commands[position].route != .everyServer {
+            self.take(reply, at: position, redirect: redirect)
+        }
+    }
+
+    private mutating func take(_ reply: RedisReply, at position: Int, redirect: RedisRedirect?) {
         guard let redirect else {
             self.replies[position] = self.merged(reply, at: position)
             self.hasRun = true

@@ -13,7 +13,7 @@ import Synchronization
 final class RedisCluster: Sendable {
     private struct State {
         var connections: [RedisAddress.Server: RedisConnection] = [:]
-        /// The logins of connections that were closed.
+        /// The changes of session of connections that were closed.
         var pastLogins = 0
         var isWatching = false
         var isClosed = false
@@ -50,10 +50,15 @@ final class RedisCluster: Sendable {
         self.state.withLock { $0.refresh }?.cancel()
     }
 
-    /// The number of logins so far; a change means that a server may have restarted, or that
-    /// another has taken over.
+    /// A number that changes when a server may have restarted, or another has taken over.
+    ///
+    /// The first login to a further server changes nothing.
     var session: Int {
-        self.state.withLock { state in state.connections.values.reduce(state.pastLogins) { $0 + $1.session } }
+        self.state.withLock { state in
+            let sessions = state.connections.values.map(\.session)
+            let again = sessions.reduce(state.pastLogins) { $0 + max(0, $1 - 1) }
+            return again + (sessions.contains { $0 > 0 } || again > 0 ? 1 : 0)
+        }
     }
 
     /// Closes all connections for good.
@@ -84,7 +89,8 @@ final class RedisCluster: Sendable {
     func send(_ batch: RedisBatch, deadline: NIODeadline) async throws(RedisError) -> [RedisReply] {
         var exchange = ClusterExchange(batch)
         for _ in 0..<Self.maximumRounds where !exchange.rest.isEmpty {
-            let shares = exchange.shares(by: try await self.map(by: deadline))
+            let map = try await self.map(by: deadline)
+            let shares = exchange.shares(by: map, general: self.anyServer(of: map))
             for (share, outcome) in await self.exchange(shares, deadline: deadline) {
                 switch outcome {
                 // Closed because another server has taken over.
@@ -92,10 +98,7 @@ final class RedisCluster: Sendable {
                     exchange.sendAgain(share.positions)
                 case .failure(let error): exchange.fail(share.positions, error)
                 case .success(let replies):
-                    for (position, reply) in zip(share.positions, share.wanted(replies)) {
-                        let redirect = self.redirect(reply, from: share.server)
-                        exchange.take(reply, at: position, redirect: redirect)
-                    }
+                    exchange.take(replies, of: share) { self.redirect($0, from: share.server) }
                 }
             }
             if exchange.mustPause { try? await Task.sleep(for: Self.pause) }
@@ -112,6 +115,14 @@ final class RedisCluster: Sendable {
             answers.append(RedisClient.Answer(server: "\(self.configuration.of(server).address)", replies: replies))
         }
         return answers
+    }
+
+    /// Returns a server for commands without a key: one that is connected, or that was not tried.
+    private func anyServer(of map: RedisClusterMap) -> RedisAddress.Server {
+        self.state.withLock { state in
+            map.servers.first { state.connections[$0]?.isReady == true }
+                ?? map.servers.first { state.connections[$0] == nil } ?? map.servers[0]
+        }
     }
 
     private var isClosed: Bool { self.state.withLock { $0.isClosed } }
@@ -198,14 +209,16 @@ final class RedisCluster: Sendable {
             for (server, connection) in gone {
                 state.connections[server] = nil
                 // One more, as its successor may lack what this one had.
-                state.pastLogins += connection.session + 1
+                state.pastLogins += max(0, connection.session - 1) + 1
             }
             return gone
         }
         for (server, connection) in gone {
             self.logger.notice(
                 "a server of the Redis cluster owns no slot any more", metadata: ["redis.address": "\(server)"])
-            await connection.close()
+            // Commands that wait for it find its successor. A server that answers on keeps its
+            // connection until the last reply.
+            if !connection.isReady { await connection.close() }
         }
         return nil
     }

@@ -1,0 +1,41 @@
+// Carillon · ReplayServiceTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Storage
+import Support
+import Testing
+
+@testable import Pipeline
+
+@Suite("Replay of dead letters", .timeLimit(.minutes(10)))
+struct ReplayServiceTests {
+    @Test("letters of another number of parts go to the part that is read now")
+    func otherParts() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: prefix, parts: 4)
+                let dispatcher = try TestDispatcher.make(database.pool, redis, keys, [NotificationType(name: "news")])
+                let id = NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001)
+                let work = DeliveryWork(notification: id, device: id, user: "ada", attempt: 3, isRepeat: false)
+                let job = [("user", "ada"), ("type", "news"), ("title", "x")].map { ($0.0, Array($0.1.utf8)[...]) }
+                func letter(_ stream: String, _ fields: [(name: String, value: ArraySlice<UInt8>)]) -> DeadLetter {
+                    DeadLetter(stream: stream, entry: "1-0", reason: "tried", at: TestDispatcher.now, fields: fields)
+                }
+                try await DeadLetterQueue(dispatcher: dispatcher).setAside([
+                    letter(
+                        Keyspace(prefix: prefix).deliveries(.fcm, .normal),
+                        [(DeliveryWork.field, Array(work.text.utf8)[...])]),
+                    letter(Keyspace(prefix: prefix, parts: 16).part(of: "ada").jobs(.bulk), job),
+                ])
+                _ = try await database.pool.query("UPDATE carillon.dead_letters SET replay_at = '2020-01-01'")
+                #expect(try await ReplayService(dispatcher: dispatcher).replay() == 2)
+                let part = keys.part(of: "ada")
+                for stream in [part.deliveries(.fcm, .normal), part.jobs(.bulk)] {
+                    #expect(try await redis.send("XLEN", .text(stream)).integer() == 1)
+                }
+            }
+        }
+    }
+}
