@@ -27,6 +27,7 @@ package final class BlockingConnection: @unchecked Sendable {
             return .failure(PostgresError(.unavailable, "the connection string cannot be read"))
         }
         PQconninfoFree(options)
+        _ = CryptoLibrary.isReady
         // `dbname` comes first and is expanded, so the later keys override the connection string.
         let statementTimeout = Self.milliseconds(configuration.timeout) * 9 / 10
         let parameters: [(String, String)] = [

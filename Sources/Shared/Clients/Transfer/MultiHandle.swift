@@ -17,7 +17,7 @@ struct MultiHandle: @unchecked Sendable {
 
     /// Initializes libcurl once a process; false if that fails or HTTP/2 is missing.
     static let isLibraryReady: Bool = {
-        guard curl_global_init(Int(CURL_GLOBAL_DEFAULT)) == CURLE_OK else { return false }
+        guard CryptoLibrary.isReady, curl_global_init(Int(CURL_GLOBAL_DEFAULT)) == CURLE_OK else { return false }
         guard let version = curl_version_info(CURLVERSION_FIRST) else { return false }
         return version.pointee.features & CURL_VERSION_HTTP2 != 0
     }()

@@ -28,7 +28,8 @@ final class EncryptionWorkspace: @unchecked Sendable {
     init() throws(WebPushEncryptionFault) {
         // Objects created before a failure leak; failure means no memory or a libcrypto without
         // these algorithms.
-        guard let group = EC_GROUP_new_by_curve_name(NID_X9_62_prime256v1), let numbers = BN_CTX_new(),
+        guard CryptoLibrary.isReady, let group = EC_GROUP_new_by_curve_name(NID_X9_62_prime256v1),
+            let numbers = BN_CTX_new(),
             let scalar = BN_new(), let coordinate = BN_new(), let peer = EC_POINT_new(group),
             let product = EC_POINT_new(group), let authenticator = Self.makeAuthenticator(),
             let cipher = EVP_CIPHER_CTX_new(),
