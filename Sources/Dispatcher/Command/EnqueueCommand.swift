@@ -113,7 +113,7 @@ struct JobSubmission {
         try reader.finish()
         let lane = try self.lane(catalog)
         return try await CommandClients.withRedis(redis.configuration(clientName: "carillon-enqueue")) { connection in
-            let live = try await Live.found(connection, replicated: try redis.replicatedWrites(on: connection))
+            let live = try await Live.installed(on: connection, replicated: try redis.replicatedWrites(on: connection))
             return try await live.jobs.append([(lane, self.fields)])[0]
         }
     }

@@ -56,7 +56,7 @@ struct LagCommand: AsyncParsableCommand {
             let redis = CommandClients.redis(reader, name: "lag")
             try reader.finish()
             try await CommandClients.withRedis(redis) { connection in
-                let survey = try await Live.found(connection).survey
+                let survey = try await Live.installed(on: connection).survey
                 var report = try await self.poll(survey)
                 while self.watch {
                     // Redis does not signal the length of a stream, so poll at the given interval.

@@ -80,7 +80,7 @@ struct SimulateCommand: AsyncParsableCommand {
                 question.isProven = !self.unproven
                 let asked = question
                 let answer = try await CommandClients.withRedis(configuration) { redis in
-                    let live = try await Live.found(redis)
+                    let live = try await Live.installed(on: redis)
                     return try await CommandClients.withDatabase(database) { pool in
                         try await JobSimulation(
                             catalog: catalog,

@@ -190,8 +190,8 @@ package struct Dispatcher: Sendable {
     /// Other dispatchers take over the rest once the lease has lapsed.
     package func leaveGroups() async {
         var streams = self.keys.jobSources.flatMap { keys in Lane.allCases.map { keys.jobs($0) } }
-        for (provider, keys) in self.channels.providers.flatMap({ one in self.keys.parts.map { (one, $0) } }) {
-            streams += Lane.allCases.map { keys.deliveries(provider, $0) }
+        for keys in self.keys.parts {
+            for provider in self.channels.providers { streams += Lane.allCases.map { keys.deliveries(provider, $0) } }
         }
         var batch = RedisBatch()
         for stream in streams { self.group(stream).remove(self.name, in: &batch) }

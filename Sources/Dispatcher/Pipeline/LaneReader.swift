@@ -117,6 +117,29 @@ struct LaneReader: Sendable {
     }
 }
 
+extension LaneReader {
+    /// Creates a reader of a dispatcher's stream.
+    init(
+        _ place: PartLane,
+        of stream: String,
+        count: Int,
+        into queue: LaneQueue<LaneBatch>,
+        _ dispatcher: Dispatcher
+    ) {
+        self.init(
+            lane: place.lane,
+            group: dispatcher.group(stream, in: place.keys),
+            connection: place.connection,
+            count: count,
+            queue: queue,
+            inFlight: dispatcher.inFlight,
+            leaseClock: dispatcher.leaseClock,
+            share: dispatcher.share,
+            logger: dispatcher.logger
+        )
+    }
+}
+
 /// Entries taken together from one lane.
 struct LaneBatch: Sendable {
     /// The most recipients of a part, unless a single job names more.

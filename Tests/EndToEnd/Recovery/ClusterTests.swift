@@ -3,6 +3,7 @@
 
 import Clients
 import Core
+import Glibc
 import HTTP
 import Storage
 import Support
@@ -96,6 +97,41 @@ struct ClusterTests {
             let nodes = try await gateway.call(
                 .get, "/v1/admin/nodes", token: try await Stack.token(user: "op", scope: .admin))
             #expect(nodes.body["gateways"]?.array?.count == 1 && nodes.body["dispatchers"]?.array?.count == 1)
+        }
+    }
+
+    @Test("an installation moves from one Redis to a cluster with the steps of docs/scaling.md")
+    func moving() async throws {
+        let cluster = try await TestCluster.start(replicas: false)
+        try await Stack.with(settings: Stack.shortLease) { stack in
+            let old = try await stack.startGateway()
+            let dispatcher = try await stack.startDispatcher()
+            try await old.register(user: "ada", platform: "android", token: "ada-phone")
+            try await old.set(QuietNow.settings, of: "ada")
+            try await stack.append([("user", "ada"), ("type", "invoice_overdue"), ("title", "before")])
+            try await eventually("it waits for the end of quiet hours") {
+                try await stack.statuses(user: "ada") == ["before": "deferred"]
+            }
+            for process in [old.process, dispatcher] {
+                process.send(SIGTERM)
+                try await process.waitForExit()
+            }
+            try await stack.query("DELETE FROM carillon.layout")
+
+            let settings = ["REDIS_URL": cluster.url]
+            let gateway = try await stack.startGateway(name: "gateway-2", environment: settings)
+            _ = try await stack.startDispatcher(name: "dispatcher-2", environment: settings)
+            try await gateway.set(QuietNow.over, of: "ada")
+            try await eventually("the push goes out") { stack.pushed()["ada-phone"] == ["before"] }
+            let json = #"{"user":"ada","type":"invoice_overdue","title":"after"}"#
+            let answer = try await gateway.call(
+                .post, "/v1/jobs", token: try await Stack.token(user: "shop", scope: .service), json: json)
+            #expect(answer.status == 202)
+            // Parts may have the same entry id, so the answer names the stream.
+            #expect(answer.body["entry"]?.string?.hasPrefix("carillon:{") == true)
+            try await eventually("both are in the inbox") {
+                try await Producer.inbox(of: "ada", gateway).titles.sorted() == ["after", "before"]
+            }
         }
     }
 }

@@ -54,9 +54,11 @@ struct BroadcastExpansion: Sendable {
     /// Whether the providers are behind.
     private func isHeld(_ broadcast: Broadcast) async throws -> Bool {
         var batch = RedisBatch()
-        for (provider, keys) in self.dispatcher.channels.providers.flatMap({ one in
-            self.dispatcher.keys.parts.map { (one, $0) }
-        }) { batch.append("XLEN", .text(keys.deliveries(provider, broadcast.lane))) }
+        for keys in self.dispatcher.keys.parts {
+            for provider in self.dispatcher.channels.providers {
+                batch.append("XLEN", .text(keys.deliveries(provider, broadcast.lane)))
+            }
+        }
         guard !batch.isEmpty else { return false }
         var waiting: Int64 = 0
         for reply in try await self.dispatcher.redis.send(batch) { waiting += try reply.integer() }

@@ -129,16 +129,8 @@ package struct DeliveriesService: Service {
         try await withThrowingTaskGroup(of: Void.self) { group in
             for one in readers {
                 let reader = LaneReader(
-                    lane: one.lane,
-                    group: self.dispatcher.group(one.keys.deliveries(self.provider, one.lane), in: one.keys),
-                    connection: one.connection,
-                    count: self.batchSize,
-                    queue: queue,
-                    inFlight: self.dispatcher.inFlight,
-                    leaseClock: self.dispatcher.leaseClock,
-                    share: self.dispatcher.share,
-                    logger: self.dispatcher.logger
-                )
+                    one, of: one.keys.deliveries(self.provider, one.lane), count: self.batchSize, into: queue,
+                    self.dispatcher)
                 group.addTask { try await reader.run() }
             }
             try await group.waitForAll()

@@ -72,7 +72,7 @@ struct DeliverySettler: Sendable {
     /// A retry that comes at once would otherwise count as a duplicate of its first try. The member
     /// of a set is the work itself, so repeating this schedules it once.
     private func schedule(_ ledger: Ledger, after outcomes: [DeliveryOutcome]) async throws {
-        let claims = Dictionary(grouping: outcomes.filter { $0.work != nil }, by: \.group.keys.memory).values
+        let claims = Dictionary(grouping: outcomes.filter { $0.work != nil }, by: \.group.keys.index).values
         guard !ledger.retries.isEmpty || !ledger.held.isEmpty || !claims.isEmpty else { return }
         let retries = self.dispatcher.live.retries
         let held = self.dispatcher.live.heldSets

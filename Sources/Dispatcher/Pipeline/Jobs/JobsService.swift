@@ -73,16 +73,7 @@ package struct JobsService: Service {
         try await withThrowingTaskGroup(of: Void.self) { group in
             for one in self.readers {
                 let reader = LaneReader(
-                    lane: one.lane,
-                    group: self.dispatcher.group(one.keys.jobs(one.lane), in: one.keys),
-                    connection: one.connection,
-                    count: Self.batchSize,
-                    queue: queue,
-                    inFlight: self.dispatcher.inFlight,
-                    leaseClock: self.dispatcher.leaseClock,
-                    share: self.dispatcher.share,
-                    logger: self.dispatcher.logger
-                )
+                    one, of: one.keys.jobs(one.lane), count: Self.batchSize, into: queue, self.dispatcher)
                 group.addTask { try await reader.run() }
             }
             // Always, because other dispatchers may have moved jobs.

@@ -102,7 +102,7 @@ package struct ClaimService: Service {
     }
 
     private func claimJobs() async {
-        for keys in self.dispatcher.share.knownParts + self.dispatcher.keys.commonSources {
+        for keys in self.dispatcher.share.knownParts + self.dispatcher.keys.plainNames {
             for lane in Lane.allCases { await self.claimJobs(self.dispatcher.group(keys.jobs(lane), in: keys), lane) }
         }
         for keys in self.dispatcher.share.knownParts {
@@ -121,14 +121,20 @@ package struct ClaimService: Service {
     }
 
     private func claimDeliveries(_ service: DeliveriesService) async {
-        for (keys, lane) in self.dispatcher.share.knownParts.flatMap({ keys in Lane.allCases.map { (keys, $0) } }) {
-            let group = self.dispatcher.group(keys.deliveries(service.provider, lane), in: keys)
-            await self.claim(group, .deliveries) { entries, term in
-                try await service.sendAlone(LaneBatch(lane: lane, group: group, entries: entries, term: term))
-            } setAside: { entry, isFirst, term in
-                let batch = LaneBatch(lane: lane, group: group, entries: [entry], term: term)
-                try await service.setAside(batch, isFirst: isFirst)
+        for keys in self.dispatcher.share.knownParts {
+            for lane in Lane.allCases {
+                await self.claimDeliveries(
+                    self.dispatcher.group(keys.deliveries(service.provider, lane), in: keys), lane, service)
             }
+        }
+    }
+
+    private func claimDeliveries(_ group: ConsumerGroup, _ lane: Lane, _ service: DeliveriesService) async {
+        await self.claim(group, .deliveries) { entries, term in
+            try await service.sendAlone(LaneBatch(lane: lane, group: group, entries: entries, term: term))
+        } setAside: { entry, isFirst, term in
+            let batch = LaneBatch(lane: lane, group: group, entries: [entry], term: term)
+            try await service.setAside(batch, isFirst: isFirst)
         }
     }
 

@@ -103,7 +103,7 @@ package struct NodeService: Service {
                     probes.drop()
                     await subscription.restart("the channel \(silent) is silent")
                 } else if probes.begin() {
-                    try await self.probe(channels, probes)
+                    await self.probe(channels, probes)
                 }
             } catch {
                 self.logger.warning("cannot renew the node's lease; retrying", metadata: ["error": "\(error)"])
@@ -119,7 +119,7 @@ package struct NodeService: Service {
         try? await lease.release()
     }
 
-    private func probe(_ channels: [String], _ probes: ChannelProbes) async throws(RedisError) {
+    private func probe(_ channels: [String], _ probes: ChannelProbes) async {
         var batch = RedisBatch()
         let probe = RedisArgument.bytes(NodeFrameBatch().bytes)
         for channel in channels { batch.append(self.live.keys.publishCommand, .text(channel), probe) }
@@ -127,7 +127,8 @@ package struct NodeService: Service {
             for reply in try await self.live.connection.send(batch) { _ = try reply.checked() }
         } catch {
             probes.forget()
-            throw error
+            self.logger.warning(
+                "cannot publish on the node's channels; retrying at the next renewal", metadata: ["error": "\(error)"])
         }
     }
 }

@@ -169,6 +169,7 @@ package actor RedisSubscription {
         Task { [weak self] in
             while let self, await self.isStillWatching() {
                 await self.follow(within: Self.watchInterval)
+                // A cluster does not tell its clients where a slot is now.
                 try? await Task.sleep(for: Self.watchInterval)
             }
         }

@@ -13,7 +13,7 @@ package enum CommandFrame {
     /// Parses the command line and runs a program.
     ///
     /// Prints the usage of the subcommand after a usage error.
-    package static func main(_ program: (some AsyncParsableCommand).Type) async -> Never {
+    package static func main(_ program: (some AsyncParsableCommand).Type) async {
         let arguments = Array(CommandLine.arguments.dropFirst())
         do {
             var command = try await program.asyncParseAsRoot(arguments)
@@ -26,25 +26,14 @@ package enum CommandFrame {
             } catch let error as ValidationError {
                 Self.refuse(error.message, usage: program.usageString(for: type(of: command)))
             }
-            Self.end(.success)
         } catch {
             if program.exitCode(for: error) == .validationFailure,
                 let (message, parent) = UnknownCommand.message(arguments, of: program)
             {
                 Self.refuse(message, usage: program.usageString(for: parent))
             }
-            let (message, code) = (program.fullMessage(for: error), program.exitCode(for: error))
-            if !message.isEmpty { code.isSuccess ? Terminal.line(message) : Terminal.error(message) }
-            Self.end(code)
+            program.exit(withError: error)
         }
-    }
-
-    /// Ends the process without running the exit handlers of libraries.
-    ///
-    /// OpenSSL's handler frees what a thread that still connects to PostgreSQL uses.
-    private static func end(_ code: ExitCode) -> Never {
-        fflush(nil)
-        _exit(code.rawValue)
     }
 
     /// Exits with a usage error in the argument parser's format.
@@ -52,7 +41,7 @@ package enum CommandFrame {
         let name = usage.split(separator: " ").prefix { !["<", "[", "-"].contains($0.prefix(1)) }
             .joined(separator: " ")
         Terminal.error("Error: \(message)\nUsage: \(usage)\n  See '\(name) --help' for more information.")
-        Self.end(ExitStatus.usage)
+        exit(ExitStatus.usage.rawValue)
     }
 
     /// Runs a command's work; prints an error on standard error and throws its exit code.

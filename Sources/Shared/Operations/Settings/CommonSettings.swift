@@ -96,7 +96,9 @@ package struct RedisSettings: Sendable {
         }
         guard count > 1 || !self.address.isCluster else {
             throw RedisError(
-                .configuration, "REDIS_URL names a cluster, but this installation began with one Redis; see scaling.md")
+                .configuration,
+                "REDIS_URL names a cluster, but this installation began with one Redis; docs/scaling.md has the "
+                    + "steps to a cluster")
         }
         return Keyspace(parts: count)
     }

@@ -19,36 +19,39 @@ package struct Keyspace: Sendable {
     /// The number of sorted sets that share the unconfirmed notifications of one Redis.
     private static let shardsOfOneRedis = 16
 
-    /// Shared, so that a copy is one reference.
-    private final class Names: Sendable {
+    /// What all parts share, so that a copy is one reference.
+    private final class Layout: Sendable {
         let prefix: String
         /// The tags of all parts; empty for one Redis.
         let tags: [String]
-        /// The tag of this part; nil for what is in no part, and for one Redis.
-        let tag: String?
-        /// The part's number; nil if it has none.
-        let index: Int?
 
-        init(prefix: String, tags: [String], tag: String?) {
+        init(prefix: String, tags: [String]) {
             self.prefix = prefix
             self.tags = tags
-            self.tag = tag
-            self.index = tag.flatMap { tags.firstIndex(of: $0) }
         }
     }
 
-    private let names: Names
-    private var prefix: String { self.names.prefix }
-    private var tags: [String] { self.names.tags }
-    private var tag: String? { self.names.tag }
+    private let layout: Layout
+    /// The number of this part; nil for the plain names, which are those of one Redis.
+    package let index: Int?
+
+    private var prefix: String { self.layout.prefix }
+    private var tags: [String] { self.layout.tags }
+    private var tag: String? { self.index.map { self.layout.tags[$0] } }
 
     /// - Parameter parts: the number of parts; 1 for the names of one Redis.
     package init(prefix: String = "carillon:", parts: Int = 1) {
-        self.init(prefix: prefix, tags: parts > 1 ? PartTags.all(parts) : [], tag: nil)
+        self.init(Layout(prefix: prefix, tags: parts > 1 ? PartTags.all(parts) : []), index: nil)
     }
 
-    private init(prefix: String, tags: [String], tag: String?) {
-        self.names = Names(prefix: prefix, tags: tags, tag: tag)
+    private init(_ layout: Layout, index: Int?) {
+        self.layout = layout
+        self.index = index
+    }
+
+    /// Returns the names with another tag, or the plain ones.
+    private func tagged(_ tag: String?) -> Keyspace {
+        Keyspace(Layout(prefix: self.prefix, tags: tag.map { [$0] } ?? []), index: tag == nil ? nil : 0)
     }
 
     // MARK: Parts
@@ -58,28 +61,22 @@ package struct Keyspace: Sendable {
 
     /// The parts of a spread keyspace; itself for one Redis.
     package var parts: [Keyspace] {
-        guard self.isSpread else { return [self] }
-        return self.tags.map { Keyspace(prefix: self.prefix, tags: self.tags, tag: $0) }
+        self.isSpread ? self.tags.indices.map { Keyspace(self.layout, index: $0) } : [self]
     }
 
-    /// The parts, and what is in none: apps may append jobs under the names of one Redis.
-    package var jobSources: [Keyspace] { self.parts + self.commonSources }
+    /// The plain names of a spread keyspace, under which apps may append jobs, too; none for one
+    /// Redis, which has no others.
+    package var plainNames: [Keyspace] { self.isSpread ? [Keyspace(self.layout, index: nil)] : [] }
 
-    /// The streams that are in no part of a spread keyspace.
-    package var commonSources: [Keyspace] {
-        self.isSpread ? [Keyspace(prefix: self.prefix, tags: self.tags, tag: nil)] : []
-    }
+    /// Everything that has streams of jobs.
+    package var jobSources: [Keyspace] { self.parts + self.plainNames }
 
     /// The part in which a user's keys are; itself for one Redis.
     package func part(of user: String) -> Keyspace {
-        guard self.isSpread else { return self }
-        return Keyspace(prefix: self.prefix, tags: self.tags, tag: self.tags[self.index(of: user)])
+        self.isSpread ? Keyspace(self.layout, index: self.index(of: user)) : self
     }
 
     private func index(of user: String) -> Int { Int(FNV1a.hash32(user) % UInt32(self.tags.count)) }
-
-    /// The number of this part; nil for what is in no part, and for one Redis.
-    package var index: Int? { self.names.index }
 
     /// The name of a key of this part.
     private func own(_ name: String) -> String {
@@ -88,8 +85,8 @@ package struct Keyspace: Sendable {
     }
 
     /// The name of a user's key in the user's part; nil for one Redis.
-    private func spread(_ name: String, _ user: String) -> String? {
-        self.isSpread ? "\(self.prefix){\(self.tags[self.index(of: user)])}:\(name):\(user)" : nil
+    private func spread(_ name: @autoclosure () -> String, _ user: String) -> String? {
+        self.isSpread ? "\(self.prefix){\(self.tags[self.index(of: user)])}:\(name()):\(user)" : nil
     }
 
     /// The key that tells other programs the number of parts.
@@ -115,8 +112,7 @@ package struct Keyspace: Sendable {
 
     /// The lane of a jobs stream of any part; nil for any other key.
     package func lane(ofJobs stream: String) -> Lane? {
-        let place = self.place(of: stream)
-        let names = Keyspace(prefix: self.prefix, tags: [], tag: place.tag)
+        let names = self.tagged(self.place(of: stream).tag)
         return Lane.allCases.first { names.jobs($0) == stream }
     }
 
@@ -187,7 +183,7 @@ package struct Keyspace: Sendable {
         let names = [place.tag, String(place.rest.prefix { $0 != ":" })].compactMap(\.self)
         for provider in names.compactMap({ Provider(rawValue: $0) }) {
             for tag in [nil, place.tag] {
-                let keys = Keyspace(prefix: self.prefix, tags: [], tag: tag)
+                let keys = self.tagged(tag)
                 if let lane = Lane.allCases.first(where: { keys.deliveries(provider, $0) == stream }) {
                     return (provider, lane)
                 }
@@ -208,9 +204,8 @@ package struct Keyspace: Sendable {
 
     /// The memories of all servers that have jobs or deliveries.
     package var memories: [String] {
-        guard self.isSpread else { return [self.memory] }
-        let base = Keyspace(prefix: self.prefix, tags: self.tags, tag: nil)
-        return self.parts.map(\.memory) + Lane.allCases.map { base.memory(of: base.jobs($0)) }
+        self.parts.map(\.memory)
+            + self.plainNames.flatMap { plain in Lane.allCases.map { plain.memory(of: plain.jobs($0)) } }
     }
 
     var dead: String { self.prefix + "dead" }

@@ -31,7 +31,8 @@ package struct Live: Sendable {
     /// Returns Redis with the keys of the installation, for a command that has only Redis.
     ///
     /// Dispatchers write the number of parts to Redis at each sweep.
-    package static func found(_ connection: RedisClient, replicated: ReplicatedWrites? = nil) async throws(RedisError)
+    package static func installed(on connection: RedisClient, replicated: ReplicatedWrites? = nil)
+        async throws(RedisError)
         -> Live
     {
         let text = try await connection.send("GET", .text(Keyspace().partCount)).string()

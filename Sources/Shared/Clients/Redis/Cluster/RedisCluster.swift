@@ -101,6 +101,7 @@ final class RedisCluster: Sendable {
                     exchange.take(replies, of: share) { self.redirect($0, from: share.server) }
                 }
             }
+            // No server tells when the slot has arrived.
             if exchange.mustPause { try? await Task.sleep(for: Self.pause) }
         }
         exchange.fail(exchange.rest, RedisError(.unavailable, "the cluster redirects the command in circles"))
@@ -189,6 +190,7 @@ final class RedisCluster: Sendable {
             guard self.configuration.waitsForServer, NIODeadline.now() < deadline,
                 !self.isClosed
             else { throw error }
+            // A cluster that is away does not tell when it is back.
             try? await Task.sleep(for: Self.watchInterval)
         }
     }
@@ -233,6 +235,7 @@ final class RedisCluster: Sendable {
         Task { [weak self] in
             while let self, self.isAnyServerAway {
                 await self.refresh(within: Self.watchInterval)
+                // A cluster does not tell its clients that a replica has taken over.
                 try? await Task.sleep(for: Self.watchInterval)
             }
         }
