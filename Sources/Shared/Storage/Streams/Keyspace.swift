@@ -19,7 +19,7 @@ package struct Keyspace: Sendable {
     /// The number of sorted sets that share the unconfirmed notifications of one Redis.
     private static let shardsOfOneRedis = 16
 
-    /// What all parts share, so that a copy is one reference.
+    /// Shared by all parts, so that a copy is one reference.
     private final class Layout: Sendable {
         let prefix: String
         /// The tags of all parts; empty for one Redis.
