@@ -165,8 +165,9 @@ package final class LeaseService: Service {
         try await self.dispatcher.untilDone("take the lease") {
             try await self.renew()
             // For apps and commands; each sweep writes it again.
-            try await self.dispatcher.redis.send(
-                "SET", .text(self.dispatcher.keys.partCount), .integer(Int64(self.dispatcher.keys.parts.count)))
+            var notes = RedisBatch()
+            self.dispatcher.live.noteParts(in: &notes)
+            for reply in try await self.dispatcher.redis.send(notes) { _ = try reply.checked() }
         }
     }
 

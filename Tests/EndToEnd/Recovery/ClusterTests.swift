@@ -3,8 +3,10 @@
 
 import Clients
 import Core
+import Foundation
 import Glibc
 import HTTP
+import Sandbox
 import Storage
 import Support
 import Testing
@@ -14,6 +16,16 @@ import Testing
 struct ClusterTests {
     private static func settings(_ cluster: TestCluster) -> [String: String] {
         ["REDIS_URL": cluster.url, "JOB_REPLICAS": "1"].merging(Stack.shortLease) { $1 }
+    }
+
+    /// Runs `dispatcher parts grow`.
+    ///
+    /// - Returns: whether it succeeded, and whether it found programs that still run.
+    private static func grow(_ stack: Stack, to parts: Int) async throws -> (succeeded: Bool, isRunning: Bool) {
+        let name = "grow-\(UUID().uuidString.prefix(8))"
+        let process = try await stack.spawn("dispatcher", ["parts", "grow", "\(parts)"], name: name)
+        let status = try await process.waitForExit()
+        return (status == .code(0), process.errors().contains("carillon-dispatcher and carillon-gateway still use"))
     }
 
     /// Returns the slot of a user's part, and a key of it.
@@ -112,11 +124,12 @@ struct ClusterTests {
             try await eventually("it waits for the end of quiet hours") {
                 try await stack.statuses(user: "ada") == ["before": "deferred"]
             }
+            #expect(try await Self.grow(stack, to: 16).isRunning)
             for process in [old.process, dispatcher] {
                 process.send(SIGTERM)
                 try await process.waitForExit()
             }
-            try await stack.query("DELETE FROM carillon.layout")
+            #expect(try await Self.grow(stack, to: 16).succeeded)
 
             let settings = ["REDIS_URL": cluster.url]
             let gateway = try await stack.startGateway(name: "gateway-2", environment: settings)
@@ -132,6 +145,38 @@ struct ClusterTests {
             try await eventually("both are in the inbox") {
                 try await Producer.inbox(of: "ada", gateway).titles.sorted() == ["after", "before"]
             }
+        }
+    }
+    @Test("an installation grows from 16 to 64 parts; what waited in the old ones goes out once")
+    func growth() async throws {
+        let cluster = try await TestCluster.start(replicas: false)
+        try await Stack.with(settings: Self.settings(cluster).merging(["JOB_REPLICAS": "0"]) { $1 }) { stack in
+            let gateway = try await stack.startGateway()
+            let dispatcher = try await stack.startDispatcher()
+            try await gateway.register(user: "ada", platform: "android", token: "quota-once-ada")
+            try await gateway.register(user: "bob", platform: "android", token: "bob-phone")
+            let job: (String) -> [(String, String)] = { [("user", $0), ("type", "payment_received")] }
+            let former = Keyspace(parts: 16).part(of: "bob").jobs(.normal)
+            try await stack.append(job("ada"))
+            try await eventually("ada's push waits for another try") {
+                try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'retry'").count == 1
+            }
+            for process in [gateway.process, dispatcher] {
+                process.send(SIGTERM)
+                try await process.waitForExit()
+            }
+            // An app appends to the streams it knows, before and after the growth.
+            try await stack.append(job("bob"), stream: former)
+            #expect(try await Self.grow(stack, to: 64).succeeded)
+            #expect(try await !Self.grow(stack, to: 64).succeeded)
+
+            _ = try await stack.startGateway(name: "gateway-2")
+            _ = try await stack.startDispatcher(name: "dispatcher-2")
+            try await stack.append(job("bob"), stream: former)
+            try await eventually("each push goes out once") {
+                stack.pushed().mapValues(\.count) == ["quota-once-ada": 1, "bob-phone": 2]
+            }
+            #expect(stack.sandbox.faultAttempts()["quota-once-ada"] == 2)
         }
     }
 }

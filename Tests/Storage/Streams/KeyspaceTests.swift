@@ -228,6 +228,23 @@ struct PartTests {
         #expect(keys.lane(ofJobs: "carillon:{agbr}:jobs:urgent") == nil)
     }
 
+    @Test("reads the jobs of former parts, too, and their overflow is in parts of today")
+    func formerParts() {
+        let keys = Keyspace(parts: 64, former: [1, 16])
+        #expect(keys.jobSources.count == 64 + 1 + 16)
+        let before = Keyspace(parts: 16)
+        for part in before.parts {
+            let source = keys.otherJobSources.first { $0.jobs(.bulk) == part.jobs(.bulk) }
+            #expect(source?.index == nil)
+            #expect(source?.overflowPart(of: "acme").overflow("acme") == keys.part(of: "acme").overflow("acme"))
+            #expect(keys.lane(ofJobs: part.jobs(.bulk)) == .bulk)
+            #expect(keys.memories.contains(part.memory))
+        }
+        // A tag of both is read once.
+        let tags = Set(PartTags.all(48)).union(PartTags.all(16))
+        #expect(Keyspace(parts: 48, former: [16]).jobSources.count == tags.count + 1)
+    }
+
     @Test("finds the same part in every process", arguments: [("ada", 16), ("grace", 16), ("é", 64)])
     func samePart(user: String, count: Int) {
         // FNV-1a, as the producers' pages show it.

@@ -102,7 +102,7 @@ package struct ClaimService: Service {
     }
 
     private func claimJobs() async {
-        for keys in self.dispatcher.share.knownParts + self.dispatcher.keys.plainNames {
+        for keys in self.dispatcher.share.knownParts + self.dispatcher.keys.otherJobSources {
             for lane in Lane.allCases { await self.claimJobs(self.dispatcher.group(keys.jobs(lane), in: keys), lane) }
         }
         for keys in self.dispatcher.share.knownParts {

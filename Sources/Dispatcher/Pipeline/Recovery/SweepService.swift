@@ -94,7 +94,7 @@ package struct SweepService: Service {
         let longest = now + (.zero - Self.memory)
         var beats: [Timestamp] = []
         var notes = RedisBatch()
-        notes.append("SET", .text(self.dispatcher.keys.partCount), .integer(Int64(self.dispatcher.keys.parts.count)))
+        self.dispatcher.live.noteParts(in: &notes)
         for key in self.dispatcher.keys.memories {
             let run = try await RedisRun.ask(redis, memory: key)
             if run.id == nil, self.firstUnknownRun.take() {

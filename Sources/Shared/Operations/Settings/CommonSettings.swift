@@ -88,19 +88,19 @@ package struct RedisSettings: Sendable {
 
     /// Returns the names of the keys, with the number of parts that the first process recorded.
     package func keyspace(_ layout: LayoutStore, logger: Logger) async throws -> Keyspace {
-        let count = try await layout.parts(first: self.parts ?? (self.address.isCluster ? 16 : 1))
+        let layout = try await layout.layout(first: self.parts ?? (self.address.isCluster ? 16 : 1))
+        let count = layout.parts
         if let parts, parts != count {
             logger.warning(
-                "REDIS_PARTS counts only at the first start of an installation",
+                "REDIS_PARTS counts only at the first start of an installation; see dispatcher parts grow",
                 metadata: ["parts": "\(count)", "parts.setting": "\(parts)"])
         }
         guard count > 1 || !self.address.isCluster else {
             throw RedisError(
                 .configuration,
-                "REDIS_URL names a cluster, but this installation began with one Redis; docs/scaling.md has the "
-                    + "steps to a cluster")
+                "REDIS_URL names a cluster, but this installation has one part; run dispatcher parts grow 16")
         }
-        return Keyspace(parts: count)
+        return Keyspace(parts: count, former: layout.former)
     }
 
     /// Returns how to append jobs that replicas must have; nil if the master is enough.

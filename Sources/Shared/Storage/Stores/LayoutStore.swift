@@ -5,17 +5,71 @@ import Clients
 
 /// Over how many parts the keys of Redis are spread, the same for all processes.
 package struct LayoutStore: Sendable {
+    /// The numbers of parts.
+    package struct Layout: Sendable, Equatable {
+        package let parts: Int
+        /// Earlier numbers, oldest first.
+        package let former: [Int]
+    }
+
+    /// Why the number of parts was not changed.
+    package enum Refusal: Error, Equatable {
+        /// No process has recorded a number yet.
+        case isNew
+        /// The installation has at least as many.
+        case isNoGrowth(parts: Int)
+        /// Programs with these application names are connected.
+        case isRunning([String])
+    }
+
     let pool: PostgresPool
 
-    /// Returns the number of parts.
+    /// Returns the layout.
     ///
     /// - Parameter first: the number that the first process records.
-    package func parts(first: Int) async throws(PostgresError) -> Int {
+    package func layout(first: Int) async throws(PostgresError) -> Layout {
         try await self.pool.query(Self.record, .int4(Int32(clamping: first)))
-        guard let row = try await self.pool.query(Self.read).first else { return first }
-        return Int(try row.int4(0))
+        return try await self.recorded() ?? Layout(parts: first, former: [])
+    }
+
+    /// Returns the layout; nil before the first process has recorded it.
+    package func recorded() async throws(PostgresError) -> Layout? {
+        guard let row = try await self.pool.query(Self.read).first else { return nil }
+        return try Self.layout(row)
+    }
+
+    /// Records a larger number of parts.
+    ///
+    /// Processes read the number when they start, and all must have the same. So none may run.
+    ///
+    /// - Parameter programs: the application names of all processes.
+    /// - Returns: the layout before.
+    /// - Throws: ``Refusal`` or ``PostgresError``.
+    package func grow(to parts: Int, programs: [String]) async throws -> Layout {
+        try await self.pool.transaction { transaction in
+            // A process that starts now reads the number after the change.
+            try await transaction.query("LOCK TABLE carillon.layout")
+            guard let row = try await transaction.query(Self.read).first else { throw Refusal.isNew }
+            let before = try Self.layout(row)
+            guard parts > before.parts else { throw Refusal.isNoGrowth(parts: before.parts) }
+            let running = try await transaction.query(Self.running, .array(PostgresArray(texts: programs)))
+            let names = try running.map { (row) throws(PostgresError) in try row.text(0) }
+            guard names.isEmpty else { throw Refusal.isRunning(names) }
+            try await transaction.query(Self.change, .int4(Int32(clamping: parts)))
+            return before
+        }
+    }
+
+    private static func layout(_ row: PostgresRow) throws(PostgresError) -> Layout {
+        let former = try row.text(1).split(separator: ",").compactMap { Int($0) }
+        return Layout(parts: Int(try row.int4(0)), former: former)
     }
 
     private static let record = "INSERT INTO carillon.layout (parts) VALUES ($1) ON CONFLICT DO NOTHING"
-    private static let read = "SELECT parts FROM carillon.layout"
+    private static let read = "SELECT parts, array_to_string(former, ',') FROM carillon.layout"
+    private static let running = """
+        SELECT DISTINCT application_name FROM pg_stat_activity
+        WHERE datname = current_database() AND application_name = ANY ($1) ORDER BY 1
+        """
+    private static let change = "UPDATE carillon.layout SET former = former || parts, parts = $1"
 }

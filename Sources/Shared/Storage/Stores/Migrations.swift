@@ -29,6 +29,9 @@ package enum Migrations {
             script: String(decoding: PackageResources.V0001_schema_sql + PackageResources.outbox_sql, as: UTF8.self)),
         Migration(
             number: 2, name: "layout", script: String(decoding: PackageResources.V0002_layout_sql, as: UTF8.self)),
+        Migration(
+            number: 3, name: "former parts",
+            script: String(decoding: PackageResources.V0003_former_parts_sql, as: UTF8.self)),
     ]
 
     /// A repeatable script for a database that has only an outbox to relay.

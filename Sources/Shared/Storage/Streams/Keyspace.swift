@@ -24,52 +24,67 @@ package struct Keyspace: Sendable {
         let prefix: String
         /// The tags of all parts; empty for one Redis.
         let tags: [String]
+        /// The numbers of parts before the installation grew, and the tags that only those had.
+        let former: [Int]
+        let formerTags: [String]
 
-        init(prefix: String, tags: [String]) {
+        init(prefix: String, parts: Int, former: [Int]) {
             self.prefix = prefix
-            self.tags = tags
+            self.tags = parts > 1 ? PartTags.all(parts) : []
+            self.former = former
+            // Tags may be shared: the middle of a part of 16 is that of one of 48.
+            self.formerTags = Set(former.filter { $0 > 1 }.flatMap { PartTags.all($0) }).subtracting(self.tags).sorted()
         }
     }
 
     private let layout: Layout
-    /// The number of this part; nil for the plain names, which are those of one Redis.
+    /// The number of this part; nil for the plain names, which are those of one Redis, and for
+    /// those of former parts.
     package let index: Int?
+    private let tag: String?
 
     private var prefix: String { self.layout.prefix }
     private var tags: [String] { self.layout.tags }
-    private var tag: String? { self.index.map { self.layout.tags[$0] } }
 
-    /// - Parameter parts: the number of parts; 1 for the names of one Redis.
-    package init(prefix: String = "carillon:", parts: Int = 1) {
-        self.init(Layout(prefix: prefix, tags: parts > 1 ? PartTags.all(parts) : []), index: nil)
+    /// - Parameters:
+    ///   - parts: the number of parts; 1 for the names of one Redis.
+    ///   - former: the numbers that the installation had before it grew.
+    package init(prefix: String = "carillon:", parts: Int = 1, former: [Int] = []) {
+        self.init(Layout(prefix: prefix, parts: parts, former: former), index: nil, tag: nil)
     }
 
-    private init(_ layout: Layout, index: Int?) {
+    private init(_ layout: Layout, index: Int?, tag: String?) {
         self.layout = layout
         self.index = index
+        self.tag = tag
     }
 
+    private init(_ layout: Layout, index: Int) { self.init(layout, index: index, tag: layout.tags[index]) }
+
     /// Returns the names with another tag, or the plain ones.
-    private func tagged(_ tag: String?) -> Keyspace {
-        Keyspace(Layout(prefix: self.prefix, tags: tag.map { [$0] } ?? []), index: tag == nil ? nil : 0)
-    }
+    private func tagged(_ tag: String?) -> Keyspace { Keyspace(self.layout, index: nil, tag: tag) }
 
     // MARK: Parts
 
     /// Whether keys are spread over parts.
     package var isSpread: Bool { !self.tags.isEmpty }
 
+    /// The numbers of parts before the installation grew.
+    package var former: [Int] { self.layout.former }
+
     /// The parts of a spread keyspace; itself for one Redis.
     package var parts: [Keyspace] {
         self.isSpread ? self.tags.indices.map { Keyspace(self.layout, index: $0) } : [self]
     }
 
-    /// The plain names of a spread keyspace, under which apps may append jobs, too; none for one
-    /// Redis, which has no others.
-    package var plainNames: [Keyspace] { self.isSpread ? [Keyspace(self.layout, index: nil)] : [] }
+    /// The names outside the parts of a spread keyspace under which apps may append jobs, too: the
+    /// plain ones, and those of former parts, as apps learn of new ones late.
+    package var otherJobSources: [Keyspace] {
+        self.isSpread ? [self.tagged(nil)] + self.layout.formerTags.map { self.tagged($0) } : []
+    }
 
     /// Everything that has streams of jobs.
-    package var jobSources: [Keyspace] { self.parts + self.plainNames }
+    package var jobSources: [Keyspace] { self.parts + self.otherJobSources }
 
     /// The part in which a user's keys are; itself for one Redis.
     package func part(of user: String) -> Keyspace {
@@ -89,8 +104,11 @@ package struct Keyspace: Sendable {
         self.isSpread ? "\(self.prefix){\(self.tags[self.index(of: user)])}:\(name()):\(user)" : nil
     }
 
-    /// The key that tells other programs the number of parts.
+    /// The key that tells apps and commands the number of parts.
     package var partCount: String { self.prefix + "parts" }
+
+    /// The key that tells commands the former numbers of parts.
+    package var formerPartCounts: String { self.prefix + "parts:former" }
 
     /// An external name as part of a hash tag; different names stay different.
     ///
@@ -130,7 +148,7 @@ package struct Keyspace: Sendable {
     package var overflows: String { self.tag == nil ? self.prefix + "jobs:{overflow}" : self.own("overflow") }
 
     /// The part for the overflow of an organisation's jobs that are in no part; itself in a part.
-    package func overflowPart(of org: String) -> Keyspace { self.tag == nil ? self.part(of: org) : self }
+    package func overflowPart(of org: String) -> Keyspace { self.index == nil ? self.part(of: org) : self }
 
     /// The start of the names of a provider's keys.
     private func own(_ provider: Provider) -> String {
@@ -204,8 +222,8 @@ package struct Keyspace: Sendable {
 
     /// The memories of all servers that have jobs or deliveries.
     package var memories: [String] {
-        self.parts.map(\.memory)
-            + self.plainNames.flatMap { plain in Lane.allCases.map { plain.memory(of: plain.jobs($0)) } }
+        let others = self.otherJobSources.flatMap { keys in Lane.allCases.map { keys.memory(of: keys.jobs($0)) } }
+        return self.parts.map(\.memory) + Set(others).sorted()
     }
 
     var dead: String { self.prefix + "dead" }

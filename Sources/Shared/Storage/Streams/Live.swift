@@ -30,20 +30,30 @@ package struct Live: Sendable {
 
     /// Returns Redis with the keys of the installation, for a command that has only Redis.
     ///
-    /// Dispatchers write the number of parts to Redis at each sweep.
+    /// Dispatchers write the numbers of parts to Redis at each sweep.
     package static func installed(on connection: RedisClient, replicated: ReplicatedWrites? = nil)
         async throws(RedisError)
         -> Live
     {
-        let text = try await connection.send("GET", .text(Keyspace().partCount)).string()
+        let names = Keyspace()
+        let text = try await connection.send("GET", .text(names.partCount)).string()
         guard text != nil || !connection.isCluster else {
             throw RedisError(.unavailable, "no dispatcher has started on this cluster yet")
         }
-        let parts = text.flatMap { Int($0) } ?? 1
-        guard (1...Keyspace.mostParts).contains(parts) else {
-            throw RedisError(.unexpectedReply, "\(Keyspace().partCount) is not a number of parts")
+        let former = try await connection.send("GET", .text(names.formerPartCounts)).string() ?? ""
+        let numbers = ([text ?? "1"] + former.split(separator: " ").map(String.init)).map { Int($0) ?? 0 }
+        guard numbers.allSatisfy({ (1...Keyspace.mostParts).contains($0) }) else {
+            throw RedisError(.unexpectedReply, "\(names.partCount) is not a number of parts")
         }
-        return Live(connection, keys: Keyspace(parts: parts), replicated: replicated)
+        let keys = Keyspace(parts: numbers[0], former: Array(numbers.dropFirst()))
+        return Live(connection, keys: keys, replicated: replicated)
+    }
+
+    /// Adds the commands that write the numbers of parts for apps and commands.
+    package func noteParts(in batch: inout RedisBatch) {
+        batch.append("SET", .text(self.keys.partCount), .integer(Int64(self.keys.parts.count)))
+        let former = self.keys.former.map { "\($0)" }.joined(separator: " ")
+        batch.append("SET", .text(self.keys.formerPartCounts), .text(former))
     }
 
     /// The same Redis with the keys of a part, or with another spread.
