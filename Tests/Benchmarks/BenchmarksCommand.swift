@@ -19,7 +19,7 @@ struct BenchmarksCommand: AsyncParsableCommand {
             FanoutCommand.self,
             UnicastCommand.self, ConnectsCommand.self, ReconnectCommand.self, RestCommand.self, BroadcastCommand.self,
             CPUCommand.self, DueCommand.self, ScaleCommand.self, FloorCommand.self, BareSocketsCommand.self,
-            BareRestCommand.self,
+            BareRestCommand.self, ClusterCommand.self, SizingCommand.self,
         ]
     )
 }
