@@ -55,7 +55,12 @@ enum Deployment {
 
     /// The documents of a YAML file.
     static func documents(_ path: String) throws -> [YAMLValue] {
-        try Yams.load_all(yaml: try House.text(path)).map { YAMLValue($0) }
+        try Self.parse(try House.text(path))
+    }
+
+    /// The documents of YAML text.
+    static func parse(_ text: String) throws -> [YAMLValue] {
+        try Yams.load_all(yaml: text).map { YAMLValue($0) }
     }
 
     /// The variables that the services read, taken from the source of the settings.

@@ -73,6 +73,42 @@ struct KubernetesTests {
         #expect(try CatalogLoader.load(path: types).all.count == 2)
     }
 
+    @Test(
+        "gateway and dispatcher accept the settings of each size",
+        arguments: [
+            ("one", "redis://h:6379"), ("one", "redis+sentinel://h:26379/m"), ("cluster", "redis+cluster://h:6379"),
+            ("fleet", "redis+cluster://h:6379"),
+        ])
+    func sizes(size: String, redis: String) throws {
+        let component = try #require(
+            try Deployment.documents("\(Self.folder)/sizes/\(size)/kustomization.yaml").first)
+        #expect(component["kind"]?.string == "Component")
+        var variables = try #require(try Self.object("ConfigMap", "carillon-settings")["data"]).variables
+        let secret = try #require(try Deployment.documents("\(Self.folder)/secret.example.yaml").first)
+        variables.merge(try #require(secret["stringData"]).variables) { $1 }
+        variables["REDIS_URL"] = redis
+        var deployments: Set<String> = []
+        for patch in component["patches"]?.array ?? [] {
+            for object in try Deployment.parse(try #require(patch["patch"]?.string)) {
+                switch object["kind"]?.string {
+                case "ConfigMap":
+                    #expect(object["metadata"]?["name"]?.string == "carillon-settings")
+                    variables.merge(try #require(object["data"]).variables) { $1 }
+                case "Deployment":
+                    let name = try #require(object["metadata"]?["name"]?.string)
+                    deployments.insert(name)
+                    // A patch of another name would add a container.
+                    let container = object["spec"]?["template"]?["spec"]?["containers"]?.array.first
+                    #expect(container?["name"]?.string == String(name.dropFirst("carillon-".count)))
+                default: break
+                }
+            }
+        }
+        #expect(deployments.contains("carillon-dispatcher"))
+        #expect(Set(variables.keys).subtracting(try Deployment.knownVariables()).isEmpty)
+        for service in ["gateway", "dispatcher"] { #expect(Deployment.faults(variables, of: service) == []) }
+    }
+
     @Test("a pod runs unprivileged, is probed and has time to drain", arguments: ["gateway", "dispatcher"])
     func pods(service: String) throws {
         let pod = try Self.pod(service)

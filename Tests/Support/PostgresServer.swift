@@ -87,6 +87,11 @@ package final class PostgresServer: Sendable {
             "SELECT pg_logical_emit_message(false, 'fill', repeat('x', 1000000)) FROM generate_series(1, \(megabytes))")
     }
 
+    /// Makes a standby receive changes without applying them, until ``catchUp()``.
+    package func holdBack() async throws { try await self.execute("SELECT pg_wal_replay_pause()") }
+
+    package func catchUp() async throws { try await self.execute("SELECT pg_wal_replay_resume()") }
+
     /// Makes a standby the primary.
     package func promote() async throws { try await self.execute("SELECT pg_promote()") }
 
@@ -214,7 +219,7 @@ package final class PostgresServer: Sendable {
     }
 
     /// PostgreSQL refuses to run as root, so root uses the package's user or `nobody`.
-    private static func unprivilegedAccount() throws -> ChildProcess.Account? {
+    static func unprivilegedAccount() throws -> ChildProcess.Account? {
         guard geteuid() == 0 else { return nil }
         for name in ["postgres", "nobody"] {
             if let entry = getpwnam(name) {

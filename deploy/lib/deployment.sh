@@ -64,7 +64,7 @@ check_units() {
 
 # check_deployment FOLDER: runs all checks, with FOLDER for temporary files.
 check_deployment() {
-    local folder=$1 kustomization
+    local folder=$1 kustomization size
     mkdir -p "$folder"
     check_proxies "$folder"
     check_units "$folder"
@@ -77,6 +77,12 @@ check_deployment() {
         for kustomization in deploy/kubernetes deploy/kubernetes/httproute deploy/kubernetes/keda \
             deploy/kubernetes/monitoring; do
             quietly "$kustomization" kubectl kustomize "$kustomization"
+        done
+        # Each size is a component of the manifests.
+        for size in one cluster fleet; do
+            cp -r deploy/kubernetes "$folder/$size"
+            echo "components: [sizes/$size]" >>"$folder/$size/kustomization.yaml"
+            quietly "deploy/kubernetes/sizes/$size" kubectl kustomize "$folder/$size"
         done
     fi
     # Only the client reads the file; this needs no engine.

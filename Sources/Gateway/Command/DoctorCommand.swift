@@ -46,6 +46,7 @@ struct DoctorCommand: AsyncParsableCommand {
                 // One more for migrations.
                 needed: settings.common.databaseConnections + 1,
                 clocks: ClockFacts(tolerable: max(settings.authentication.skew, .seconds(2))))
+            if let url = settings.readDatabase { report.add([await Examination.standby(url)]) }
             report.add(self.certificate(settings))
             report.add(await self.keySet(settings.authentication))
             report.add(self.webPushKey(settings))

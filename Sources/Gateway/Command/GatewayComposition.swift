@@ -110,7 +110,8 @@ enum GatewayComposition {
         _ clients: GatewayClients
     ) -> GatewayBase {
         GatewayBase(
-            database: Database(clients.pool),
+            database: Database(
+                clients.pool, standby: clients.standby.map { StandbyReads($0, note: StandbyMetrics.note) }),
             live: Live(clients.redis, keys: clients.keys, replicated: clients.replicated),
             catalogs: catalogs,
             defaultZone: settings.common.defaultZone,
@@ -210,6 +211,8 @@ private struct GatewayClients {
     let redis: RedisClient
     let replicated: ReplicatedWrites?
     let pool: PostgresPool
+    /// PostgreSQL's standbys, for pages of inboxes; nil if there are none.
+    let standby: PostgresPool?
     let keys: Keyspace
     let epoch = EpochWatch()
     let logger: Logger
@@ -227,6 +230,8 @@ private struct GatewayClients {
         var postgres = Self.postgres(settings)
         self.epoch.watch(&postgres)
         self.pool = try PostgresPool(postgres, logger: logger)
+        self.standby = try Self.standby(settings).map { configuration in try PostgresPool(configuration, logger: logger)
+        }
         try await Migrations.applyWhenReachable(to: self.pool, logger: logger)
         self.keys = try await settings.common.redis.keyspace(Database(self.pool).layout, logger: logger)
     }
@@ -239,6 +244,18 @@ private struct GatewayClients {
         configuration.timeout = settings.common.databaseTimeout
         configuration.sessionSettings = StoreSession.settings
         configuration.connections = settings.common.databaseConnections
+        return configuration
+    }
+
+    private static func standby(_ settings: GatewaySettings) -> PostgresConfiguration? {
+        guard let url = settings.readDatabase else { return nil }
+        var configuration = PostgresConfiguration(connectionString: url, applicationName: "carillon-gateway")
+        // Short, because the primary answers what no standby does.
+        configuration.timeout = .seconds(1)
+        configuration.sessionSettings = StoreSession.settings
+        configuration.connections = settings.common.databaseConnections
+        configuration.prefersStandby = true
+        configuration.waitsForServer = false
         return configuration
     }
 
@@ -273,6 +290,7 @@ private struct GatewayClients {
         await self.replicated?.close()
         await self.redis.close()
         self.pool.close()
+        self.standby?.close()
     }
 }
 

@@ -39,6 +39,10 @@ enum GatewayMetrics {
                 "carillon_inbox_pages_dropped", .counter, "pages evicted because INBOX_CACHE_MB was reached"),
             MetricFamily("carillon_inbox_pages_bytes", .gauge, "memory that cached pages take"),
             MetricFamily(
+                "carillon_standby_pages", .counter, by: ["outcome"],
+                "pages asked of DATABASE_READ_URL: served, older than the primary's state, failed; the primary "
+                    + "answered these two"),
+            MetricFamily(
                 "carillon_compatibility_calls", .counter, by: ["system", "outcome"],
                 "calls on the paths of other systems: answered, refused, failed"),
             MetricFamily("carillon_tokens_refused", .counter, "tokens and tickets that were not valid"),

@@ -32,8 +32,8 @@ struct ClusterCommand: AsyncParsableCommand {
     var jobs = 20_000
     @Option(help: "Rounds; the median counts.")
     var rounds = 3
-    @Option(help: "Dispatchers.")
-    var dispatchers = 4
+    @Option(help: "Dispatchers; each waits for one master at a time, so more than masters.")
+    var dispatchers = 8
     @Option(help: "Seconds before commands are counted; dispatchers look after parts that they gave up for 300.")
     var settle = 315
     @Option(help: "Seconds in which the commands of idle dispatchers are counted.")
@@ -159,8 +159,8 @@ struct ClusterCommand: AsyncParsableCommand {
         let deadline = ContinuousClock.now + .seconds(600)
         while try await stack.database.pool.query(statement).first?.int8(0) ?? 0 < Int64(count) {
             guard ContinuousClock.now < deadline else { throw ValidationError("not all jobs were proven in 600 s") }
-            // Poll, because nothing signals that a proof is stored. Frames cannot be counted: a socket
-            // that gets two dispatchers' frames out of order gets the rest in one sync.
+            // Poll, because nothing signals that a proof is stored. Frames cannot be counted: a
+            // socket that gets two dispatchers' frames out of order gets the rest in one sync.
             try await Task.sleep(for: .milliseconds(200))
         }
     }

@@ -77,7 +77,7 @@ struct SizingCommand: AsyncParsableCommand {
 
     // MARK: Measurements
 
-    /// What an idle native socket takes.
+    /// The costs of an idle native socket.
     private struct Socket {
         var gateway = 0.0
         var kernel = 0.0

@@ -13,14 +13,6 @@ import Testing
 /// The metrics pages match the documentation, and the alert rules and dashboard match the metrics.
 @Suite(.timeLimit(.minutes(10)))
 struct MetricsTests {
-    private static func page(_ url: String, _ stack: Stack) async throws -> MetricsText {
-        guard case .answered(let response) = await stack.http.perform(.init(.get, url: url)) else {
-            throw FixtureError("no answer from \(url)")
-        }
-        #expect(response.status == 200)
-        return try MetricsText(String(decoding: response.body, as: UTF8.self))
-    }
-
     @Test("both services expose exactly the metrics, kinds, labels and help of docs/monitoring.md")
     func table() async throws {
         let table = try MetricsTable()
@@ -41,7 +33,7 @@ struct MetricsTests {
             ]
             for (service, url) in pages {
                 let listed = try #require(table.rows[service])
-                let printed = try await Self.page(url, stack).families
+                let printed = try await MetricsText.page(url, stack).families
                 #expect(listed.count > 40)
                 #expect(Set(printed.keys).subtracting(listed.keys).isEmpty, "\(service) prints what is not listed")
                 #expect(Set(listed.keys).subtracting(printed.keys).isEmpty, "\(service) does not print what is listed")
@@ -63,7 +55,7 @@ struct MetricsTests {
             let url = "http://127.0.0.1:\(gateway.port)/metrics"
             let lag = #"carillon_stream_lag{stream="jobs",lane="normal"}"#
             let page = try await eventualValue("the first look") {
-                let page = try await Self.page(url, stack)
+                let page = try await MetricsText.page(url, stack)
                 return (page.samples["carillon_redis_memory_bytes"] ?? 0) > 0 ? page : nil
             }
             #expect(page.samples[#"carillon_stream_length{stream="jobs",lane="normal"}"#] == 1)
@@ -81,7 +73,7 @@ struct MetricsTests {
             // Its first look is at once, the next of the other gateway some seconds later.
             let other = try await stack.startGateway()
             try await eventually("the dispatcher is seen, and has taken the job") {
-                let later = try await Self.page("http://127.0.0.1:\(other.port)/metrics", stack).samples
+                let later = try await MetricsText.page("http://127.0.0.1:\(other.port)/metrics", stack).samples
                 return later["carillon_dispatchers_alive"] == 1 && later["carillon_gateways_alive", default: 0] >= 1
                     && later[lag] == 0
             }
@@ -95,7 +87,7 @@ struct MetricsTests {
             let dispatcher = try await stack.startDispatcher()
             let metrics = try await dispatcher.waitForLine("ready ").dropFirst("ready ".count)
             func value(_ name: String, _ labels: String...) async throws -> Double {
-                let samples = try await Self.page("\(metrics)/metrics", stack).samples
+                let samples = try await MetricsText.page("\(metrics)/metrics", stack).samples
                 let parts = labels + [#"provider="fcm""#]
                 return samples.first { key, _ in
                     key.hasPrefix(name + "{") && parts.allSatisfy { key.contains($0) }
@@ -139,7 +131,7 @@ struct MetricsTests {
             let metrics = try await dispatcher.waitForLine("ready ").dropFirst("ready ".count)
             let token = try await Stack.token(user: "boss", scope: .admin)
             func value(_ name: String) async throws -> Double {
-                try await Self.page("\(metrics)/metrics", stack).samples["\(name){provider=\"fcm\"}"] ?? 0
+                try await MetricsText.page("\(metrics)/metrics", stack).samples["\(name){provider=\"fcm\"}"] ?? 0
             }
             func providerRow() async throws -> JSONValue? {
                 let answer = try await gateway.call(.get, "/v1/admin/providers", token: token)
@@ -206,7 +198,7 @@ struct MetricsTests {
             let other = try await stack.startGateway(name: "other")
             let labels = #"{stream="fcm",lane="critical"}"#
             try await eventually("a gateway says that all of them wait, and for how long") {
-                let samples = try await Self.page("http://127.0.0.1:\(other.port)/metrics", stack).samples
+                let samples = try await MetricsText.page("http://127.0.0.1:\(other.port)/metrics", stack).samples
                 let waiting = ["carillon_stream_length", "carillon_stream_retries"].compactMap { samples[$0 + labels] }
                 return waiting.reduce(0, +) >= Double(count)
                     && (samples["carillon_stream_oldest_seconds" + labels] ?? 0) >= 60
@@ -238,7 +230,7 @@ struct MetricsTests {
             let dispatcher = try await stack.startDispatcher(environment: ["APPS": file])
             let metrics = try await dispatcher.waitForLine("ready ").dropFirst("ready ".count)
             func inFlight() async throws -> Double? {
-                let samples = try await Self.page("\(metrics)/metrics", stack).samples
+                let samples = try await MetricsText.page("\(metrics)/metrics", stack).samples
                 return samples.first { key, _ in
                     key.hasPrefix("carillon_provider_in_flight{") && key.contains(#"app="news""#)
                 }?.value

@@ -56,6 +56,83 @@ struct FailoverTests {
         return (primary, standby, url)
     }
 
+    @Test("pages come from a standby, and none is older than the primary's state while it is held back or gone")
+    func standbyPages() async throws {
+        let primary = try await PostgresServer.start()
+        let standby = try await primary.startStandby()
+        try await Stack.with(database: primary.url) { stack in
+            let gateway = try await stack.startGateway(environment: [
+                "DATABASE_READ_URL": standby.url, "INBOX_CACHE_MB": "0",
+            ])
+            _ = try await stack.startDispatcher()
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
+            func pages(_ outcome: String) async throws -> Int {
+                let samples = try await MetricsText.page("http://127.0.0.1:\(gateway.port)/metrics", stack).samples
+                return Int(samples["carillon_standby_pages{outcome=\"\(outcome)\"}"] ?? 0)
+            }
+            var titles: [String] = []
+            func send(_ title: String) async throws {
+                try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", title)])
+                titles.insert(title, at: 0)
+                try await eventually("\(title) is shown") { Producer.shown(socket).contains(title) }
+                for _ in 0..<5 { #expect(try await Producer.inbox(of: "ada", gateway).titles == titles) }
+            }
+            try await send("one")
+            try await eventually("the standby serves pages") {
+                #expect(try await Producer.inbox(of: "ada", gateway).titles == titles)
+                return try await pages("served") > 0
+            }
+            try await standby.holdBack()
+            let before = try await pages("older")
+            try await send("two")
+            #expect(try await pages("older") >= before + 5)
+            try await standby.catchUp()
+            let served = try await pages("served")
+            try await eventually("it serves pages again") {
+                #expect(try await Producer.inbox(of: "ada", gateway).titles == titles)
+                return try await pages("served") > served
+            }
+            try await standby.kill()
+            try await send("three")
+            #expect(try await pages("failed") > 0)
+        }
+    }
+
+    @Test("through pgbouncer in session mode all works, LISTEN too, and goes on after it was killed")
+    func bouncer() async throws {
+        let server = try await PostgresServer.start()
+        let bouncer = try await PgBouncer.start(before: server)
+        try await Stack.with(database: bouncer.url) { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            try await gateway.register(user: "bob", platform: "android", token: "bob-phone")
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
+            var configuration = PostgresConfiguration(connectionString: bouncer.url, applicationName: "shop")
+            configuration.connections = 1
+            let shop = try PostgresPool(configuration, logger: TestLog.logger)
+            for title in ["before", "after"] {
+                for user in ["ada", "bob"] {
+                    let fields = #"{"user":"\#(user)","type":"payment_received","title":"\#(title)"}"#
+                    try await eventually("the app commits a job") {
+                        (try? await shop.query("SELECT carillon.enqueue($1)", .jsonb(Array(fields.utf8)))) != nil
+                    }
+                }
+                try await eventually("\(title) is shown and pushed") {
+                    Producer.shown(socket).contains(title) && stack.pushed()["bob-phone"]?.contains(title) == true
+                }
+                let listening = try await shop.query(
+                    "SELECT 1 FROM pg_stat_activity WHERE query LIKE 'LISTEN carillon%'")
+                #expect(listening.count == 1)
+                #expect(try await Producer.inbox(of: "ada", gateway).titles.first == title)
+                guard title == "before" else { break }
+                try await bouncer.kill()
+                try await bouncer.start()
+            }
+            #expect(stack.pushed()["bob-phone"] == ["before", "after"])
+            shop.close()
+        }
+    }
+
     @Test("no job is lost when PostgreSQL's primary dies and commits waited for its standby")
     func synchronous() async throws {
         let (primary, standby, url) = try await Self.pair()

@@ -1,6 +1,7 @@
 // Carillon · Metrics.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
 import Foundation
 import Support
 import Testing
@@ -56,6 +57,15 @@ struct MetricsText {
     private(set) var families: [String: MetricsTable.Row] = [:]
     /// Samples by name and labels, as written.
     private(set) var samples: [String: Double] = [:]
+
+    /// Reads a service's page.
+    static func page(_ url: String, _ stack: Stack) async throws -> MetricsText {
+        guard case .answered(let response) = await stack.http.perform(.init(.get, url: url)) else {
+            throw FixtureError("no answer from \(url)")
+        }
+        #expect(response.status == 200)
+        return try MetricsText(String(decoding: response.body, as: UTF8.self))
+    }
 
     init(_ text: String) throws {
         var help: [String: String] = [:]

@@ -73,6 +73,7 @@ struct SettingsTests {
     func gateway() throws {
         let readings = Readings([
             "REDIS_URL": "rediss://app:pw@redis:6380/3", "REDIS_CA": "redis.pem", "DATABASE_CONNECTIONS": "9",
+            "DATABASE_READ_URL": "postgresql://replica/db",
             "LEASE_SECONDS": "6",
             "LOG_LEVEL": "debug", "LOG_FORMAT": "json", "GATEWAY_HOST": "0.0.0.0", "GATEWAY_PORT": "0",
             "PUBLIC_URL": "https://n.example", "GATEWAY_TLS_CERT": "c.pem", "GATEWAY_TLS_KEY": "k.pem",
@@ -88,7 +89,7 @@ struct SettingsTests {
         #expect(try settings.common.redis.address == RedisAddress(url: "rediss://app:pw@redis:6380/3"))
         #expect(settings.common.redis.certificateAuthority == "redis.pem")
         #expect(settings.common.database == "postgresql://app@db/carillon")
-        #expect(settings.common.databaseConnections == 9)
+        #expect(settings.common.databaseConnections == 9 && settings.readDatabase == "postgresql://replica/db")
         #expect(settings.common.lease == .seconds(6))
         #expect(settings.common.redisTimeout == .seconds(2) && settings.common.databaseTimeout == .seconds(4))
         #expect(settings.common.catalog == "catalog.yaml")

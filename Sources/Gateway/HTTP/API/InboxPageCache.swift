@@ -185,6 +185,16 @@ struct RecentPages {
     }
 }
 
+/// Counts pages that a standby of PostgreSQL was asked for.
+package enum StandbyMetrics {
+    private static let counters = Dictionary(
+        uniqueKeysWithValues: StandbyReads.Outcome.allCases.map { outcome in
+            (outcome, Counter(label: "carillon.standby.pages", dimensions: [("outcome", outcome.rawValue)]))
+        })
+
+    @Sendable package static func note(_ outcome: StandbyReads.Outcome) { self.counters[outcome]?.increment() }
+}
+
 /// Counters of the cache, created once.
 enum InboxPageMetrics {
     /// Answered from the cache.

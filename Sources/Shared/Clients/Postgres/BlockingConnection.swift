@@ -39,7 +39,7 @@ package final class BlockingConnection: @unchecked Sendable {
             ("keepalives_idle", "30"),
             ("keepalives_interval", "10"),
             ("tcp_user_timeout", "15000"),
-            ("target_session_attrs", "read-write"),
+            ("target_session_attrs", configuration.prefersStandby ? "prefer-standby" : "read-write"),
         ]
         var keys: [UnsafeMutablePointer<CChar>?] = parameters.map { strdup($0.0) }
         var values: [UnsafeMutablePointer<CChar>?] = parameters.map { strdup($0.1) }

@@ -82,6 +82,26 @@ package enum Examination {
         }
     }
 
+    /// Examines the standbys for pages of inboxes.
+    package static func standby(_ url: String) async -> Finding {
+        var configuration = PostgresConfiguration(connectionString: url, applicationName: "carillon-doctor")
+        configuration.connectTimeout = self.timeout
+        configuration.timeout = self.timeout
+        configuration.connections = 1
+        configuration.prefersStandby = true
+        do {
+            let isStandby = try await CommandClients.withDatabase(configuration) { pool in
+                try await pool.query("SELECT pg_is_in_recovery()").first?.bool(0) ?? false
+            }
+            if isStandby { return Finding(.ok, "postgres pages", "a standby answers") }
+            let remedy = "name a standby in DATABASE_READ_URL, or leave it out; the primary answers pages anyway"
+            return Finding(.warn, "postgres pages", "DATABASE_READ_URL names no standby", fix: remedy)
+        } catch {
+            let remedy = "start the standby, or correct DATABASE_READ_URL; until then the primary answers pages"
+            return Finding(.warn, "postgres pages", "\(error)", fix: remedy)
+        }
+    }
+
     private static func database(_ pool: PostgresPool, needed: Int) async throws -> DatabaseReport {
         // The first query also waits for the connection; do not time it.
         _ = try await pool.query("SELECT 1")

@@ -25,6 +25,8 @@ package struct GatewaySettings: Sendable {
     package let devices: DeviceSettings
     /// The size of the cache of inbox pages, in bytes.
     package let inboxCacheBytes: Int
+    /// Standbys of PostgreSQL for pages of inboxes; nil for none.
+    package let readDatabase: String?
 
     /// Reads the variables; records faults in `reader`.
     package init(_ reader: SettingsReader) {
@@ -43,6 +45,7 @@ package struct GatewaySettings: Sendable {
         self.apnsEnvironment = reader.choice("APNS_ENVIRONMENT", default: .production)
         self.devices = DeviceSettings(reader)
         self.inboxCacheBytes = reader.integer("INBOX_CACHE_MB", default: 64, in: 0...65_536) << 20
+        self.readDatabase = reader.text("DATABASE_READ_URL")
     }
 }
 

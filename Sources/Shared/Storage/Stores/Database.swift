@@ -7,9 +7,12 @@ import Core
 /// PostgreSQL, with a store for each subject.
 package struct Database: Sendable {
     package let pool: PostgresPool
+    /// Where pages of inboxes are read first; nil for the primary alone.
+    let standby: StandbyReads?
 
-    package init(_ pool: PostgresPool) {
+    package init(_ pool: PostgresPool, standby: StandbyReads? = nil) {
         self.pool = pool
+        self.standby = standby
     }
 
     package var broadcasts: BroadcastStore { BroadcastStore(pool: self.pool) }

@@ -100,9 +100,11 @@ package struct InboxStore: Sendable {
 
     let pool: PostgresPool
     private let reads: InboxReads
+    private let standby: StandbyReads?
 
     package init(_ database: Database) {
         self.pool = database.pool
+        self.standby = database.standby
         self.reads = InboxReads(pool: database.pool)
     }
 
@@ -208,8 +210,13 @@ package struct InboxStore: Sendable {
     /// - Parameter known: a state that the caller has seen. If the inbox still shows the same, the
     ///   page has no notifications.
     package func page(user: String, filter: Filter, unless known: State? = nil) async throws(PostgresError) -> Page {
-        if let page = try await self.unchanged(user, since: known) { return page }
-        return try await self.reads.pages.value(InboxReads.PageRequest(user: user, filter: filter))
+        let request = InboxReads.PageRequest(user: user, filter: filter)
+        if known != nil || self.standby != nil {
+            let state = try await self.state(of: user)
+            if let known, state.showsSame(as: known) { return Page(state: state) }
+            if let page = await self.standby?.page(request, of: state) { return page }
+        }
+        return try await self.reads.pages.value(request)
     }
 
     /// Returns what changed after `version`, deleted rows included, in the order of the changes,
