@@ -19,7 +19,8 @@ struct SoakCommand: AsyncParsableCommand {
             has an id, and every tenth of those is enqueued twice. The exit code is 1 if anything was lost. With
             --attack, clients flood the first gateway, and the exit code is also 1 if that gateway grows by more
             than 64 MB. With --failovers, Redis has two replicas and three Sentinels, and its master is killed while
-            the replicas stand still; each job waits for a replica and has an id.
+            the replicas stand still; each job waits for a replica and has an id. With --cluster, it is one of three
+            masters of a cluster.
             """
     )
 
@@ -33,6 +34,8 @@ struct SoakCommand: AsyncParsableCommand {
     var kills: Int?
     @Option(help: "How often Redis's master is killed, spread over the time.")
     var failovers = 0
+    @Flag(help: "With --failovers: a Redis Cluster instead of Sentinels.")
+    var cluster = false
     @Option var users = 1_000
     @Option var gateways = 2
     @Option var dispatchers = 2
@@ -48,27 +51,35 @@ struct SoakCommand: AsyncParsableCommand {
     private static let largestGrowth = 64 * 1024 * 1024
 
     func validate() throws {
+        guard !self.cluster || self.failovers > 0 else { throw ValidationError("--cluster: requires --failovers") }
         guard !self.attack || self.kills == 0 else { throw ValidationError("--attack: requires --kills 0") }
     }
 
     func run() async throws {
         try await ScratchStack.use(self.programs) { stack in
-            let group = self.failovers > 0 ? try await SentinelGroup.start(replicas: 2) : nil
+            let servers = try await self.servers()
             let services = SoakServices(
                 stack: stack, gateways: self.gateways, dispatchers: self.dispatchers,
-                settings: group.map { ["REDIS_URL": $0.url, "JOB_REPLICAS": "1"] } ?? [:])
-            let (summary, growth) = try await self.soak(stack, services, group)
+                settings: servers?.settings ?? [:])
+            let (summary, growth) = try await self.soak(stack, services, servers)
             try await services.stop()
             try await self.report(summary, services, growth)
             guard summary.lost.isEmpty, (growth ?? 0) <= Self.largestGrowth else { throw ExitCode(1) }
         }
     }
 
+    /// Starts the servers whose master is killed; nil if none is.
+    private func servers() async throws -> SoakRedis? {
+        guard self.failovers > 0 else { return nil }
+        return self.cluster
+            ? .cluster(try await TestCluster.start()) : .sentinel(try await SentinelGroup.start(replicas: 2))
+    }
+
     /// - Returns: the counts of the jobs, and the growth of an attacked gateway in bytes.
     private func soak(
         _ stack: ScratchStack,
         _ services: SoakServices,
-        _ group: SentinelGroup?
+        _ servers: SoakRedis?
     ) async throws -> (SoakLedger.Summary, Int?) {
         let tag = String(UInt32.random(in: .min ... .max), radix: 36)
         let names = (0..<self.users).map { "soak-\(tag)-\($0)" }
@@ -78,7 +89,7 @@ struct SoakCommand: AsyncParsableCommand {
         try await OfflineUsers.register(names, in: stack.database.pool)
         try await services.start()
         let eventLoops = MultiThreadedEventLoopGroup(numberOfThreads: 1)
-        let redis = try group.map { try Environment.redis(url: $0.url) } ?? stack.redis.connection
+        let redis = try servers.map { try Environment.redis(url: $0.url) } ?? stack.redis.connection
         let clients = (self.users / 2..<self.users).map { user in
             SoakClient(user: user, name: names[user], group: eventLoops, ledger: ledger) {
                 services.ports.withLock { $0 }
@@ -95,8 +106,8 @@ struct SoakCommand: AsyncParsableCommand {
                 try await Task.sleep(for: .milliseconds(50))
             }
             let growth = try await withThrowingTaskGroup(of: Void.self, returning: Int?.self) { load in
-                load.addTask { try await self.append(redis, names, ledger) }
-                if let group { load.addTask { try await self.failOver(group) } }
+                load.addTask { try await self.append(redis, names, ledger, servers) }
+                if let servers { load.addTask { try await self.failOver(servers, names, ledger) } }
                 let growth = try await self.attack ? self.attackFirstGateway(of: services) : nil
                 for _ in 0..<(self.kills ?? max(1, Int(self.seconds / 6))) {
                     let moment = Double.random(in: 0.02...0.98) * self.seconds
@@ -133,7 +144,12 @@ struct SoakCommand: AsyncParsableCommand {
         return max(0, after.peak - before.resident)
     }
 
-    private func append(_ redis: RedisClient, _ names: [String], _ ledger: SoakLedger) async throws {
+    private func append(
+        _ redis: RedisClient,
+        _ names: [String],
+        _ ledger: SoakLedger,
+        _ servers: SoakRedis?
+    ) async throws {
         let jobs = self.jobs ?? Int(self.rate * self.seconds)
         let start = ContinuousClock.now
         for job in 0..<jobs {
@@ -141,8 +157,9 @@ struct SoakCommand: AsyncParsableCommand {
             // Spread the jobs evenly over the time.
             if due > .now { try await Task.sleep(until: due, tolerance: .zero) }
             ledger.append(1)
+            let user = names[ledger.user(ofJob: job)]
             var fields: [RedisArgument] = [
-                "XADD", "carillon:jobs:critical", "*", "user", .text(names[ledger.user(ofJob: job)]), "type",
+                "XADD", .text(servers?.stream(of: user) ?? "carillon:jobs:critical"), "*", "user", .text(user), "type",
                 "payment_received", "title", "Payment received", "body", "EUR 40 from Ada", "data",
                 .text(#"{"n":\#(job)}"#),
             ]
@@ -174,13 +191,20 @@ struct SoakCommand: AsyncParsableCommand {
         }
     }
 
-    /// Kills the master in equal steps of the time.
-    private func failOver(_ group: SentinelGroup) async throws {
-        for _ in 0..<self.failovers {
+    /// Kills a master in equal steps of the time; prints how long earlier jobs then take to arrive.
+    private func failOver(_ servers: SoakRedis, _ names: [String], _ ledger: SoakLedger) async throws {
+        for number in 0..<self.failovers {
             // The load goes on for a while before, between and after.
             try await Task.sleep(for: .seconds(self.seconds / Double(self.failovers + 1)))
-            try await group.failOver(after: .milliseconds(1_500))
-            FileHandle.standardError.write(Data("failover done\n".utf8))
+            try await servers.failOver(of: names[number])
+            let (start, jobs) = (ContinuousClock.now, ledger.jobs)
+            while ledger.missing(before: jobs) > 0 {
+                guard .now - start < .seconds(self.patience) else { break }
+                // Poll, because the ledger does not signal completion.
+                try await Task.sleep(for: .milliseconds(200))
+            }
+            let seconds = (.now - start).inSeconds
+            FileHandle.standardError.write(Data("failover done; all earlier jobs arrived after \(seconds) s\n".utf8))
         }
     }
 
@@ -237,6 +261,9 @@ struct SoakCommand: AsyncParsableCommand {
         report.add("stored_twice", summary.storedTwice)
         report.add("fell_back_to_push", summary.fellBack)
         report.add("strange", summary.strange)
+        report.add("socket_p50_ms", percentile(0.5, summary.delays) * 1_000)
+        report.add("socket_p99_ms", percentile(0.99, summary.delays) * 1_000)
+        report.add("socket_longest_ms", (summary.delays.last ?? .nan) * 1_000)
         report.add("gateway_kills", kills["gateway"] ?? 0)
         report.add("dispatcher_kills", kills["dispatcher"] ?? 0)
         report.add("deaths", deaths.count)

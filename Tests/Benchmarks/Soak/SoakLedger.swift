@@ -8,6 +8,9 @@ final class SoakLedger: Sendable {
     /// A job for one user.
     private struct Entry {
         let isOnline: Bool
+        let appendedAt = ContinuousClock.now
+        /// The time until it was first on a socket, in seconds.
+        var delay: Double?
         /// Arrivals by notification id, on sockets and as pushes; several ids mean that the job was
         /// stored twice.
         var bySocket: [String: Int] = [:]
@@ -30,6 +33,8 @@ final class SoakLedger: Sendable {
         var fellBack = 0
         /// Arrivals at the wrong user, or of unknown jobs.
         var strange = 0
+        /// Seconds from just before a job was appended until it was on a socket, sorted.
+        var delays: [Double] = []
     }
 
     private struct State {
@@ -67,6 +72,7 @@ final class SoakLedger: Sendable {
     func noteSocket(job: Int, user: Int, id: String) {
         self.note(job, user) { entry in
             entry.bySocket[id, default: 0] += 1
+            if entry.delay == nil { entry.delay = (.now - entry.appendedAt).inSeconds }
             return entry.isOnline && entry.bySocket.count == 1 && entry.bySocket[id] == 1
         }
     }
@@ -92,11 +98,22 @@ final class SoakLedger: Sendable {
     /// The number of jobs that have not reached their user.
     var missing: Int { self.state.withLock { $0.missing } }
 
+    /// The number of jobs so far.
+    var jobs: Int { self.state.withLock { $0.entries.count } }
+
+    /// The number of the first `count` jobs that have not reached their user.
+    func missing(before count: Int) -> Int {
+        self.state.withLock { state in
+            state.entries.prefix(count).count { ($0.isOnline ? $0.bySocket : $0.byPush).isEmpty }
+        }
+    }
+
     var summary: Summary {
         self.state.withLock { state in
             var summary = Summary()
             summary.jobs = state.entries.count
             summary.strange = state.strange
+            summary.delays = state.entries.compactMap(\.delay).sorted()
             for (job, entry) in state.entries.enumerated() {
                 let sockets = entry.bySocket.values.reduce(0, +)
                 let pushes = entry.byPush.values.reduce(0, +)
