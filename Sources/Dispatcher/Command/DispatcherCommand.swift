@@ -28,8 +28,7 @@ struct DispatcherCommand: AsyncParsableCommand {
         subcommands: [
             RunCommand.self, EnqueueCommand.self, BroadcastCommand.self, SendTestCommand.self, SchedulesCommand.self,
             DeadCommand.self, TraceCommand.self, SimulateCommand.self, LagCommand.self, PartsCommand.self,
-            DoctorCommand.self,
-            OutboxSQLCommand.self,
+            DoctorCommand.self, OutboxSQLCommand.self,
         ]
     )
 

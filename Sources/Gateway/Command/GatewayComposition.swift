@@ -230,8 +230,7 @@ private struct GatewayClients {
         var postgres = Self.postgres(settings)
         self.epoch.watch(&postgres)
         self.pool = try PostgresPool(postgres, logger: logger)
-        self.standby = try Self.standby(settings).map { configuration in try PostgresPool(configuration, logger: logger)
-        }
+        self.standby = try Self.standby(settings).map { try PostgresPool($0, logger: logger) }
         try await Migrations.applyWhenReachable(to: self.pool, logger: logger)
         self.keys = try await settings.common.redis.keyspace(Database(self.pool).layout, logger: logger)
     }

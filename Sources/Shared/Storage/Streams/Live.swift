@@ -31,10 +31,10 @@ package struct Live: Sendable {
     /// Returns Redis with the keys of the installation, for a command that has only Redis.
     ///
     /// Dispatchers write the numbers of parts to Redis at each sweep.
-    package static func installed(on connection: RedisClient, replicated: ReplicatedWrites? = nil)
-        async throws(RedisError)
-        -> Live
-    {
+    package static func installed(
+        on connection: RedisClient,
+        replicated: ReplicatedWrites? = nil
+    ) async throws(RedisError) -> Live {
         let names = Keyspace()
         let text = try await connection.send("GET", .text(names.partCount)).string()
         guard text != nil || !connection.isCluster else {
