@@ -27,7 +27,12 @@ struct PartsCommand: AsyncParsableCommand {
 
     private static func withStore(_ options: CommonOptions, _ work: (LayoutStore) async throws -> Void) async throws {
         try await DispatcherCommand.run {
-            try await CommandClients.withDatabase(options, name: "parts") { try await work(Database($0).layout) }
+            do {
+                try await CommandClients.withDatabase(options, name: "parts") { try await work(Database($0).layout) }
+            } catch let error as PostgresError where ["42P01", "3F000", "42703"].contains(error.sqlState) {
+                // A schema, a table or a column is missing.
+                throw CommandFailure(ExitStatus.no, "the database lacks this release's tables; run gateway migrate")
+            }
         }
     }
 
@@ -110,6 +115,9 @@ struct PartsCommand: AsyncParsableCommand {
             case .isNew: PartsCommand.isNew
             case .isNoGrowth(let parts):
                 CommandFailure(ExitStatus.no, "there are \(parts) parts already; give a larger number")
+            case .sharesNames:
+                CommandFailure(
+                    ExitStatus.no, "some parts would have the names of former ones; give twice as many as there are")
             case .isRunning(let programs):
                 CommandFailure(
                     ExitStatus.no,

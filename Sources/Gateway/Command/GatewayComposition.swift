@@ -253,7 +253,7 @@ private struct GatewayClients {
         configuration.timeout = .seconds(1)
         configuration.sessionSettings = StoreSession.settings
         configuration.connections = settings.common.databaseConnections
-        configuration.prefersStandby = true
+        configuration.wantsStandby = true
         configuration.waitsForServer = false
         return configuration
     }

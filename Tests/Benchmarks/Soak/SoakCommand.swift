@@ -204,7 +204,9 @@ struct SoakCommand: AsyncParsableCommand {
                 try await Task.sleep(for: .milliseconds(200))
             }
             let seconds = (.now - start).inSeconds
-            FileHandle.standardError.write(Data("failover done; all earlier jobs arrived after \(seconds) s\n".utf8))
+            let missing = ledger.missing(before: jobs)
+            FileHandle.standardError.write(
+                Data("failover done; after \(seconds) s \(missing) of the earlier jobs were missing\n".utf8))
         }
     }
 

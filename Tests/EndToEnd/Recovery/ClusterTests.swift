@@ -167,6 +167,12 @@ struct ClusterTests {
             }
             // An app appends to the streams it knows, before and after the growth.
             try await stack.append(job("bob"), stream: former)
+            // An organisation's excess waits aside.
+            let part = Keyspace(parts: 16).part(of: "acme")
+            try await stack.connection.send("SADD", .text(part.overflows), "acme")
+            try await stack.append(job("bob") + [("org", "acme")], stream: part.overflow("acme"))
+            // 48 parts would take over some of the 16 names.
+            #expect(try await !Self.grow(stack, to: 48).succeeded)
             #expect(try await Self.grow(stack, to: 64).succeeded)
             #expect(try await !Self.grow(stack, to: 64).succeeded)
 
@@ -174,7 +180,7 @@ struct ClusterTests {
             _ = try await stack.startDispatcher(name: "dispatcher-2")
             try await stack.append(job("bob"), stream: former)
             try await eventually("each push goes out once") {
-                stack.pushed().mapValues(\.count) == ["quota-once-ada": 1, "bob-phone": 2]
+                stack.pushed().mapValues(\.count) == ["quota-once-ada": 1, "bob-phone": 3]
             }
             #expect(stack.sandbox.faultAttempts()["quota-once-ada"] == 2)
         }

@@ -79,7 +79,7 @@ final class OverflowGuard: Sendable {
     func look() async throws(RedisError) {
         let lengths = try await self.dispatcher.live.jobs.lengths()
         var orgs: Set<String> = []
-        for keys in self.dispatcher.keys.parts {
+        for keys in self.dispatcher.keys.jobSources {
             orgs.formUnion(try await self.dispatcher.live.with(keys).overflows.orgs())
         }
         let found = orgs
@@ -208,7 +208,9 @@ struct OverflowReader: Sendable {
         while isRunning {
             do {
                 var count = 0
-                for keys in self.dispatcher.share.parts { count += try await self.round(keys) }
+                for keys in self.dispatcher.share.parts + self.dispatcher.keys.otherJobSources {
+                    count += try await self.round(keys)
+                }
                 isFailing = false
                 if count > 0 { continue }
             } catch {

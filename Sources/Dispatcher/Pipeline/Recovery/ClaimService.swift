@@ -102,10 +102,11 @@ package struct ClaimService: Service {
     }
 
     private func claimJobs() async {
-        for keys in self.dispatcher.share.knownParts + self.dispatcher.keys.otherJobSources {
+        let sources = self.dispatcher.share.knownParts + self.dispatcher.keys.otherJobSources
+        for keys in sources {
             for lane in Lane.allCases { await self.claimJobs(self.dispatcher.group(keys.jobs(lane), in: keys), lane) }
         }
-        for keys in self.dispatcher.share.knownParts {
+        for keys in sources {
             for org in (try? await self.dispatcher.live.with(keys).overflows.orgs()) ?? [] {
                 await self.claimJobs(self.dispatcher.group(keys.overflow(org), in: keys), .bulk)
             }

@@ -32,14 +32,14 @@ package final class BlockingConnection: @unchecked Sendable {
         let statementTimeout = Self.milliseconds(configuration.timeout) * 9 / 10
         let parameters: [(String, String)] = [
             ("dbname", configuration.connectionString),
-            ("fallback_application_name", configuration.applicationName),
+            ("application_name", configuration.applicationName),
             ("connect_timeout", String(max(2, configuration.connectTimeout.components.seconds))),
             ("client_encoding", "UTF8"),
             ("gssencmode", "disable"),
             ("keepalives_idle", "30"),
             ("keepalives_interval", "10"),
             ("tcp_user_timeout", "15000"),
-            ("target_session_attrs", configuration.prefersStandby ? "prefer-standby" : "read-write"),
+            ("target_session_attrs", configuration.wantsStandby ? "standby" : "read-write"),
         ]
         var keys: [UnsafeMutablePointer<CChar>?] = parameters.map { strdup($0.0) }
         var values: [UnsafeMutablePointer<CChar>?] = parameters.map { strdup($0.1) }

@@ -29,8 +29,8 @@ package struct PostgresConfiguration: Sendable {
     /// Whether calls wait for a server that cannot be reached; if not, the first failure to connect
     /// fails them.
     package var waitsForServer = true
-    /// Whether only standbys are wanted, as long as there are any; otherwise only a primary is.
-    package var prefersStandby = false
+    /// Whether connections go only to standbys; otherwise they go only to a primary.
+    package var wantsStandby = false
     var startThread: DetachedThread.Start = { DetachedThread.run(name: $0, $1) }
 
     package init(connectionString: String, applicationName: String) {

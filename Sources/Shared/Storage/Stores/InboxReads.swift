@@ -28,14 +28,21 @@ struct InboxReads: Sendable {
             mayJoin: { _, _, count in count < Self.mostStates },
             read: { (users) throws(PostgresError) in try await Self.states(users, pool) }
         )
-        self.pages = ReadQueue(
+        self.pages = Self.pageQueue { (requests) throws(PostgresError) in try await Self.pages(requests, pool) }
+    }
+
+    /// Returns a queue of reads of pages.
+    static func pageQueue(
+        _ read: @escaping @Sendable ([PageRequest]) async throws(PostgresError) -> [InboxStore.Page]
+    ) -> ReadQueue<PageRequest, InboxStore.Page> {
+        ReadQueue(
             turns: Self.turns,
             mayJoin: { first, another, count in
                 // A statement has one limit and one condition.
                 first.filter.limit == another.filter.limit && first.filter.unreadOnly == another.filter.unreadOnly
                     && (count + 1) * first.filter.limit <= Self.mostRows
             },
-            read: { (requests) throws(PostgresError) in try await Self.pages(requests, pool) }
+            read: read
         )
     }
 
@@ -46,7 +53,7 @@ struct InboxReads: Sendable {
         return states
     }
 
-    private static func pages(
+    static func pages(
         _ requests: [PageRequest],
         _ pool: PostgresPool
     ) async throws(PostgresError) -> [InboxStore.Page] {
@@ -320,8 +327,11 @@ final class ReadQueue<Key: Sendable, Value: Sendable>: Sendable {
             guard values.count == keys.count else { throw PostgresError(.decoding, "expected one value for each key") }
             return values.map { .success($0) }
         } catch {
-            // One key may be at fault, so read each alone.
-            guard error.code == .server, keys.count > 1 else { return keys.map { _ in .failure(error) } }
+            // One key may be at fault, so read each alone. After a timeout (57014) that would take
+            // too long.
+            guard error.code == .server, error.sqlState != "57014", keys.count > 1 else {
+                return keys.map { _ in .failure(error) }
+            }
             var results: [Result<Value, PostgresError>] = []
             for key in keys { results.append(await self.alone(key)) }
             return results

@@ -18,6 +18,8 @@ package struct LayoutStore: Sendable {
         case isNew
         /// The installation has at least as many.
         case isNoGrowth(parts: Int)
+        /// Parts would have the names of former ones, with what is left in them.
+        case sharesNames
         /// Programs with these application names are connected.
         case isRunning([String])
     }
@@ -52,6 +54,8 @@ package struct LayoutStore: Sendable {
             guard let row = try await transaction.query(Self.read).first else { throw Refusal.isNew }
             let before = try Self.layout(row)
             guard parts > before.parts else { throw Refusal.isNoGrowth(parts: before.parts) }
+            let earlier = (before.former + [before.parts]).filter { $0 > 1 }.flatMap { PartTags.all($0) }
+            guard Set(PartTags.all(parts)).isDisjoint(with: earlier) else { throw Refusal.sharesNames }
             let running = try await transaction.query(Self.running, .array(PostgresArray(texts: programs)))
             let names = try running.map { (row) throws(PostgresError) in try row.text(0) }
             guard names.isEmpty else { throw Refusal.isRunning(names) }

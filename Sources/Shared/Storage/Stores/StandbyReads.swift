@@ -18,39 +18,60 @@ package final class StandbyReads: Sendable {
         case failed
     }
 
-    /// How long a standby is left alone that failed: a page waits for its time limit first.
-    private static let rest: Duration = .seconds(5)
-
-    private let reads: InboxReads
+    private let pages: ReadQueue<InboxReads.PageRequest, InboxStore.Page>
     private let note: @Sendable (Outcome) -> Void
-    private let failedAt = Mutex<ContinuousClock.Instant?>(nil)
 
     /// - Parameter note: counts the outcomes.
     package init(_ pool: PostgresPool, note: @escaping @Sendable (Outcome) -> Void) {
-        self.reads = InboxReads(pool: pool)
         self.note = note
+        let rest = StandbyRest()
+        // Looked at in the queue, so that what waits behind a failed read does not try in its turn.
+        self.pages = InboxReads.pageQueue { (requests) throws(PostgresError) in
+            guard rest.mayTry() else { throw PostgresError(.unavailable, "the standby failed just before") }
+            do throws(PostgresError) {
+                let pages = try await InboxReads.pages(requests, pool)
+                rest.end()
+                return pages
+            } catch {
+                rest.begin()
+                throw error
+            }
+        }
     }
 
     /// Returns the page; nil if the primary must be asked.
     ///
     /// - Parameter state: what the primary has.
     func page(_ request: InboxReads.PageRequest, of state: InboxStore.State) async -> InboxStore.Page? {
-        let (page, outcome) = await self.read(request, of: state)
-        self.note(outcome)
-        return page
+        guard let page = try? await self.pages.value(request) else {
+            self.note(.failed)
+            return nil
+        }
+        let isCurrent = page.state.isAtLeast(state)
+        self.note(isCurrent ? .served : .older)
+        return isCurrent ? page : nil
+    }
+}
+
+/// Leaves a standby alone that failed, because a read waits for its time limit first.
+private final class StandbyRest: Sendable {
+    private static let length: Duration = .seconds(5)
+
+    private let since = Mutex<ContinuousClock.Instant?>(nil)
+
+    /// Whether the standby may be asked; after a rest, only one read tries.
+    func mayTry() -> Bool {
+        self.since.withLock { since in
+            guard let begun = since else { return true }
+            guard .now - begun >= Self.length else { return false }
+            since = .now
+            return true
+        }
     }
 
-    private func read(
-        _ request: InboxReads.PageRequest,
-        of state: InboxStore.State
-    ) async -> (InboxStore.Page?, Outcome) {
-        if let failedAt = self.failedAt.withLock({ $0 }), .now - failedAt < Self.rest { return (nil, .failed) }
-        guard let page = try? await self.reads.pages.value(request) else {
-            self.failedAt.withLock { $0 = .now }
-            return (nil, .failed)
-        }
-        return page.state.isAtLeast(state) ? (page, .served) : (nil, .older)
-    }
+    func begin() { self.since.withLock { $0 = .now } }
+
+    func end() { self.since.withLock { $0 = nil } }
 }
 
 extension InboxStore.State {

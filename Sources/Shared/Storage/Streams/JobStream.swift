@@ -140,10 +140,10 @@ package struct OverflowStreams: Sendable {
     /// The keys of the part that takes an organisation's jobs.
     private func keys(of org: String) -> Keyspace { self.live.keys.overflowPart(of: org) }
 
-    /// The number of jobs in the overflows of each organisation, in all parts, in one round trip.
+    /// The number of jobs in the overflows of each organisation, in all parts and former ones.
     package func lengths(of orgs: Set<String>) async throws(RedisError) -> [String: Int] {
         guard !orgs.isEmpty else { return [:] }
-        let places = orgs.flatMap { org in self.live.keys.parts.map { (org, $0.overflow(org)) } }
+        let places = orgs.flatMap { org in self.live.keys.jobSources.map { (org, $0.overflow(org)) } }
         var batch = RedisBatch()
         for (_, stream) in places { batch.append("XLEN", .text(stream)) }
         var lengths: [String: Int] = [:]

@@ -24,7 +24,7 @@ package struct Keyspace: Sendable {
         let prefix: String
         /// The tags of all parts; empty for one Redis.
         let tags: [String]
-        /// The numbers of parts before the installation grew, and the tags that only those had.
+        /// The numbers of parts before the installation grew, and their tags; none is shared.
         let former: [Int]
         let formerTags: [String]
 
@@ -32,8 +32,7 @@ package struct Keyspace: Sendable {
             self.prefix = prefix
             self.tags = parts > 1 ? PartTags.all(parts) : []
             self.former = former
-            // Tags may be shared: the middle of a part of 16 is that of one of 48.
-            self.formerTags = Set(former.filter { $0 > 1 }.flatMap { PartTags.all($0) }).subtracting(self.tags).sorted()
+            self.formerTags = former.filter { $0 > 1 }.flatMap { PartTags.all($0) }
         }
     }
 

@@ -119,7 +119,7 @@ package struct StreamSurvey: Sendable {
             aside.unconfirmed += Int(try count.integer())
         }
         var orgs: Set<String> = []
-        for keys in self.live.keys.parts { orgs.formUnion(try await self.live.with(keys).overflows.orgs()) }
+        for keys in self.live.keys.jobSources { orgs.formUnion(try await self.live.with(keys).overflows.orgs()) }
         aside.overflow = try await self.live.overflows.lengths(of: orgs).values.reduce(0, +)
         return aside
     }
