@@ -148,14 +148,22 @@ struct ClusterTests {
             async let failover: Void = cluster.failOver(slot: slot)
             var sure = 0
             var unsure = 0
-            try await eventually("the new master answers") {
-                var batch = RedisBatch()
-                batch.append("INCR", "counter")
-                // The replica may lack what it has not confirmed.
-                batch.append("WAIT", 1, 100)
-                let replies = try? await redis.send(batch)
-                if (try? replies?[1].integer()) == 1 { sure += 1 } else { unsure += 1 }
-                return redis.session > session && (try? replies?[0].integer()) != nil
+            var last = ""
+            do {
+                try await eventually("the new master answers") {
+                    var batch = RedisBatch()
+                    batch.append("INCR", "counter")
+                    // The replica may lack what it has not confirmed.
+                    batch.append("WAIT", 1, 100)
+                    var replies: [RedisReply]?
+                    do { replies = try await redis.send(batch) } catch { last = "\(error)" }
+                    if replies != nil { last = "answered in session \(redis.session), first \(session)" }
+                    if (try? replies?[1].integer()) == 1 { sure += 1 } else { unsure += 1 }
+                    return redis.session > session && (try? replies?[0].integer()) != nil
+                }
+            } catch {
+                Issue.record("in the end: \(last)")
+                throw error
             }
             try await failover
             let count = Int(try await redis.text("GET", "counter") ?? "") ?? 0
