@@ -221,7 +221,8 @@ package struct Dispatcher: Sendable {
                     )
                 }
             }
-            // With jitter, so that dispatchers that failed together do not retry together.
+            // A store does not signal that it is back. With jitter, so that dispatchers that failed
+            // together do not retry together.
             try await Task.sleep(for: backoff.delay(attempt: attempt))
             attempt += 1
         }
