@@ -28,6 +28,9 @@ package final class TestCluster: Sendable {
         let cluster = TestCluster(servers: servers, masters: masters, busPort: busPort)
         for (number, server) in servers.enumerated() {
             try await TestRedis.withPatience(server.url) { redis in
+                // Masters with one epoch resolve that later, and a replica that has not heard of it
+                // when its master dies gets no votes.
+                try await redis.send("CLUSTER", "SET-CONFIG-EPOCH", .integer(Int64(number + 1)))
                 try await cluster.meet(redis)
                 guard number < masters else { return }
                 let first = number * RedisSlot.count / masters
@@ -138,7 +141,8 @@ package final class TestCluster: Sendable {
     ///   - filler: a key of the slot, written with more than the kernel's buffers hold while the
     ///     replica stands still; it would still read those. Nil for none.
     package func failOver(slot: Int, after stall: Duration? = nil, filler: String? = nil) async throws {
-        let master = try await self.master(of: slot)
+        // On a busy machine, servers may take each other for dead for a moment.
+        let master = try await eventualValue("a server knows the master") { try? await self.master(of: slot) }
         let number = self.servers.firstIndex { $0.port == master.port } ?? 0
         let replica = self.servers[(number + self.masters) % self.servers.count]
         if let stall {

@@ -145,30 +145,36 @@ struct ClusterTests {
         try await TestRedis.with(configuration) { redis in
             try await redis.send("SET", "counter", "0")
             let session = redis.session
-            async let failover: Void = cluster.failOver(slot: slot)
-            var sure = 0
-            var unsure = 0
-            var last = ""
-            do {
-                try await eventually("the new master answers") {
-                    var batch = RedisBatch()
-                    batch.append("INCR", "counter")
-                    // The replica may lack what it has not confirmed.
-                    batch.append("WAIT", 1, 100)
-                    var replies: [RedisReply]?
-                    do { replies = try await redis.send(batch) } catch { last = "\(error)" }
-                    if replies != nil { last = "answered in session \(redis.session), first \(session)" }
-                    if (try? replies?[1].integer()) == 1 { sure += 1 } else { unsure += 1 }
-                    return redis.session > session && (try? replies?[0].integer()) != nil
-                }
-            } catch {
-                Issue.record("in the end: \(last)")
-                throw error
-            }
-            try await failover
+            async let counted = Self.count(redis, until: session + 1)
+            try await cluster.failOver(slot: slot)
+            let (sure, unsure) = try await counted
             let count = Int(try await redis.text("GET", "counter") ?? "") ?? 0
             #expect((sure...sure + unsure).contains(count), "\(count) of \(sure) and \(unsure)")
         }
+    }
+
+    /// Adds to a counter until a session answers, and counts the writes by whether a replica has
+    /// confirmed them.
+    private static func count(_ redis: RedisClient, until session: Int) async throws -> (sure: Int, unsure: Int) {
+        var (sure, unsure) = (0, 0)
+        var last = ""
+        do {
+            try await eventually("the new master answers") {
+                var batch = RedisBatch()
+                batch.append("INCR", "counter")
+                // The replica may lack what it has not confirmed.
+                batch.append("WAIT", 1, 100)
+                var replies: [RedisReply]?
+                do { replies = try await redis.send(batch) } catch { last = "\(error)" }
+                if replies != nil { last = "answered in session \(redis.session), awaited \(session)" }
+                if (try? replies?[1].integer()) == 1 { sure += 1 } else { unsure += 1 }
+                return redis.session >= session && (try? replies?[0].integer()) != nil
+            }
+        } catch {
+            Issue.record("in the end: \(last)")
+            throw error
+        }
+        return (sure, unsure)
     }
 
     @Test("a write waits for the replicas of every master it went to")
@@ -233,6 +239,75 @@ struct ClusterTests {
                 #expect(try await moved)
             }
         }
+    }
+
+    @Test("a stream of 100,000 entries moves while it is written and read, with every entry once")
+    func streamMoves() async throws {
+        let cluster = try await TestCluster.start(replicas: false)
+        let fourth = try await cluster.join()
+        let configuration = try cluster.configuration()
+        let total = 110_000
+        try await TestRedis.with(configuration) { redis in
+            try await redis.send("XGROUP", "CREATE", "stream", "g", "0", "MKSTREAM")
+            for first in stride(from: 0, to: 100_000, by: 1_000) {
+                try await Self.append(first..<first + 1_000, through: redis)
+            }
+            let numbers = try await TestRedis.with(configuration) { reader in
+                async let read = Self.readAll(total, through: reader)
+                // The last entries are written while the stream moves, and after.
+                async let written: Void = {
+                    for first in stride(from: 100_000, to: total, by: 20) {
+                        try await Self.append(first..<first + 20, through: redis)
+                    }
+                }()
+                let slot = RedisSlot.of(Array("stream".utf8))
+                try await cluster.move(slot, from: try await cluster.master(of: slot), to: fourth)
+                try await written
+                return try await read
+            }
+            #expect(numbers.sorted() == Array(0..<total))
+            let pending = try await redis.send("XPENDING", "stream", "g").cursor()
+            var summary = try #require(pending)
+            _ = try summary.array()
+            let left = try summary.integer()
+            #expect(left == 0)
+        }
+    }
+
+    private static func append(_ numbers: Range<Int>, through redis: RedisClient) async throws {
+        var batch = RedisBatch()
+        for number in numbers { batch.append("XADD", "stream", "*", "n", .integer(Int64(number))) }
+        for reply in try await redis.send(batch) { _ = try reply.checked() }
+    }
+
+    /// Reads and acknowledges entries of ``append(_:through:)`` until it has `count` of them.
+    private static func readAll(_ count: Int, through reader: RedisClient) async throws -> [Int] {
+        var numbers: [Int] = []
+        while numbers.count < count {
+            do throws(RedisError) {
+                let reply = try await reader.send(
+                    "XREADGROUP", "GROUP", "g", "c", "COUNT", 256, "BLOCK", 1_000, "STREAMS", "stream", ">",
+                    timeout: .seconds(30))
+                guard var cursor = try reply.cursor(), try cursor.array() != nil else { continue }
+                _ = try cursor.array()
+                try cursor.skip()
+                var acknowledgement: [RedisArgument] = ["XACK", "stream", "g"]
+                for _ in 0..<(try cursor.array() ?? 0) {
+                    _ = try cursor.array()
+                    acknowledgement.append(.text(try cursor.string() ?? ""))
+                    _ = try cursor.array()
+                    try cursor.skip()
+                    numbers.append(Int(try cursor.string() ?? "") ?? -1)
+                }
+                var batch = RedisBatch()
+                batch.append(acknowledgement)
+                for reply in try await reader.send(batch) { _ = try reply.checked() }
+            } catch {
+                // The server ends a blocked read as the stream leaves.
+                guard error.code == .unavailable else { throw error }
+            }
+        }
+        return numbers
     }
 
     @Test("names the reason when no server of the cluster answers")
