@@ -126,7 +126,7 @@ struct SourceFileTests {
 
     @Test(
         "comments fit in 100 columns and do not begin with a noun clause",
-        arguments: ["Sources", "Tests", "deploy", "examples"])
+        arguments: ["Sources", "Tests", "clients", "deploy", "examples"])
     func comments(folder: String) throws {
         let opening =
             #/(?:(?:\/\/+|--|#|\/?\*+) )?(?:- )?(?:What|Whom|Whoever|That|Who|Nobody|Of|By|Whose|Whatever|Whichever) /#
@@ -162,14 +162,15 @@ struct SourceFileTests {
 enum CommentLines {
     /// The beginning of a line that is a comment, by a file's extension.
     private static let marks = [
-        "swift": "//", "c": "//", "h": "//", "js": "//", "mjs": "//", "css": "/*", "sql": "--", "lua": "--",
+        "swift": "//", "c": "//", "h": "//", "js": "//", "mjs": "//", "ts": "//", "go": "//", "css": "/*", "sql": "--",
+        "lua": "--",
         "sh": "#", "yaml": "#", "py": "#", "conf": "#", "cfg": "#", "service": "#", "example": "#",
     ]
     /// The extensions of files with comments from `/*` to `*/`.
-    private static let withBlocks: Set = ["c", "h", "js", "mjs", "css"]
+    private static let withBlocks: Set = ["c", "h", "js", "mjs", "ts", "css"]
     /// Scripts without an extension, whose comments begin with `#`.
     private static let scripts: Set = [
-        "Caddyfile", "Dockerfile", "bench", "health", "rehearse", "run", "steps", "test", "up",
+        "Caddyfile", "Dockerfile", "bench", "health", "rehearse", "run", "site", "steps", "test", "up",
     ]
 
     /// Returns the lines that are comments, with their numbers; none for other kinds of files.

@@ -83,7 +83,7 @@ struct LinkTests {
     /// All pages.
     private static func pages() throws -> Set<String> {
         var pages = Set(try Self.front())
-        for folder in ["docs", "examples"] {
+        for folder in ["clients", "docs", "examples"] {
             let paths = try FileManager.default.subpathsOfDirectory(atPath: House.root.appending(path: folder).path)
             pages.formUnion(paths.filter { $0.hasSuffix(".md") }.map { "\(folder)/\($0)" })
         }

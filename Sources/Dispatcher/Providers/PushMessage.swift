@@ -44,6 +44,8 @@ package struct PushMessage: Sendable {
     ///   - now: the start of the remaining time to live.
     package init(notification: Notification, unread: Int64, code: Int? = nil, now: Timestamp) {
         self.notification = notification
+        self.notification.title = InlineMarks.plain(notification.title)
+        self.notification.body = InlineMarks.plain(notification.body)
         self.code = code
         self.buttonCategory = notification.category
         self.badge = notification.extras.badge ?? unread

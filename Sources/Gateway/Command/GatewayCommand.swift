@@ -30,6 +30,7 @@ struct GatewayCommand: AsyncParsableCommand {
         version: CommandFrame.version,
         subcommands: [
             ServeCommand.self, MigrateCommand.self, TokenCommand.self, ImportCommand.self, DoctorCommand.self,
+            OpenAPICommand.self,
         ]
     )
 

@@ -21,10 +21,21 @@ struct CatalogFaultTests {
         }
     }
 
+    private static let iconFault =
+        "icon must be an emoji, a URL that begins with https://, or one of "
+        + Presentation.icons.sorted().joined(separator: ", ")
+
     @Test(
         "each fault names file, line, type, setting and the rule",
         arguments: [
             ("colour: red", "unknown setting colour"),
+            ("title: [a]", "title must be text"),
+            ("title: {english!: Hi}", "title: english! is not a locale; use one such as en, pt-BR or zh-Hant"),
+            ("title: {en: Hi, EN: Ho}", "title.EN occurs twice"),
+            ("icon: trombone", Self.iconFault), ("icon: ab", Self.iconFault),
+            ("icon: 'http://a.example/i.png'", Self.iconFault),
+            ("image: picture.png", "image must be a URL that begins with https://"),
+            ("actor: ''", "actor has 1 to 128 characters"),
             ("severity: fatal", "severity must be one of alert, warning, info"),
             ("delivery: email", "delivery must be one of push, in_app"),
             ("lane: [bulk]", "lane must be one of critical, normal, bulk"),
@@ -94,8 +105,8 @@ struct CatalogFaultTests {
     func noCatalog(text: String) {
         #expect(
             Self.fault(text)
-                == "c.yaml: expected one or more of defaults, types, topics, templates, actions, caps, default_locale"
-        )
+                == "c.yaml: expected one or more of defaults, types, categories, topics, templates, actions, caps, "
+                + "default_locale")
     }
 
     @Test(
@@ -105,7 +116,8 @@ struct CatalogFaultTests {
             ("types: []", "expected `types:` with an entry for each type"),
             (
                 "kinds: {}",
-                "unknown key kinds, expected defaults, types, topics, templates, actions, caps, default_locale"
+                "unknown key kinds, expected defaults, types, categories, topics, templates, actions, caps, "
+                    + "default_locale"
             ),
             ("default_locale: 5", "default_locale must be a locale such as en, pt-BR or zh-Hant"),
         ]

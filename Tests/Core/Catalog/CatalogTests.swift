@@ -67,6 +67,35 @@ struct CatalogTests {
         #expect(catalog.all.map(\.name) == ["full", "plain"])
     }
 
+    @Test("types and categories have names by language, icons and pictures")
+    func presentations() throws {
+        let catalog = try Self.parse(
+            """
+            default_locale: de
+            types:
+              paid:
+                title: {en: Paid, de: Bezahlt, pt-BR: Pago}
+                description: Somebody paid
+                icon: coins
+                image: https://cdn.example.com/paid.png
+                actor: customer
+              party: {icon: 🎉}
+            categories:
+              money: {title: {en: Money}, icon: https://cdn.example.com/i.svg}
+            """)
+        let paid = catalog.presentation(ofType: "paid")
+        func title(_ wanted: String...) -> String? { paid.title.text(for: wanted, default: catalog.defaultLocale) }
+        #expect(title("en") == "Paid" && title("pt-BR") == "Pago" && title("de-AT") == "Bezahlt")
+        #expect(title("fr", "en-GB") == "Paid" && title("fr") == "Bezahlt" && title("!") == "Bezahlt")
+        #expect(paid.description.text(for: ["ja"], default: catalog.defaultLocale) == "Somebody paid")
+        #expect(paid.icon == "coins" && paid.image == "https://cdn.example.com/paid.png" && paid.actor == "customer")
+        #expect(catalog.presentation(ofType: "party").icon == "🎉")
+        #expect(catalog.presentation(ofType: "party").title.text(for: ["en"], default: catalog.defaultLocale) == nil)
+        let money = catalog.presentation(ofCategory: "money")
+        #expect(money.title.text(for: ["fr"], default: catalog.defaultLocale) == "Money")
+        #expect(catalog.presentation(ofCategory: "other") == Presentation())
+    }
+
     @Test("omitted settings have the documented defaults")
     func defaults() throws {
         let type = try #require(try Self.parse("types: {t: {}}")["t"])
@@ -230,7 +259,11 @@ struct ActionTests {
         arguments: [
             ("buttons: 5", "expected buttons with an entry for each"),
             ("buttons: {a: {colour: red}}", "unknown setting button a.colour"),
-            ("buttons: {a: {title: Edit}}", "expected button a.title with an entry for each locale"),
+            ("buttons: {a: {title: [Edit]}}", "button a.title must be text"),
+            (
+                "buttons: {a: {title: {en!: Edit}}}",
+                "button a.title: en! is not a locale; use one such as en, pt-BR or zh-Hant"
+            ),
             ("buttons: {a: {foreground: 1}}", "button a.foreground must be true or false"),
             ("rules: {}", "rules must be a list of {states: …, category: …, buttons: …}"),
             ("rules: [{buttons: []}]", "a rule needs states"),

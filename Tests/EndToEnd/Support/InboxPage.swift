@@ -45,6 +45,12 @@ struct InboxPage {
     /// The element of the inbox that matches a selector, as a script expression.
     static func part(_ selector: String) -> String { "\(Self.root).querySelector(`\(selector)`)" }
 
+    /// Chooses an entry of the menu of the item with this title.
+    func choose(_ entry: String, of title: String) async throws {
+        try await self.browser.click("\(Self.item(title)).querySelector('[data-part=more]')")
+        try await self.browser.click(Self.part("[data-entry=\(entry)]"))
+    }
+
     /// The listed titles, from top to bottom.
     func titles() async throws -> [String] {
         try await self.browser.run(

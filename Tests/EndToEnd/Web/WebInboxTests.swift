@@ -77,11 +77,11 @@ struct WebInboxTests {
             try await page.open(user: "ada")
             try await page.waitForUnread(4)
 
-            try await browser.click("\(InboxPage.item("n3")).querySelector('[data-part=read]')")
+            try await page.choose("read", of: "n3")
             try await page.waitForUnread(3)
             try await browser.show(first)
             try await page.waitForUnread(3)
-            try await browser.click("\(InboxPage.item("n4")).querySelector('[data-part=remove]')")
+            try await page.choose("remove", of: "n4")
             try await page.waitForTitles(["n3", "n2", "n1"])
             try await browser.show(second)
             try await page.waitForTitles(["n3", "n2", "n1"])
@@ -110,7 +110,7 @@ struct WebInboxTests {
             try await eventually("a page is listed") { try await page.titles().count == 30 }
             try await browser.click(InboxPage.part(".more"))
             try await eventually("all are listed") { try await page.titles() == (1...45).reversed().map { "n\($0)" } }
-            try await browser.click("\(InboxPage.item("n45")).querySelector('[data-part=read]')")
+            try await page.choose("read", of: "n45")
             try await browser.click(InboxPage.part("[data-filter=unread]"))
             try await eventually("the others are listed") { try await page.titles().first == "n44" }
         }
@@ -129,7 +129,7 @@ struct WebInboxTests {
             try await browser.wait(
                 for: "it says that it is offline", "\(InboxPage.part(".banner")).textContent.includes('offline')")
             #expect(try await page.titles() == ["before"])
-            try await browser.click("\(InboxPage.item("before")).querySelector('[data-part=read]')")
+            try await page.choose("read", of: "before")
             try await browser.wait(for: "it says that this is not saved", InboxPage.part(".toast.shown"))
             try await page.waitForUnread(1)
             try await stack.notify("ada", "meanwhile")
@@ -371,7 +371,7 @@ struct WebInboxTests {
                   store.replace({ notifications: [item("a", 3), item("b", 9)], next_cursor: null, version: 4, unread: 2, total: 2 });
                   const change = { up_to_version: 5, at: "2026-01-01T00:00:00Z" };
                   store.apply({ type: "read", version: 5, unread: 1, change: { ...change, all: true } });
-                  const unread = store.list("unread").map(({ id }) => id);
+                  const unread = store.list({ isUnread: true }).map(({ id }) => id);
                   store.apply({ type: "deleted", version: 6, unread: 1, change: { ...change, all_read: true } });
                   return [...unread, "|", ...store.list().map(({ id }) => id), store.total];
                 });

@@ -26,7 +26,7 @@ enum DescribedDocument: CaseIterable {
     private static let defaults = CompatibilityRouter.Defaults(environment: .production)
 
     func make() async throws -> JSONValue {
-        try await TestServices.with { services in
+        try await OfflineServices.with { services in
             switch self {
             case .canonical: APIRouter.document(services)
             case .compatibility: CompatibilityRouter.document(services, defaults: Self.defaults)
@@ -36,7 +36,7 @@ enum DescribedDocument: CaseIterable {
 
     /// The routes, as `GET /v1/notifications/{id}`.
     func routes() async throws -> [String] {
-        try await TestServices.with { services in
+        try await OfflineServices.with { services in
             let router: Router<APIContext>
             switch self {
             case .canonical: router = APIRouter.make(services, refusesOtherMethods: false)

@@ -45,6 +45,33 @@ struct InboxStoreTests {
         }
     }
 
+    @Test("retention keeps an archived notification for a year, then forgets it")
+    func archive() async throws {
+        try await Samples.withStores { database in
+            let inbox = InboxStore(database)
+            let batch = (0..<3).map { Samples.notification($0, user: "a") }
+            _ = try await database.notifications.store(batch, areRepeats: false)
+            let now = Samples.start
+            let archived = try await inbox.archive(user: "a", id: batch[1].id, at: now)
+            #expect(archived.version == 4 && archived.unread == 2)
+            func titles() async throws -> [String] {
+                try await inbox.archived(user: "a", before: nil, limit: 10).map(\.title)
+            }
+            #expect(try await titles() == ["n1"])
+            func removed(after days: Int64) async throws -> Int {
+                try await database.retention.removeTombstones(
+                    deletedBefore: now + .seconds(days * 24 * 3_600), limit: 10)
+            }
+            #expect(try await removed(after: 364) == 0)
+            #expect(try await titles() == ["n1"])
+            #expect(try await removed(after: 366) == 1)
+            #expect(try await titles().isEmpty)
+            #expect(try await database.pool.query("SELECT FROM carillon.archived").isEmpty)
+            let lost = try await inbox.restore(user: "a", id: batch[1].id)
+            #expect(lost.isEmpty)
+        }
+    }
+
     @Test("reads the changes of many inboxes at once, each bounded and in order")
     func manyChanges() async throws {
         try await Samples.withStores { database in

@@ -158,7 +158,7 @@ struct PartTests {
     @Test(
         "the pages show the tags of 16 parts",
         arguments: [
-            "scaling", "producers/python", "producers/go", "producers/javascript", "producers/shell",
+            "scaling", "producers/go", "producers/javascript", "producers/shell",
         ])
     func pages(page: String) throws {
         let file = URL(fileURLWithPath: #filePath).appending(path: "../../../../docs/\(page).md").standardized

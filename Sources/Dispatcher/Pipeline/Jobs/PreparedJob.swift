@@ -153,7 +153,7 @@ struct JobWording: Sendable {
 
     /// Whether the result depends on the locale.
     var needsLocale: Bool {
-        self.renderer?.isLocalised == true || self.buttons.contains { $0.titles.count > 1 }
+        self.renderer?.isLocalised == true || self.buttons.contains { $0.title.isLocalized }
     }
 
     /// Writes texts and buttons for a locale into a notification.

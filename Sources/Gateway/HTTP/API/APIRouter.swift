@@ -56,6 +56,8 @@ package enum APIRouter {
         let version = Routes(group, at: "/v1", problems: .canonical, in: description)
         UnsubscribeRoutes(users: services.users).add(to: open.group(tag: "preferences"))
         InboxRoutes(inbox: services.inbox).add(to: version.group(tag: "inbox"))
+        InboxChangeRoutes(inbox: services.inbox).add(to: version.group(tag: "inbox"))
+        TypeRoutes(base: services.base).add(to: version.group(tag: "inbox"))
         DeviceRoutes(users: services.users).add(to: version.group(tag: "devices"))
         PreferenceRoutes(users: services.users).add(to: version.group(tag: "preferences"))
         JobRoutes(jobs: services.jobs).add(to: version.group(tag: "jobs"))

@@ -15,6 +15,8 @@ struct InboxService: Sendable {
     static let mostNamed = 500
 
     private let store: InboxStore
+    private let schedules: ScheduleStore
+    private let catalogs: CatalogRegister
     private let publisher: FramePublisher
     private let unconfirmed: UnconfirmedSet
     private let events: EventPublisher
@@ -24,6 +26,8 @@ struct InboxService: Sendable {
 
     init(_ base: GatewayBase, _ store: InboxStore) {
         self.store = store
+        self.schedules = base.database.schedules
+        self.catalogs = base.catalogs
         self.publisher = base.publisher
         self.unconfirmed = base.live.unconfirmed
         self.events = base.events
@@ -54,6 +58,37 @@ struct InboxService: Sendable {
         let change = try await self.store.delete(user: user, id: id, at: self.now())
         await self.publish(user, .deleted, change, all: id == nil ? "all_read" : nil)
         return change
+    }
+
+    /// Marks a notification as unread again.
+    func markUnread(user: String, id: NotificationID) async throws -> InboxStore.Change {
+        let change = try await self.store.markUnread(user: user, id: id)
+        await self.publishAgain(user, change)
+        return change
+    }
+
+    /// Moves a notification to the archive.
+    func archive(user: String, id: NotificationID) async throws -> InboxStore.Change {
+        let change = try await self.store.archive(user: user, id: id, at: self.now())
+        await self.publish(user, .deleted, change, all: nil)
+        return change
+    }
+
+    /// Brings an archived, snoozed or deleted notification back into the inbox.
+    func restore(user: String, id: NotificationID) async throws -> InboxStore.Change {
+        // The schedule goes first: what comes back now does not come again later.
+        try await self.schedules.cancelSnoozes(of: id, user: user)
+        let change = try await self.store.restore(user: user, id: id)
+        await self.publishAgain(user, change)
+        return change
+    }
+
+    /// Schedules a notification for a later moment, and deletes it.
+    func snooze(_ notification: Notification, until: Timestamp) async throws -> InboxStore.Change {
+        // The schedule comes first: after a crash in between, the user sees the notification twice
+        // rather than never again.
+        _ = try await self.schedules.add([SnoozedJob.schedule(of: notification, until: until, now: self.now())])
+        return try await self.delete(user: notification.user, id: notification.id)
     }
 
     /// Records the first time that a notification was opened.
@@ -102,15 +137,42 @@ struct InboxService: Sendable {
         guard !change.isEmpty else { return }
         var subject = InboxChangeShape.Subject.ids(change.ids)
         if let all, change.ids.count > Self.mostNamed { subject = .all(all, upTo: change.version) }
+        await self.publish(
+            NodeFrame.change(
+                kind, user: user, version: change.version, unread: change.unread, subject, isBulk: isBulk,
+                at: self.now()))
+    }
+
+    /// Publishes the notification of a change as it is now, silent, as the user has seen it before.
+    private func publishAgain(_ user: String, _ change: InboxStore.Change) async {
+        guard let id = change.ids.first else { return }
+        let found: Notification?
         do {
-            try await self.publisher.publish(
-                NodeFrame.change(
-                    kind, user: user, version: change.version, unread: change.unread, subject, isBulk: isBulk,
-                    at: self.now()))
+            found = try await self.store.find(user: user, id: id)
         } catch {
-            self.logger.warning(
-                "cannot publish inbox change; sockets resync at the next frame", metadata: ["error": "\(error)"])
+            return self.warn(error)
         }
+        // Deleted since: the frame of that change follows.
+        guard let found else { return }
+        await self.publish(
+            NodeFrame(
+                kind: .notification, user: user, previous: change.version - 1, version: change.version,
+                unread: change.unread, id: id, body: CanonicalShape.encode(found, isSilent: true),
+                camelCaseBody: CamelCaseShape.encode(
+                    found, code: self.catalogs.current[found.type]?.code, now: self.now())))
+    }
+
+    private func publish(_ frame: NodeFrame) async {
+        do {
+            try await self.publisher.publish(frame)
+        } catch {
+            self.warn(error)
+        }
+    }
+
+    private func warn(_ error: any Error) {
+        self.logger.warning(
+            "cannot publish inbox change; sockets resync at the next frame", metadata: ["error": "\(error)"])
     }
 }
 

@@ -8,8 +8,8 @@ package struct ActionSet: Sendable {
     /// A button of a notification.
     package struct Button: Sendable, Equatable {
         package let id: String
-        /// Titles by locale key; without any, the id is shown.
-        package var titles: [String: String] = [:]
+        /// Without one, the id is shown.
+        package var title = LocalizedText()
         /// Whether it opens the app.
         package var isForeground = false
         package var isDestructive = false
@@ -18,10 +18,7 @@ package struct ActionSet: Sendable {
 
         /// Returns the title for a locale.
         package func title(for locale: String?, default fallback: LocaleTag) -> String {
-            for wanted in [locale.flatMap { LocaleTag($0) }, fallback] {
-                for tag in wanted?.chain ?? [] { if let title = self.titles[tag.key] { return title } }
-            }
-            return self.titles.min { $0.key < $1.key }?.value ?? self.id
+            self.title.text(for: locale.map { [$0] } ?? [], default: fallback) ?? self.id
         }
     }
 
@@ -104,7 +101,7 @@ struct ActionReader {
         for setting in self.reader.entries(node, "button \(id) as {title: {en: …}}") {
             let key = "button \(id).\(setting.name)"
             switch setting.name {
-            case "title": button.titles = self.titles(setting.value, key)
+            case "title": button.title = self.reader.localized(setting.value, key, longest: JobLimits.name)
             case "foreground": button.isForeground = self.reader.bool(setting.value, key) ?? false
             case "destructive": button.isDestructive = self.reader.bool(setting.value, key) ?? false
             case "authentication": button.needsAuthentication = self.reader.bool(setting.value, key) ?? false
@@ -112,24 +109,6 @@ struct ActionReader {
             }
         }
         return button
-    }
-
-    private func titles(_ node: Node, _ key: String) -> [String: String] {
-        var titles: [String: String] = [:]
-        for entry in self.reader.entries(node, "\(key) with an entry for each locale") {
-            guard let locale = LocaleTag(entry.name) else {
-                let reason = "\(entry.name) is not a locale; use one such as en, pt-BR or zh-Hant"
-                self.reader.fault(entry.key, "\(key): \(reason)")
-                continue
-            }
-            guard let text = self.reader.text(entry.value, key) else { continue }
-            guard text.unicodeScalars.count <= JobLimits.name else {
-                self.reader.fault(entry.value, "\(key) has more than \(JobLimits.name) characters")
-                continue
-            }
-            titles[locale.key] = text
-        }
-        return titles
     }
 
     private func rule(

@@ -29,6 +29,16 @@ package struct Catalog: Sendable {
     /// The categories of the types that have one.
     package var categories: [(type: String, category: String)] { self.content.categories }
 
+    /// The words and pictures of a type.
+    package func presentation(ofType name: String) -> Presentation {
+        self.content.types[name]?.presentation ?? Presentation()
+    }
+
+    /// The words and pictures of a category.
+    package func presentation(ofCategory name: String) -> Presentation {
+        self.content.presentations[name] ?? Presentation()
+    }
+
     /// Whether users may subscribe to a topic themselves.
     package func isOpen(topic: String) -> Bool { self.content.topics[topic]?.isOpen ?? false }
 
@@ -143,6 +153,7 @@ final class CatalogContent: Sendable {
     let types: [String: TypeEntry]
     let sorted: [NotificationType]
     let categories: [(type: String, category: String)]
+    let presentations: [String: Presentation]
     let topics: TopicRules
     let templates: [String: TemplateSet]
     let actions: [String: ActionSet]
@@ -162,6 +173,10 @@ final class CatalogContent: Sendable {
         _ = Self.byKey(coded, log, { $0.type.code ?? 0 }) { "code \($0) belongs to two types" }
         self.sorted = self.types.values.map(\.type).sorted { $0.name < $1.name }
         self.categories = self.sorted.compactMap { type in type.category.map { (type.name, $0) } }
+        let presentations = Self.byKey(documents.flatMap(\.categories), log, { $0.0 }) {
+            "category \($0) is defined twice"
+        }
+        self.presentations = presentations.mapValues(\.1)
         let topics = documents.flatMap(\.topics)
         _ = Self.byKey(topics, log, { $0.pattern }) { "topic \($0) is defined twice" }
         self.topics = TopicRules(topics.map(\.value))

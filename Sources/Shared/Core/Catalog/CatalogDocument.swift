@@ -28,9 +28,12 @@ package enum CatalogParser {
 
 /// The contents of one catalog file.
 struct CatalogDocument: Sendable {
-    static let keys = ["defaults", "types", "topics", "templates", "actions", "caps", "default_locale"]
+    static let keys = [
+        "defaults", "types", "categories", "topics", "templates", "actions", "caps", "default_locale",
+    ]
 
     var types: [Placed<TypeEntry>] = []
+    var categories: [Placed<(String, Presentation)>] = []
     var topics: [Placed<TopicRule>] = []
     var templates: [Placed<(String, TemplateSet)>] = []
     var actions: [Placed<ActionSet>] = []
@@ -58,6 +61,7 @@ struct CatalogDocument: Sendable {
             switch key.string {
             case "defaults": if mapping["types"] == nil { reader.fault(key, "defaults need types in the same file") }
             case "types": self.readTypes(node, defaults: mapping["defaults"], reader)
+            case "categories": self.readCategories(node, reader)
             case "topics": TopicReader(reader).read(node, into: &self)
             case "templates": self.readTemplates(node, reader)
             case "actions": self.readActions(node, reader)
@@ -81,6 +85,21 @@ struct CatalogDocument: Sendable {
             let type = TypeReader(reader, name: entry.key, entry: entry.value, defaults: defaults).read()
             guard let type else { continue }
             self.types.append(Placed(type, at: reader.place(entry.key)))
+        }
+    }
+
+    private mutating func readCategories(_ node: Node, _ reader: NodeReader) {
+        for entry in reader.entries(node, "`categories:` with an entry for each category") {
+            guard let name = reader.name(entry.key, "a category") else { continue }
+            let owner = reader.of("category \(name)")
+            var presentation = Presentation()
+            for setting in owner.entries(entry.value, "settings") {
+                let isKnown =
+                    ["title", "description", "icon"].contains(setting.name)
+                    && PresentationReader(owner).read(setting.name, setting.value, into: &presentation)
+                if !isKnown { owner.fault(setting.key, "unknown setting \(setting.name)") }
+            }
+            self.categories.append(Placed((name, presentation), at: reader.place(entry.key)))
         }
     }
 

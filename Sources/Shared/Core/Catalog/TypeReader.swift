@@ -79,7 +79,7 @@ struct TypeReader {
         case "templates": entry.templates = TemplateReader(reader).locales(value, "templates")
         case "summary": entry.summary = TemplateReader(reader).locales(value, "summary")
         case "actions": entry.actions = reader.text(value, "actions").map { Placed($0, at: reader.place(value)) }
-        default: return false
+        default: return PresentationReader(reader).read(setting.name, value, into: &entry.presentation)
         }
         return true
     }
@@ -105,6 +105,7 @@ struct TypeEntry: Sendable {
     var summary: TemplateSet?
     /// The name of its action rules.
     var actions: Placed<String>?
+    var presentation = Presentation()
 }
 
 /// Reads a type's digest rule: `{window: 15m, sliding: true, maximum: 1h, singles: 5}`.

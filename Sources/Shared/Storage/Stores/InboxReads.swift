@@ -94,7 +94,7 @@ struct InboxReads: Sendable {
 
 extension InboxStore.Filter {
     /// The upper bound of the ids on the page.
-    fileprivate var end: NotificationID { self.before ?? NotificationID(high: .max, low: .max) }
+    var end: NotificationID { self.before ?? NotificationID(high: .max, low: .max) }
 }
 
 /// The statements of ``InboxStore`` that read pages and record receipts.
@@ -123,6 +123,20 @@ enum InboxSQL {
     /// $1: user, $2: only ids below this, $3: type or null, $4: limit.
     static let page = Self.page(where: "x.deleted_at IS NULL", limit: "$4")
     static let unreadPage = Self.page(where: Self.isUnread("x"), limit: Self.unreadLimit("$4", of: "$1"))
+
+    /// $1 to $4 as in ``page``, $5: category.
+    static let categoryPage = Self.page(where: "x.category = $5 AND x.deleted_at IS NULL", limit: "$4")
+    static let unreadCategoryPage = Self.page(where: "x.category = $5 AND \(Self.isUnread("x"))", limit: "$4")
+
+    /// $1: user.
+    static let unreadByCategory = """
+        SELECT coalesce(u.category, ''), count(*)::int4
+        FROM (
+            SELECT x.category FROM carillon.notifications x WHERE x.user_id = $1 AND \(Self.isUnread("x"))
+            ORDER BY x.id DESC LIMIT \(Self.unreadLimit("10000", of: "$1"))
+        ) u
+        GROUP BY 1 ORDER BY 1
+        """
 
     /// Whether `row` is in its inbox and was not read.
     static func isUnread(_ row: String) -> String {

@@ -89,6 +89,7 @@ package struct InboxStore: Sendable {
         package var before: NotificationID?
         package var unreadOnly: Bool
         package var type: String?
+        package var category: String?
 
         package init(limit: Int, before: NotificationID? = nil, unreadOnly: Bool = false, type: String? = nil) {
             self.limit = limit
@@ -210,6 +211,7 @@ package struct InboxStore: Sendable {
     /// - Parameter known: a state that the caller has seen. If the inbox still shows the same, the
     ///   page has no notifications.
     package func page(user: String, filter: Filter, unless known: State? = nil) async throws(PostgresError) -> Page {
+        if filter.category != nil { return try await self.categoryPage(user: user, filter: filter, unless: known) }
         let request = InboxReads.PageRequest(user: user, filter: filter)
         if known != nil || self.standby != nil {
             let state = try await self.state(of: user)
@@ -235,6 +237,28 @@ package struct InboxStore: Sendable {
                 InboxSQL.changes, .text(user), .int8(version), .int4(Int32(clamping: limit))))
     }
 
+    private func categoryPage(
+        user: String,
+        filter: Filter,
+        unless known: State?
+    ) async throws(PostgresError) -> Page {
+        if let page = try await self.unchanged(user, since: known) { return page }
+        return try Page(
+            try await self.pool.query(
+                filter.unreadOnly ? InboxSQL.unreadCategoryPage : InboxSQL.categoryPage,
+                .text(user), .uuid(filter.end.halves), .text(filter.type), .int4(Int32(clamping: filter.limit)),
+                .text(filter.category)))
+    }
+
+    /// Returns the unread count of each category, of the newest 10,000 unread; the key is empty for
+    /// notifications without a category.
+    package func unreadByCategory(user: String) async throws(PostgresError) -> [(category: String, count: Int32)] {
+        let result = try await self.pool.query(InboxSQL.unreadByCategory, .text(user))
+        var counts: [(category: String, count: Int32)] = []
+        for row in result { counts.append((try row.text(0), try row.int4(1))) }
+        return counts
+    }
+
     private func unchanged(_ user: String, since known: State?) async throws(PostgresError) -> Page? {
         guard let known else { return nil }
         let state = try await self.state(of: user)
@@ -253,90 +277,7 @@ package struct InboxStore: Sendable {
         return try NotificationColumns.all.read(result).first
     }
 
-    // MARK: Changing
-
-    /// Marks notifications read; all that are unread if `ids` is nil.
-    package func markRead(user: String, ids: [NotificationID]?, at: Timestamp) async throws(PostgresError) -> Change {
-        let condition = ids == nil ? "" : "AND n.id = ANY($3)"
-        let parameters: [PostgresValue] =
-            [.text(user), .timestamptz(at.microseconds)]
-            + (ids.map { [.array(PostgresArray(uuids: $0.map(\.halves)))] } ?? [])
-        return try await self.change(
-            user,
-            PostgresStatement(
-                """
-                WITH changed AS (
-                    UPDATE carillon.notifications n SET read_at = $2, version = \(EpochSQL.version(of: "b")) + 1
-                    FROM carillon.inboxes b
-                    WHERE b.user_id = $1 AND n.user_id = $1 AND \(InboxSQL.isUnread("n")) \(condition)
-                    RETURNING \(EndpointColumns.source)
-                ), tally AS (SELECT count(*)::int4 AS n FROM changed), raised AS (
-                    UPDATE carillon.inboxes b
-                    SET version = \(EpochSQL.version(of: "b")) + 1, unread = greatest(b.unread - tally.n, 0)
-                    FROM tally WHERE b.user_id = $1 AND tally.n > 0
-                    RETURNING b.version, b.unread
-                )
-                SELECT r.version, r.unread, \(EndpointColumns.list)
-                FROM raised r CROSS JOIN changed n \(EndpointColumns.join)
-                """,
-                parameters
-            )
-        )
-    }
-
-    /// Deletes one notification, or all read ones if `id` is nil.
-    package func delete(user: String, id: NotificationID?, at: Timestamp) async throws(PostgresError) -> Change {
-        let condition = id == nil ? "AND n.read_at IS NOT NULL" : "AND n.id = $3"
-        let parameters: [PostgresValue] =
-            [.text(user), .timestamptz(at.microseconds)] + (id.map { [.uuid($0.halves)] } ?? [])
-        return try await self.change(
-            user,
-            PostgresStatement(
-                """
-                WITH changed AS (
-                    UPDATE carillon.notifications n SET deleted_at = $2, version = \(EpochSQL.version(of: "b")) + 1
-                    FROM carillon.inboxes b
-                    WHERE b.user_id = $1 AND n.user_id = $1 AND n.deleted_at IS NULL AND n.version > 0 \(condition)
-                    RETURNING \(EndpointColumns.source), n.read_at IS NULL AS was_unread
-                ), tally AS (
-                    SELECT count(*)::int4 AS n, count(*) FILTER (WHERE was_unread)::int4 AS unread FROM changed
-                ), raised AS (
-                    UPDATE carillon.inboxes b
-                    SET version = \(EpochSQL.version(of: "b")) + 1, total = greatest(b.total - tally.n, 0),
-                        unread = greatest(b.unread - tally.unread, 0)
-                    FROM tally WHERE b.user_id = $1 AND tally.n > 0
-                    RETURNING b.version, b.unread
-                )
-                SELECT r.version, r.unread, \(EndpointColumns.list)
-                FROM raised r CROSS JOIN changed n \(EndpointColumns.join)
-                """,
-                parameters
-            )
-        )
-    }
-
-    /// Locks the inbox, then changes it in a statement that sees what was committed while it
-    /// waited.
-    private func change(_ user: String, _ statement: PostgresStatement) async throws(PostgresError) -> Change {
-        let results = try await self.pool.run([
-            PostgresStatement(
-                """
-                SELECT \(EpochSQL.version(of: "b")), b.unread FROM carillon.inboxes b WHERE b.user_id = $1 FOR UPDATE
-                """,
-                [.text(user)]),
-            statement,
-        ])
-        guard results.count == 2 else { throw PostgresError(.decoding, "a change returned no result") }
-        var touched: [(label: NotificationLabel, endpoint: LifecycleEvent.Endpoint)] = []
-        for row in results[1] { touched.append(try EndpointColumns.read(row, at: 2)) }
-        if let row = results[1].first {
-            return Change(
-                ids: touched.map(\.label.id), version: try row.int8(0), unread: try row.int4(1),
-                labels: touched.map(\.label), endpoints: touched.map(\.endpoint))
-        }
-        guard let row = results[0].first else { return Change(ids: [], version: 0, unread: 0) }
-        return Change(ids: [], version: try row.int8(0), unread: try row.int4(1))
-    }
+    // MARK: Receipts
 
     /// Records the first time that a notification was opened.
     ///

@@ -32,6 +32,8 @@ package enum Migrations {
         Migration(
             number: 3, name: "former parts",
             script: String(decoding: PackageResources.V0003_former_parts_sql, as: UTF8.self)),
+        Migration(
+            number: 4, name: "archive", script: String(decoding: PackageResources.V0004_archive_sql, as: UTF8.self)),
     ]
 
     /// A repeatable script for a database that has only an outbox to relay.

@@ -146,7 +146,10 @@ package struct RetentionStore: Sendable {
                 WITH gone AS (
                     DELETE FROM carillon.notifications n USING unnest($1, $2) AS k (user_id, id)
                     WHERE n.user_id = k.user_id AND n.id = k.id AND n.deleted_at IS NOT NULL
-                    RETURNING n.user_id, n.version
+                    RETURNING n.user_id, n.id, n.version
+                ), unarchived AS (
+                    DELETE FROM carillon.archived a USING gone
+                    WHERE a.user_id = gone.user_id AND a.notification_id = gone.id
                 ), highest AS (SELECT user_id, max(version) AS version FROM gone GROUP BY user_id)
                 UPDATE carillon.inboxes b SET floor = greatest(b.floor, h.version)
                 FROM highest h WHERE b.user_id = h.user_id

@@ -74,6 +74,18 @@ package struct ScheduleStore: Sendable {
         return others.isEmpty ? .full : .conflict
     }
 
+    // MARK: Snoozed notifications
+
+    /// The start of the job ids of a snoozed notification.
+    package static func snoozePrefix(of notification: NotificationID) -> String { "snooze:\(notification):" }
+
+    /// Removes the schedules that would bring a snoozed notification back.
+    package func cancelSnoozes(of notification: NotificationID, user: String) async throws(PostgresError) {
+        try await self.pool.query(
+            "DELETE FROM carillon.schedules WHERE user_id = $1 AND starts_with(job_id, $2)", .text(user),
+            .text(Self.snoozePrefix(of: notification)))
+    }
+
     // MARK: Firing
 
     /// Claims the due schedules of a lane, earliest first; they are due again after `hold`.

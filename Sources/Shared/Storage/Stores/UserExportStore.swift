@@ -16,7 +16,7 @@ package struct UserExportStore: Sendable {
 
     /// A table with many rows per user.
     package enum Section: String, Sendable, CaseIterable {
-        case devices, preferences, subscriptions, notifications, schedules
+        case devices, preferences, subscriptions, notifications, archived, schedules
         case followUps = "follow_ups"
         case digests
         case digestItems = "digest_items"
@@ -84,7 +84,7 @@ package struct UserExportStore: Sendable {
         let (key, condition) =
             switch section {
             case .devices, .notifications, .digests, .schedules: ("t.id", "t.id > $2::uuid")
-            case .digestItems: ("t.notification_id", "t.notification_id > $2::uuid")
+            case .digestItems, .archived: ("t.notification_id", "t.notification_id > $2::uuid")
             case .preferences: ("t.type", "t.type > $2")
             case .subscriptions: ("t.topic", "t.topic > $2")
             case .followUps:

@@ -29,7 +29,8 @@ struct InboxRoutes {
         inbox.delete(":id", Self.delete, self.delete)
     }
 
-    private func id(_ context: APIContext) throws -> NotificationID {
+    /// Reads the notification that a path names.
+    static func id(_ context: APIContext) throws -> NotificationID {
         guard let id = NotificationID(try context.parameters.require("id")) else { throw Problem.notFound }
         return id
     }
@@ -42,6 +43,7 @@ struct InboxRoutes {
             "cursor?": .uuid("`next_cursor` of the previous page."),
             "unread_only?": .bool(default: false)("Only unread notifications."),
             "type?": .text(JobLimits.name)("Only of this type."),
+            "category?": .text(JobLimits.name)("Only of this category."),
             "since_version?": .integer(0...9_223_372_036_854_775_807)(
                 "Returns at most 500 changes after this version; the other parameters are ignored."),
         ],
@@ -65,11 +67,12 @@ struct InboxRoutes {
         filter.before = query.cursor()
         filter.unreadOnly = query.flag("unread_only") ?? false
         filter.type = query.text("type", limit: JobLimits.name)
+        filter.category = query.text("category", limit: JobLimits.name)
         try query.finish()
         let known = InboxTag.known(request)
         if let since { return try await self.changes(user, since: since, known: known) }
         // A client with a tag gets 304, or a page that has changed.
-        let isKept = known == nil && filter.before == nil && filter.type == nil
+        let isKept = known == nil && filter.before == nil && filter.type == nil && filter.category == nil
         let selection = InboxPageCache.Selection(limit: limit, unreadOnly: filter.unreadOnly)
         let kept = isKept ? self.inbox.pages.page(of: user, selection) : nil
         if let kept {
@@ -145,6 +148,9 @@ struct InboxRoutes {
     private static let unreadCount = Operation(
         "countUnread",
         "The counts of the inbox.",
+        query: [
+            "by_category?": .bool(default: false)("Also counts the newest 10,000 unread by category.")
+        ],
         headers: ["If-None-Match?": .string("The ETag of the client's copy.")],
         answers: [
             .ok("The counts.", .inboxState, headers: ["ETag": .string("Identifies the state of the inbox.")]),
@@ -154,9 +160,26 @@ struct InboxRoutes {
         ])
 
     private func unreadCount(_ request: Request, _ context: APIContext) async throws -> Response {
-        let state = try await self.inbox.store.state(of: try context.user())
-        return InboxTag.answer(state, unless: InboxTag.known(request)) {
-            Response.object { self.write(state, to: &$0) }
+        let user = try context.user()
+        var query = FieldReader(query: request, of: Self.unreadCount)
+        let isByCategory = query.flag("by_category") ?? false
+        try query.finish()
+        let state = try await self.inbox.store.state(of: user)
+        let known = InboxTag.known(request)
+        let isKnown = known.map { state.showsSame(as: $0) } ?? false
+        let counts = isByCategory && !isKnown ? try await self.inbox.store.unreadByCategory(user: user) : nil
+        return InboxTag.answer(state, unless: known) {
+            Response.object { writer in
+                self.write(state, to: &writer)
+                guard let counts else { return }
+                writer.key("categories")
+                writer.beginObject()
+                for (category, count) in counts {
+                    writer.key(escaping: category)
+                    writer.integer(count)
+                }
+                writer.endObject()
+            }
         }
     }
 
@@ -168,7 +191,7 @@ struct InboxRoutes {
 
     private func find(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        guard let notification = try await self.inbox.store.find(user: user, id: try self.id(context)) else {
+        guard let notification = try await self.inbox.store.find(user: user, id: try Self.id(context)) else {
             throw Problem.notFound
         }
         var writer = JSONWriter()
@@ -176,7 +199,8 @@ struct InboxRoutes {
         return .json(writer)
     }
 
-    private func answer(_ change: InboxStore.Change) -> Response {
+    /// Answers with a change and the state after it.
+    static func answer(_ change: InboxStore.Change) -> Response {
         Response.object { writer in
             writer.member("changed", change.ids.count)
             writer.member("unread", change.unread)
@@ -192,11 +216,11 @@ struct InboxRoutes {
 
     private func read(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        let id = try self.id(context)
+        let id = try Self.id(context)
         let change = try await self.inbox.service.markRead(user: user, ids: [id])
         // Either it was read before, or it does not exist.
         if change.isEmpty, try await self.inbox.store.find(user: user, id: id) == nil { throw Problem.notFound }
-        return self.answer(change)
+        return Self.answer(change)
     }
 
     private static let readMany = Operation(
@@ -227,7 +251,7 @@ struct InboxRoutes {
             body.fault("ids", "is missing; give ids, or all: true")
         }
         try body.finish()
-        return self.answer(try await self.inbox.service.markRead(user: user, ids: ids))
+        return Self.answer(try await self.inbox.service.markRead(user: user, ids: ids))
     }
 
     private static let opened = Operation(
@@ -237,7 +261,7 @@ struct InboxRoutes {
         answers: [.done, 404])
 
     private func opened(_ request: Request, _ context: APIContext) async throws -> Response {
-        let id = try self.id(context)
+        let id = try Self.id(context)
         guard try await self.inbox.service.markOpened(user: try context.user(), id: id) else {
             throw Problem.notFound
         }
@@ -251,7 +275,7 @@ struct InboxRoutes {
         answers: [.done, 404])
 
     private func delivered(_ request: Request, _ context: APIContext) async throws -> Response {
-        let id = try self.id(context)
+        let id = try Self.id(context)
         guard try await self.inbox.service.markDelivered(user: try context.user(), id: id) else {
             throw Problem.notFound
         }
@@ -266,9 +290,9 @@ struct InboxRoutes {
 
     private func delete(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        let change = try await self.inbox.service.delete(user: user, id: try self.id(context))
+        let change = try await self.inbox.service.delete(user: user, id: try Self.id(context))
         guard !change.isEmpty else { throw Problem.notFound }
-        return self.answer(change)
+        return Self.answer(change)
     }
 
     private static let deleteRead = Operation(
@@ -277,7 +301,7 @@ struct InboxRoutes {
         answers: [.ok("The change.", .inboxChange)])
 
     private func deleteRead(_ request: Request, _ context: APIContext) async throws -> Response {
-        self.answer(try await self.inbox.service.delete(user: try context.user(), id: nil))
+        Self.answer(try await self.inbox.service.delete(user: try context.user(), id: nil))
     }
 }
 
@@ -308,7 +332,12 @@ extension Schema {
 
     static let inboxState = Schema(
         "InboxState",
-        ["unread": .count, "total": .count, "version": .count])
+        [
+            "unread": .count,
+            "total": .count,
+            "version": .count,
+            "categories?": .map(of: .count)("Unread by category; the empty name has those without one."),
+        ])
 
     static let inboxChange = Schema(
         "InboxChange",

@@ -50,11 +50,11 @@ struct UnsubscribeRoutes {
     /// Asks for confirmation, because mail programs prefetch links.
     private func page(_ request: Request, _ context: APIContext) async throws -> Response {
         let target = try self.target(request)
-        let texts = Texts(request)
+        let texts = UnsubscribeTexts(request)
         let all = "<button class=\"plain\" name=\"scope\" value=\"all\">\(texts.stopAll)</button>"
         var choices = ["<p class=\"hint\">\(texts.explanation)</p>"]
         if let type = target.type {
-            let name = HTMLPage.escaped(Self.readable(type))
+            let name = HTMLPage.escaped(self.name(of: type, texts.language))
             choices += [
                 "<button class=\"primary\" name=\"scope\" value=\"type\">\(texts.stopType(name))</button>", all,
                 "<p class=\"hint\">\(texts.type): <code>\(HTMLPage.escaped(type))</code></p>",
@@ -88,15 +88,20 @@ struct UnsubscribeRoutes {
     private func unsubscribe(_ request: Request, _ context: APIContext) async throws -> Response {
         let target = try self.target(request)
         let isAll = try await self.isForAll(request)
-        let texts = Texts(request)
+        let texts = UnsubscribeTexts(request)
         try await self.users.preferences.stopEmail(user: target.user, type: isAll ? nil : target.type)
-        let name = isAll ? nil : target.type.map { HTMLPage.escaped(Self.readable($0)) }
+        let name = isAll ? nil : target.type.map { HTMLPage.escaped(self.name(of: $0, texts.language)) }
         let done = name.map { texts.stoppedType($0) } ?? texts.stoppedAll
         return HTMLPage.response(
             title: texts.done,
             language: texts.language,
             body: "<p>\(done)</p><p class=\"hint\">\(texts.wayBack)</p>"
         )
+    }
+
+    /// Returns a type's title in the catalog, or its name for people.
+    private func name(of type: String, _ language: String) -> String {
+        TypeWords(self.users.base.catalog, locales: [language]).title(ofType: type) ?? Self.readable(type)
     }
 
     /// Returns a type's name for people: `invoice_created` and `InvoiceCreated` become `Invoice
@@ -138,75 +143,6 @@ struct UnsubscribeRoutes {
     }
 }
 
-extension UnsubscribeRoutes {
-    /// The texts of the page, in the browser's language if available, else in English.
-    private struct Texts {
-        let language: String
-        let question: String
-        let explanation: String
-        let type: String
-        let stopAll: String
-        let done: String
-        let stoppedAll: String
-        let wayBack: String
-        private let quotes: (String, String)
-        private let stop: (String, String)
-        private let stopped: (String, String)
-
-        func stopType(_ name: String) -> String { self.sentence(self.stop, name) }
-        func stoppedType(_ name: String) -> String { self.sentence(self.stopped, name) }
-
-        private func sentence(_ parts: (String, String), _ name: String) -> String {
-            parts.0 + self.quotes.0 + name + self.quotes.1 + parts.1
-        }
-
-        init(_ request: Request) {
-            // Browsers send the best language first, so weights do not matter.
-            let wanted = (request.headers[.acceptLanguage] ?? "").lowercased().split(separator: ",").map { part in
-                part.drop { $0 == " " }.prefix { $0.isLetter }
-            }
-            switch wanted.first(where: { ["en", "de", "fr"].contains($0) }) {
-            case "de":
-                self.language = "de"
-                self.question = "E-Mails abbestellen?"
-                self.explanation = "Ihre Mitteilungen in der App und auf Ihren Geräten bleiben, wie sie sind."
-                self.type = "Art der Mitteilung"
-                self.stopAll = "Alle E-Mails abbestellen"
-                self.done = "Abbestellt"
-                self.stoppedAll = "Sie bekommen keine E-Mails mehr, außer notwendigen."
-                self.wayBack = "In den Einstellungen Ihrer Mitteilungen können Sie das jederzeit ändern."
-                self.quotes = ("„", "“")
-                self.stop = ("E-Mails zu ", " abbestellen")
-                self.stopped = ("Sie bekommen keine E-Mails mehr zu ", ".")
-            case "fr":
-                self.language = "fr"
-                self.question = "Ne plus recevoir d’e-mails ?"
-                self.explanation = "Vos notifications dans l’application et sur vos appareils restent inchangées."
-                self.type = "Type de notification"
-                self.stopAll = "Arrêter tous les e-mails"
-                self.done = "Désabonné"
-                self.stoppedAll = "Vous ne recevrez plus d’e-mails, sauf ceux qui sont indispensables."
-                self.wayBack = "Vous pouvez revenir sur ce choix dans les réglages de vos notifications."
-                self.quotes = ("« ", " »")
-                self.stop = ("Arrêter les e-mails ", "")
-                self.stopped = ("Vous ne recevrez plus d’e-mails ", ".")
-            default:
-                self.language = "en"
-                self.question = "Unsubscribe from e-mail?"
-                self.explanation = "Your notifications in the app and on your devices stay as they are."
-                self.type = "Type of notification"
-                self.stopAll = "Stop all e-mail"
-                self.done = "Unsubscribed"
-                self.stoppedAll = "You will get no more e-mail, except required messages."
-                self.wayBack = "You can change this at any time in your notification settings."
-                self.quotes = ("“", "”")
-                self.stop = ("Stop e-mail about ", "")
-                self.stopped = ("You will get no more e-mail about ", ".")
-            }
-        }
-    }
-}
-
 /// An HTML page without scripts that loads only the gateway's style and icon, and cannot be framed.
 enum HTMLPage {
     private static let policy = """
@@ -224,7 +160,7 @@ enum HTMLPage {
     static func response(title: String, language: String, body: String) -> Response {
         let page = """
             <!DOCTYPE html>
-            <html lang="\(language)">
+            <html lang="\(language)" dir="\(language == "ar" ? "rtl" : "ltr")">
             <head>
             <meta charset="utf-8">
             <meta name="viewport" content="width=device-width, initial-scale=1">

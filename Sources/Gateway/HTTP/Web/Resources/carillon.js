@@ -1,8 +1,9 @@
 // Carillon · carillon.js
 // SPDX-License-Identifier: Apache-2.0
 
-import { h, icon, safeURL } from "./web/dom.js";
-import { Inbox } from "./web/inbox.js";
+import { h, safeURL } from "./web/dom.js";
+import { icon } from "./web/icons.js";
+import { shareInbox } from "./web/inbox.js";
 import { Panel } from "./web/inbox-panel.js";
 import { Push } from "./web/inbox-push.js";
 import { sheet } from "./web/inbox-styles.js";
@@ -12,18 +13,27 @@ import { language } from "./web/texts.js";
  * `<carillon-inbox>`: a bell with a badge and a panel; with `view="page"`, only the panel.
  *
  * Attributes: `token`, `url` (the gateway; default: the origin of this script), `view`, `lang`,
- * `theme` (`light` or `dark`; default: the system's), `worker` (for Web Push: the URL of a service
- * worker on the page's own origin).
+ * `theme` (`light` or `dark`; default: the system's), `category` (shows only that one), `worker`
+ * (for Web Push: the URL of a service worker on the page's own origin).
+ *
+ * Properties: `tokenProvider`, `texts` (replaces words of the inbox), `renderItem` (draws an
+ * entry).
+ * Slots: `header`, `footer`, `empty`. Elements with the same gateway and token share one socket.
  *
  * Events: `carillon-unread` ({unread}), `carillon-arrival` (a notification), `carillon-open`
  * ({notification, url}), `carillon-action` ({notification, action}), `carillon-event`
  * ({name, args}) and `carillon-signed-out`. `carillon-open` and `carillon-action` are cancelable.
  */
 export class CarillonInbox extends HTMLElement {
-  static observedAttributes = ["token", "url", "lang", "view", "worker"];
+  static observedAttributes = ["token", "url", "lang", "view", "worker", "category"];
+  static #properties = ["tokenProvider", "texts", "renderItem"];
 
-  #tokenProvider = null;
+  #own = { tokenProvider: null, texts: {}, renderItem: null };
   #inbox = null;
+  /** Ends this element's use of the inbox. */
+  #leave = null;
+  #starts = 0;
+  #listeners = null;
   #panel = null;
   #root = null;
   #bell = null;
@@ -31,8 +41,8 @@ export class CarillonInbox extends HTMLElement {
   #lastUnread = null;
   /** Takes clicks on pushes, which the service worker keeps until a page is signed in. */
   #clicked = ({ data }) => {
-    if (data?.kind === "carillon-clicks" && this.#inbox.store.isLoaded) takeClicks();
-    if (data?.kind !== "carillon-clicked" || !data.id) return;
+    if (data?.kind === "carillon-clicks" && this.#inbox?.store.isLoaded) takeClicks();
+    if (data?.kind !== "carillon-clicked" || !data.id || !this.#inbox) return;
     const item = this.#inbox.store.find(data.id);
     if (data.action && item) this.#fire("carillon-action", { notification: item, action: { id: data.action } });
     this.#inbox.opened(data.id);
@@ -44,11 +54,10 @@ export class CarillonInbox extends HTMLElement {
       // A constructed sheet works with a Content-Security-Policy that forbids inline styles.
       this.#root.adoptedStyleSheets = [sheet];
     }
-    if (Object.hasOwn(this, "tokenProvider")) {
+    for (const name of CarillonInbox.#properties.filter((one) => Object.hasOwn(this, one))) {
       // The page set it before this script loaded.
-      const { tokenProvider } = this;
-      delete this.tokenProvider;
-      this.#tokenProvider = tokenProvider;
+      this.#own[name] = this[name];
+      delete this[name];
     }
     this.#start();
   }
@@ -66,14 +75,31 @@ export class CarillonInbox extends HTMLElement {
   }
 
   /** A function that returns a token, a fresh one if the last was refused; may be asynchronous. */
-  get tokenProvider() { return this.#tokenProvider; }
-  set tokenProvider(provider) {
-    this.#tokenProvider = provider;
+  get tokenProvider() { return this.#own.tokenProvider; }
+  set tokenProvider(provider) { this.#set("tokenProvider", provider); }
+
+  /** Words that replace those of the inbox, by the names in `texts.js`. */
+  get texts() { return this.#own.texts; }
+  set texts(texts) { this.#set("texts", texts ?? {}); }
+
+  /**
+   * A function that draws a notification: it gets the notification and returns an element, or null
+   * for the usual entry.
+   */
+  get renderItem() { return this.#own.renderItem; }
+  set renderItem(render) { this.#set("renderItem", render); }
+
+  #set(name, value) {
+    this.#own[name] = value;
     this.#restart();
   }
 
   /** The unread count; null until it is known. */
-  get unread() { return this.#inbox?.store.isLoaded ? this.#inbox.store.unread : null; }
+  get unread() {
+    if (!this.#inbox?.store.isLoaded) return null;
+    if (!this.hasAttribute("category")) return this.#inbox.store.unread;
+    return this.#inbox.unreadByCategory?.[this.getAttribute("category")] ?? null;
+  }
 
   get token() { return this.getAttribute("token"); }
   set token(token) {
@@ -91,49 +117,73 @@ export class CarillonInbox extends HTMLElement {
 
   #isPage() { return this.getAttribute("view") === "page"; }
 
-  #start() {
-    const { tag, texts, direction } = language(this.getAttribute("lang") || document.documentElement.lang || navigator.languages);
-    const inbox = new Inbox(this.gateway, (isRefused) => this.#giveToken(isRefused));
+  async #start() {
+    const start = ++this.#starts;
+    const wanted = this.getAttribute("lang") || document.documentElement.lang || navigator.languages;
+    const { tag, texts, direction } = await language(wanted, this.#own.texts);
+    // The element may have been removed or changed meanwhile.
+    if (start !== this.#starts) return;
+    const source = this.#own.tokenProvider ?? this.getAttribute("token");
+    const { inbox, open, leave } = shareInbox(
+      this.gateway, source, (isRefused) => this.#giveToken(isRefused), [tag, ...navigator.languages].slice(0, 20).join());
     this.#inbox = inbox;
+    this.#leave = leave;
     const worker = this.getAttribute("worker");
     const push = new Push(inbox.client, worker ? new URL(worker, document.baseURI).href : null);
+    const render = this.#own.renderItem && ((item) => this.#own.renderItem(item, { language: tag, texts }));
     this.#panel = new Panel(inbox, push, {
-      language: tag, texts, open: (item, event, url) => this.#open(item, event, url),
+      language: tag, texts, render, category: this.getAttribute("category"),
+      open: (item, event, url) => this.#open(item, event, url),
       act: (item, action) => this.#act(item, action, texts),
       close: this.#isPage() ? null : () => this.#popover.hidePopover(),
     });
-    inbox.addEventListener("change", () => this.#showCount(texts));
-    inbox.addEventListener("arrival", ({ detail }) => this.#fire("carillon-arrival", detail));
-    inbox.addEventListener("event", ({ detail }) => this.#fire("carillon-event", detail));
-    inbox.addEventListener("signedOut", () => this.#fire("carillon-signed-out", null));
+    this.#listen(inbox, texts);
     const frame = h("div", { class: this.#isPage() ? "frame page" : "frame", dir: direction, lang: tag, part: "frame" });
     frame.append(...(this.#isPage() ? [this.#panel.element] : this.#bellAndPopover(texts)));
     this.#root.replaceChildren(frame);
     this.#panel.start();
-    if (this.#isPage()) {
+    this.#showCount(texts);
+    if (this.#isPage() && !this.hasAttribute("category")) {
       const wide = matchMedia("(min-width: 64rem)");
       if (wide.matches) this.#panel.loadSettings();
-      wide.onchange = () => wide.matches && this.#panel.loadSettings();
+      wide.onchange = () => wide.matches && this.#panel?.loadSettings();
     }
-    navigator.serviceWorker?.addEventListener("message", this.#clicked);
     push.register().catch((error) => console.warn("carillon:", error.message));
     // Code that creates the element can finish its setup first.
     queueMicrotask(async () => {
-      if (this.#inbox !== inbox) return;
-      await inbox.open();
-      if (this.#inbox === inbox && inbox.store.isLoaded) takeClicks();
+      if (start !== this.#starts) return;
+      await open();
+      if (start === this.#starts && inbox.store.isLoaded) takeClicks();
     });
   }
 
+  #listen(inbox, texts) {
+    this.#listeners = new AbortController();
+    const { signal } = this.#listeners;
+    inbox.addEventListener("change", () => this.#showCount(texts), { signal });
+    inbox.addEventListener("arrival", ({ detail }) => this.#isMine(detail) && this.#fire("carillon-arrival", detail), { signal });
+    inbox.addEventListener("event", ({ detail }) => this.#fire("carillon-event", detail), { signal });
+    inbox.addEventListener("signedOut", () => this.#fire("carillon-signed-out", null), { signal });
+    navigator.serviceWorker?.addEventListener("message", this.#clicked, { signal });
+  }
+
+  /** Whether a notification belongs to the category that this element shows. */
+  #isMine(item) {
+    return !this.hasAttribute("category") || (item.category ?? "") === this.getAttribute("category");
+  }
+
   #stop() {
-    navigator.serviceWorker?.removeEventListener("message", this.#clicked);
+    this.#starts += 1;
+    this.#listeners?.abort();
     this.#panel?.stop();
-    this.#inbox?.close();
+    this.#leave?.();
+    this.#leave = this.#panel = this.#inbox = null;
     this.#lastUnread = null;
   }
 
   async #giveToken(isRefused) {
-    if (this.#tokenProvider) return this.#tokenProvider(isRefused);
+    const { tokenProvider } = this.#own;
+    if (tokenProvider) return tokenProvider(isRefused);
     return isRefused ? null : this.getAttribute("token");
   }
 

@@ -1,7 +1,9 @@
 // Carillon · inbox-item.js
 // SPDX-License-Identifier: Apache-2.0
 
-import { h, iconButton, readable, safeURL } from "./dom.js";
+import { h, readable, safeURL } from "./dom.js";
+import { icon, iconButton, isIcon } from "./icons.js";
+import { marked, unmarked } from "./marks.js";
 import { ago, exactly } from "./time.js";
 
 const mostActions = 10;
@@ -12,11 +14,12 @@ export class ItemView {
   #item = null;
 
   /**
-   * @param context `language`, `texts` and the user's actions: `open`, `act`, `markRead`, `remove`.
+   * @param context `language`, `texts`, `words`, `render` and the user's actions: `open`, `act`,
+   *   `markRead`, `markUnread`, `archive`, `restore`, `remove` and `more`.
    */
   constructor(context) {
     this.#context = context;
-    this.element = h("li", { class: "item" });
+    this.element = h("li", { class: "item", part: "item" });
   }
 
   /** Shows a notification, and keeps the focus. Does nothing if it is unchanged. */
@@ -28,8 +31,9 @@ export class ItemView {
     const { texts } = this.#context;
     this.element.dataset.id = item.id;
     this.element.classList.toggle("unread", !item.read_at);
+    this.element.setAttribute("part", item.read_at ? "item" : "item unread");
     this.element.dataset.severity = item.severity;
-    this.element.replaceChildren(this.#body(item), this.#tools(item));
+    this.element.replaceChildren(this.#avatar(item), this.#body(item), this.#tools(item));
     if (hadFocus) (this.element.querySelector(`[data-part="${place}"]`) ?? this.main)?.focus();
     this.main.setAttribute("aria-description", item.read_at ? "" : texts.isUnread);
   }
@@ -39,23 +43,58 @@ export class ItemView {
 
   get item() { return this.#item; }
 
+  // The avatar: who is behind it, or the type's icon.
+
+  #avatar(item) {
+    const { image, actor } = this.#context.words.type(item.type);
+    const person = actor ? item.data?.[actor] : item.data?.actor;
+    const name = typeof person === "string" ? person : person?.name;
+    const picture = this.#picture(typeof person === "object" ? person?.image : null, "face");
+    const shown = picture ?? (name ? h("span", { class: "initials" }, initials(String(name))) : this.#icon(item, image));
+    return h("div", { class: "avatar", part: "avatar", "aria-hidden": "true", "data-tint": tint(name ? String(name) : item.type) },
+      shown, picture || name ? h("span", { class: "avatar-badge" }, this.#icon(item)) : null);
+  }
+
+  #icon(item) {
+    const { words } = this.#context;
+    const symbol = words.type(item.type).icon ?? words.category(item.category).icon;
+    const fallback = item.severity === "info" ? "bell" : "alert";
+    if (!symbol) return icon(fallback);
+    if (isIcon(symbol)) return icon(symbol);
+    return this.#picture(symbol, "sign") ?? h("span", { class: "emoji" }, symbol);
+  }
+
+  /** A picture that gives way if it cannot be loaded; null without a usable URL. */
+  #picture(text, name) {
+    const url = /^https?:/.test(text ?? "") ? safeURL(text) : null;
+    if (!url) return null;
+    const image = h("img", { class: name, src: url, alt: "", loading: "lazy", decoding: "async", referrerpolicy: "no-referrer" });
+    image.addEventListener("error", () => image.replaceWith(name === "picture" ? "" : icon("bell")));
+    return image;
+  }
+
+  // The content.
+
   #body(item) {
-    const { texts } = this.#context;
+    const { render, texts, words } = this.#context;
     const url = safeURL(item.url);
-    const title = item.title || readable(item.type);
     const open = (event) => this.#context.open(item, event, url);
+    const own = render?.(item);
+    const title = own instanceof Node ? [own] : marked(item.title || words.typeName(item.type));
+    const more = own instanceof Node ? { "aria-label": unmarked(item.title || words.typeName(item.type)) } : {};
     const main = url
-      ? h("a", { class: "title", href: url, "data-part": "main", rel: "noopener", onclick: open, onauxclick: open }, title)
-      : h("button", { class: "title", type: "button", "data-part": "main", onclick: open }, title);
+      ? h("a", { class: "title", part: "title", href: url, "data-part": "main", rel: "noopener", onclick: open, onauxclick: open, ...more }, ...title)
+      : h("button", { class: "title", part: "title", type: "button", "data-part": "main", onclick: open, ...more }, ...title);
+    if (own instanceof Node) return h("div", { class: "content own" }, main);
     const severity = texts.severity[item.severity];
     return h("div", { class: "content" },
-      h("p", { class: "about" },
+      h("p", { class: "about", part: "about" },
         severity ? h("span", { class: "severity" }, severity) : null,
-        h("span", { class: "type" }, readable(item.type)),
+        h("span", { class: "type" }, words.typeName(item.type)),
         this.#time(item)),
       h("h4", null, main),
-      item.body ? h("p", { class: "body" }, item.body) : null,
-      this.#image(item),
+      item.body ? h("p", { class: "body", part: "body" }, ...marked(item.body)) : null,
+      this.#picture(item.image ?? words.type(item.type).image, "picture"),
       this.#actions(item));
   }
 
@@ -73,28 +112,44 @@ export class ItemView {
     if (time && time.textContent !== text) time.textContent = text;
   }
 
-  #image(item) {
-    const url = safeURL(item.image);
-    if (!url?.startsWith("http")) return null;
-    const image = h("img", { src: url, alt: "", loading: "lazy", decoding: "async", referrerpolicy: "no-referrer" });
-    image.addEventListener("error", () => image.remove());
-    return image;
-  }
-
   #actions(item) {
     const actions = Array.isArray(item.data?.actions) ? item.data.actions.slice(0, mostActions) : [];
-    const buttons = actions.filter((action) => action?.id && action?.title).map((action) =>
+    const buttons = actions.filter((action) => action?.id && action?.title).map((action, place) =>
       h("button", {
-        type: "button", class: action.destructive ? "action destructive" : "action", "data-part": `action-${action.id}`,
-        onclick: () => this.#context.act(item, action),
+        type: "button", class: action.destructive ? "action destructive" : place ? "action" : "action first",
+        part: "action", "data-part": `action-${action.id}`, onclick: () => this.#context.act(item, action),
       }, String(action.title)));
     return buttons.length ? h("div", { class: "actions" }, buttons) : null;
   }
 
+  // The tools.
+
   #tools(item) {
-    const { texts, markRead, remove } = this.#context;
-    return h("div", { class: "tools" },
-      item.read_at ? null : iconButton("check", texts.markRead, () => markRead(item.id), { "data-part": "read" }),
-      iconButton("trash", texts.remove, () => remove(item.id), { "data-part": "remove" }));
+    const { archive, isArchive, markRead, markUnread, more, remove, restore, texts } = this.#context;
+    const title = unmarked(item.title || this.#context.words.typeName(item.type));
+    const tool = (name, label, run, symbol = name) => iconButton(symbol, label, () => run(item.id), { "data-part": name });
+    const tools = isArchive()
+      ? [tool("restore", texts.restore, restore, "inbox"), tool("remove", texts.remove, remove, "trash")]
+      : [
+        item.read_at ? tool("unread", texts.markUnread, markUnread) : tool("read", texts.markRead, markRead, "check"),
+        tool("archive", texts.archive, archive), tool("remove", texts.remove, remove, "trash"),
+        iconButton("more", texts.moreFor(title), (event) => more(item, event.currentTarget), {
+          "data-part": "more", "aria-haspopup": "menu", "aria-expanded": "false", title: texts.menu,
+        }),
+      ];
+    return h("div", { class: "tools" }, tools);
   }
+}
+
+/** Returns the first letters of the first and the last word of a name. */
+function initials(name) {
+  const words = name.trim().split(/\s+/);
+  return [words[0], ...(words.length > 1 ? [words.at(-1)] : [])].map((word) => [...word][0] ?? "").join("").toLocaleUpperCase();
+}
+
+/** Returns one of six tints, the same for the same text. */
+function tint(text) {
+  let hash = 0;
+  for (const character of text) hash = (hash * 31 + character.codePointAt(0)) % 6;
+  return hash;
 }

@@ -1,8 +1,9 @@
 // Carillon · inbox-list.js
 // SPDX-License-Identifier: Apache-2.0
 
-import { h, icon } from "./dom.js";
+import { h } from "./dom.js";
 import { ItemView } from "./inbox-item.js";
+import { picture } from "./inbox-pictures.js";
 import { day, dayName } from "./time.js";
 
 /** The list of notifications, grouped by day, with its empty, loading and failed states. */
@@ -14,35 +15,98 @@ export class ListView {
   #state = null;
   #groups = h("div", { class: "days" });
   #more;
+  #pill;
+  /** The newest notification that the user has had on the screen. */
+  #newest = null;
 
+  /** @param context as of the items, and `filter`, `isArchive` and `isFeed`. */
   constructor(inbox, context) {
     this.#inbox = inbox;
     this.#context = context;
     this.#more = h("button", { type: "button", class: "more", onclick: () => this.#loadMore() }, context.texts.loadMore);
-    this.element = h("div", { class: "list", tabindex: "-1", onkeydown: (event) => this.#key(event) }, this.#groups, this.#more);
+    this.#pill = h("button", { type: "button", class: "pill", part: "pill", hidden: true, onclick: () => this.#showNew() }, context.texts.fresh(1));
+    this.scroller = h("div", {
+      class: "list", part: "list", tabindex: "-1", onkeydown: (event) => this.#key(event), onscroll: () => this.#scrolled(),
+    }, this.#groups, this.#more);
+    this.element = h("div", { class: "list-frame" }, this.#pill, this.scroller);
   }
 
-  render(filter) {
-    const { store } = this.#inbox;
-    const list = store.list(filter);
+  render() {
+    const filter = this.#context.filter();
+    const list = this.#list(filter);
     const kept = new Set(list.map((item) => item.id));
     const lost = this.#neighbourOfLost(kept);
+    const top = this.#anchor(kept);
     for (const [id, view] of this.#items) {
       if (kept.has(id)) continue;
       view.element.remove();
       this.#items.delete(id);
     }
     this.#arrange(list);
+    top?.();
     lost?.focus();
     this.#showState(list.length === 0 ? this.#emptyState(filter) : null);
-    this.#more.hidden = !store.cursor(filter) || list.length === 0;
+    this.#more.hidden = !this.#cursor(filter) || list.length === 0;
     this.#more.disabled = this.#inbox.isLoading;
     this.#more.textContent = this.#inbox.isLoading ? this.#context.texts.loading : this.#context.texts.loadMore;
-    this.element.setAttribute("aria-busy", String(this.#inbox.isLoading));
+    this.scroller.setAttribute("aria-busy", String(this.#inbox.isLoading));
+    this.#showPill(list);
+  }
+
+  /** Shows another list, or the same one in other words, from its top. */
+  reset() {
+    this.#items.clear();
+    this.#days.clear();
+    this.#groups.replaceChildren();
+    this.#newest = null;
+    this.#state = undefined;
+    this.scroller.scrollTop = 0;
+    this.render();
   }
 
   tick() {
     for (const view of this.#items.values()) view.tick();
+  }
+
+  #list(filter) {
+    return this.#context.isArchive() ? this.#inbox.archive?.items ?? [] : this.#inbox.store.list(filter);
+  }
+
+  #cursor(filter) {
+    return this.#context.isArchive() ? this.#inbox.archive?.cursor : this.#inbox.store.cursor(filter);
+  }
+
+  /**
+   * Returns a function that puts what the user looks at back into its place after entries came in
+   * above; null at the top.
+   */
+  #anchor(kept) {
+    if (this.scroller.scrollTop < 8) return null;
+    const edge = this.scroller.getBoundingClientRect().top;
+    const element = this.#entries().find((one) => kept.has(one.dataset.id) && one.getBoundingClientRect().bottom > edge);
+    if (!element) return null;
+    const before = element.getBoundingClientRect().top;
+    return () => { this.scroller.scrollTop += element.getBoundingClientRect().top - before; };
+  }
+
+  // New notifications above the visible part.
+
+  #showPill(list) {
+    this.#newest ??= list[0]?.id ?? null;
+    if (this.scroller.scrollTop < 8) this.#newest = list[0]?.id ?? this.#newest;
+    const count = this.#context.isArchive() ? 0 : list.filter((item) => item.id > (this.#newest ?? "")).length;
+    this.#pill.hidden = count === 0;
+    if (count) this.#pill.textContent = this.#context.texts.fresh(count);
+  }
+
+  #scrolled() {
+    if (this.scroller.scrollTop < 8 && !this.#pill.hidden) this.render();
+  }
+
+  #showNew() {
+    this.scroller.scrollTop = 0;
+    this.render();
+    this.#items.get(this.#entries()[0]?.dataset.id)?.main.focus({ preventScroll: true });
   }
 
   /** Returns the element that gets the focus when the focused entry disappears. */
@@ -53,7 +117,7 @@ export class ListView {
     const place = all.indexOf(focused);
     const isKept = (element) => kept.has(element.dataset.id);
     const next = all.slice(place + 1).find(isKept) ?? all.slice(0, place).findLast(isKept);
-    return next ? this.#items.get(next.dataset.id).main : this.element;
+    return next ? this.#items.get(next.dataset.id).main : this.scroller;
   }
 
   #arrange(list) {
@@ -85,7 +149,7 @@ export class ListView {
     const name = dayName(date, this.#context.language);
     let entry = this.#days.get(key);
     if (!entry) {
-      const heading = h("h3", { class: "day" });
+      const heading = h("h3", { class: "day", part: "day" });
       const group = h("ul", { role: "list" });
       entry = { heading, group, section: h("section", { class: "group", "data-day": key }, heading, group) };
       this.#days.set(key, entry);
@@ -99,10 +163,14 @@ export class ListView {
     return entry.group;
   }
 
+  // The states of a list without entries.
+
   #emptyState(filter) {
-    const { hasMoreFailed, isLoading, loadError, store } = this.#inbox;
+    const { archive, hasMoreFailed, isLoading, loadError, store } = this.#inbox;
+    if (this.#context.isArchive()) return archive ? "emptyArchive" : hasMoreFailed && !isLoading ? "failed" : "loading";
     if (store.isLoaded && store.cursor(filter)) return hasMoreFailed ? "failed" : "more";
-    if (store.isLoaded) return filter === "unread" && store.total > 0 ? "emptyUnread" : "empty";
+    if (store.isLoaded && filter.isUnread) return store.total > 0 ? "emptyUnread" : "empty";
+    if (store.isLoaded) return filter.category !== undefined && !this.#context.isFeed ? "emptyCategory" : "empty";
     if (loadError?.kind === "signedOut") return "signedOut";
     return loadError && !isLoading ? "failed" : "loading";
   }
@@ -110,7 +178,7 @@ export class ListView {
   #showState(state) {
     if (state === this.#state) return;
     this.#state = state;
-    this.element.querySelector(".state")?.remove();
+    this.scroller.querySelector(".state")?.remove();
     if (!state) return;
     if (state === "more") {
       this.#state = null;
@@ -118,36 +186,56 @@ export class ListView {
     }
     const { texts } = this.#context;
     if (state === "loading") {
-      this.element.prepend(h("div", { class: "state loading", role: "status", "aria-label": texts.loading },
+      this.scroller.prepend(h("div", { class: "state loading", role: "status", "aria-label": texts.loading },
         ...Array.from({ length: 4 }, () => h("div", { class: "placeholder" }, h("span"), h("span"), h("span")))));
       return;
     }
-    this.element.prepend(h("div", { class: `state ${state}` },
-      h("div", { class: "picture" }, icon(state === "failed" ? "offline" : state === "emptyUnread" ? "checks" : "bell")),
-      h("h3", null, texts[`${state}Title`]),
-      h("p", null, texts[`${state}Text`]),
+    const usual = [
+      picture(state), h("h3", null, texts[`${state}Title`]), h("p", null, texts[`${state}Text`]),
       state === "failed"
-        ? h("button", { type: "button", class: "plain", onclick: () => this.#inbox.retry() }, texts.tryNow) : null));
+        ? h("button", { type: "button", class: "plain", onclick: () => this.#retry() }, texts.tryNow) : null,
+    ];
+    // A page may have its own picture and words for an empty inbox.
+    this.scroller.prepend(h("div", { class: `state ${state}`, part: "state" },
+      state === "empty" ? h("slot", { name: "empty" }, ...usual.filter(Boolean)) : usual));
   }
 
-  #loadMore() { this.#inbox.loadMore(this.#context.filter()); }
+  #retry() {
+    if (this.#context.isArchive()) this.#inbox.loadArchive(true);
+    else this.#inbox.retry();
+  }
 
-  // Keys: arrows, Home and End go through the entries; Delete deletes.
+  #loadMore() {
+    if (this.#context.isArchive()) this.#inbox.loadArchive(false);
+    else this.#inbox.loadMore(this.#context.filter());
+  }
+
+  // Keys: arrows, Home and End go through the entries; Delete deletes, E archives, U marks as
+  // unread or read.
 
   #entries() { return [...this.#groups.querySelectorAll(".item")]; }
 
   #key(event) {
+    if (event.altKey || event.ctrlKey || event.metaKey) return;
     const entries = this.#entries();
     const item = event.target.closest(".item");
     const place = entries.indexOf(item);
     const goal = { ArrowDown: place + 1, ArrowUp: place - 1, Home: 0, End: entries.length - 1 }[event.key];
-    if (goal !== undefined && !event.altKey && !event.ctrlKey && !event.metaKey) {
-      event.preventDefault();
-      const entry = entries[Math.min(Math.max(goal, 0), entries.length - 1)];
-      if (entry) this.#items.get(entry.dataset.id).main.focus();
-    } else if (event.key === "Delete" && item) {
-      event.preventDefault();
-      this.#context.remove(item.dataset.id);
-    }
+    const act = item && this.#action(event.key, this.#items.get(item.dataset.id).item);
+    if (goal === undefined && !act) return;
+    event.preventDefault();
+    if (act) return act();
+    const entry = entries[Math.min(Math.max(goal, 0), entries.length - 1)];
+    if (entry) this.#items.get(entry.dataset.id).main.focus();
+  }
+
+  #action(key, item) {
+    const { archive, isArchive, markRead, markUnread, remove, restore } = this.#context;
+    const actions = {
+      Delete: () => remove(item.id),
+      e: () => (isArchive() ? restore : archive)(item.id),
+      u: () => (item.read_at ? markUnread : markRead)(item.id),
+    };
+    return actions[key];
   }
 }

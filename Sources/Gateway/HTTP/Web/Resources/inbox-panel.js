@@ -1,11 +1,13 @@
 // Carillon · inbox-panel.js
 // SPDX-License-Identifier: Apache-2.0
 
-import { h, iconButton } from "./dom.js";
+import { h } from "./dom.js";
+import { iconButton } from "./icons.js";
 import { ListView } from "./inbox-list.js";
-import { SettingsView } from "./inbox-settings.js";
+import { Menu } from "./menu.js";
+import { snoozeTimes, soon } from "./time.js";
 
-/** The visible inbox: header, list, settings, banner and toast. */
+/** The visible inbox: header, tabs, list, settings, banner and toast. */
 export class Panel {
   static clock = 30_000;
   static toastTime = 6_000;
@@ -13,86 +15,210 @@ export class Panel {
   static grace = 1_500;
 
   #inbox;
+  #push;
   #context;
   #list;
-  #settings;
-  #filter = "all";
+  #settings = null;
+  /** The chosen tab: `all`, `unread`, `archive` or `category:` and its name. */
+  #tab = "all";
   #isScheduled = false;
+  #menu = new Menu();
+  #tabs = h("div", { class: "filters", role: "group" });
+  #title = h("h2", { id: "carillon-title" });
   #banner = h("div", { class: "banner", role: "status", hidden: true });
-  #toast = h("div", { class: "toast", role: "status" });
+  #toast = h("div", { class: "toast", part: "toast", role: "status" });
   #spoken = h("p", { class: "spoken", "aria-live": "polite" });
-  #count = h("span", { class: "count" });
+  #side = h("div", { class: "settings-place" });
   #timers = {};
+  #listeners = new AbortController();
 
-  /** @param context `language`, `texts`, `open`, `act`, and `close` if the panel can close. */
+  /**
+   * @param context `language`, `texts`, `open`, `act`, `render`, `category` of a feed, and `close`
+   *   if the panel can close.
+   */
   constructor(inbox, push, context) {
     this.#inbox = inbox;
+    this.#push = push;
+    const { texts } = context;
+    const undoable = (change, text) => async (id) => {
+      if (await change(id)) this.tell(text, { label: texts.undo, run: () => inbox.restore(id) });
+    };
     this.#context = {
-      ...context, filter: () => this.#filter, tell: (name) => this.tell(context.texts[name] ?? name),
-      markRead: (id) => inbox.markRead(id), remove: (id) => inbox.remove(id),
+      ...context, filter: () => this.#filter(), isArchive: () => this.#tab === "archive",
+      isFeed: context.category !== null, tell: (name) => this.tell(texts[name] ?? name),
+      get words() { return inbox.words; },
+      markRead: (id) => inbox.markRead(id), markUnread: (id) => inbox.markUnread(id),
+      archive: undoable((id) => inbox.moveToArchive(id), texts.archivedDone),
+      remove: undoable((id) => inbox.remove(id), texts.removedDone),
+      restore: async (id) => {
+        await inbox.restore(id);
+        this.tell(texts.restoredDone);
+      },
+      more: (item, button) => this.#menu.open(button, this.#itemMenu(item)),
     };
     this.#list = new ListView(inbox, this.#context);
-    this.#settings = new SettingsView(inbox.client, push, this.#context);
     this.element = this.#frame();
-    inbox.addEventListener("change", () => this.#schedule());
-    inbox.addEventListener("state", ({ detail }) => this.#showState(detail));
-    inbox.addEventListener("fault", ({ detail }) => this.#context.tell(detail));
-    inbox.addEventListener("arrival", ({ detail }) => this.#announce(detail));
+    const { signal } = this.#listeners;
+    inbox.addEventListener("change", () => this.#schedule(), { signal });
+    inbox.addEventListener("words", () => this.#list.reset(), { signal });
+    inbox.addEventListener("state", ({ detail }) => this.#showState(detail), { signal });
+    inbox.addEventListener("fault", ({ detail }) => this.#context.tell(detail), { signal });
+    inbox.addEventListener("arrival", ({ detail }) => this.#announce(detail), { signal });
   }
 
   start() {
     this.render();
+    if (this.#inbox.state !== "offline") this.#showState(this.#inbox.state);
     this.#timers.clock ??= setInterval(() => this.#list.tick(), Panel.clock);
   }
 
   stop() {
+    this.#listeners.abort();
     for (const timer of Object.values(this.#timers)) clearTimeout(timer);
     this.#timers = {};
   }
 
   #frame() {
     const { texts, close } = this.#context;
-    const filter = (name, label, ...more) => h("button", {
-      type: "button", class: "filter", "data-filter": name, "aria-pressed": String(name === this.#filter),
-      onclick: () => this.#choose(name),
-    }, label, ...more);
-    this.readAll = h("button", {
-      type: "button", class: "quiet read-all", onclick: () => this.#inbox.markAllRead(),
-    }, texts.markAllRead);
+    this.#title.textContent = texts.notifications;
+    this.readAll = iconButton("checks", texts.markAllRead, () => this.#inbox.markAllRead(), { class: "icon-button read-all" });
     this.gear = iconButton("settings", texts.settings, () => this.showSettings(true), { class: "icon-button gear" });
     this.back = iconButton("back", texts.back, () => this.showSettings(false), { class: "icon-button back" });
-    const head = h("header", { class: "head" },
-      h("h2", { id: "carillon-title" }, texts.notifications),
-      h("div", { class: "head-tools" }, this.gear,
+    this.leave = iconButton("back", texts.back, () => this.#choose("all"), { class: "icon-button back leave", hidden: true });
+    const menu = iconButton("more", texts.menu, ({ currentTarget }) => this.#menu.open(currentTarget, this.#mainMenu()), {
+      class: "icon-button list-menu", "aria-haspopup": "menu", "aria-expanded": "false",
+    });
+    const head = h("header", { class: "head", part: "header" },
+      this.leave, this.#title, h("div", { class: "head-tools" }, h("slot", { name: "header" }), this.readAll, this.gear, menu,
         close ? iconButton("close", texts.close, close, { class: "icon-button close" }) : null));
-    const bar = h("div", { class: "bar" },
-      h("div", { class: "filters", role: "group", "aria-label": texts.notifications },
-        filter("all", texts.all), filter("unread", texts.unread, this.#count)),
-      this.readAll);
+    this.#tabs.setAttribute("aria-label", texts.notifications);
+    this.bar = h("div", { class: "bar" }, this.#tabs);
     const settingsHead = h("header", { class: "head settings-head" }, this.back, h("h2", null, texts.settings));
     return h("div", { class: "panel" },
-      h("div", { class: "main" }, head, bar, this.#banner, this.#list.element),
-      h("aside", { class: "side", "aria-label": texts.settings }, settingsHead, this.#settings.element),
-      this.#toast, this.#spoken);
+      h("div", { class: "main" }, head, this.bar, this.#banner, this.#list.element, h("slot", { name: "footer" })),
+      h("aside", { class: "side", "aria-label": texts.settings }, settingsHead, this.#side),
+      this.#toast, this.#spoken, this.#menu.element);
   }
 
-  #choose(filter) {
-    this.#filter = filter;
-    for (const button of this.element.querySelectorAll(".filter")) {
-      button.setAttribute("aria-pressed", String(button.dataset.filter === filter));
-    }
+  // Menus.
+
+  #mainMenu() {
+    const { texts } = this.#context;
+    return [
+      { name: "archive", label: texts.archived, icon: "archive", run: () => this.#choose("archive") },
+      { name: "remove-read", label: texts.removeRead, icon: "trash", isDestructive: true, run: () => this.#removeRead() },
+    ];
+  }
+
+  #itemMenu(item) {
+    const { archive, language, markRead, markUnread, remove, texts } = this.#context;
+    const name = this.#inbox.words.typeName(item.type);
+    return [
+      item.read_at
+        ? { name: "unread", label: texts.markUnread, icon: "unread", run: () => markUnread(item.id) }
+        : { name: "read", label: texts.markRead, icon: "check", run: () => markRead(item.id) },
+      { name: "archive", label: texts.archive, icon: "archive", run: () => archive(item.id) },
+      texts.snooze,
+      ...Object.entries(snoozeTimes()).map(([key, time]) => ({
+        name: `snooze-${key}`, label: texts.snoozeTimes[key], hint: soon(time, language), icon: "clock",
+        run: () => this.#snooze(item, time),
+      })),
+      null,
+      { name: "mute", label: texts.mute(name), icon: "mute", run: () => this.#mute(item, name) },
+      { name: "remove", label: texts.remove, icon: "trash", isDestructive: true, run: () => remove(item.id) },
+    ];
+  }
+
+  async #snooze(item, time) {
+    const { language, texts } = this.#context;
+    if (!await this.#inbox.snooze(item.id, time)) return;
+    this.tell(texts.snoozedDone(soon(time, language)), { label: texts.undo, run: () => this.#inbox.restore(item.id) });
+  }
+
+  async #mute(item, name) {
+    const { texts } = this.#context;
+    if (!await this.#inbox.setMuted(item.type, true)) return;
+    this.#settings?.reload();
+    this.tell(texts.mutedDone(name), {
+      label: texts.undo, run: async () => { if (await this.#inbox.setMuted(item.type, false)) this.#settings?.reload(); },
+    });
+  }
+
+  /** Asks first, as this cannot be undone. */
+  #removeRead() {
+    const { texts } = this.#context;
+    this.tell(`${texts.removeRead}?`, { label: texts.remove, run: () => this.#inbox.removeRead() });
+  }
+
+  // Tabs.
+
+  #filter() {
+    const { category } = this.#context;
+    const own = this.#tab.startsWith("category:") ? this.#tab.slice(9) : category ?? undefined;
+    return { isUnread: this.#tab === "unread", category: own };
+  }
+
+  #choose(tab) {
+    this.#tab = tab;
+    if (tab === "archive") this.#inbox.loadArchive(true);
+    this.#list.reset();
     this.render();
-    this.#list.element.scrollTop = 0;
+  }
+
+  #showTabs() {
+    const { texts } = this.#context;
+    const { store, unreadByCategory, words } = this.#inbox;
+    const isFeed = this.#context.isFeed;
+    const unread = isFeed ? unreadByCategory?.[this.#context.category] ?? 0 : store.unread;
+    const categories = isFeed || words.categories.length < 2 ? [] : words.categories;
+    const wanted = [
+      { tab: "all", label: texts.all }, { tab: "unread", label: texts.unread, count: unread },
+      ...categories.map((category) => ({
+        tab: `category:${category}`, label: words.categoryName(category), count: unreadByCategory?.[category] ?? 0,
+      })),
+    ];
+    const shape = JSON.stringify(wanted.map(({ tab, label }) => [tab, label]));
+    if (this.#tabs.dataset.shape !== shape) {
+      this.#tabs.dataset.shape = shape;
+      this.#tabs.replaceChildren(...wanted.map(({ tab, label }) => h("button", {
+        type: "button", class: "filter", part: "tab", "data-filter": tab, onclick: () => this.#choose(tab),
+      }, h("bdi", null, label), tab === "all" ? null : h("span", { class: "count" }))));
+    }
+    wanted.forEach(({ tab, count }, place) => {
+      const button = this.#tabs.children[place];
+      button.setAttribute("aria-pressed", String(tab === this.#tab));
+      const counter = button.querySelector(".count");
+      if (!counter) return;
+      counter.textContent = count ? (count > 999 ? "999+" : String(count)) : "";
+      counter.hidden = !count;
+    });
+    if (isFeed || categories.length) this.#countCategories();
+  }
+
+  /** Counts by category again once the inbox has another version. */
+  #countCategories() {
+    const { version } = this.#inbox.store;
+    if (version === null || version === this.counted) return;
+    this.counted = version;
+    this.#inbox.countCategories();
   }
 
   /** Shows the settings or the list. */
-  showSettings(isShown) {
+  async showSettings(isShown) {
     this.element.classList.toggle("shows-settings", isShown);
-    if (isShown) this.loadSettings();
+    if (isShown) await this.loadSettings();
     (isShown ? this.back : this.gear).focus();
   }
 
-  loadSettings() { this.#settings.load(); }
+  /** Loads the settings' own file when they are first shown. */
+  async loadSettings() {
+    if (!this.#settings) {
+      const { SettingsView } = await import("./inbox-settings.js");
+      this.#settings ??= new SettingsView(this.#inbox, this.#push, this.#context);
+      this.#side.replaceChildren(this.#settings.element);
+    }
+    return this.#settings.load();
+  }
 
   // Renders once for a burst of changes. Uses a timer, because hidden tabs draw no frames.
   #schedule() {
@@ -105,11 +231,15 @@ export class Panel {
   }
 
   render() {
-    const { unread } = this.#inbox.store;
-    this.#count.textContent = unread ? (unread > 999 ? "999+" : String(unread)) : "";
-    this.#count.hidden = !unread;
-    this.readAll.disabled = !unread;
-    this.#list.render(this.#filter);
+    const { texts } = this.#context;
+    const isArchive = this.#tab === "archive";
+    this.#title.textContent = isArchive ? texts.archived : texts.notifications;
+    this.leave.hidden = !isArchive;
+    this.bar.hidden = isArchive;
+    this.readAll.disabled = !this.#inbox.store.unread;
+    this.readAll.hidden = this.#context.isFeed || isArchive;
+    this.#showTabs();
+    this.#list.render();
   }
 
   #showState(state) {
@@ -139,12 +269,18 @@ export class Panel {
     this.#banner.hidden = false;
   }
 
-  /** Shows a toast. */
-  tell(text) {
+  /** Shows a toast, with a button if it offers an action. */
+  tell(text, action = null) {
+    const hide = () => this.#toast.classList.remove("shown");
     clearTimeout(this.#timers.toast);
-    this.#toast.textContent = text;
+    const run = () => {
+      hide();
+      action.run();
+    };
+    this.#toast.replaceChildren(h("span", null, text));
+    if (action) this.#toast.append(h("button", { type: "button", class: "toast-action", onclick: run }, action.label));
     this.#toast.classList.add("shown");
-    this.#timers.toast = setTimeout(() => this.#toast.classList.remove("shown"), Panel.toastTime);
+    this.#timers.toast = setTimeout(hide, Panel.toastTime);
   }
 
   /** Announces an arrival to screen readers, except in quiet hours. */

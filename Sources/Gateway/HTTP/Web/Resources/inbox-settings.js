@@ -1,13 +1,15 @@
 // Carillon · inbox-settings.js
 // SPDX-License-Identifier: Apache-2.0
 
-import { h, icon, readable } from "./dom.js";
+import { h } from "./dom.js";
+import { icon } from "./icons.js";
 import { weekdays } from "./time.js";
 
 const channels = ["in_app", "push", "email"];
 
-/** The settings: quiet hours, push in this browser, and preferences per type. */
+/** The settings: quiet hours, push in this browser, the address for e-mail, preferences. */
 export class SettingsView {
+  #inbox;
   #client;
   #push;
   #context;
@@ -16,8 +18,9 @@ export class SettingsView {
   /** The warning that e-mail is on but the address is missing or refused. */
   #missing;
 
-  constructor(client, push, context) {
-    this.#client = client;
+  constructor(inbox, push, context) {
+    this.#inbox = inbox;
+    this.#client = inbox.client;
     this.#push = push;
     this.#context = context;
     this.element = h("div", { class: "settings" });
@@ -36,7 +39,9 @@ export class SettingsView {
         this.#push.state().catch(() => "unavailable"),
       ]);
       this.#settings = this.#noticeAddress(settings);
-      this.element.replaceChildren(this.#quietHours(), this.#browser(push), this.#types(preferences), this.#pause());
+      const hasEmail = preferences.types.some(({ channels }) => channels?.includes("email"));
+      const cards = [this.#quietHours(), this.#browser(push), hasEmail && this.#address(), this.#types(preferences), this.#pause()];
+      this.element.replaceChildren(...cards.filter(Boolean));
     } catch (error) {
       this.#isLoaded = false;
       this.element.replaceChildren(h("p", { class: "fault", role: "alert" }, texts.preferencesFailed),
@@ -44,6 +49,13 @@ export class SettingsView {
     } finally {
       this.element.removeAttribute("aria-busy");
     }
+  }
+
+  /** Loads everything again, if it is shown. */
+  async reload() {
+    if (!this.#isLoaded) return;
+    this.#isLoaded = false;
+    await this.load();
   }
 
   #card(name, title, symbol, ...children) {
@@ -159,21 +171,60 @@ export class SettingsView {
     return this.#card("browser", texts.browserPush, "device", note, toggle);
   }
 
+  // The e-mail address.
+
+  #address() {
+    const { texts } = this.#context;
+    const status = h("span", { class: "status", role: "status" });
+    const field = h("input", {
+      type: "email", name: "email", autocomplete: "email", maxlength: 254, value: this.#settings.email ?? "",
+    });
+    const form = h("form", { class: "address-form", novalidate: true },
+      h("label", { class: "field" }, h("span", null, texts.emailAddress), field),
+      h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, texts.save), status));
+    const say = (text, isFault = false) => {
+      status.classList.toggle("fault", isFault);
+      status.textContent = text;
+    };
+    form.addEventListener("input", () => say(texts.unsaved));
+    form.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      if (!field.checkValidity()) return say(texts.notAnAddress, true);
+      const { zone, locale, opted_out } = this.#settings;
+      try {
+        this.#settings = await this.#client.call("PUT", "/v1/settings", { zone, locale, email: field.value || null, opted_out });
+        this.#noticeAddress(this.#settings);
+        say(texts.saved);
+      } catch (error) {
+        if (error.status === 422) say(texts.notAnAddress, true);
+        else this.#context.tell("refused");
+      }
+    });
+    return this.#card("email", texts.email, "mail", h("p", { class: "hint" }, texts.emailText), form);
+  }
+
   // Preferences per type.
 
   #types({ types }) {
     const { texts } = this.#context;
+    const { words } = this.#inbox;
     const groups = Map.groupBy(types, (type) => type.category ?? "");
-    return this.#card("types", texts.whatYouGet, "bell", this.#missing, [...groups].map(([category, members]) =>
-      h("details", { class: "category", open: groups.size <= 3 },
-        h("summary", null, category ? readable(category) : texts.other, h("span", { class: "count" }, String(members.length))),
-        h("ul", { role: "list" }, members.map((type) => this.#type(type))))));
+    return this.#card("types", texts.whatYouGet, "bell", this.#missing, [...groups].map(([category, members]) => {
+      const { description } = words.category(category);
+      return h("details", { class: "category", open: groups.size <= 3 },
+        h("summary", null, h("bdi", null, category ? words.categoryName(category) : texts.other),
+          h("span", { class: "count" }, String(members.length))),
+        description ? h("p", { class: "hint" }, description) : null,
+        h("ul", { role: "list" }, members.map((type) => this.#type(type))));
+    }));
   }
 
   #type(type) {
     const { texts } = this.#context;
-    const name = readable(type.type);
-    return h("li", { class: "type-row" }, h("span", { class: "type-name" }, name),
+    const name = this.#inbox.words.typeName(type.type);
+    const { description } = this.#inbox.words.type(type.type);
+    return h("li", { class: "type-row", "data-type": type.type }, h("span", { class: "type-name" }, name),
+      description ? h("span", { class: "hint" }, description) : null,
       type.required ? h("span", { class: "hint" }, texts.required)
         : h("span", { class: "toggles", role: "group", "aria-label": name },
           channels.filter((channel) => !type.channels || type.channels.includes(channel)).map((channel) =>

@@ -14,29 +14,30 @@ export class InboxStore extends EventTarget {
 
   #items = new Map();
   /** For each list, the oldest id loaded without gaps; "" if everything is loaded. */
-  #floors = { all: null, unread: null };
+  #floors = new Map();
 
   get isLoaded() { return this.version !== null; }
 
   find(id) { return this.#items.get(id); }
 
   /** Returns the notifications of a list, newest first. */
-  list(filter = "all") {
-    const floor = this.#floors[filter] ?? this.#floors.all ?? "";
+  list(filter = {}) {
+    const floor = this.#floor(filter) ?? "";
     return [...this.#items.values()]
-      .filter((item) => item.id >= floor && (filter === "all" || !item.read_at))
+      .filter((item) => item.id >= floor && matches(filter, item))
       .sort((one, other) => (one.id < other.id ? 1 : -1));
   }
 
   /** Returns the cursor of the next page of a list, or null at its end. */
-  cursor(filter = "all") {
-    return (this.#floors[filter] ?? this.#floors.all) || null;
-  }
+  cursor(filter = {}) { return this.#floor(filter) || null; }
+
+  /** A list goes as far down as it was loaded itself, or as the list of everything. */
+  #floor(filter) { return this.#floors.get(key(filter)) ?? this.#floors.get(key({})); }
 
   /** Replaces everything with the first page. */
   replace(page) {
     this.#items.clear();
-    this.#floors = { all: page.next_cursor ?? "", unread: null };
+    this.#floors = new Map([[key({}), page.next_cursor ?? ""]]);
     for (const item of page.notifications) this.#items.set(item.id, item);
     this.version = page.version;
     this.#count(page);
@@ -46,7 +47,7 @@ export class InboxStore extends EventTarget {
   /** Adds an older page of a list. */
   append(page, filter) {
     for (const item of page.notifications) if (!this.#items.has(item.id)) this.#items.set(item.id, item);
-    this.#floors[filter] = page.next_cursor ?? "";
+    this.#floors.set(key(filter), page.next_cursor ?? "");
     this.#changed();
   }
 
@@ -82,7 +83,7 @@ export class InboxStore extends EventTarget {
   #sync(frame) {
     if (frame.reset || this.version === null) return true;
     for (const id of frame.deleted) this.#items.delete(id);
-    const floor = this.#floors.all ?? "";
+    const floor = this.#floor({}) ?? "";
     for (const item of frame.notifications) {
       if (this.#items.has(item.id) || item.id >= floor) this.#put(item);
     }
@@ -102,6 +103,19 @@ export class InboxStore extends EventTarget {
       // Skip those that were deleted meanwhile.
       for (const item of before) if (this.#items.has(item.id)) this.#put(item);
       this.unread += fewer;
+      this.#changed();
+    };
+  }
+
+  /** Marks notifications as unread again. Returns a function that undoes it. */
+  markUnread(ids) {
+    const before = ids.map((id) => this.#items.get(id)).filter((item) => item?.read_at);
+    for (const item of before) this.#put({ ...item, read_at: null });
+    this.unread += before.length;
+    this.#changed();
+    return () => {
+      for (const item of before) if (this.#items.has(item.id)) this.#put(item);
+      this.unread = Math.max(0, this.unread - before.length);
       this.#changed();
     };
   }
@@ -167,3 +181,11 @@ export class InboxStore extends EventTarget {
 
   #changed() { this.dispatchEvent(new Event("change")); }
 }
+
+/** Whether a list shows a notification. */
+function matches({ isUnread, category }, item) {
+  return (!isUnread || !item.read_at) && (category === undefined || (item.category ?? "") === category);
+}
+
+/** Identifies a list: `isUnread` shows only unread ones, `category` only those of a category. */
+function key({ isUnread = false, category }) { return JSON.stringify([isUnread, category ?? null]); }

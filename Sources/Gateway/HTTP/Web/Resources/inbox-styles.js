@@ -55,21 +55,20 @@ button:disabled { cursor: default; }
 .head { display: flex; align-items: center; justify-content: space-between; gap: .5rem; padding: .85rem .75rem .35rem 1.15rem; padding-inline: 1.15rem .75rem; }
 .head h2 { font-size: 1.25rem; font-weight: 680; letter-spacing: -.015em; }
 .settings-head { justify-content: start; padding-inline-start: .6rem; padding-block-end: .6rem; }
-.head-tools { display: flex; gap: .1rem; }
+.head-tools { display: flex; align-items: center; gap: .1rem; margin-inline-start: auto; }
+.leave { margin-inline-start: -.5rem; }
 .icon-button { display: grid; place-items: center; inline-size: 2.25rem; block-size: 2.25rem; border-radius: 9px; color: var(--muted); transition: background-color .12s, color .12s; }
-.icon-button:hover { background: var(--raised); color: var(--text); }
+.icon-button:hover:not(:disabled) { background: var(--raised); color: var(--text); }
+.icon-button:disabled { opacity: .4; }
 [dir="rtl"] .body { text-align: right; }
 [dir="rtl"] .icon-back { transform: scaleX(-1); }
-.bar { display: flex; align-items: center; justify-content: space-between; gap: .5rem; padding: .15rem 1.15rem .7rem; border-block-end: 1px solid var(--line); flex-wrap: wrap; }
-.filters { display: flex; gap: .25rem; }
-.filter { padding: .3rem .75rem; border-radius: 2rem; color: var(--muted); font-weight: 550; font-size: .875rem; }
+.bar { display: flex; align-items: center; justify-content: space-between; gap: .5rem; padding: .15rem 1.15rem .7rem; border-block-end: 1px solid var(--line); }
+.filters { display: flex; gap: .25rem; min-inline-size: 0; overflow-x: auto; scrollbar-width: none; overscroll-behavior-x: contain; padding: 3px; margin: -3px; }
+.filter { flex: none; padding: .3rem .75rem; white-space: nowrap; border-radius: 2rem; color: var(--muted); font-weight: 550; font-size: .875rem; }
 .filter:hover { color: var(--text); }
 .filter[aria-pressed="true"] { background: var(--raised); color: var(--text); box-shadow: inset 0 0 0 1px var(--line); }
 .filter:focus-visible { border-radius: 2rem; box-shadow: var(--focus); }
 .filter .count { margin-inline-start: .4rem; color: var(--badge); font-weight: 700; font-variant-numeric: tabular-nums; }
-.quiet { color: var(--accent); font-weight: 550; font-size: .875rem; padding: .3rem .25rem; }
-.quiet:hover:not(:disabled) { text-decoration: underline; text-underline-offset: .2em; }
-.quiet:disabled { color: var(--muted); opacity: .75; }
 .plain, .primary { padding: .45rem .9rem; border-radius: 9px; font-weight: 600; font-size: .875rem; border: 1px solid var(--control); }
 .plain:hover { background: var(--raised); }
 .primary { background: var(--accent); color: var(--on-accent); border-color: transparent; }
@@ -77,57 +76,98 @@ button:disabled { cursor: default; }
 .banner { display: flex; align-items: center; justify-content: space-between; gap: .75rem; padding: .55rem 1.15rem; background: light-dark(#fdf1d5, #382c12); color: light-dark(#5c4100, #f6d999); font-size: .875rem; }
 .banner .plain { border-color: currentColor; padding: .2rem .6rem; flex: none; }
 
-.list { container-type: inline-size; flex: 1; min-block-size: 0; overflow-y: auto; overscroll-behavior: contain; scroll-padding-block-start: 2.5rem; scrollbar-width: thin; scrollbar-color: var(--control) transparent; padding-block-end: .75rem; }
+.list-frame { position: relative; flex: 1; min-block-size: 0; display: grid; grid-template-columns: minmax(0, 1fr); grid-template-rows: minmax(0, 1fr); }
+.list { container-type: inline-size; overflow-y: auto; overflow-anchor: none; overscroll-behavior: contain; scroll-padding-block-start: 2.5rem; scrollbar-width: thin; scrollbar-color: var(--control) transparent; padding-block-end: .75rem; }
 .list:focus-visible { box-shadow: inset 0 0 0 2px var(--accent); border-radius: 0; }
-.day { position: sticky; inset-block-start: 0; z-index: 2; padding: .65rem 1.15rem .35rem; background: var(--surface); color: var(--muted); font-size: .78rem; font-weight: 650; letter-spacing: .02em; }
-.item { position: relative; display: flex; gap: .25rem; padding: .7rem .6rem .75rem 1.15rem; padding-inline: 1.15rem .6rem; transition: background-color .12s; }
-.item + .item::before { content: ""; position: absolute; inset-block-start: 0; inset-inline: 1.15rem 1.15rem; border-block-start: 1px solid var(--line); }
+.pill { position: absolute; inset-block-start: .6rem; inset-inline: 0; z-index: 4; margin-inline: auto; inline-size: fit-content; padding: .35rem .95rem; border-radius: 2rem; background: var(--accent); color: var(--on-accent); font-size: .82rem; font-weight: 650; box-shadow: var(--shadow); animation: rise .2s ease-out; }
+.pill:focus-visible { border-radius: 2rem; }
+.day { position: sticky; inset-block-start: 0; z-index: 3; padding: .65rem 1.15rem .35rem; background: var(--surface); color: var(--muted); font-size: .75rem; font-weight: 650; letter-spacing: .04em; text-transform: uppercase; }
+:lang(ar) .day, :lang(ja) .day { letter-spacing: 0; text-transform: none; }
+.item { position: relative; display: flex; gap: .8rem; padding: var(--carillon-item-padding, .8rem 1.15rem .85rem); transition: background-color .12s; }
+.item + .item::before { content: ""; position: absolute; inset-block-start: 0; inset-inline: 4.2rem 1.15rem; border-block-start: 1px solid var(--line); }
 .item:hover, .item:focus-within { background: var(--raised); }
-.item.unread::after { content: ""; position: absolute; inset-inline-start: .4rem; inset-block-start: 1.05rem; inline-size: .45rem; block-size: .45rem; border-radius: 50%; background: var(--badge); }
+.item.unread { background: color-mix(in srgb, var(--accent) 5%, var(--surface)); }
+.item.unread:hover, .item.unread:focus-within { background: color-mix(in srgb, var(--accent) 9%, var(--raised)); }
+.item.unread::after { content: ""; position: absolute; inset-inline-start: .42rem; inset-block-start: calc(.8rem + 1rem); inline-size: .45rem; block-size: .45rem; border-radius: 50%; background: var(--badge); }
+.avatar { position: relative; flex: none; display: grid; place-items: center; inline-size: 2.45rem; block-size: 2.45rem; border-radius: var(--carillon-avatar-radius, 50%); background: light-dark(#efe6da, #332c25); color: light-dark(#7a3c08, #f0b679); }
+.avatar[data-tint="1"] { background: light-dark(#dfe9f3, #23303d); color: light-dark(#1f4f7d, #9cc6ee); }
+.avatar[data-tint="2"] { background: light-dark(#e1eedf, #25342a); color: light-dark(#25613a, #98d3ab); }
+.avatar[data-tint="3"] { background: light-dark(#ece3f3, #302738); color: light-dark(#5d3a80, #cbaeea); }
+.avatar[data-tint="4"] { background: light-dark(#f6e0e0, #3a2728); color: light-dark(#8c2f33, #f0a9ab); }
+.avatar[data-tint="5"] { background: light-dark(#dcecea, #203331); color: light-dark(#1c5f58, #8fd2ca); }
+[data-severity="alert"] > .avatar { background: light-dark(#f8dcd8, #42231f); color: var(--danger); }
+[data-severity="warning"] > .avatar { background: light-dark(#f8e9c6, #3d3018); color: var(--warning); }
+.avatar .face, .avatar > .sign { inline-size: 100%; block-size: 100%; border-radius: inherit; object-fit: cover; }
+.avatar .initials { font-size: .88rem; font-weight: 680; letter-spacing: .01em; }
+.avatar .emoji { font-size: 1.2rem; line-height: 1; }
+.avatar-badge { position: absolute; inset-block-end: -.2rem; inset-inline-end: -.25rem; display: grid; place-items: center; inline-size: 1.2rem; block-size: 1.2rem; border-radius: 50%; background: var(--surface); color: var(--text); box-shadow: 0 0 0 1px var(--line); }
+.avatar-badge .icon { inline-size: .75rem; block-size: .75rem; stroke-width: 2; }
+.avatar-badge .emoji { font-size: .7rem; }
+.avatar-badge .sign { inline-size: .8rem; block-size: .8rem; border-radius: 50%; }
 .content { flex: 1; min-inline-size: 0; }
 .about { display: flex; align-items: baseline; gap: .4rem; color: var(--muted); font-size: .78rem; line-height: 1.3; }
 .about .type { overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
 .about time { margin-inline-start: auto; padding-inline-start: .5rem; white-space: nowrap; font-variant-numeric: tabular-nums; }
 .severity { font-weight: 700; color: var(--warning); }
 [data-severity="alert"] .severity { color: var(--danger); }
-.item h4 { margin-block: .1rem .05rem; line-height: 1.35; }
+.item h4 { margin-block: .12rem .05rem; line-height: 1.35; }
 .title { display: inline; color: var(--text); text-decoration: none; font-weight: 500; overflow-wrap: anywhere; unicode-bidi: plaintext; }
 .unread .title { font-weight: 680; }
 .title::after { content: ""; position: absolute; inset: 0; }
 .title:focus-visible { box-shadow: none; }
 .title:focus-visible::after { box-shadow: inset 0 0 0 2px var(--accent); border-radius: 6px; }
 .item:hover a.title { text-decoration: underline; text-underline-offset: .2em; text-decoration-thickness: 1px; }
+.own .title { display: block; inline-size: 100%; font-weight: inherit; }
 .body { unicode-bidi: plaintext; text-align: left; color: var(--muted); font-size: .9rem; overflow-wrap: anywhere; display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 3; overflow: hidden; }
-.content img { display: block; max-inline-size: 100%; max-block-size: 11rem; margin-block-start: .55rem; border-radius: 9px; object-fit: cover; }
-.actions { position: relative; z-index: 1; display: flex; flex-wrap: wrap; gap: .4rem; margin-block-start: .55rem; }
-.action { padding: .3rem .75rem; border-radius: 8px; border: 1px solid var(--control); background: var(--surface); font-size: .85rem; font-weight: 600; }
+.body strong { color: var(--text); font-weight: 620; }
+.content code { padding: .05em .35em; border-radius: 5px; background: var(--raised); box-shadow: inset 0 0 0 1px var(--line); font: .86em ui-monospace, "SF Mono", "Cascadia Mono", "DejaVu Sans Mono", monospace; }
+.content .picture { display: block; max-inline-size: 100%; max-block-size: 11rem; margin-block-start: .55rem; border-radius: 10px; object-fit: cover; }
+.actions { position: relative; z-index: 1; display: flex; flex-wrap: wrap; gap: .4rem; margin-block-start: .6rem; inline-size: fit-content; }
+.action { padding: .32rem .8rem; border-radius: 8px; border: 1px solid var(--control); background: var(--surface); font-size: .85rem; font-weight: 600; }
 .action:hover { border-color: var(--text); }
+.action.first { background: var(--accent); color: var(--on-accent); border-color: transparent; }
+.action.first:hover { filter: brightness(1.08); }
 .action.destructive { color: var(--danger); }
-.tools { position: relative; z-index: 1; display: flex; align-self: start; justify-content: end; min-inline-size: 4rem; margin-block: -.25rem; opacity: .85; }
-@container (max-width: 34rem) { .tools { flex-direction: column; min-inline-size: 2rem; margin-block: -.2rem -.4rem; } }
-.tools .icon-button { inline-size: 2rem; block-size: 2rem; }
-.tools .icon-button:hover { background: var(--line); }
+.tools { position: absolute; z-index: 2; inset-block-start: .45rem; inset-inline-end: .7rem; display: flex; padding: .1rem; border-radius: 10px; background: var(--surface); box-shadow: 0 0 0 1px var(--line), 0 2px 8px rgb(40 26 8 / .1); opacity: 0; transition: opacity .12s; }
+.item:hover .tools, .item:focus-within .tools, .tools:has([aria-expanded="true"]) { opacity: 1; }
+.tools .icon-button { inline-size: 2rem; block-size: 2rem; border-radius: 8px; }
 .tools .icon { inline-size: 1.1rem; block-size: 1.1rem; }
-@media (hover: hover) and (pointer: fine) {
-  .tools { opacity: 0; transition: opacity .12s; }
-  .item:hover .tools, .item:focus-within .tools { opacity: 1; }
+.icon-more { stroke-width: 3; }
+@media (hover: none) {
+  .tools { opacity: 1; background: none; box-shadow: none; inset-block: auto .35rem; inset-inline-end: .4rem; }
+  .tools .icon-button:not([data-part="more"], [data-part="restore"]) { display: none; }
+  .content { padding-inline-end: 1.4rem; }
 }
+.menu { position: fixed; inset: var(--y, 0) auto auto var(--x, 0); margin: 0; padding: .35rem; min-inline-size: 13rem; max-inline-size: min(22rem, calc(100vw - 1rem)); border: 1px solid var(--line); border-radius: 12px; background: var(--surface); color: var(--text); box-shadow: var(--shadow); font-size: .9rem; overflow-y: auto; max-block-size: calc(100dvh - 1rem); }
+.menu:popover-open { animation: rise .12s ease-out; }
+.menu button { display: flex; align-items: center; gap: .65rem; inline-size: 100%; padding: .45rem .6rem; border-radius: 8px; }
+.menu button:hover, .menu button:focus-visible { background: var(--raised); }
+.menu button span { flex: 1; }
+.menu button small { color: var(--muted); font-size: .78rem; }
+.menu .icon { inline-size: 1.1rem; block-size: 1.1rem; color: var(--muted); }
+.menu .destructive, .menu .destructive .icon { color: var(--danger); }
+.menu hr { margin: .3rem .5rem; border: 0; border-block-start: 1px solid var(--line); }
+.menu-heading { padding: .5rem .6rem .15rem; color: var(--muted); font-size: .75rem; font-weight: 650; }
 .more { display: block; margin: .75rem auto .25rem; padding: .45rem 1rem; border-radius: 9px; color: var(--accent); font-weight: 600; font-size: .875rem; }
 .more:hover { background: var(--raised); }
 .state { display: grid; justify-items: center; align-content: center; gap: .35rem; min-block-size: 70%; padding: 2.5rem 2rem; text-align: center; color: var(--muted); }
-.state h3 { color: var(--text); font-weight: 650; font-size: 1.05rem; }
+.state h3 { color: var(--text); font-weight: 650; font-size: 1.1rem; letter-spacing: -.01em; }
+.state p { max-inline-size: 20rem; }
 .state .plain { margin-block-start: .6rem; color: var(--text); }
-.picture { display: grid; place-items: center; inline-size: 4.5rem; block-size: 4.5rem; margin-block-end: .6rem; border-radius: 50%; background: var(--raised); color: var(--accent); }
-.picture .icon { inline-size: 2rem; block-size: 2rem; stroke-width: 1.4; }
+.state .picture { inline-size: 8.5rem; block-size: 6.8rem; margin-block-end: .5rem; fill: none; stroke-width: 2.4; stroke-linecap: round; stroke-linejoin: round; }
+.picture .shade { fill: var(--raised); }
+.picture .fill { fill: var(--raised); }
+.picture .line { stroke: var(--control); }
+.picture .mark { stroke: var(--accent); stroke-width: 3; }
 .loading { display: block; padding: 1rem 1.15rem; }
 .placeholder { display: grid; gap: .5rem; padding-block: .9rem; }
 .placeholder span { block-size: .7rem; border-radius: 4px; background: var(--raised); animation: breathe 1.4s ease-in-out infinite alternate; }
 .placeholder span:nth-child(1) { inline-size: 30%; }
 .placeholder span:nth-child(3) { inline-size: 80%; }
 @keyframes breathe { to { opacity: .45; } }
-.toast { position: absolute; inset-block-end: 1rem; inset-inline: 1rem; z-index: 3; margin-inline: auto; inline-size: fit-content; max-inline-size: calc(100% - 2rem); padding: .6rem 1rem; border-radius: 10px; background: var(--text); color: var(--surface); font-size: .875rem; box-shadow: var(--shadow); opacity: 0; transform: translateY(8px); transition: opacity .2s, transform .2s; pointer-events: none; }
-.toast.shown { opacity: 1; transform: none; }
-.toast:empty { visibility: hidden; }
+.toast { position: absolute; inset-block-end: 1rem; inset-inline: 1rem; z-index: 5; display: flex; align-items: center; gap: 1rem; margin-inline: auto; inline-size: fit-content; max-inline-size: calc(100% - 2rem); padding: .55rem .6rem .55rem 1rem; padding-inline: 1rem; border-radius: 11px; background: var(--text); color: var(--surface); font-size: .875rem; box-shadow: var(--shadow); opacity: 0; visibility: hidden; transform: translateY(8px); transition: opacity .2s, transform .2s, visibility .2s; }
+.toast.shown { opacity: 1; visibility: visible; transform: none; }
+.toast-action { flex: none; padding: .15rem .4rem; border-radius: 6px; color: inherit; font-weight: 700; text-decoration: underline; text-underline-offset: .2em; }
 
 .settings { flex: 1; min-block-size: 0; overflow-y: auto; padding: 0 .9rem 1.2rem; scrollbar-width: thin; scrollbar-color: var(--control) transparent; }
 .card { padding: .95rem 1rem; border: 1px solid var(--line); border-radius: calc(var(--radius) - 3px); }
@@ -143,6 +183,9 @@ button:disabled { cursor: default; }
 .toggle input:checked::before { inset-inline-start: 1.125rem; }
 .toggle input:disabled { opacity: .45; }
 .toggle input:focus-visible { border-radius: 1rem; }
+.settings-place { flex: 1; min-block-size: 0; display: flex; flex-direction: column; }
+.address-form { display: grid; gap: .7rem; margin-block-start: .6rem; }
+.category > .hint { margin-block: -.3rem .5rem; }
 .quiet-form { display: grid; gap: .8rem; margin-block-start: .8rem; padding-block-start: .8rem; border-block-start: 1px solid var(--line); }
 .times { display: grid; grid-template-columns: 1fr 1fr; gap: .75rem; }
 .field { display: grid; gap: .25rem; min-inline-size: 0; font-size: .8rem; color: var(--muted); }
@@ -165,6 +208,7 @@ button:disabled { cursor: default; }
 .category summary .count { margin-inline-start: .5rem; color: var(--muted); font-weight: 400; font-size: .85rem; }
 .type-row { display: grid; gap: .35rem; padding-block: .55rem .7rem; border-block-start: 1px dashed var(--line); }
 .type-name { font-size: .9rem; }
+.type-row > .hint { font-size: .82rem; margin-block-start: -.3rem; }
 .toggles { display: flex; flex-wrap: wrap; gap: .4rem 1.1rem; }
 .toggles .toggle { color: var(--muted); font-size: .82rem; gap: .4rem; }
 
@@ -173,7 +217,7 @@ button:disabled { cursor: default; }
 @media (min-width: 64rem) {
   .page .panel { grid-template-columns: minmax(0, 1fr) 24rem; gap: 1.5rem; max-inline-size: 74rem; background: none; overflow: visible; }
   .page .main, .page .side { display: flex; background: var(--surface); border: 1px solid var(--line); border-radius: var(--radius); overflow: clip; }
-  .page .gear, .page .back { display: none; }
+  .page .gear, .page .settings-head .back { display: none; }
   .page .settings-head { padding-inline-start: 1.15rem; }
 }
 @media (min-width: 48rem) and (max-width: 63.99rem) {

@@ -4,17 +4,23 @@
 import { CallError, claim, Client } from "./inbox-client.js";
 import { Connection } from "./inbox-connection.js";
 import { InboxStore } from "./inbox-store.js";
+import { Words } from "./words.js";
 
 /**
  * A user's inbox in one tab: the store, the calls that change it, the socket, and the other tabs.
  *
  * Fires `change`, `arrival` (a notification), `state` (of the connection), `event` (of an app),
- * `fault` (the name of a text) and `signedOut`.
+ * `words` (of the catalog), `fault` (the name of a text) and `signedOut`.
  */
 export class Inbox extends EventTarget {
   static pageSize = 30;
 
   store = new InboxStore();
+  words = new Words();
+  /** The archive, as far as it was loaded; null before. */
+  archive = null;
+  /** Unread notifications by category; null before they were counted. */
+  unreadByCategory = null;
   /** The error of the last load of the first page, or null. */
   loadError = null;
   /** Whether the last load of older notifications failed. */
@@ -25,10 +31,14 @@ export class Inbox extends EventTarget {
   #connection;
   #tabs = null;
   #loading = null;
+  #counting = null;
+  #locale;
 
-  constructor(url, getToken) {
+  /** @param {string} locale the language of the catalog's words. */
+  constructor(url, getToken, locale) {
     super();
     this.#client = new Client(url, getToken);
+    this.#locale = locale;
     this.#connection = new Connection(this.#client, () => this.store.version);
     this.store.addEventListener("change", () => this.#fire("change"));
     this.store.addEventListener("arrival", ({ detail }) => this.#fire("arrival", detail));
@@ -47,11 +57,12 @@ export class Inbox extends EventTarget {
       return this.#fire("signedOut");
     }
     this.#joinTabs(token);
-    await this.load();
+    await Promise.all([this.load(), this.#loadWords()]);
     this.#connection.open();
   }
 
   close() {
+    clearTimeout(this.#counting);
     this.#connection.close();
     this.#tabs?.close();
     this.#tabs = null;
@@ -91,13 +102,58 @@ export class Inbox extends EventTarget {
     }
   }
 
+  async #loadWords() {
+    try {
+      this.words = new Words(await this.#client.call("GET", `/v1/types?${new URLSearchParams({ locale: this.#locale })}`));
+    } catch (error) {
+      // Without them, names are derived from types.
+      console.warn("carillon:", error.message);
+    }
+    this.#fire("words");
+  }
+
+  /** Counts the unread of each category again, soon and once for a burst of changes. */
+  countCategories() {
+    this.#counting ??= setTimeout(async () => {
+      this.#counting = null;
+      try {
+        const answer = await this.#client.call("GET", "/v1/notifications/unread-count?by_category=true");
+        this.unreadByCategory = answer.categories;
+        this.#fire("change");
+      } catch {
+        // The next change counts again.
+      }
+    }, 400);
+  }
+
+  /** Loads the next page of the archive. */
+  async loadArchive(isFirst) {
+    const cursor = isFirst ? null : this.archive?.cursor;
+    if (this.isLoading || (!isFirst && !cursor)) return;
+    this.isLoading = true;
+    this.#fire("change");
+    const query = new URLSearchParams({ limit: Inbox.pageSize, ...(cursor ? { cursor } : {}) });
+    try {
+      const page = await this.#client.call("GET", `/v1/notifications/archived?${query}`);
+      this.archive = { items: [...(isFirst ? [] : this.archive.items), ...page.notifications], cursor: page.next_cursor };
+      this.hasMoreFailed = false;
+    } catch (error) {
+      this.hasMoreFailed = true;
+      this.#complain(error);
+    } finally {
+      this.isLoading = false;
+      this.#fire("change");
+    }
+  }
+
   async loadMore(filter) {
     const cursor = this.store.cursor(filter);
     if (!cursor || this.isLoading) return;
     this.isLoading = true;
     this.#fire("change");
     const query = new URLSearchParams({ limit: Inbox.pageSize, cursor });
-    if (filter === "unread") query.set("unread_only", "true");
+    if (filter.isUnread) query.set("unread_only", "true");
+    if (filter.category !== undefined) query.set("category", filter.category);
     try {
       this.store.append(await this.#client.call("GET", `/v1/notifications?${query}`), filter);
       this.hasMoreFailed = false;
@@ -137,12 +193,56 @@ export class Inbox extends EventTarget {
     return this.#change({ kind: "read", ids: null }, "POST", "/v1/notifications/read", { all: true });
   }
 
+  markUnread(id) {
+    return this.#change({ kind: "unread", ids: [id] }, "POST", `/v1/notifications/${id}/unread`);
+  }
+
   remove(id) {
+    this.#dropArchived(id);
     return this.#change({ kind: "deleted", ids: [id] }, "DELETE", `/v1/notifications/${id}`);
   }
 
   removeRead() {
     return this.#change({ kind: "deleted", ids: null }, "DELETE", "/v1/notifications");
+  }
+
+  moveToArchive(id) {
+    return this.#change({ kind: "deleted", ids: [id] }, "POST", `/v1/notifications/${id}/archive`);
+  }
+
+  /** @param {Date} until when it comes back. */
+  snooze(id, until) {
+    return this.#change({ kind: "deleted", ids: [id] }, "POST", `/v1/notifications/${id}/snooze`, { until: until.toISOString() });
+  }
+
+  /** Brings back what was deleted, archived or snoozed; the socket has it then. */
+  async restore(id) {
+    try {
+      await this.#client.call("POST", `/v1/notifications/${id}/restore`);
+      this.#dropArchived(id);
+    } catch (error) {
+      this.#complain(error);
+    }
+  }
+
+  #dropArchived(id) {
+    if (!this.archive) return;
+    this.archive.items = this.archive.items.filter((item) => item.id !== id);
+    this.#fire("change");
+  }
+
+  /** Refuses all channels of a type, or takes them up again. Returns whether it is saved. */
+  async setMuted(type, isMuted) {
+    try {
+      const preferences = await this.#client.call("GET", "/v1/preferences");
+      const { channels } = preferences.types.find((one) => one.type === type) ?? { channels: ["in_app"] };
+      const wish = Object.fromEntries(channels.map((channel) => [channel, !isMuted]));
+      await this.#client.call("PUT", "/v1/preferences", { types: [{ type, ...wish }] });
+      return true;
+    } catch (error) {
+      this.#complain(error);
+      return false;
+    }
   }
 
   /** Reports that the user opened a notification. */
@@ -158,17 +258,20 @@ export class Inbox extends EventTarget {
     try {
       const answer = await this.#client.call(method, path, body);
       if (answer) this.store.settle(answer);
+      return true;
     } catch (error) {
       // Another tab or device deleted it first.
-      if (error.status === 404) return;
+      if (error.status === 404) return false;
       undo();
       this.#tabs?.postMessage({ kind: "reload" });
       this.#complain(error);
+      return false;
     }
   }
 
   #perform({ kind, ids }) {
-    return kind === "read" ? this.store.markRead(ids) : this.store.markDeleted(ids);
+    if (kind === "read") return this.store.markRead(ids);
+    return kind === "unread" ? this.store.markUnread(ids) : this.store.markDeleted(ids);
   }
 
   #complain(error) {
@@ -193,4 +296,30 @@ export class Inbox extends EventTarget {
     const registration = await navigator.serviceWorker.getRegistration().catch(() => null);
     registration?.active?.postMessage({ kind: "close", ids });
   }
+}
+
+/** The inboxes that elements of this page share, so that a bell and its feeds use one socket. */
+const shared = [];
+
+/**
+ * Returns the inbox of a gateway and a source of tokens, for as many elements as have the same.
+ *
+ * @param source the token, or the function that returns one.
+ * @returns the inbox, and `leave`, which closes it once its last element has left.
+ */
+export function shareInbox(url, source, getToken, locale) {
+  let entry = shared.find((one) => one.url === url && one.source === source && one.locale === locale && source);
+  if (!entry) {
+    entry = { url, source, locale, users: 0, inbox: new Inbox(url, getToken, locale), opening: null };
+    shared.push(entry);
+  }
+  entry.users += 1;
+  const leave = () => {
+    entry.users -= 1;
+    if (entry.users > 0) return;
+    shared.splice(shared.indexOf(entry), 1);
+    entry.inbox.close();
+  };
+  const open = () => (entry.opening ??= entry.inbox.open());
+  return { inbox: entry.inbox, open, leave };
 }

@@ -11,7 +11,7 @@ const place = document.getElementById("place");
 const who = document.getElementById("who");
 const tabs = new BroadcastChannel("carillon session");
 // The element reads its language from the document.
-const { tag, texts, direction } = language();
+const { tag, texts, direction } = await language();
 Object.assign(document.documentElement, { lang: tag, dir: direction });
 document.getElementById("leave").textContent = texts.signOut;
 document.title = texts.notifications;

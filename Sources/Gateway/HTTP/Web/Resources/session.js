@@ -3,7 +3,7 @@
 
 import { h } from "./dom.js";
 import { claim } from "./inbox-client.js";
-import { language } from "./texts.js";
+import { en } from "./texts.js";
 
 /** The sign-in state of a gateway page: a token, kept for this tab or for this browser. */
 export class Session {
@@ -46,7 +46,7 @@ export class Session {
   }
 
   /** Asks whether to sign in with the token of a link; in English unless given other texts. */
-  question(title, decided, texts = language("en").texts) {
+  question(title, decided, texts = en) {
     const name = claim(this.offered, "sub") ?? "?";
     const answer = (isTaken) => {
       if (isTaken) this.keep(this.offered, false);
@@ -61,7 +61,7 @@ export class Session {
   }
 
   /** A form that asks for a token; in English unless given other texts. */
-  form({ title, text, hint, refused, texts = language("en").texts }, signedIn) {
+  form({ title, text, hint, refused, texts = en }, signedIn) {
     const field = h("textarea", {
       id: "token", name: "token", rows: 3, required: true, spellcheck: "false", autocomplete: "off", autocapitalize: "off",
       "aria-describedby": "token-hint token-fault",

@@ -1,7 +1,8 @@
 // Carillon · texts.js
 // SPDX-License-Identifier: Apache-2.0
 
-const en = {
+/** The words of the inbox in English; the other languages have the same keys. */
+export const en = {
   notifications: "Notifications", inbox: "Inbox",
   bell: (unread) => (unread ? `Notifications, ${unread} unread` : "Notifications"),
   all: "All", unread: "Unread", unreadCount: (count) => `${count} unread`,
@@ -15,6 +16,15 @@ const en = {
   displaced: "This inbox is open in too many places. It no longer updates here.",
   notSaved: "Could not save: no connection.", refused: "That did not work.",
   arrived: (title) => `New: ${title}`, noAction: (title) => `“${title}” is not available on this page.`,
+  archive: "Archive", archived: "Archived", restore: "Move to inbox", markUnread: "Mark as unread", moreFor: (title) => `More for “${title}”`, menu: "Menu",
+  snooze: "Snooze", snoozeTimes: { hour: "In an hour", evening: "This evening", tomorrow: "Tomorrow morning", week: "Next Monday" },
+  snoozedDone: (time) => `Snoozed until ${time}`, archivedDone: "Archived", restoredDone: "Back in your inbox", removedDone: "Deleted",
+  readRemovedDone: (count) => (count === 1 ? "1 notification deleted" : `${count} notifications deleted`), undo: "Undo",
+  mute: (type) => `Turn off “${type}”`, mutedDone: (type) => `“${type}” is off. The settings turn it on again.`,
+  fresh: (count) => (count === 1 ? "1 new notification" : `${count} new notifications`),
+  emptyArchiveTitle: "Nothing archived", emptyArchiveText: "Archive what you want to keep out of the way. It stays here for a year.",
+  emptyCategoryTitle: "Nothing here", emptyCategoryText: "Notifications of this kind appear here.",
+  email: "E-mail", emailAddress: "Address", emailText: "Notifications that you get by e-mail go to this address.", notAnAddress: "Enter an address such as ada@example.com.",
   settings: "Settings", back: "Back to notifications", close: "Close",
   quietHours: "Quiet hours", quietSwitch: "Use quiet hours", quietText: "Notifications stay silent in these hours and wait in your inbox.",
   from: "From", until: "Until", days: "Days", zone: "Time zone", save: "Save", saved: "Saved", unsaved: "Not saved yet", noDay: "Choose at least one day, or turn quiet hours off.", noTime: "Enter a start and an end time.",
@@ -33,117 +43,29 @@ const en = {
   declineLink: "No, keep it as it is",
 };
 
-const de = {
-  notifications: "Mitteilungen", inbox: "Eingang",
-  bell: (unread) => (unread ? `Mitteilungen, ${unread} ungelesen` : "Mitteilungen"),
-  all: "Alle", unread: "Ungelesen", unreadCount: (count) => `${count} ungelesen`,
-  markAllRead: "Alle als gelesen markieren", markRead: "Als gelesen markieren", remove: "Löschen",
-  removeRead: "Alle gelesenen löschen", loadMore: "Ältere zeigen", loading: "Lädt…", justNow: "jetzt",
-  isUnread: "Ungelesen", open: "Öffnen", severity: { alert: "Dringend", warning: "Warnung", info: "" },
-  emptyTitle: "Alles ruhig", emptyText: "Was neu ist, erscheint hier, sobald es eintrifft.",
-  emptyUnreadTitle: "Nichts mehr zu lesen", emptyUnreadText: "Sie haben alles gelesen.",
-  failedTitle: "Ihre Mitteilungen sind nicht erreichbar", failedText: "Wir versuchen es weiter.", tryNow: "Jetzt versuchen",
-  offline: "Sie sind offline. Das ist vielleicht nicht der letzte Stand.", connecting: "Verbinde…",
-  displaced: "Der Eingang ist an zu vielen Stellen offen. Hier wird er nicht aktualisiert.",
-  notSaved: "Das ließ sich nicht speichern: keine Verbindung.", refused: "Das hat nicht geklappt.",
-  arrived: (title) => `Neu: ${title}`, noAction: (title) => `„${title}“ ist auf dieser Seite nicht verfügbar.`,
-  settings: "Einstellungen", back: "Zurück zu den Mitteilungen", close: "Schließen",
-  quietHours: "Ruhezeiten", quietSwitch: "Ruhezeiten einhalten", quietText: "In diesen Stunden klingelt nichts. Was eintrifft, wartet im Eingang.",
-  from: "Von", until: "Bis", days: "Tage", zone: "Zeitzone", save: "Speichern", saved: "Gespeichert",
-  unsaved: "Noch nicht gespeichert", noDay: "Wählen Sie mindestens einen Tag, oder schalten Sie die Ruhezeiten aus.",
-  noTime: "Geben Sie Beginn und Ende an.", browserPush: "In diesem Browser", pushSwitch: "Push-Mitteilungen",
-  browserPushText: "Meldet Neues, auch wenn diese Seite geschlossen ist.",   pushDenied: "Dieser Browser blockiert Mitteilungen dieser Seite. Das lässt sich in seinen Einstellungen ändern.",
-  pushUnavailable: "Wird hier nicht angeboten.", pushUnsupported: "Dieser Browser kann das nicht.",
-  pushFailed: "Das ließ sich nicht einschalten.", whatYouGet: "Was Sie bekommen",
-  channels: { in_app: "Eingang", push: "Push", email: "E-Mail" },
-  emailMissing: "E-Mails erreichen Sie nicht: Ihre Adresse fehlt, oder Ihr Mailserver hat sie abgelehnt.",
-  required: "Immer an", other: "Sonstiges",
-  preferencesFailed: "Ihre Einstellungen sind nicht erreichbar.", pauseAll: "Alles anhalten", pauseSwitch: "Nichts schicken",
-  pauseAllText: "Hält alles an, was sich ablehnen lässt.",
-  signedOutTitle: "Sie sind abgemeldet", signedOutText: "Melden Sie sich wieder an, um Ihre Mitteilungen zu sehen.",
-  signInTitle: "Ihre Mitteilungen", signInText: "Ein Token Ihrer App sagt, wer Sie sind.", tokenHint: "Zum Ausprobieren: gateway token --user ada",
-  token: "Token", notAToken: "Das ist kein Token: Ein Token hat drei Teile mit Punkten dazwischen.", stay: "In diesem Browser angemeldet bleiben",
-  signIn: "Anmelden", signOut: "Abmelden", tokenRefused: "Das Token wurde abgelehnt oder ist abgelaufen.",
-  linkSignsIn: (name, now) => `Ein Link will Sie als ${name} anmelden.${now ? ` Sie sind als ${now} angemeldet.` : ""}`,
-  declineLink: "Nein, so lassen",
-};
-
-const fr = {
-  notifications: "Notifications", inbox: "Boîte de réception",
-  bell: (unread) => (unread ? `Notifications, ${unread} non lues` : "Notifications"),
-  all: "Toutes", unread: "Non lues", unreadCount: (count) => `${count} non lues`,
-  markAllRead: "Tout marquer comme lu", markRead: "Marquer comme lu", remove: "Supprimer", removeRead: "Supprimer tout ce qui est lu",
-  loadMore: "Afficher les plus anciennes", loading: "Chargement…", justNow: "à l’instant", isUnread: "Non lue", open: "Ouvrir",
-  severity: { alert: "Urgent", warning: "Attention", info: "" },
-  emptyTitle: "Tout est calme", emptyText: "Les nouveautés apparaissent ici dès leur arrivée.",
-  emptyUnreadTitle: "Plus rien à lire", emptyUnreadText: "Vous avez tout lu.",
-  failedTitle: "Vos notifications sont injoignables", failedText: "Nous continuons d’essayer.", tryNow: "Réessayer",
-  offline: "Vous êtes hors ligne. Cette liste n’est peut-être pas à jour.", connecting: "Connexion…",
-  displaced: "Cette boîte est ouverte à trop d’endroits. Elle n’est plus mise à jour ici.",
-  notSaved: "Enregistrement impossible : pas de connexion.", refused: "Cela n’a pas fonctionné.",
-  arrived: (title) => `Nouveau : ${title}`, noAction: (title) => `« ${title} » n’est pas possible sur cette page.`,
-  settings: "Réglages", back: "Retour aux notifications", close: "Fermer",
-  quietHours: "Heures calmes", quietSwitch: "Respecter les heures calmes",
-  quietText: "Rien ne sonne ni ne vibre pendant ces heures. Ce qui arrive attend dans votre boîte.",
-  from: "De", until: "À", days: "Jours", zone: "Fuseau horaire", save: "Enregistrer", saved: "Enregistré", unsaved: "Pas encore enregistré",
-  noDay: "Choisissez au moins un jour, ou désactivez les heures calmes.", noTime: "Indiquez le début et la fin.",
-  browserPush: "Dans ce navigateur", pushSwitch: "Notifications push", browserPushText: "Vous prévient des nouveautés quand cette page est fermée.",
-  pushDenied: "Ce navigateur bloque les notifications de ce site. Ses réglages permettent de le changer.",
-  pushUnavailable: "Non proposé ici.", pushUnsupported: "Ce navigateur ne le permet pas.", pushFailed: "L’activation a échoué.",
-  whatYouGet: "Ce que vous recevez", channels: { in_app: "Boîte", push: "Push", email: "E-mail" },
-  emailMissing: "Aucun e-mail ne vous parvient : votre adresse manque, ou votre serveur l’a refusée.",
- 
-  required: "Toujours actif", other: "Autres", preferencesFailed: "Vos réglages sont injoignables.",
-  pauseAll: "Tout mettre en pause", pauseSwitch: "Ne rien m’envoyer", pauseAllText: "Arrête tout ce qui peut être refusé.",
-  signedOutTitle: "Vous êtes déconnecté", signedOutText: "Reconnectez-vous pour voir vos notifications.",
-  signInTitle: "Vos notifications", signInText: "Un jeton de votre application dit qui vous êtes.",
-  tokenHint: "Pour essayer : gateway token --user ada", token: "Jeton",
-  notAToken: "Ce n’est pas un jeton : un jeton a trois parties séparées par des points.", stay: "Rester connecté dans ce navigateur",
-  signIn: "Se connecter", signOut: "Se déconnecter", tokenRefused: "Le jeton est refusé ou a expiré.",
-  linkSignsIn: (name, now) => `Un lien veut vous connecter en tant que ${name}.${now ? ` Vous êtes connecté en tant que ${now}.` : ""}`,
-  declineLink: "Non, ne rien changer",
-};
-
-const ar = {
-  notifications: "الإشعارات", inbox: "الوارد",
-  bell: (unread) => (unread ? `الإشعارات، ${unread} غير مقروءة` : "الإشعارات"),
-  all: "الكل", unread: "غير مقروءة", unreadCount: (count) => `${count} غير مقروءة`,
-  markAllRead: "تعليم الكل كمقروء", markRead: "تعليم كمقروء", remove: "حذف", removeRead: "حذف كل المقروء",
-  loadMore: "عرض الأقدم", loading: "جارٍ التحميل…", justNow: "الآن", isUnread: "غير مقروء", open: "فتح",
-  severity: { alert: "عاجل", warning: "تحذير", info: "" },
-  emptyTitle: "كل شيء هادئ", emptyText: "يظهر الجديد هنا لحظة وصوله.",
-  emptyUnreadTitle: "لا شيء للقراءة", emptyUnreadText: "لقد قرأت كل شيء.",
-  failedTitle: "تعذّر الوصول إلى إشعاراتك", failedText: "نواصل المحاولة.", tryNow: "حاول الآن",
-  offline: "أنت غير متصل. قد لا يكون هذا الأحدث.", connecting: "جارٍ الاتصال…",
-  displaced: "الوارد مفتوح في أماكن كثيرة جدًا. لا يُحدَّث هنا.",
-  notSaved: "تعذّر الحفظ: لا يوجد اتصال.", refused: "لم ينجح ذلك.",
-  arrived: (title) => `جديد: ${title}`, noAction: (title) => `لا يمكن تنفيذ «${title}» في هذه الصفحة.`,
-  settings: "الإعدادات", back: "العودة إلى الإشعارات", close: "إغلاق",
-  quietHours: "ساعات الهدوء", quietSwitch: "الالتزام بساعات الهدوء", quietText: "لا يرنّ شيء في هذه الساعات. ما يصل ينتظر في الوارد.",
-  from: "من", until: "إلى", days: "الأيام", zone: "المنطقة الزمنية", save: "حفظ", saved: "تم الحفظ", unsaved: "لم يُحفظ بعد", noDay: "اختر يومًا واحدًا على الأقل، أو أوقف ساعات الهدوء.", noTime: "حدّد البداية والنهاية.",
-  browserPush: "في هذا المتصفح", pushSwitch: "إشعارات الدفع", browserPushText: "يخبرك بالجديد عندما تكون هذه الصفحة مغلقة.",   pushDenied: "يحظر هذا المتصفح إشعارات هذا الموقع. يمكن تغيير ذلك من إعداداته.",
-  pushUnavailable: "غير متاح هنا.", pushUnsupported: "لا يدعم هذا المتصفح ذلك.", pushFailed: "تعذّر التفعيل.",
-  whatYouGet: "ما يصلك", channels: { in_app: "الوارد", push: "دفع", email: "بريد" },
-  emailMissing: "لا يصلك البريد: عنوانك مفقود أو رفضه خادم بريدك.",
-  required: "دائمًا", other: "أخرى",
-  preferencesFailed: "تعذّر الوصول إلى إعداداتك.", pauseAll: "إيقاف الكل", pauseSwitch: "لا ترسل شيئًا",
-  pauseAllText: "يوقف كل ما يمكن رفضه.",
-  signedOutTitle: "تم تسجيل خروجك", signedOutText: "سجّل الدخول مجددًا لرؤية إشعاراتك.",
-  signInTitle: "إشعاراتك", signInText: "رمز من تطبيقك يحدّد هويتك.", tokenHint: "للتجربة: gateway token --user ada",
-  token: "الرمز", notAToken: "هذا ليس رمزًا: للرمز ثلاثة أجزاء تفصل بينها نقاط.", stay: "البقاء مسجّلًا في هذا المتصفح",
-  signIn: "تسجيل الدخول", signOut: "تسجيل الخروج", tokenRefused: "رُفض الرمز أو انتهت صلاحيته.",
-  linkSignsIn: (name, now) => `يريد رابط تسجيل دخولك باسم ${name}.${now ? ` أنت مسجّل الدخول باسم ${now}.` : ""}`,
-  declineLink: "لا، أبقِ الأمر كما هو",
-};
-
-const languages = { en, de, fr, ar };
+/** The languages besides English, whose files load when they are needed. */
+const others = ["ar", "de", "es", "fr", "ja", "pt"];
 const rightToLeft = new Set(["ar", "fa", "he", "ur"]);
 
 /**
- * Returns the first wanted language that has texts (English if none), with its texts and direction.
+ * Loads the first wanted language that has texts (English if none).
+ *
+ * @param own texts that replace those of the same keys.
+ * @returns the tag, the texts and the writing direction.
  */
-export function language(wanted = navigator.languages) {
-  const found = [wanted].flat().find((tag) => languages[tag?.split("-")[0].toLowerCase()]) ?? "en";
-  const base = found.split("-")[0].toLowerCase();
-  return { tag: found, texts: languages[base], direction: rightToLeft.has(base) ? "rtl" : "ltr" };
+export async function language(wanted = navigator.languages, own = {}) {
+  const base = (tag) => tag?.split("-")[0].toLowerCase();
+  const found = [wanted].flat().find((tag) => base(tag) === "en" || others.includes(base(tag))) ?? "en";
+  const texts = base(found) === "en" ? {} : await load(base(found));
+  return { tag: found, texts: { ...en, ...texts, ...own }, direction: rightToLeft.has(base(found)) ? "rtl" : "ltr" };
+}
+
+/** Loads a language's file; after a failure, the words are English. */
+async function load(name) {
+  try {
+    return (await import(`./texts-${name}.js`)).default;
+  } catch (error) {
+    console.warn("carillon:", error.message);
+    return {};
+  }
 }

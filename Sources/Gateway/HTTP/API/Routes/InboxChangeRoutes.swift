@@ -1,0 +1,136 @@
+// Carillon · InboxChangeRoutes.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import HTTPTypes
+import Hummingbird
+import Storage
+
+/// Changes of single notifications besides reading: unread again, archive, snooze and undo.
+struct InboxChangeRoutes {
+    private static let one: Fields = ["id": .uuid("A notification of the caller's.")]
+    /// In days.
+    private static let longestSnooze = 366
+
+    let inbox: InboxServices
+
+    func add(to routes: Routes) {
+        let inbox = routes.group("notifications")
+        inbox.get("archived", Self.archived, self.archived)
+        inbox.post(":id/unread", Self.unread, self.unread)
+        inbox.post(":id/archive", Self.archive, self.archive)
+        inbox.post(":id/snooze", Self.snooze, self.snooze)
+        inbox.post(":id/restore", Self.restore, self.restore)
+    }
+
+    private static let unread = Operation(
+        "unreadNotification",
+        "Marks a notification as unread again; open sockets receive it as a silent notification.",
+        path: one,
+        answers: [.ok("The change.", .inboxChange), 404])
+
+    private func unread(_ request: Request, _ context: APIContext) async throws -> Response {
+        let user = try context.user()
+        let id = try InboxRoutes.id(context)
+        let change = try await self.inbox.service.markUnread(user: user, id: id)
+        if change.isEmpty, try await self.inbox.store.find(user: user, id: id) == nil { throw Problem.notFound }
+        return InboxRoutes.answer(change)
+    }
+
+    // MARK: The archive
+
+    private static let archived = Operation(
+        "listArchivedNotifications",
+        "Lists the archive, newest first.",
+        query: [
+            "limit?": .integer(1...100, default: 20)("The most items."),
+            "cursor?": .uuid("`next_cursor` of the previous page."),
+        ],
+        answers: [
+            .ok(
+                "The page.",
+                .object([
+                    "notifications": .list(of: .notification, max: 100),
+                    "next_cursor": .uuid.orNull,
+                ]))
+        ])
+
+    private func archived(_ request: Request, _ context: APIContext) async throws -> Response {
+        let user = try context.user()
+        var query = FieldReader(query: request, of: Self.archived)
+        let limit = query.limit()
+        let cursor = query.cursor()
+        try query.finish()
+        let found = try await self.inbox.store.archived(user: user, before: cursor, limit: limit + 1)
+        return Response.object { writer in
+            writer.key("notifications")
+            writer.beginArray()
+            for notification in found.prefix(limit) { CanonicalShape.write(notification, to: &writer) }
+            writer.endArray()
+            writer.member("next_cursor", found.count > limit ? found[limit - 1].id.description : nil)
+        }
+    }
+
+    private static let archive = Operation(
+        "archiveNotification",
+        "Moves a notification to the archive, which keeps it for a year; open sockets drop it as if it were deleted.",
+        path: one,
+        answers: [.ok("The change.", .inboxChange), 404])
+
+    private func archive(_ request: Request, _ context: APIContext) async throws -> Response {
+        let change = try await self.inbox.service.archive(
+            user: try context.user(), id: try InboxRoutes.id(context))
+        guard !change.isEmpty else { throw Problem.notFound }
+        return InboxRoutes.answer(change)
+    }
+
+    // MARK: Snooze
+
+    private static let snooze = Operation(
+        "snoozeNotification",
+        "Takes a notification out of the inbox and sends it again at a later moment, as a new notification.",
+        path: one,
+        body: .object(["until": .time("When it comes back; at most 366 days from now.")], isClosed: true),
+        answers: [.ok("The change.", .inboxChange), 404])
+
+    private func snooze(_ request: Request, _ context: APIContext) async throws -> Response {
+        let user = try context.user()
+        let id = try InboxRoutes.id(context)
+        var body = try await FieldReader(body: request, of: Self.snooze)
+        if body.value["until"] ?? .null == .null { body.fault("until", "is missing") }
+        let until = body.moment("until")
+        let now = self.inbox.base.now()
+        if let until, until <= now { body.fault("until", "is in the past") }
+        if let until, until > now + .seconds(Self.longestSnooze * 24 * 3_600) {
+            body.fault("until", "is more than \(Self.longestSnooze) days from now")
+        }
+        try body.finish()
+        guard let until, let notification = try await self.inbox.store.find(user: user, id: id) else {
+            throw Problem.notFound
+        }
+        guard self.inbox.base.catalog[notification.type] != nil else {
+            let reason = "is not in the catalog any more, so the notification cannot be sent again"
+            throw Problem(.unprocessableContent, "type \(reason)", faults: [JobFault("type", reason)])
+        }
+        let change = try await self.inbox.service.snooze(notification, until: until)
+        guard !change.isEmpty else { throw Problem.notFound }
+        return InboxRoutes.answer(change)
+    }
+
+    // MARK: Undo
+
+    private static let restore = Operation(
+        "restoreNotification",
+        "Brings an archived, snoozed or deleted notification back into the inbox.",
+        "A deleted one can be restored as long as its tombstone is kept. Open sockets receive it as a silent "
+            + "notification.",
+        path: one,
+        answers: [.ok("The change.", .inboxChange), 404])
+
+    private func restore(_ request: Request, _ context: APIContext) async throws -> Response {
+        let change = try await self.inbox.service.restore(
+            user: try context.user(), id: try InboxRoutes.id(context))
+        guard !change.isEmpty else { throw Problem.notFound }
+        return InboxRoutes.answer(change)
+    }
+}

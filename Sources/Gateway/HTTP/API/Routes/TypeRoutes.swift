@@ -1,0 +1,128 @@
+// Carillon · TypeRoutes.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import HTTPTypes
+import Hummingbird
+
+/// The words and pictures of types and categories, for clients: `/v1/types`.
+struct TypeRoutes {
+    private static let mostLocales = 20
+
+    let base: GatewayBase
+
+    func add(to routes: Routes) {
+        routes.get("types", Self.list, self.list)
+    }
+
+    private static let list = Operation(
+        "listTypes",
+        "Lists the types and categories of the catalog with their names, descriptions and icons.",
+        query: [
+            "locale?": .string(max: 400)(
+                "The wanted languages, best first, separated by commas; by default the catalog's.")
+        ],
+        headers: ["If-None-Match?": .string("The ETag of the client's copy.")],
+        answers: [
+            .ok("The types.", .typeList, headers: ["ETag": .string("Identifies the catalog and the languages.")]),
+            Answer(304, "Nothing has changed."),
+        ])
+
+    private func list(_ request: Request, _ context: APIContext) async throws -> Response {
+        _ = try context.user()
+        var query = FieldReader(query: request, of: Self.list)
+        let wanted = query.text("locale", limit: 400) ?? ""
+        try query.finish()
+        let locales = wanted.split(separator: ",").prefix(Self.mostLocales).map { String($0.filter { $0 != " " }) }
+        let catalog = self.base.catalog
+        let words = TypeWords(catalog, locales: locales)
+        let languages = locales.joined(separator: "_").filter { character in
+            character.isASCII && (character.isLetter || character.isNumber || "_-".contains(character))
+        }
+        let tag = "\"\(catalog.digest)-\(languages)\""
+        let isKnown = request.headers[.ifNoneMatch]?.contains(tag) == true
+        var response = isKnown ? Response(status: .notModified) : Response.object { words.write(to: &$0) }
+        response.headers[.eTag] = tag
+        response.headers[.cacheControl] = "private, no-cache"
+        return response
+    }
+}
+
+/// The words of a catalog for a reader of some languages.
+struct TypeWords {
+    private let catalog: Catalog
+    private let locales: [String]
+
+    /// - Parameter locales: the wanted languages, best first.
+    init(_ catalog: Catalog, locales: [String]) {
+        self.catalog = catalog
+        self.locales = locales
+    }
+
+    /// Returns a type's title; nil if the catalog has none.
+    func title(ofType name: String) -> String? { self.text(self.catalog.presentation(ofType: name).title) }
+
+    private func text(_ text: LocalizedText) -> String? {
+        text.text(for: self.locales, default: self.catalog.defaultLocale)
+    }
+
+    /// Writes the members of the object.
+    func write(to writer: inout JSONWriter) {
+        writer.key("types")
+        writer.beginArray()
+        for type in self.catalog.all where type.isEnabled {
+            let presentation = self.catalog.presentation(ofType: type.name)
+            writer.beginObject()
+            writer.member("type", type.name)
+            self.write(presentation, to: &writer)
+            writer.key("category")
+            writer.string(type.category)
+            writer.key("image")
+            writer.string(presentation.image)
+            writer.key("actor")
+            writer.string(presentation.actor)
+            writer.endObject()
+        }
+        writer.endArray()
+        writer.key("categories")
+        writer.beginArray()
+        for category in Set(self.catalog.categories.map(\.category)).sorted() {
+            writer.beginObject()
+            writer.member("category", category)
+            self.write(self.catalog.presentation(ofCategory: category), to: &writer)
+            writer.endObject()
+        }
+        writer.endArray()
+    }
+
+    private func write(_ presentation: Presentation, to writer: inout JSONWriter) {
+        writer.key("title")
+        writer.string(self.text(presentation.title))
+        writer.key("description")
+        writer.string(self.text(presentation.description))
+        writer.key("icon")
+        writer.string(presentation.icon)
+    }
+}
+
+extension Schema {
+    private static let words: Fields = [
+        "title": .string.orNull("Its name in the reader's language; null if the catalog has none."),
+        "description": .string.orNull,
+        "icon": .string.orNull("The name of an icon, an emoji, or the URL of a picture."),
+    ]
+
+    static let typeList = Schema(
+        "TypeList",
+        [
+            "types": .list(
+                of: .object(
+                    [
+                        "type": .text(JobLimits.name),
+                        "category": .string.orNull,
+                        "image": .string.orNull("The picture of notifications that have none."),
+                        "actor": .string.orNull("The member of `data` with the name and image of who is behind it."),
+                    ] + words), max: 10_000),
+            "categories": .list(of: .object(["category": .text(JobLimits.name)] + words), max: 10_000),
+        ])
+}

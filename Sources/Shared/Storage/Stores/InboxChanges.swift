@@ -1,0 +1,173 @@
+// Carillon · InboxChanges.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+
+/// Users' changes of their inboxes.
+extension InboxStore {
+    /// How long archived notifications are kept, in days.
+    static let archiveDays = 365
+
+    /// Marks notifications read; all that are unread if `ids` is nil.
+    package func markRead(user: String, ids: [NotificationID]?, at: Timestamp) async throws(PostgresError) -> Change {
+        let condition = ids == nil ? "" : "AND n.id = ANY($3)"
+        let parameters: [PostgresValue] =
+            [.text(user), .timestamptz(at.microseconds)]
+            + (ids.map { [.array(PostgresArray(uuids: $0.map(\.halves)))] } ?? [])
+        return try await self.change(
+            user,
+            Self.change(
+                set: "read_at = $2", where: "\(InboxSQL.isUnread("n")) \(condition)", unread: "-tally.n"),
+            parameters)
+    }
+
+    /// Marks a notification unread again.
+    package func markUnread(user: String, id: NotificationID) async throws(PostgresError) -> Change {
+        try await self.change(
+            user,
+            Self.change(
+                set: "read_at = NULL",
+                where: "n.read_at IS NOT NULL AND n.deleted_at IS NULL AND n.version > 0 AND n.id = $2",
+                unread: "tally.n"),
+            [.text(user), .uuid(id.halves)])
+    }
+
+    /// Deletes one notification, or all read ones if `id` is nil.
+    package func delete(user: String, id: NotificationID?, at: Timestamp) async throws(PostgresError) -> Change {
+        let condition = id == nil ? "n.read_at IS NOT NULL" : "n.id = $3"
+        return try await self.change(
+            user,
+            Self.change(
+                set: "deleted_at = $2", where: "n.deleted_at IS NULL AND n.version > 0 AND \(condition)",
+                total: "-tally.n", unread: "-tally.unread"),
+            [.text(user), .timestamptz(at.microseconds)] + (id.map { [.uuid($0.halves)] } ?? []))
+    }
+
+    // MARK: The archive
+
+    /// Moves a notification from the inbox to the archive.
+    ///
+    /// Its row is a tombstone from then on, which retention removes after ``archiveDays``.
+    package func archive(user: String, id: NotificationID, at: Timestamp) async throws(PostgresError) -> Change {
+        try await self.change(
+            user,
+            Self.change(
+                set: "deleted_at = $2::timestamptz + interval '\(Self.archiveDays) days'",
+                where: "n.deleted_at IS NULL AND n.version > 0 AND n.id = $3", total: "-tally.n",
+                unread: "-tally.unread",
+                and: """
+                    , kept AS (
+                        INSERT INTO carillon.archived AS a (user_id, notification_id, archived_at)
+                        SELECT $1, id, $2 FROM changed
+                        ON CONFLICT (user_id, notification_id) DO UPDATE SET archived_at = excluded.archived_at
+                    )
+                    """),
+            [.text(user), .timestamptz(at.microseconds), .uuid(id.halves)])
+    }
+
+    /// Brings an archived or deleted notification back into the inbox, unless another has replaced
+    /// it or its job was cancelled.
+    package func restore(user: String, id: NotificationID) async throws(PostgresError) -> Change {
+        try await self.change(
+            user,
+            Self.change(
+                set: "deleted_at = NULL",
+                where: """
+                    n.id = $2 AND n.deleted_at IS NOT NULL AND n.version > 0 AND n.replaced_by IS NULL
+                        AND n.status <> '\(NotificationStatus.cancelled.rawValue)'
+                    """,
+                total: "tally.n", unread: "tally.unread",
+                and: """
+                    , taken AS (
+                        DELETE FROM carillon.archived a USING changed
+                        WHERE a.user_id = $1 AND a.notification_id = changed.id
+                    )
+                    """),
+            [.text(user), .uuid(id.halves)])
+    }
+
+    /// Returns archived notifications, the newest first.
+    package func archived(
+        user: String,
+        before: NotificationID?,
+        limit: Int
+    ) async throws(PostgresError) -> [Notification] {
+        let end = before ?? NotificationID(high: .max, low: .max)
+        return try NotificationColumns.all.read(
+            try await self.pool.query(
+                """
+                SELECT \(NotificationColumns.list) FROM carillon.archived a
+                JOIN carillon.notifications n ON n.user_id = a.user_id AND n.id = a.notification_id
+                WHERE a.user_id = $1 AND a.notification_id < $2
+                ORDER BY a.notification_id DESC LIMIT $3
+                """,
+                .text(user), .uuid(end.halves), .int4(Int32(clamping: limit))))
+    }
+
+    // MARK: Statements
+
+    /// A statement that changes rows of the inbox of $1, raises its version if there are any, and
+    /// returns them.
+    ///
+    /// - Parameters:
+    ///   - assignments: the new values of the rows `n`.
+    ///   - condition: which rows `n` change.
+    ///   - total: by how much the inbox's total changes: a number, `tally.n` for the rows, or
+    ///     `tally.unread` for the unread among them.
+    ///   - unread: likewise for the unread count.
+    ///   - more: further common table expressions that read the rows `changed`.
+    private static func change(
+        set assignments: String,
+        where condition: String,
+        total: String = "0",
+        unread: String,
+        and more: String = ""
+    ) -> String {
+        """
+        WITH changed AS (
+            UPDATE carillon.notifications n SET \(assignments), version = \(EpochSQL.version(of: "b")) + 1
+            FROM carillon.inboxes b
+            WHERE b.user_id = $1 AND n.user_id = $1 AND \(condition)
+            RETURNING \(EndpointColumns.source), n.read_at IS NULL AS is_unread
+        )\(more), tally AS (
+            SELECT count(*)::int4 AS n, count(*) FILTER (WHERE is_unread)::int4 AS unread FROM changed
+        ), raised AS (
+            UPDATE carillon.inboxes b
+            SET version = \(EpochSQL.version(of: "b")) + 1, total = greatest(b.total + (\(total)), 0),
+                unread = greatest(b.unread + (\(unread)), 0)
+            FROM tally WHERE b.user_id = $1 AND tally.n > 0
+            RETURNING b.version, b.unread
+        )
+        SELECT r.version, r.unread, \(EndpointColumns.list)
+        FROM raised r CROSS JOIN changed n \(EndpointColumns.join)
+        """
+    }
+
+    /// Locks the inbox, then changes it in a statement that sees what was committed while it
+    /// waited.
+    private func change(
+        _ user: String,
+        _ statement: String,
+        _ parameters: [PostgresValue]
+    ) async throws(PostgresError) -> Change {
+        let results = try await self.pool.run([
+            PostgresStatement(
+                """
+                SELECT \(EpochSQL.version(of: "b")), b.unread FROM carillon.inboxes b WHERE b.user_id = $1 FOR UPDATE
+                """,
+                [.text(user)]),
+            PostgresStatement(statement, parameters),
+        ])
+        guard results.count == 2 else { throw PostgresError(.decoding, "a change returned no result") }
+        var touched: [(label: NotificationLabel, endpoint: LifecycleEvent.Endpoint)] = []
+        for row in results[1] { touched.append(try EndpointColumns.read(row, at: 2)) }
+        if let row = results[1].first {
+            return Change(
+                ids: touched.map(\.label.id), version: try row.int8(0), unread: try row.int4(1),
+                labels: touched.map(\.label), endpoints: touched.map(\.endpoint))
+        }
+        guard let row = results[0].first else { return Change(ids: [], version: 0, unread: 0) }
+        return Change(ids: [], version: try row.int8(0), unread: try row.int4(1))
+    }
+}

@@ -1,0 +1,219 @@
+// Carillon · InboxActionTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Foundation
+import Support
+import Testing
+
+@testable import HTTP
+
+/// Changes of notifications besides reading: unread again, archive, snooze, restore.
+@Suite(.timeLimit(.minutes(10)))
+struct InboxActionTests {
+    /// A running stack, a user's socket, and calls as this user.
+    private struct Scene {
+        let stack: Stack
+        let gateway: Gateway
+        let socket: TestSocket
+        let ada: CompatibilityClient
+
+        func notify(_ title: String, _ more: [(String, String)] = []) async throws -> String {
+            try await self.stack.append([("user", "ada"), ("type", "invoice_created"), ("title", title)] + more)
+            return try await eventualValue("\(title) is listed") {
+                try await self.listed().first { $0["title"]?.string == title }?["id"]?.string
+            }
+        }
+
+        func listed() async throws -> [JSONValue] {
+            try await self.ada.get("/v1/notifications").body["notifications"]?.array ?? []
+        }
+
+        func archived() async throws -> [String] {
+            try await self.ada.get("/v1/notifications/archived").body["notifications"]?.texts("title") ?? []
+        }
+
+        /// Calls an action, and expects the unread count and the total after it.
+        func act(_ action: String, on id: String, unread: Int64, total: Int64) async throws {
+            let answer = try await self.ada.send(.post, "/v1/notifications/\(id)/\(action)")
+            #expect(answer.status == 200, "\(action)")
+            #expect(answer.body["changed"]?.integer == 1, "\(action)")
+            let state = try await self.ada.get("/v1/notifications/unread-count").body
+            #expect(state["unread"]?.integer == unread && state["total"]?.integer == total, "\(action): \(state)")
+            #expect(answer.body["unread"]?.integer == unread, "\(action)")
+        }
+
+        /// The frames of a kind that the socket got about a notification.
+        func frames(_ type: String, about id: String) -> [JSONValue] {
+            self.socket.messages.filter { message in
+                guard message["type"]?.string == type else { return false }
+                return message["notification"]?["id"]?.string == id
+                    || message["change"]?["ids"]?.strings?.contains(id) == true
+            }
+        }
+    }
+
+    private static func with(catalog: String? = nil, _ body: (Scene) async throws -> Void) async throws {
+        try await Stack.with { stack in
+            let environment = try catalog.map { try stack.catalog($0) } ?? [:]
+            let gateway = try await stack.startGateway(environment: environment)
+            _ = try await stack.startDispatcher()
+            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
+            try await body(Scene(stack: stack, gateway: gateway, socket: socket, ada: ada))
+        }
+    }
+
+    @Test("a notification becomes unread again, on open sockets too, and silently")
+    func unread() async throws {
+        try await Self.with { scene in
+            let id = try await scene.notify("one")
+            _ = try await scene.notify("two")
+            try await scene.act("read", on: id, unread: 1, total: 2)
+            try await scene.act("unread", on: id, unread: 2, total: 2)
+            try await eventually("the socket has it again") { scene.frames("notification", about: id).count == 2 }
+            let frame = scene.frames("notification", about: id).last
+            #expect(frame?["notification"]?["read_at"] == .null)
+            #expect(frame?["notification"]?["silent"]?.bool == true && frame?["unread"]?.integer == 2)
+            let again = try await scene.ada.send(.post, "/v1/notifications/\(id)/unread")
+            #expect(again.status == 200 && again.body["changed"]?.integer == 0)
+            let other = try await CompatibilityClient(scene.gateway, user: "ben")
+            #expect(try await other.send(.post, "/v1/notifications/\(id)/unread").status == 404)
+        }
+    }
+
+    @Test("an archived notification leaves the inbox, and comes back as it was")
+    func archive() async throws {
+        try await Self.with { scene in
+            let id = try await scene.notify("one")
+            _ = try await scene.notify("two")
+            let version = try await scene.ada.get("/v1/notifications").body["version"]?.integer ?? 0
+            try await scene.act("archive", on: id, unread: 1, total: 1)
+            try await eventually("the socket drops it") { scene.frames("deleted", about: id).count == 1 }
+            #expect(try await scene.archived() == ["one"])
+            #expect(try await scene.listed().compactMap { $0["title"]?.string } == ["two"])
+            let changes = try await scene.ada.get("/v1/notifications?since_version=\(version)").body
+            #expect(changes["deleted"]?.strings == [id])
+            #expect(try await scene.ada.send(.post, "/v1/notifications/\(id)/archive").status == 404)
+            let export = try await scene.gateway.call(
+                .get, "/v1/users/ada", token: try await Stack.token(user: "app", scope: .service))
+            #expect(export.body["archived"]?.texts("notification_id") == [id])
+
+            try await scene.act("restore", on: id, unread: 2, total: 2)
+            try await eventually("the socket has it") { scene.frames("notification", about: id).count == 2 }
+            #expect(try await scene.archived() == [])
+            #expect(try await scene.listed().compactMap { $0["title"]?.string } == ["two", "one"])
+            #expect(try await scene.ada.send(.post, "/v1/notifications/\(id)/restore").status == 404)
+        }
+    }
+
+    @Test("a deleted notification can be restored, one that another replaced cannot")
+    func restore() async throws {
+        try await Self.with { scene in
+            let id = try await scene.notify("one", [("collapse_key", "k")])
+            #expect(try await scene.ada.send(.delete, "/v1/notifications/\(id)").status == 200)
+            try await scene.act("restore", on: id, unread: 1, total: 1)
+            _ = try await scene.notify("newer", [("collapse_key", "k")])
+            try await scene.ada.waitForCount(1)
+            #expect(try await scene.ada.send(.post, "/v1/notifications/\(id)/restore").status == 404)
+        }
+    }
+
+    @Test("a snoozed notification comes back as a new one; a restored one comes back at once, and only once")
+    func snooze() async throws {
+        try await Self.with { scene in
+            let id = try await scene.notify(
+                "one",
+                [
+                    ("body", "Read me"), ("org", "acme"),
+                    ("data", #"{"invoice":"i9","actions":[{"id":"pay","title":"Pay"}]}"#),
+                ])
+            func snooze(_ id: String, for seconds: Int64) async throws -> Gateway.Answer {
+                let until = Timestamp(seconds: Int64(Date.now.timeIntervalSince1970) + seconds)
+                return try await scene.ada.send(
+                    .post, "/v1/notifications/\(id)/snooze", "{\"until\":\"\(until.rfc3339)\"}")
+            }
+            #expect(try await snooze(id, for: 2).status == 200)
+            #expect(try await scene.listed() == [])
+            let back = try await eventualValue("it comes back") { try await scene.listed().first }
+            #expect(back["title"]?.string == "one" && back["body"]?.string == "Read me" && back["read_at"] == .null)
+            #expect(back["data"]?["invoice"]?.string == "i9")
+            #expect(back["data"]?["actions"]?.array?.count == 1)
+            let second = try #require(back["id"]?.string)
+            #expect(second != id)
+            try await eventually("the socket has it") { scene.frames("notification", about: second).count == 1 }
+            let row = try await scene.stack.query(
+                "SELECT org_id, job_id FROM carillon.notifications WHERE deleted_at IS NULL"
+            ).first
+            #expect(try row?.text(0) == "acme")
+            #expect(try row?.text(1).hasPrefix("snooze:\(id):") == true)
+
+            #expect(try await snooze(second, for: 3_600).status == 200)
+            #expect(try await scene.stack.query("SELECT FROM carillon.schedules").count == 1)
+            try await scene.act("restore", on: second, unread: 1, total: 1)
+            #expect(try await scene.stack.query("SELECT FROM carillon.schedules").count == 0)
+
+            for (body, word) in [
+                ("{}", "until"), (#"{"until":"2020-01-01T00:00:00Z"}"#, "in the past"),
+                (#"{"until":"2200-01-01T00:00:00Z"}"#, "366 days"), (#"{"until":"soon"}"#, "RFC 3339"),
+            ] {
+                let answer = try await scene.ada.send(.post, "/v1/notifications/\(second)/snooze", body)
+                #expect(answer.status == 422 && "\(answer.body)".contains(word), "\(body): \(answer.body)")
+            }
+            #expect(try await scene.listed().count == 1)
+        }
+    }
+
+    @Test("a list of one category, and unread counts by category")
+    func categories() async throws {
+        try await Self.with { scene in
+            _ = try await scene.notify("i1")
+            _ = try await scene.notify("n1", [("category", "news")])
+            let read = try await scene.notify("n2", [("category", "news")])
+            try await scene.act("read", on: read, unread: 2, total: 3)
+            let news = try await scene.ada.get("/v1/notifications?category=news").body
+            #expect(news["notifications"]?.texts("title") == ["n2", "n1"])
+            let unread = try await scene.ada.get("/v1/notifications?category=news&unread_only=true&limit=1").body
+            #expect(unread["notifications"]?.texts("title") == ["n1"])
+            #expect(unread["next_cursor"] == .null)
+            let counts = try await scene.ada.get("/v1/notifications/unread-count?by_category=true").body
+            #expect(counts["categories"]?["invoices"]?.integer == 1 && counts["categories"]?["news"]?.integer == 1)
+        }
+    }
+
+    @Test("types have names, descriptions and icons in the wanted language")
+    func types() async throws {
+        let catalog = """
+            types:
+              payment_received:
+                title: {en: Payment received, de: Zahlung erhalten}
+                description: {en: Somebody paid, de: Jemand hat bezahlt}
+                icon: coins
+                category: payments
+            categories:
+              payments: {title: {en: Payments, de: Zahlungen}}
+            """
+        try await Self.with(catalog: catalog) { scene in
+            func types(_ locale: String) async throws -> Gateway.Answer {
+                try await scene.ada.get("/v1/types?locale=\(locale)")
+            }
+            let german = try await types("de-AT,en")
+            let payment = german.body["types"]?.array?.first { $0["type"]?.string == "payment_received" }
+            #expect(payment?["title"]?.string == "Zahlung erhalten" && payment?["icon"]?.string == "coins")
+            #expect(payment?["category"]?.string == "payments")
+            #expect(payment?["description"]?.string == "Jemand hat bezahlt")
+            let category = german.body["categories"]?.array?.first { $0["category"]?.string == "payments" }
+            #expect(category?["title"]?.string == "Zahlungen")
+            // A language without texts has the catalog's default.
+            let japanese = try await types("ja").body["types"]?.array ?? []
+            #expect(japanese.first { $0["type"]?.string == "payment_received" }?["title"]?.string == "Payment received")
+            let tag = try #require(german.header("etag"))
+            let again = try await scene.gateway.call(
+                .get, "/v1/types?locale=de-AT,en", token: scene.ada.token, headers: [("if-none-match", tag)])
+            #expect(again.status == 304)
+            #expect(try await types("fr").header("etag") != tag)
+            #expect(try await scene.gateway.call(.get, "/v1/types", token: nil).status == 401)
+        }
+    }
+}

@@ -1,0 +1,262 @@
+// Carillon · WebInboxActionTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import Foundation
+import Support
+import Testing
+
+@testable import Clients
+@testable import HTTP
+
+/// Actions in the inbox page, and pages that change its looks.
+@Suite(.timeLimit(.minutes(10)), .enabled(if: Browser.isInstalled))
+struct WebInboxActionTests {
+    private static let toast = InboxPage.part(".toast.shown")
+
+    @Test("unread again, archive and delete can be undone, and a snooze names its time")
+    func undo() async throws {
+        try await Stack.withBrowser { stack, gateway, browser in
+            let page = InboxPage(browser, gateway)
+            for title in ["n1", "n2", "n3"] { try await stack.notify("ada", title) }
+            let ada = try await CompatibilityClient(gateway, user: "ada")
+            try await ada.waitForCount(3)
+            try await page.open(user: "ada")
+            try await page.waitForTitles(["n3", "n2", "n1"])
+            try await page.choose("read", of: "n2")
+            try await page.waitForUnread(2)
+            try await page.choose("unread", of: "n2")
+            try await page.waitForUnread(3)
+            for (entry, word) in [("remove", "Deleted"), ("archive", "Archived"), ("snooze-tomorrow", "Snoozed until")]
+            {
+                try await page.choose(entry, of: "n2")
+                try await page.waitForTitles(["n3", "n1"])
+                try await browser.wait(for: "it says so", "\(Self.toast)?.textContent.startsWith('\(word)')")
+                try await ada.waitForCount(2)
+                try await browser.click("\(Self.toast).querySelector('button')")
+                try await page.waitForTitles(["n3", "n2", "n1"])
+                try await ada.waitForCount(3)
+            }
+            #expect(try await stack.query("SELECT FROM carillon.schedules").isEmpty)
+            #expect(try await page.complaints() == [])
+        }
+    }
+
+    @Test("the archive is listed, moves back to the inbox, and deletes")
+    func archive() async throws {
+        try await Stack.withBrowser { stack, gateway, browser in
+            let page = InboxPage(browser, gateway)
+            for title in ["n1", "n2", "n3"] { try await stack.notify("ada", title) }
+            let ada = try await CompatibilityClient(gateway, user: "ada")
+            try await ada.waitForCount(3)
+            try await page.open(user: "ada")
+            try await page.choose("archive", of: "n1")
+            try await page.choose("archive", of: "n2")
+            try await page.waitForTitles(["n3"])
+            try await browser.click(InboxPage.part(".list-menu"))
+            try await browser.click(InboxPage.part("[data-entry=archive]"))
+            try await page.waitForTitles(["n2", "n1"])
+            #expect(try await browser.run("return \(InboxPage.part("h2")).textContent") == .string("Archived"))
+            try await browser.click("\(InboxPage.item("n2")).querySelector('[data-part=restore]')")
+            try await page.waitForTitles(["n1"])
+            try await browser.run("\(InboxPage.item("n1")).querySelector('.title').focus()")
+            try await browser.press(Browser.Key.delete)
+            try await browser.wait(for: "the archive is empty", InboxPage.part(".state.emptyArchive"))
+            try await browser.click(InboxPage.part(".leave"))
+            try await page.waitForTitles(["n3", "n2"])
+            #expect(try await page.complaints() == [])
+        }
+    }
+
+    @Test("a type is turned off from a notification's menu, and on again")
+    func mute() async throws {
+        try await Stack.withBrowser { stack, gateway, browser in
+            let page = InboxPage(browser, gateway)
+            try await stack.notify("ada", "n1")
+            let ada = try await CompatibilityClient(gateway, user: "ada")
+            try await ada.waitForCount(1)
+            try await page.open(user: "ada")
+            try await page.waitForTitles(["n1"])
+            func isOn() async throws -> Bool? {
+                let types = try await ada.get("/v1/preferences").body["types"]?.array ?? []
+                return types.first { $0["type"]?.string == "invoice_created" }?["in_app"]?.bool
+            }
+            try await page.choose("mute", of: "n1")
+            try await eventually("it is off") { try await isOn() == false }
+            try await browser.wait(
+                for: "it says so", "\(Self.toast)?.textContent.startsWith('“Invoice created” is off')")
+            try await browser.click("\(Self.toast).querySelector('button')")
+            try await eventually("it is on") { try await isOn() == true }
+        }
+    }
+
+    @Test("tabs show one category each, and count what is unread")
+    func categories() async throws {
+        try await Stack.withBrowser { stack, gateway, browser in
+            let page = InboxPage(browser, gateway)
+            try await stack.notify("ada", "invoice")
+            try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "payment")])
+            let ada = try await CompatibilityClient(gateway, user: "ada")
+            try await ada.waitForCount(2)
+            try await page.open(user: "ada")
+            let tab = InboxPage.part("[data-filter='category:payments']")
+            try await browser.wait(for: "the tab counts", "\(tab)?.textContent === 'Payments1'")
+            try await browser.click(tab)
+            try await page.waitForTitles(["payment"])
+            try await browser.click(InboxPage.part("[data-filter='category:account']"))
+            try await browser.wait(for: "it has none", InboxPage.part(".state.emptyCategory"))
+            try await browser.click(InboxPage.part("[data-filter=all]"))
+            try await page.waitForTitles(["payment", "invoice"])
+        }
+    }
+
+    @Test("new notifications above the visible part are counted in a pill, which leads to them")
+    func pill() async throws {
+        try await Stack.withBrowser { stack, gateway, browser in
+            let page = InboxPage(browser, gateway)
+            for number in 1...20 { try await stack.notify("ada", "n\(number)") }
+            let ada = try await CompatibilityClient(gateway, user: "ada")
+            try await ada.waitForCount(20)
+            try await page.open(user: "ada")
+            try await eventually("all are listed") { try await page.titles().count == 20 }
+            try await browser.run("\(InboxPage.part(".list")).scrollTop = 300")
+            let top = "\(InboxPage.item("n12")).getBoundingClientRect().top"
+            try await browser.run("window.before = \(top)")
+            try await stack.notify("ada", "new 1")
+            try await stack.notify("ada", "new 2")
+            let pill = InboxPage.part(".pill")
+            try await browser.wait(for: "the pill counts", "\(pill).textContent === '2 new notifications'")
+            #expect(try await browser.run("return !\(pill).hidden") == .bool(true))
+            // Scroll positions are whole pixels.
+            #expect(try await browser.run("return Math.abs(\(top) - window.before) < 2") == .bool(true))
+            try await browser.click(pill)
+            try await browser.wait(for: "the pill is gone", "\(pill).hidden")
+            #expect(try await browser.run("return \(InboxPage.part(".list")).scrollTop") == .number("0"))
+        }
+    }
+
+    @Test("texts have bold, emphasised and code parts, and nothing else is markup")
+    func marks() async throws {
+        try await Stack.withBrowser { stack, gateway, browser in
+            let page = InboxPage(browser, gateway)
+            try await stack.notify(
+                "ada", "**Paid** in _full_",
+                [
+                    ("body", "a_b_c 2 ** 3 `x_y` <b>no</b> **b** and __init__"),
+                    ("data", #"{"actor":{"name":"Mia Sommer"}}"#),
+                ])
+            try await page.open(user: "ada")
+            try await page.waitForTitles(["Paid in full"])
+            let parts = try await browser.run(
+                """
+                const item = \(InboxPage.part(".item"));
+                return [...item.querySelectorAll("strong, em, code")].map((one) => `${one.localName}:${one.textContent}`)
+                  .concat(item.querySelector(".body").textContent, item.querySelector(".initials").textContent);
+                """)
+            #expect(
+                parts.strings == [
+                    "strong:Paid", "em:full", "code:x_y", "strong:b", "a_b_c 2 ** 3 x_y <b>no</b> b and __init__", "MS",
+                ])
+        }
+    }
+
+    @Test("the address for e-mail is saved from the settings, and a bad one is refused")
+    func address() async throws {
+        try await Stack.withBrowser { stack, gateway, browser in
+            let page = InboxPage(browser, gateway)
+            let ada = try await CompatibilityClient(gateway, user: "ada")
+            try await page.open(user: "ada")
+            let form = InboxPage.part(".address-form")
+            try await browser.wait(for: "the form is there", form)
+            try await browser.run("\(form).elements.email.value = 'nobody'")
+            try await browser.click("\(form).querySelector('button')")
+            try await browser.wait(for: "it says why", "\(form).querySelector('.status.fault')?.textContent")
+            try await browser.run("\(form).elements.email.value = 'ada@example.com'")
+            try await browser.click("\(form).querySelector('button')")
+            try await eventually("it is saved") {
+                try await ada.get("/v1/settings").body["email"]?.string == "ada@example.com"
+            }
+        }
+    }
+
+    @Test("a bell and two feeds share one socket; a page draws items, words and an empty inbox its own way")
+    func ownLooks() async throws {
+        let host = try FreePort.next()
+        try await Stack.withBrowser(environment: ["ALLOWED_ORIGINS": "http://127.0.0.1:\(host)"]) {
+            stack, gateway, browser in
+            let url = "http://127.0.0.1:\(gateway.port)"
+            let token = try await Stack.token(user: "ada")
+            let html = """
+                <!DOCTYPE html><html lang="en"><head><title>Shop</title>
+                <script type="module" src="\(url)/carillon.js"></script>
+                <script>
+                  addEventListener("DOMContentLoaded", () => {
+                    const bell = document.querySelector("#bell");
+                    bell.texts = { notifications: "News for you" };
+                    bell.renderItem = (item) => item.type === "payment_received"
+                      ? Object.assign(document.createElement("b"), { textContent: `Money: ${item.title}` }) : null;
+                  });
+                </script></head><body>
+                <carillon-inbox id="bell" token="\(token)"></carillon-inbox>
+                <carillon-inbox id="payments" view="page" category="payments" token="\(token)"></carillon-inbox>
+                <carillon-inbox id="reports" view="page" category="reports" token="\(token)">
+                  <p slot="empty">Come back on Monday.</p></carillon-inbox>
+                </body></html>
+                """
+            try await HTTPStub.with(HTTPStub.Answer(body: html, type: "text/html"), port: host) { stub in
+                try await browser.open(stub.url)
+                func root(_ id: String) -> String { "document.querySelector('#\(id)').shadowRoot" }
+                for id in ["bell", "payments", "reports"] {
+                    try await browser.wait(
+                        for: "\(id) is online", "\(root(id))?.querySelector('.panel')?.dataset.state === 'online'")
+                }
+                let operators = try await Stack.token(user: "operator", scope: .admin)
+                let presence = try await gateway.call(.get, "/v1/admin/presence/ada", token: operators).body
+                #expect(presence["connections"]?.array?.count == 1)
+                try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "€ 5")])
+                try await stack.notify("ada", "an invoice")
+                try await browser.wait(
+                    for: "the badge counts", "\(root("bell")).querySelector('.badge').textContent === '2'")
+                try await browser.click("\(root("bell")).querySelector('.bell')")
+                let titles = try await browser.run(
+                    """
+                    const titles = (id) => [...document.querySelector(id).shadowRoot.querySelectorAll('.title')]
+                      .map((one) => one.textContent).join();
+                    return [titles("#bell"), titles("#payments"), titles("#reports")];
+                    """)
+                #expect(titles.strings == ["an invoice,Money: € 5", "€ 5", ""])
+                #expect(
+                    try await browser.run("return \(root("bell")).querySelector('h2').textContent")
+                        == .string("News for you"))
+                #expect(
+                    try await browser.run(
+                        "return \(root("reports")).querySelector('slot[name=empty]').assignedElements()[0].textContent")
+                        == .string("Come back on Monday."))
+                try await browser.wait(
+                    for: "the feed counts its own", "document.querySelector('#payments').unread === 1")
+            }
+        }
+    }
+
+    @Test("every icon of the catalog can be drawn, and every language has every text")
+    func completeness() async throws {
+        try await Stack.withBrowser { _, gateway, browser in
+            try await browser.open("http://127.0.0.1:\(gateway.port)/")
+            let names = Presentation.icons.sorted().map { "'\($0)'" }.joined(separator: ",")
+            let missing = try await browser.run(
+                """
+                return Promise.all([import("/web/icons.js"), import("/web/texts.js")]).then(async ([{ isIcon }, { en }]) => {
+                  const lost = [\(names)].filter((name) => !isIcon(name));
+                  const keys = (texts) => Object.entries(texts).map(([key, value]) =>
+                    `${key}:${typeof value === "object" ? keys(value) : typeof value}`).sort().join();
+                  for (const name of ["ar", "de", "es", "fr", "ja", "pt"]) {
+                    const { default: texts } = await import(`/web/texts-${name}.js`);
+                    if (keys(texts) !== keys(en)) lost.push(name);
+                  }
+                  return lost;
+                });
+                """)
+            #expect(missing.strings == [])
+        }
+    }
+}
