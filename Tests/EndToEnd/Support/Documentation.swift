@@ -157,9 +157,9 @@ struct Workbench {
 
     /// Starts both programs and lays out the folders of the checkout, `.local/env` and the
     /// programs.
-    static func open(_ stack: Stack) async throws -> Workbench {
+    static func open(_ stack: Stack, settings: [String: String] = [:]) async throws -> Workbench {
         // The webhook receivers run on this machine.
-        let settings = stack.mailSettings().merging(["WEBHOOKS_PRIVATE": "on"]) { $1 }
+        let settings = stack.mailSettings().merging(["WEBHOOKS_PRIVATE": "on"]) { $1 }.merging(settings) { $1 }
         let gateway = try await stack.startGateway(environment: settings)
         _ = try await stack.startDispatcher(environment: settings)
         var variables = try await stack.developerVariables(gateway)
@@ -168,23 +168,45 @@ struct Workbench {
         for folder in ["", "/.local", "/.build"] {
             try files.createDirectory(atPath: directory + folder, withIntermediateDirectories: true)
         }
-        for name in ["deploy", "docs", "examples", "Tests"] {
+        for name in ["clients", "deploy", "docs", "examples", "Tests"] {
             try files.createSymbolicLink(
                 atPath: "\(directory)/\(name)", withDestinationPath: Stack.checkout.appending(path: name).path)
         }
         try files.createSymbolicLink(
             atPath: "\(directory)/.build/release", withDestinationPath: TestProducts.directory)
+        try Self.addClients(to: directory)
         try Stack.write(variables, into: "\(directory)/.local")
         variables["USER_TOKEN"] = try await Stack.token(user: "ada")
         variables["ADMIN_TOKEN"] = try await Stack.token(user: "operator", scope: .admin)
         let path = ProcessInfo.processInfo.environment["PATH"] ?? ""
         variables["PATH"] = "\(TestProducts.directory):\(path)"
         variables["PYTHONUNBUFFERED"] = "1"
+        variables["PYTHONPATH"] = Stack.checkout.appending(path: "clients/python/src").path
         // Makes the user of the pages known, so that a broadcast has an audience.
         let answer = try await gateway.call(
             .put, "/v1/settings", token: try await Stack.token(user: "ada"), json: #"{"email":"ada@example.com"}"#)
         guard answer.status == 200 else { throw FixtureError("user not created: \(answer.body)") }
         return Workbench(stack: stack, gateway: gateway, directory: directory, variables: variables)
+    }
+
+    /// Makes the packages of `clients` available to programs in the folder, as their READMEs do.
+    private static func addClients(to directory: String) throws {
+        let clients = Stack.checkout.appending(path: "clients").path
+        try FileManager.default.createDirectory(
+            atPath: "\(directory)/node_modules", withIntermediateDirectories: true)
+        try FileManager.default.createSymbolicLink(
+            atPath: "\(directory)/node_modules/carillon", withDestinationPath: "\(clients)/javascript")
+        let module = "module page\n\ngo 1.19\n\nrequire carillon v0.0.0\n\nreplace carillon => \(clients)/go\n"
+        try Data(module.utf8).write(to: URL(filePath: "\(directory)/go.mod"))
+    }
+
+    /// Runs a command of a shell with the variables of the stack, and returns its output.
+    func run(_ script: String, in folder: String) async throws -> (exit: ChildProcess.Exit, output: String) {
+        let process = try await ChildProcess.spawn(
+            "env", ["-C", folder, "bash", "-euo", "pipefail", "-c", script], name: "run-\(UUID().uuidString)",
+            environment: self.variables, directory: self.stack.directory.path)
+        let exit = try await process.waitForExit(within: .seconds(300))
+        return (exit, process.output() + process.errors())
     }
 
     /// Starts a program in a language; returns nil and reports it if the language is not installed.
@@ -223,7 +245,7 @@ struct Workbench {
     /// missing.
     private static func has(_ language: String) -> Bool {
         switch language {
-        case "python": ["redis", "requests", "psycopg", "websockets", "socketio"].allSatisfy { PythonClient.has($0) }
+        case "python": ["redis", "psycopg", "websockets", "socketio"].allSatisfy { PythonClient.has($0) }
         case "javascript": Commands.have("node")
         case "go": Commands.have("go")
         case "swift": Commands.have("swiftc")

@@ -1,0 +1,207 @@
+// Carillon · http.go
+// SPDX-License-Identifier: Apache-2.0
+
+package carillon
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The limits of a request. The gateway takes 1,000 jobs and 16 MB.
+const mostJobs, mostBytes = 1_000, 8 << 20
+
+// HTTPProducer posts jobs to the gateway. Make it with NewHTTPProducer; goroutines may share it.
+//
+// It retries when the gateway asks for it (429, 503), when a proxy has no gateway (502, 504) and
+// when there is no answer, with exponential backoff and full jitter. The jobs' ids prevent
+// duplicates; an ephemeral event has no such memory and may arrive twice.
+type HTTPProducer struct {
+	// URL is the gateway's address, such as "https://notify.example.com".
+	URL string
+	// Token returns a token with the scope service. The producer calls it before each try.
+	Token  func(context.Context) (string, error)
+	Client *http.Client
+	// Timeout is for each try, Tries the most tries of a request.
+	Timeout time.Duration
+	Tries   int
+	// LongestWait is for the time between two tries. If the gateway asks for more, the call fails.
+	LongestWait time.Duration
+}
+
+// NewHTTPProducer returns a producer with 5 tries, of 10 s each, at most 30 s apart.
+func NewHTTPProducer(url, token string) *HTTPProducer {
+	getToken := func(context.Context) (string, error) { return token, nil }
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return &HTTPProducer{url, getToken, client, 10 * time.Second, 5, 30 * time.Second}
+}
+
+// Accepted is a job that Redis has. Entry names its entry of a stream.
+type Accepted struct {
+	ID    string `json:"id"`
+	Lane  Lane   `json:"lane"`
+	Entry string `json:"entry"`
+}
+
+// RefusedError is an answer that another try does not change, such as 401 or 403.
+type RefusedError struct {
+	Status int
+	Detail string
+}
+
+func (err *RefusedError) Error() string {
+	return fmt.Sprintf("the gateway answered %d: %s", err.Status, err.Detail)
+}
+
+// UnavailableError says that the gateway did not take the jobs. Send them again later.
+type UnavailableError struct {
+	Err        error         // The fault of the last try.
+	RetryAfter time.Duration // The wait that the gateway asked for, or 0.
+}
+
+func (err *UnavailableError) Error() string { return "the gateway is unavailable: " + err.Err.Error() }
+func (err *UnavailableError) Unwrap() error { return err.Err }
+
+// Send posts jobs in batches of up to 1,000, and returns once Redis has them all.
+//
+// The gateway takes all jobs of a batch or none; with an error, Send returns those of the batches
+// before. After an *InvalidJobError or a *RefusedError, change something. After an
+// *UnavailableError, send all jobs again later: their ids prevent duplicates.
+func (producer *HTTPProducer) Send(ctx context.Context, jobs ...Job) ([]Accepted, error) {
+	texts, _, err := prepare(jobs)
+	accepted := make([]Accepted, 0, len(texts))
+	for err == nil && len(accepted) < len(texts) {
+		rest, count, size := texts[len(accepted):], 0, 0
+		for count < len(rest) && count < mostJobs && (count == 0 || size+len(rest[count]) < mostBytes) {
+			size += len(rest[count]) + 1
+			count++
+		}
+		body := append(append([]byte("["), bytes.Join(rest[:count], []byte(","))...), ']')
+		var batch []Accepted
+		batch, err = producer.post(ctx, body)
+		move(err, len(accepted), len(jobs))
+		if err == nil && len(batch) != count {
+			err = &RefusedError{202, "the answer does not list every job"}
+		}
+		accepted = append(accepted, batch...)
+	}
+	return accepted, err
+}
+
+// post sends a batch until the gateway has it or the tries are over.
+func (producer *HTTPProducer) post(ctx context.Context, body []byte) ([]Accepted, error) {
+	for try, backoff := 1, 200*time.Millisecond; ; try, backoff = try+1, 2*backoff {
+		accepted, err := producer.try(ctx, body)
+		var unavailable *UnavailableError
+		if !errors.As(err, &unavailable) {
+			return accepted, err
+		}
+		if backoff > producer.LongestWait {
+			backoff = producer.LongestWait
+		}
+		// Go before 1.20 does not seed the shared source.
+		jitter := rand.New(rand.NewSource(time.Now().UnixNano())).Int63n(int64(backoff) + 1)
+		wait := unavailable.RetryAfter + time.Duration(jitter)
+		deadline, hasDeadline := ctx.Deadline()
+		isLate := unavailable.RetryAfter > producer.LongestWait || hasDeadline && time.Until(deadline) < wait
+		if try >= producer.Tries || isLate && ctx.Err() == nil {
+			return nil, err
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// try sends a batch once. Its error is an *UnavailableError if another try may help.
+func (producer *HTTPProducer) try(ctx context.Context, body []byte) ([]Accepted, error) {
+	ctx, cancel := context.WithTimeout(ctx, producer.Timeout)
+	defer cancel()
+	place := strings.TrimRight(producer.URL, "/") + "/v1/jobs"
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, place, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	if request.URL.Host == "" {
+		return nil, fmt.Errorf("URL: must be the http or https address of a gateway, not %q", producer.URL)
+	}
+	token, err := producer.Token(ctx)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(token))
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("User-Agent", "carillon-go/"+Version)
+	response, err := producer.Client.Do(request)
+	if err != nil {
+		return nil, &UnavailableError{Err: err}
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(io.LimitReader(response.Body, mostBytes))
+	if err != nil {
+		return nil, &UnavailableError{Err: err}
+	}
+	var answer struct {
+		Jobs   []Accepted
+		Detail string
+		Errors []Fault
+	}
+	if json.Unmarshal(content, &answer) != nil || answer.Detail == "" {
+		answer.Detail = http.StatusText(response.StatusCode)
+	}
+	invalid, refused := &InvalidJobError{answer.Errors}, &RefusedError{response.StatusCode, answer.Detail}
+	switch response.StatusCode {
+	case 202:
+		if len(answer.Jobs) > 0 {
+			return answer.Jobs, nil
+		}
+	case 422:
+		if len(answer.Errors) > 0 {
+			return nil, invalid
+		}
+	case 429, 502, 503, 504:
+		wait := retryAfter(response.Header.Get("Retry-After"))
+		return nil, &UnavailableError{errors.New(refused.Error()), wait}
+	}
+	if len(answer.Errors) > 0 {
+		refused.Detail += "; " + invalid.Error()
+	}
+	return nil, refused
+}
+
+// move replaces the index of a batch's job, in the fields at fault, by the job's index in the call.
+func move(err error, first, jobs int) {
+	var invalid *InvalidJobError
+	if !errors.As(err, &invalid) {
+		return
+	}
+	for index := range invalid.Faults {
+		field := &invalid.Faults[index].Field
+		place, name, _ := strings.Cut(strings.TrimPrefix(*field, "["), "].")
+		if number, err := strconv.Atoi(place); err == nil {
+			*field = placed(name, first+number, jobs)
+		}
+	}
+}
+
+// retryAfter reads seconds or an HTTP date (RFC 9110, section 10.2.3); 0 if the header has neither.
+func retryAfter(header string) time.Duration {
+	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	if date, err := http.ParseTime(header); err == nil && time.Until(date) > 0 {
+		return time.Until(date)
+	}
+	return 0
+}

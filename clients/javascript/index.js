@@ -1,0 +1,398 @@
+// Carillon · index.js
+// SPDX-License-Identifier: Apache-2.0
+
+/** The version of the package, which is the server's. */
+export const version = "1.0.0-dev";
+
+const encoder = new TextEncoder();
+
+/** The base of all errors of this package. None of them holds a token or a secret. */
+export class CarillonError extends Error {
+  get name() { return this.constructor.name; }
+}
+
+/**
+ * Jobs that Carillon would refuse. `faults` lists every field at fault with the reason.
+ *
+ * With several jobs, a field is `[17].title` if the job at index 17 has the fault.
+ */
+export class InvalidJobError extends CarillonError {
+  constructor(faults) {
+    super(faults.map(({ field, reason }) => `${field}: ${reason}`).join("; "));
+    this.faults = faults;
+  }
+}
+
+/** An answer of the gateway that another try does not change, such as 401 or 403. */
+export class RefusedError extends CarillonError {
+  constructor(status, detail) {
+    super(`the gateway answered ${status}: ${detail}`);
+    Object.assign(this, { status, detail });
+  }
+}
+
+/**
+ * The gateway did not take the jobs. Send them again later: their ids prevent duplicates.
+ *
+ * `retryAfter` is the wait in milliseconds that the gateway asked for, or 0.
+ */
+export class UnavailableError extends CarillonError {
+  constructor(reason, { retryAfter = 0, cause } = {}) {
+    super(`the gateway is unavailable: ${reason}`, { cause });
+    this.retryAfter = retryAfter;
+  }
+}
+
+/** A stream is too long to append more jobs. `sent` counts the jobs that the call appended. */
+export class LaneFullError extends CarillonError {
+  constructor(stream, length, sent) {
+    super(`${stream}: holds ${length} jobs; ${sent} of this call were sent, send the rest later`);
+    Object.assign(this, { stream, length, sent });
+  }
+}
+
+/** A webhook request that does not come from Carillon, or was changed. */
+export class InvalidSignatureError extends CarillonError {}
+
+/** A webhook request with a valid signature whose time is too far from now: a replay. */
+export class StaleSignatureError extends InvalidSignatureError {}
+
+/**
+ * Returns the fields of a job for an entry of a stream: strings as they are, other values as JSON.
+ *
+ * Throws an InvalidJobError if the job breaks a rule. Carillon knows more rules, such as those of
+ * your catalog.
+ */
+export function fields(job) {
+  return prepare([job])[0].fields;
+}
+
+/** Returns the JSON and the fields of jobs, or throws the faults of all of them. */
+function prepare(jobs) {
+  const faults = [];
+  const prepared = jobs.map((job, index) => {
+    let text = "{}";
+    const found = faultsOf(job);
+    try {
+      text = JSON.stringify(job);
+    } catch (error) {
+      found.push({ field: "job", reason: `is not JSON: ${error.message}` });
+    }
+    faults.push(...found.map(({ field, reason }) => ({ field: placed(field, index, jobs.length), reason })));
+    // Through JSON, so that a Date becomes a string.
+    const members = Object.entries(JSON.parse(text)).filter(([, value]) => value !== null);
+    const flat = members.map(([name, value]) => [name, typeof value === "string" ? value : JSON.stringify(value)]);
+    return { job, text, fields: Object.fromEntries(flat) };
+  });
+  if (faults.length > 0) throw new InvalidJobError(faults);
+  return prepared;
+}
+
+/** Returns the rules that a job breaks and that need no catalog. */
+function faultsOf(job) {
+  const faults = [];
+  const check = (holds, field, reason) => holds || faults.push({ field, reason });
+  const has = (name) => job[name] !== undefined && job[name] !== null;
+  const audiences = ["user", "users", "topic", "all"].filter(has);
+  check(audiences.length === 1, "user", "give exactly one of user, users, topic, all");
+  check(!(job.users?.length > 1_000), "users", "must be at most 1000 users; send to a topic, or several jobs");
+  check(has("type") || has("event"), "type", "is missing");
+  check(!has("type") || !has("event"), "type", "cannot be combined with event");
+  check(has("id") || has("event"), "id", "is missing; derive it from the event that the job reports: payment:9317");
+  return faults;
+}
+
+/** Returns the name of a field of one of several jobs. */
+const placed = (field, index, jobs) => (jobs === 1 ? field : `[${index}].${field}`);
+
+/** Returns the start of the names of a user's streams, such as `carillon:{agbr}`. */
+export function part(user, parts = 16) {
+  if (parts <= 1) return "carillon";
+  let hash = 2_166_136_261;
+  for (const byte of encoder.encode(user)) hash = Math.imul(hash ^ byte, 16_777_619);
+  if (!knownTags.has(parts)) knownTags.set(parts, partTags(parts));
+  return `carillon:{${knownTags.get(parts)[(hash >>> 0) % parts]}}`;
+}
+
+const knownTags = new Map();
+
+/**
+ * Returns the first words, by length and then by the alphabet, in the slots in the middle of each
+ * part (docs/scaling.md).
+ */
+function partTags(parts) {
+  const slots = 16_384;
+  const tags = [];
+  const missing = new Map();
+  for (let part = 0; part < parts; part++) missing.set(Math.floor(((2 * part + 1) * slots) / (2 * parts)), part);
+  for (let number = 1; missing.size > 0; number++) {
+    const word = [];
+    for (let rest = number; rest > 0; rest = Math.floor((rest - 1) / 26)) word.unshift(97 + ((rest - 1) % 26));
+    const slot = crc16(word) % slots;
+    if (missing.has(slot)) tags[missing.get(slot)] = String.fromCharCode(...word);
+    missing.delete(slot);
+  }
+  return tags;
+}
+
+/** Returns the CRC-16/XMODEM by which Redis hashes keys. */
+function crc16(bytes) {
+  let code = 0;
+  for (const byte of bytes) {
+    code ^= byte << 8;
+    for (let bit = 0; bit < 8; bit++) code = ((code << 1) ^ (code & 0x8000 ? 0x1021 : 0)) & 0xffff;
+  }
+  return code;
+}
+
+/**
+ * Appends jobs to Redis.
+ *
+ * You own the Redis client, and its errors pass through. After an error, send the same jobs again:
+ * their ids prevent duplicates, except of ephemeral events.
+ *
+ * A job goes to the stream of its `lane`, or without one to `carillon:jobs`. Its type's lane counts
+ * only if it is more urgent, so give `lane: "bulk"` to jobs that can wait.
+ */
+export class Producer {
+  static batch = 500;
+
+  #redis;
+  #mostWaiting;
+  /** Undefined until it is read. */
+  #parts;
+
+  constructor(redis, { spread = false, mostWaiting = 1_000_000 } = {}) {
+    this.#redis = redis;
+    this.#mostWaiting = mostWaiting;
+    this.#parts = spread ? undefined : 1;
+  }
+
+  /** Appends a job and returns the id of its entry. */
+  async send(job) {
+    const [prepared] = prepare([job]);
+    await this.#readParts();
+    return this.#append(prepared);
+  }
+
+  /**
+   * Appends jobs in batches of 500 and returns their number.
+   *
+   * Throws an InvalidJobError before it appends any, and a LaneFullError if more than `mostWaiting`
+   * jobs wait, which it checks between batches.
+   */
+  async sendMany(jobs) {
+    const prepared = prepare([...jobs]);
+    await this.#readParts();
+    for (let sent = 0; sent < prepared.length; sent += Producer.batch) {
+      const batch = prepared.slice(sent, sent + Producer.batch);
+      if (sent > 0) await this.#requireRoom(batch, sent);
+      // Clients pipeline commands that nothing awaits in between.
+      const results = await Promise.allSettled(batch.map((one) => this.#append(one)));
+      const failure = results.find(({ status }) => status === "rejected");
+      if (failure) throw failure.reason;
+    }
+    return prepared.length;
+  }
+
+  #append({ job, fields }) {
+    const stream = this.#stream(job);
+    // node-redis has camelCase commands, ioredis has lower-case ones.
+    if (this.#redis.xAdd) return this.#redis.xAdd(stream, "*", fields);
+    return this.#redis.xadd(stream, "*", ...Object.entries(fields).flat());
+  }
+
+  #stream({ user, id, lane }) {
+    // A job for several users may go to any part.
+    const start = part(user ?? id ?? "", this.#parts);
+    return !lane || lane === "normal" ? `${start}:jobs` : `${start}:jobs:${lane}`;
+  }
+
+  async #requireRoom(batch, sent) {
+    for (const stream of new Set(batch.map(({ job }) => this.#stream(job)))) {
+      const length = await (this.#redis.xLen ? this.#redis.xLen(stream) : this.#redis.xlen(stream));
+      if (length >= this.#mostWaiting / this.#parts) throw new LaneFullError(stream, length, sent);
+    }
+  }
+
+  async #readParts() {
+    this.#parts ??= Number((await this.#redis.get("carillon:parts")) ?? 1);
+  }
+}
+
+/**
+ * Posts jobs to the gateway.
+ *
+ * It retries when the gateway asks for it (429, 503), when a proxy has no gateway (502, 504) and
+ * when there is no answer, with exponential backoff and full jitter. The jobs' ids prevent
+ * duplicates; an ephemeral event has no such memory and may arrive twice.
+ */
+export class HTTPProducer {
+  /** The limits of a request. The gateway takes 1,000 jobs and 16 MB. */
+  static #mostJobs = 1_000;
+  static #mostBytes = 8 * 1024 * 1024;
+
+  #place;
+  #token;
+  #options;
+
+  /** @param token a token with the scope `service`, or a function that returns one for each try. */
+  constructor(url, token, { timeout = 10_000, tries = 5, longestWait = 30_000, fetch = globalThis.fetch } = {}) {
+    if (!/^https?:\/\/[^/]/.test(url)) throw new TypeError("url: must be the http or https address of a gateway");
+    this.#place = `${String(url).replace(/\/+$/, "")}/v1/jobs`;
+    this.#token = token;
+    this.#options = { timeout, tries, longestWait, fetch };
+  }
+
+  /** Posts a job, and returns `id`, `lane` and `entry` once Redis has it. */
+  async send(job, { signal } = {}) {
+    const [accepted] = await this.sendMany([job], { signal });
+    return accepted;
+  }
+
+  /**
+   * Posts jobs in batches of up to 1,000, and returns what `send` returns for each.
+   *
+   * The gateway takes all jobs of a batch or none. After an InvalidJobError or a RefusedError,
+   * change something. After an UnavailableError, send all jobs again later.
+   */
+  async sendMany(jobs, { signal } = {}) {
+    const rest = prepare([...jobs]).map(({ text }) => text);
+    const count = rest.length;
+    const accepted = [];
+    while (rest.length > 0) {
+      let [size, end] = [0, 0];
+      while (end < Math.min(rest.length, HTTPProducer.#mostJobs)) {
+        size += encoder.encode(rest[end]).length + 1;
+        if (end > 0 && size > HTTPProducer.#mostBytes) break;
+        end += 1;
+      }
+      accepted.push(...(await this.#post(rest.splice(0, end), accepted.length, count, signal)));
+    }
+    return accepted;
+  }
+
+  /** Sends a batch until the gateway has it or the tries are over. */
+  async #post(batch, first, count, signal) {
+    const { tries, longestWait } = this.#options;
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await this.#try(batch, first, count, signal);
+      } catch (error) {
+        if (!(error instanceof UnavailableError) || attempt >= tries || error.retryAfter > longestWait) throw error;
+        const backoff = Math.min(longestWait, 200 * 2 ** (attempt - 1));
+        await sleep(error.retryAfter + Math.random() * backoff, signal);
+      }
+    }
+  }
+
+  /** Sends a batch once. Throws an UnavailableError if another try may help. */
+  async #try(batch, first, count, signal) {
+    const token = String((typeof this.#token === "function" ? await this.#token() : this.#token) ?? "").trim();
+    // Otherwise fetch would throw an error that holds the token.
+    if (!/^[!-~]+$/.test(token)) throw new TypeError("token: must be printable ASCII without spaces");
+    const { status, retryAfter, text } = await this.#exchange(token, `[${batch.join(",")}]`, signal);
+    const { jobs, detail, errors = [] } = parsed(text);
+    if (status === 202 && jobs?.length === batch.length) return jobs;
+    const faults = errors.map(({ field, reason }) => {
+      const [, index, name] = /^\[(\d+)\]\.(.*)$/s.exec(field) ?? [];
+      return { field: index ? placed(name, first + Number(index), count) : field, reason };
+    });
+    const invalid = new InvalidJobError(faults);
+    if (status === 422 && faults.length > 0) throw invalid;
+    const refused = new RefusedError(status, [detail || "no detail", invalid.message].filter(Boolean).join("; "));
+    if (![429, 502, 503, 504].includes(status)) throw refused;
+    throw new UnavailableError(refused.message, { retryAfter: milliseconds(retryAfter) });
+  }
+
+  async #exchange(token, body, signal) {
+    const { timeout, fetch } = this.#options;
+    signal?.throwIfAborted();
+    const controller = new AbortController();
+    const abort = () => controller.abort(signal.reason);
+    signal?.addEventListener("abort", abort);
+    const timer = setTimeout(() => controller.abort(new Error(`no answer within ${timeout} ms`)), timeout);
+    const headers = {
+      authorization: `Bearer ${token}`,
+      "content-type": "application/json",
+      "user-agent": `carillon-javascript/${version}`,
+    };
+    try {
+      const request = { method: "POST", headers, body, redirect: "manual", signal: controller.signal };
+      const answer = await fetch(this.#place, request);
+      return { status: answer.status, retryAfter: answer.headers.get("retry-after"), text: await answer.text() };
+    } catch (error) {
+      signal?.throwIfAborted();
+      throw new UnavailableError(error.cause?.message || error.cause?.code || error.message, { cause: error });
+    } finally {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", abort);
+    }
+  }
+}
+
+/** Returns the members of a JSON object; none if the text is something else. */
+function parsed(text) {
+  try {
+    return JSON.parse(text) ?? {};
+  } catch {
+    return {};
+  }
+}
+
+/** Reads `Retry-After`: seconds or an HTTP date (RFC 9110, section 10.2.3). */
+function milliseconds(header) {
+  const value = /^\d+$/.test(header ?? "") ? 1_000 * Number(header) : Date.parse(header) - Date.now();
+  return Math.max(0, value || 0);
+}
+
+function sleep(delay, signal) {
+  return new Promise((resolve, reject) => {
+    const end = () => {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", end);
+      signal?.aborted ? reject(signal.reason) : resolve();
+    };
+    const timer = setTimeout(end, delay);
+    signal?.addEventListener("abort", end);
+    if (signal?.aborted) end();
+  });
+}
+
+/**
+ * Checks the signature of a webhook request and returns its events.
+ *
+ * `body` is the raw body, `header` is `Carillon-Signature`. A request is valid with any of the
+ * secrets; give two while you replace a webhook by another. `tolerance` is in seconds.
+ *
+ * Throws a StaleSignatureError if only the time is wrong, and otherwise an InvalidSignatureError.
+ * Answer 400 to both.
+ */
+export async function verifyWebhook(body, header, secrets, { now = new Date(), tolerance = 300 } = {}) {
+  const bytes = typeof body === "string" ? encoder.encode(body) : body;
+  if (!(bytes instanceof Uint8Array)) throw new TypeError("body: must be the raw bytes or text of the request");
+  const keys = [secrets].flat();
+  if (keys.length === 0 || !keys.every(Boolean)) throw new TypeError("secrets: a secret is missing or empty");
+  const parts = String(header ?? "").split(",").map((text) => text.trim().split("="));
+  const times = parts.filter(([name]) => name === "t").map(([, value]) => value);
+  const codes = parts.filter(([name, value]) => name === "v1" && /^[0-9a-f]{64}$/i.test(value));
+  if (times.length !== 1 || !/^\d{1,12}$/.test(times[0])) throw new InvalidSignatureError("the signature is malformed");
+  // Node 18 has no global crypto.
+  const { subtle } = globalThis.crypto ?? (await import("node:crypto")).webcrypto;
+  const signed = await new Blob([`${times[0]}.`, bytes]).arrayBuffer();
+  const algorithm = { name: "HMAC", hash: "SHA-256" };
+  let isOurs = false;
+  for (const secret of keys) {
+    const key = await subtle.importKey("raw", encoder.encode(secret), algorithm, false, ["verify"]);
+    for (const [, code] of codes) {
+      const given = Uint8Array.from(code.match(/../g), (digits) => parseInt(digits, 16));
+      isOurs = (await subtle.verify("HMAC", key, given, signed)) || isOurs;
+    }
+  }
+  if (!isOurs) throw new InvalidSignatureError("the signature does not fit the body and the secret");
+  const age = Math.abs(now.getTime() / 1_000 - Number(times[0]));
+  if (!(age <= tolerance)) throw new StaleSignatureError(`the signature is ${Math.round(age)} s from now`);
+  const { events } = parsed(new TextDecoder().decode(bytes));
+  if (!Array.isArray(events)) throw new InvalidSignatureError("the body is signed and holds no events");
+  return events.map((event) => ({ ...event, at: new Date(event.at) }));
+}

@@ -1,0 +1,399 @@
+# Carillon · client.py
+# SPDX-License-Identifier: Apache-2.0
+"""An asyncio client of a user's inbox, over the native WebSocket dialect (docs/sockets.md)."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import logging
+import random
+import ssl
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from carillon.errors import Displaced, InboxError, SignedOut
+from carillon.gateway import authorization, parse_address, parse_problem
+from carillon.mailbox import Mailbox
+from carillon.moments import token_expiry
+from carillon.state import EphemeralEvent, InboxState, Notification
+from carillon.version import __version__
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+    from websockets.asyncio.client import ClientConnection
+
+TokenProvider = Callable[[bool], str | None | Awaitable[str | None]]
+
+_MOST_IDS = 1_000
+# A resume may bring 500 notifications with all their fields at the limit.
+_MOST_BYTES = 32 * 1024 * 1024
+# The gateway takes 20 messages a second from a socket.
+_SPACING = 0.06
+# The gateway pings as often, and gives a silent peer as long.
+_PING_INTERVAL, _PING_TIMEOUT = 25, 20
+_RENEWAL_LEAD = 60.0
+_UNAUTHORIZED, _TOO_MANY_CONNECTIONS = 4401, 4409
+
+logger = logging.getLogger("carillon.client")
+# At DEBUG, websockets logs the handshake with its token.
+_socket_logger = logging.getLogger("carillon.client.socket")
+_socket_logger.setLevel(logging.INFO)
+
+
+class Inbox:
+    """A user's inbox, kept up to date over a socket.
+
+        async with Inbox(url, token) as inbox:
+            async for notification in inbox.arrivals():
+                await inbox.read([notification.id])
+
+    `async with` waits until the inbox is there. The inbox reconnects on its own, with full jitter
+    between 0.5 s and 30 s or when the gateway says, and resumes where it left off: `arrivals()`
+    gives each new notification once. An open inbox counts as the user's presence, so the user's
+    phone stays silent; see `focus`.
+
+    Args:
+        url: the gateway's address, such as `https://notify.example.com`.
+        token: the user's token, or a function that returns one, or None if no user is logged in. It
+            is called with True if the gateway refused the last token or it expires soon: return a
+            fresh one then. It may be a coroutine function; others run in a thread. If it raises,
+            the inbox calls it again later.
+        resume: the version of the last notification that an earlier process handled. The inbox then
+            holds what changed since, and `arrivals()` begins there.
+        most_items: the bound of `items`. Beyond it, the oldest leave the list, not the inbox.
+        most_waiting: the bound of arrivals, and of events, that wait for you. Beyond it the oldest
+            is dropped and counted in `dropped`. A dropped arrival is still in the inbox, unread.
+        ready_timeout: seconds that `async with` waits; None for no limit.
+        context: TLS settings, such as a certificate authority of your own.
+
+    Raises:
+        SignedOut, Displaced: the inbox ended. `async with`, `arrivals()`, `events()`, `changed()`
+            and `read()` raise it.
+        TimeoutError: `async with` waited for longer than `ready_timeout`.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | TokenProvider,
+        *,
+        resume: int | None = None,
+        most_items: int = 1_000,
+        most_waiting: int = 1_000,
+        ready_timeout: float | None = 30.0,
+        context: ssl.SSLContext | None = None,
+    ) -> None:
+        if find_spec("websockets") is None:
+            raise ImportError("Inbox needs websockets; install carillon[client]")
+        parts = parse_address(url)
+        if min(most_items, most_waiting) < 1:
+            raise ValueError("most_items, most_waiting: must be at least 1")
+        self._place = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+        self._address = f"{self._place.replace('http', 'ws', 1)}/v1/socket"
+        if isinstance(token, str):
+            authorization(token)
+        self._token = token
+        self._context = context
+        self._ready_timeout = ready_timeout
+        self._state = InboxState(resume, most_items)
+        self._arrivals: Mailbox[Notification] = Mailbox(most_waiting, "arrivals")
+        self._events: Mailbox[EphemeralEvent] = Mailbox(most_waiting, "events")
+        self._socket: ClientConnection | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._end: Exception | None = None
+        self._watchers: list[asyncio.Future[None]] = []
+        self._outbox: deque[tuple[dict[str, Any], asyncio.Future[None]]] = deque()
+        self._answers: dict[int, asyncio.Future[None]] = {}
+        self._has_work = asyncio.Event()
+        self._is_active = True
+        self._is_online = False
+        self._failures = 0
+        self._drain_delay = 0.0
+        self._trouble = "no answer"
+        # Tests replace it.
+        self._pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    def __repr__(self) -> str:
+        return f"Inbox({self._place!r}, unread={self.unread}, online={self.online})"
+
+    @property
+    def items(self) -> list[Notification]:
+        """The notifications, newest first: the newest 100 unread at first, then what comes."""
+        return self._state.items
+
+    @property
+    def unread(self) -> int:
+        """The number of unread notifications in the whole inbox."""
+        return self._state.unread
+
+    @property
+    def version(self) -> int | None:
+        """The version of the inbox; None before the first connection."""
+        return self._state.version
+
+    @property
+    def online(self) -> bool:
+        """Whether the socket is open and up to date."""
+        return self._is_online
+
+    @property
+    def dropped(self) -> int:
+        """How many arrivals and events were dropped because nothing took them."""
+        return self._arrivals.dropped + self._events.dropped
+
+    def arrivals(self) -> AsyncIterator[Notification]:
+        """Yields new notifications, also those that came during a lost connection.
+
+        Two loops share the arrivals: each goes to one of them. After a gap of more than 500 changes
+        the arrivals are the newest 100 unread; `GET /v1/notifications` has the rest.
+        """
+        return self._arrivals
+
+    def events(self) -> AsyncIterator[EphemeralEvent]:
+        """Yields ephemeral events. One that is sent during a lost connection is lost."""
+        return self._events
+
+    async def changed(self) -> None:
+        """Waits for the next change of `items`, `unread` or `online`."""
+        self._require_open()
+        watcher: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._watchers.append(watcher)
+        try:
+            await watcher
+        finally:
+            if watcher in self._watchers:
+                self._watchers.remove(watcher)
+
+    async def read(self, ids: Iterable[str]) -> None:
+        """Marks notifications as read on all of the user's clients.
+
+        Waits for a connection, and for the gateway's answer. Give many ids in one call: the inbox
+        sends about 16 messages a second, each with up to 1,000 ids.
+
+        Raises:
+            InboxError: an id is no notification id, or the gateway is too busy.
+        """
+        names = [ids] if isinstance(ids, str) else list(ids)
+        for first in range(0, len(names), _MOST_IDS):
+            await self._ask({"type": "read", "ids": names[first : first + _MOST_IDS]})
+        # The change and its answer come in any order.
+        try:
+            await asyncio.wait_for(self._until(lambda: self._state.are_read(names)), 5)
+        except asyncio.TimeoutError:
+            pass
+
+    async def read_all(self) -> None:
+        """Marks everything as read that is in the inbox when the gateway takes the message."""
+        await self._ask({"type": "read", "all": True})
+
+    async def focus(self, active: bool) -> None:
+        """Says whether the user looks at the app. A user who does not gets pushes after a while."""
+        self._is_active = active
+        if self._socket:
+            await self._say(self._socket, {"type": "focus", "active": active})
+
+    async def __aenter__(self) -> Self:
+        if self._task:
+            raise InboxError("this inbox was open before; make a new one")
+        self._task = asyncio.create_task(self._run())
+        try:
+            await asyncio.wait_for(self._until(lambda: self._is_online), self._ready_timeout)
+        except asyncio.TimeoutError:
+            await self._stop()
+            raise TimeoutError(f"no inbox from {self._place} in {self._ready_timeout} s: {self._trouble}") from None
+        except BaseException:
+            await self._stop()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stop()
+
+    async def _stop(self) -> None:
+        if self._task:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def _require_open(self) -> None:
+        if self._end:
+            raise self._end
+        if not self._task:
+            raise InboxError("the inbox is not open; use `async with`")
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            await self.changed()
+
+    async def _ask(self, message: dict[str, Any]) -> None:
+        """Sends a message now or on the next connection, and waits for its answer."""
+        self._require_open()
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._outbox.append((message, answer))
+        self._has_work.set()
+        await answer
+
+    def _note_change(self) -> None:
+        watchers, self._watchers = self._watchers, []
+        for watcher in watchers:
+            if not watcher.done():
+                watcher.set_result(None)
+
+    async def _run(self) -> None:
+        """Keeps the inbox connected until it ends, then tells everyone who waits."""
+        end: Exception | None = None
+        try:
+            refused = False
+            while True:
+                refused = await self._connect(refused)
+                longest = min(30.0, 0.5 * 2 ** min(self._failures, 10))
+                wait, self._drain_delay = self._drain_delay + random.random() * longest, 0.0
+                self._failures += 1
+                logger.info("%s; reconnecting to %s in %.1f s", self._trouble, self._place, wait)
+                await self._pause(wait)
+        except Exception as error:  # noqa: BLE001, the loops that read raise it
+            end = error
+        finally:
+            self._end = end or InboxError("the inbox is closed")
+            self._arrivals.end(end)
+            self._events.end(end)
+            for waiting in [*self._watchers, *(answer for _, answer in self._outbox)]:
+                if not waiting.done():
+                    waiting.set_exception(self._end)
+
+    async def _connect(self, refused: bool) -> bool:
+        """Serves one connection, and returns whether the gateway refused the token."""
+        from websockets.asyncio.client import connect
+        from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+
+        try:
+            token = await self._fetch(refused)
+        except SignedOut:
+            raise
+        except Exception:
+            logger.exception("the token provider failed")
+            self._trouble = "the token provider failed"
+            return refused
+        resume = "" if self.version is None else f"?resume={self.version}"
+        try:
+            socket = await connect(
+                self._address + resume,
+                additional_headers={"Authorization": authorization(token)},
+                user_agent_header=f"carillon-python/{__version__}",
+                compression=None,
+                max_size=_MOST_BYTES,
+                ping_interval=_PING_INTERVAL,
+                ping_timeout=_PING_TIMEOUT,
+                close_timeout=5,
+                logger=_socket_logger,
+                ssl=self._context if self._address.startswith("wss:") else None,
+            )
+        except InvalidStatus as error:
+            status = error.response.status_code
+            self._trouble = f"the gateway answered {status}: {parse_problem(error.response.body)[0]}"
+            return status == 401
+        except (OSError, asyncio.TimeoutError, WebSocketException) as error:
+            self._trouble = f"no connection: {error or type(error).__name__}"
+            return False
+        helpers = [asyncio.create_task(work) for work in (self._pump(socket), self._renew(socket, token))]
+        self._socket = socket
+        try:
+            async for text in socket:
+                self._take(json.loads(text))
+        except ConnectionClosed:
+            pass
+        finally:
+            self._socket = None
+            self._is_online = False
+            self._answers.clear()
+            for helper in helpers:
+                helper.cancel()
+            await asyncio.gather(*helpers, return_exceptions=True)
+            await socket.close()
+            self._note_change()
+        self._trouble = f"the socket closed with {socket.close_code} {socket.close_reason}".rstrip()
+        if socket.close_code == _TOO_MANY_CONNECTIONS:
+            raise Displaced("the user has too many newer connections; open the inbox again when the user returns")
+        return socket.close_code == _UNAUTHORIZED
+
+    async def _fetch(self, refused: bool) -> str:
+        if isinstance(self._token, str):
+            if refused:
+                raise SignedOut("the gateway refused the token; give a function that returns a fresh one")
+            return self._token.strip()
+        provider: Callable[[bool], Any] = self._token
+        is_async = inspect.iscoroutinefunction(provider)
+        answer = provider(refused) if is_async else await asyncio.to_thread(provider, refused)
+        token = await answer if inspect.isawaitable(answer) else answer
+        if not token:
+            raise SignedOut("the token provider has no token")
+        return str(token).strip()
+
+    async def _pump(self, socket: ClientConnection) -> None:
+        """Sends the messages of the outbox, each again if the last connection brought no answer."""
+        if not self._is_active:
+            await self._say(socket, {"type": "focus", "active": False})
+        reference = 0
+        while True:
+            while not self._outbox:
+                self._has_work.clear()
+                await self._has_work.wait()
+            message, answer = self._outbox[0]
+            if not answer.done():
+                reference += 1
+                self._answers[reference] = answer
+                await self._say(socket, {**message, "ref": reference})
+                await asyncio.wait([answer])
+                await asyncio.sleep(_SPACING)
+            self._outbox.popleft()
+
+    async def _renew(self, socket: ClientConnection, token: str) -> None:
+        """Sends a fresh token before the current one expires. Without one, the gateway closes."""
+        expiry = token_expiry(token)
+        while expiry is not None:
+            await asyncio.sleep(max(1.0, expiry - time.time() - _RENEWAL_LEAD))
+            try:
+                token = await self._fetch(True)
+            except Exception as error:  # noqa: BLE001, it is the provider's
+                logger.warning("cannot renew the token before it expires: %s", type(error).__name__)
+                return
+            fresh = token_expiry(token)
+            if fresh is not None and fresh <= expiry:
+                logger.warning("cannot renew the token before it expires: the provider returned an old one")
+                return
+            expiry = fresh
+            await self._say(socket, {"type": "auth", "token": token})
+
+    async def _say(self, socket: ClientConnection, message: dict[str, Any]) -> None:
+        from websockets.exceptions import ConnectionClosed
+
+        try:
+            await socket.send(json.dumps(message))
+        except ConnectionClosed:
+            # The reader sees the close, too.
+            pass
+
+    def _take(self, frame: dict[str, Any]) -> None:
+        answer = self._answers.pop(frame["ref"], None) if "ref" in frame else None
+        match frame["type"]:
+            case "sync" | "notification" | "read" | "deleted":
+                for notification in self._state.apply(frame):
+                    self._arrivals.put(notification)
+                if frame["type"] == "sync":
+                    self._failures, self._is_online = 0, True
+                self._note_change()
+            case "event":
+                self._events.put(EphemeralEvent(frame["event"]["name"], frame["event"]["args"]))
+            case "goodbye":
+                self._drain_delay = frame["reconnect_after"] / 1_000
+            # Its count may be older than the last change's.
+            case "unread" if answer and not answer.done():
+                answer.set_result(None)
+            case "error" if answer and not answer.done():
+                answer.set_exception(InboxError(frame["reason"]))
+            case "error":
+                logger.warning("the gateway refused a message: %s", frame["reason"])

@@ -1,0 +1,48 @@
+# Carillon · gateway.py
+# SPDX-License-Identifier: Apache-2.0
+"""The address, the token and the errors of a gateway."""
+
+from __future__ import annotations
+
+import json
+import re
+from urllib.parse import SplitResult, urlsplit
+
+from carillon.errors import Fault, InvalidJob
+
+
+def parse_address(url: str) -> SplitResult:
+    """Returns the parts of a gateway's address.
+
+    Raises:
+        ValueError: `url` is no http or https URL, or has more than a host, a port and a path.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("url: must be the http or https address of a gateway")
+    if parts.username is not None or parts.query or parts.fragment:
+        raise ValueError("url: must not have a user, a query or a fragment; the token is an argument")
+    return parts
+
+
+def authorization(token: str) -> str:
+    """Returns the header `Authorization` for a token, without the white space around it.
+
+    Raises:
+        ValueError: no header can hold the token. The error of an HTTP library would show it.
+    """
+    token = token.strip()
+    if not re.fullmatch(r"[!-~]+", token):
+        raise ValueError("token: must be printable ASCII without spaces")
+    return f"Bearer {token}"
+
+
+def parse_problem(answer: bytes | bytearray | None) -> tuple[str, list[Fault]]:
+    """Returns the detail and the faults of a problem document (RFC 9457), or of a proxy's page."""
+    try:
+        problem = json.loads(answer or b"")
+        faults = [Fault(fault["field"], fault["reason"]) for fault in problem.get("errors", [])]
+        detail = str(InvalidJob(faults)) if faults else str(problem["detail"])
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return "no reason given", []
+    return detail, faults

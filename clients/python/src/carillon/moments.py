@@ -1,0 +1,36 @@
+# Carillon · moments.py
+# SPDX-License-Identifier: Apache-2.0
+"""Times as Carillon and tokens write them."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import datetime
+from typing import Any
+
+
+def parse_moment(text: str) -> datetime:
+    """Returns an RFC 3339 time.
+
+    Raises:
+        ValueError: `text` is no such time.
+    """
+    # Python 3.10 does not know the suffix Z.
+    return datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith("Z") else text)
+
+
+def token_claims(token: str) -> dict[str, Any]:
+    """Returns the claims of a JWT, unverified; an empty object if it is none."""
+    try:
+        part = token.split(".")[1]
+        claims = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+    except (LookupError, ValueError):
+        return {}
+    return claims if isinstance(claims, dict) else {}
+
+
+def token_expiry(token: str) -> float | None:
+    """Returns the `exp` of a JWT in seconds since 1970; None if it has none."""
+    expiry = token_claims(token).get("exp")
+    return float(expiry) if isinstance(expiry, (int, float)) else None

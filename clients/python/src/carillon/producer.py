@@ -1,0 +1,156 @@
+# Carillon · producer.py
+# SPDX-License-Identifier: Apache-2.0
+"""Producers that append jobs to the streams of Redis (docs/producers/README.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any, Protocol
+
+from carillon.errors import LaneFull
+from carillon.jobs import Job
+from carillon.parts import part_of
+
+BATCH = 500
+# The limit of `POST /v1/jobs` for a lane. Redis itself refuses only when its memory is full.
+MOST_WAITING = 1_000_000
+_STREAMS = {"critical": "jobs:critical", "normal": "jobs", "bulk": "jobs:bulk"}
+
+
+class RedisClient(Protocol):
+    """A client of redis-py: `Redis`, `RedisCluster` or their asyncio versions."""
+
+    def execute_command(self, *args: Any, **options: Any) -> Any: ...
+
+    def pipeline(self, *, transaction: bool) -> Any: ...
+
+
+class _RedisProducer:
+    """The rules that both producers share. `Producer` explains the arguments."""
+
+    def __init__(self, redis: RedisClient, *, spread: bool = False, most_waiting: int = MOST_WAITING) -> None:
+        self._redis = redis
+        self._most_waiting = most_waiting
+        # Unknown until the first job if they must be read.
+        self._parts: int | None = None if spread else 1
+
+    def stream(self, job: Job) -> str:
+        """Returns the stream that takes a job: the one of its `lane`, or `carillon:jobs`."""
+        lane = _STREAMS[job.lane or "normal"]
+        if self._parts is None or self._parts == 1:
+            return f"carillon:{lane}"
+        # A job for several users may go to any part.
+        return part_of(job.user or job.id or "", self._parts) + lane
+
+    def _command(self, job: Job) -> list[str]:
+        pairs = job.to_fields().items()
+        return ["XADD", self.stream(job), "*", *(text for pair in pairs for text in pair)]
+
+    def _fill(self, pipeline: Any, jobs: list[Job]) -> list[str]:
+        """Adds the commands of a batch, then one for the length of each of its streams."""
+        for job in jobs:
+            pipeline.execute_command(*self._command(job))
+        streams = sorted({self.stream(job) for job in jobs})
+        for stream in streams:
+            pipeline.execute_command("XLEN", stream)
+        return streams
+
+    def _full(self, streams: list[str], lengths: list[int], sent: int) -> LaneFull | None:
+        most = self._most_waiting // (self._parts or 1)
+        for stream, length in zip(streams, lengths):
+            if length >= most:
+                return LaneFull(stream, length, sent)
+        return None
+
+
+class Producer(_RedisProducer):
+    """Appends jobs to Redis.
+
+    You own the Redis client: give it a timeout, and close it. Its errors pass through. After an
+    error, send the same jobs again: their ids prevent duplicates, except of ephemeral events.
+
+    A job goes to the stream of its `lane`, or without one to `carillon:jobs`. Its type's lane
+    counts only if it is more urgent, so give `lane="bulk"` to jobs that can wait.
+
+    Args:
+        redis: a `redis.Redis` or `redis.RedisCluster`.
+        spread: appends to the streams of the user's part, so that all masters of a cluster share
+            the load. The producer reads the number of parts before its first job.
+        most_waiting: how many jobs may wait in a lane before `send_many` stops.
+    """
+
+    def send(self, job: Job) -> str:
+        """Appends a job, and returns the id of its entry."""
+        self._read_parts()
+        return _text(self._redis.execute_command(*self._command(job)))
+
+    def send_many(self, jobs: Iterable[Job]) -> int:
+        """Appends jobs in batches of 500, each in one round trip, and returns their number.
+
+        Raises:
+            LaneFull: more than `most_waiting` jobs wait. Checked between batches.
+        """
+        self._read_parts()
+        sent, full = 0, None
+        for batch in batches(jobs):
+            if full:
+                raise full
+            pipeline = self._redis.pipeline(transaction=False)
+            streams = self._fill(pipeline, batch)
+            answers = pipeline.execute()
+            sent += len(batch)
+            full = self._full(streams, answers[len(batch) :], sent)
+        return sent
+
+    def _read_parts(self) -> None:
+        if self._parts is None:
+            self._parts = int(self._redis.execute_command("GET", "carillon:parts") or 1)
+
+
+class AsyncProducer(_RedisProducer):
+    """Appends jobs to Redis with asyncio. The same as `Producer`.
+
+    Args:
+        redis: a `redis.asyncio.Redis` or `redis.asyncio.RedisCluster`.
+        spread: as in `Producer`.
+        most_waiting: as in `Producer`.
+    """
+
+    async def send(self, job: Job) -> str:
+        """Appends a job, and returns the id of its entry."""
+        await self._read_parts()
+        return _text(await self._redis.execute_command(*self._command(job)))
+
+    async def send_many(self, jobs: Iterable[Job]) -> int:
+        """Appends jobs in batches of 500, each in one round trip, and returns their number.
+
+        Raises:
+            LaneFull: more than `most_waiting` jobs wait. Checked between batches.
+        """
+        await self._read_parts()
+        sent, full = 0, None
+        for batch in batches(jobs):
+            if full:
+                raise full
+            pipeline = self._redis.pipeline(transaction=False)
+            streams = self._fill(pipeline, batch)
+            answers = await pipeline.execute()
+            sent += len(batch)
+            full = self._full(streams, answers[len(batch) :], sent)
+        return sent
+
+    async def _read_parts(self) -> None:
+        if self._parts is None:
+            self._parts = int(await self._redis.execute_command("GET", "carillon:parts") or 1)
+
+
+def batches(jobs: Iterable[Job], size: int = BATCH) -> Iterator[list[Job]]:
+    """Yields lists of up to `size` jobs."""
+    rest = iter(jobs)
+    while batch := list(islice(rest, size)):
+        yield batch
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)

@@ -1,0 +1,317 @@
+# Carillon · test_client.py
+# SPDX-License-Identifier: Apache-2.0
+
+import asyncio
+import base64
+import json
+import logging
+import random
+import time
+import unittest
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+from test_state import arrival, change, notification, sync
+
+from carillon import Displaced, Inbox, InboxError, SignedOut
+
+try:
+    from websockets.asyncio.server import Server, ServerConnection, serve
+    from websockets.datastructures import Headers
+    from websockets.exceptions import ConnectionClosed
+    from websockets.http11 import Request, Response
+except ImportError:
+    raise unittest.SkipTest("needs websockets") from None
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+WELCOME = {"type": "welcome", "connection": "c", "ping_interval": 25_000, "version": 0}
+# Seconds; long, so that only a failure ends a test on a busy machine.
+PATIENCE = 30
+
+Script = Callable[[ServerConnection], Awaitable[None]]
+
+
+def token(expires_in: float = 3_600) -> str:
+    claims = json.dumps({"sub": "ada", "exp": time.time() + expires_in}).encode()
+    return f"e30.{base64.urlsafe_b64encode(claims).decode().rstrip('=')}.{random.random()}"
+
+
+async def say(socket: ServerConnection, *frames: dict[str, Any]) -> None:
+    for frame in frames:
+        await socket.send(json.dumps(frame))
+
+
+class Gateway:
+    """Serves each connection with the next script; refuses one whose script is a status."""
+
+    def __init__(self, *scripts: Script | int) -> None:
+        self.scripts = list(scripts)
+        self.paths: list[str] = []
+        self.tokens: list[str] = []
+        self.heard: list[dict[str, Any]] = []
+        self.server: Server
+        self.running: dict[ServerConnection, Script] = {}
+
+    async def __aenter__(self) -> "Self":
+        self.server = await serve(self.run, "127.0.0.1", 0, process_request=self.admit)
+        self.url = f"http://127.0.0.1:{next(iter(self.server.sockets)).getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.server.close()
+        await self.server.wait_closed()
+
+    def admit(self, socket: ServerConnection, request: Request) -> Response | None:
+        self.paths.append(request.path)
+        self.tokens.append(request.headers["Authorization"].removeprefix("Bearer "))
+        script = self.scripts.pop(0)
+        if isinstance(script, int):
+            return Response(script, "", Headers())
+        self.running[socket] = script
+        return None
+
+    async def run(self, socket: ServerConnection) -> None:
+        try:
+            await self.running[socket](socket)
+        except ConnectionClosed:
+            pass
+
+    async def hear(self, socket: ServerConnection) -> dict[str, Any]:
+        message: dict[str, Any] = json.loads(await socket.recv())
+        self.heard.append(message)
+        return message
+
+
+async def hold(socket: ServerConnection) -> None:
+    await socket.wait_closed()
+
+
+def opening(*frames: dict[str, Any], then: Script = hold) -> Script:
+    """Returns a script that opens the inbox with frames."""
+
+    async def script(socket: ServerConnection) -> None:
+        await say(socket, WELCOME, *frames)
+        await then(socket)
+
+    return script
+
+
+def closing(code: int, *frames: dict[str, Any]) -> Script:
+    """Returns a script that opens the inbox with frames, then closes it."""
+
+    async def close(socket: ServerConnection) -> None:
+        await socket.close(code, "a reason")
+
+    return opening(*frames, then=close)
+
+
+class InboxTests(unittest.IsolatedAsyncioTestCase):
+    def setUp(self) -> None:
+        logging.getLogger("carillon.client").setLevel(logging.CRITICAL)
+        self.addCleanup(logging.getLogger("carillon.client").setLevel, logging.NOTSET)
+        # The longest backoff is then the wait itself.
+        patched = mock.patch("carillon.client.random.random", return_value=0.01)
+        patched.start()
+        self.addCleanup(patched.stop)
+
+    async def soon(self, work: Awaitable[Any]) -> Any:
+        return await asyncio.wait_for(work, PATIENCE)
+
+    async def take(self, inbox: Inbox, count: int) -> list[str]:
+        arrivals = inbox.arrivals()
+        return [(await self.soon(arrivals.__anext__())).title for _ in range(count)]
+
+    async def test_it_opens_with_the_inbox_and_follows_it(self) -> None:
+        frames = [arrival(2, 2), change("read", 3, 1, ids=["001"])]
+        event = {"type": "event", "event": {"name": "rates", "args": [1]}}
+        async with Gateway(opening(sync(1, notification(1), unread=1), *frames, event)) as gateway:
+            async with Inbox(gateway.url, "t") as inbox:
+                self.assertEqual(await self.take(inbox, 1), ["2"])
+                app_event = await self.soon(inbox.events().__anext__())
+                self.assertEqual((app_event.name, app_event.args), ("rates", [1]))
+                self.assertEqual((inbox.unread, inbox.version, inbox.online), (1, 3, True))
+                self.assertEqual([item.title for item in inbox.items if item.read_at], ["1"])
+            self.assertEqual((gateway.paths, gateway.tokens), (["/v1/socket"], ["t"]))
+            self.assertEqual([item async for item in inbox.arrivals()], [])
+
+    async def test_it_resumes_and_loses_nothing(self) -> None:
+        scripts: list[Script | int] = [
+            closing(1011, sync(1, notification(1)), arrival(2)),
+            closing(4408, sync(4, notification(3), notification(4))),
+            503,
+            opening(sync(5, notification(5))),
+        ]
+        async with Gateway(*scripts) as gateway, Inbox(gateway.url, "t") as inbox:
+            self.assertEqual(await self.take(inbox, 4), ["2", "3", "4", "5"])
+            self.assertEqual(gateway.paths[1:], ["/v1/socket?resume=2", *["/v1/socket?resume=4"] * 2])
+
+    async def test_it_waits_as_long_as_a_draining_gateway_says(self) -> None:
+        goodbye = {"type": "goodbye", "code": 1012, "reason": "restart", "reconnect_after": 7_000}
+        waits: list[float] = []
+
+        async def note(seconds: float) -> None:
+            waits.append(round(seconds, 4))
+
+        scripts: list[Script | int] = [
+            closing(1012, sync(0), goodbye),
+            closing(1001, sync(0)),
+            500,
+            opening(sync(1, notification(1))),
+        ]
+        async with Gateway(*scripts) as gateway:
+            inbox = Inbox(gateway.url, "t")
+            inbox._pause = note
+            async with inbox:
+                await self.take(inbox, 1)
+        self.assertEqual(waits, [7.005, 0.005, 0.01])
+
+    async def test_a_refused_token_is_replaced(self) -> None:
+        asked: list[bool] = []
+
+        async def provide(refused: bool) -> str:
+            asked.append(refused)
+            if len(asked) == 3:
+                raise OSError("the login server is away")
+            return f"t{len(asked)}"
+
+        scripts: list[Script | int] = [401, closing(4401, sync(0)), opening(sync(1, notification(1)))]
+        async with Gateway(*scripts) as gateway, Inbox(gateway.url, provide) as inbox:
+            await self.take(inbox, 1)
+            self.assertEqual(gateway.tokens, ["t1", "t2", "t4"])
+        self.assertEqual(asked, [False, True, True, True])
+
+    async def test_without_a_fresh_token_it_ends(self) -> None:
+        for provider in ("t", lambda refused: None if refused else "t"):
+            async with Gateway(401) as gateway:
+                with self.assertRaises(SignedOut):
+                    async with Inbox(gateway.url, provider):
+                        pass
+
+    async def test_a_token_is_renewed_before_it_expires(self) -> None:
+        tokens = [token(61), token(3_600)]
+        asked: list[bool] = []
+        renewed = asyncio.Event()
+
+        def provide(refused: bool) -> str:
+            asked.append(refused)
+            return tokens[len(asked) - 1]
+
+        async def listen(socket: ServerConnection) -> None:
+            await gateway.hear(socket)
+            renewed.set()
+            await hold(socket)
+
+        gateway = Gateway(opening(sync(0), then=listen))
+        async with gateway, Inbox(gateway.url, provide):
+            await self.soon(renewed.wait())
+        self.assertEqual((asked, gateway.heard), ([False, True], [{"type": "auth", "token": tokens[1]}]))
+
+    async def test_a_displaced_inbox_ends(self) -> None:
+        async with Gateway(closing(4409, sync(0), arrival(1))) as gateway, Inbox(gateway.url, "t") as inbox:
+            self.assertEqual(await self.take(inbox, 1), ["1"])
+            for call in (inbox.arrivals().__anext__, inbox.events().__anext__, inbox.read_all, inbox.changed):
+                with self.assertRaises(Displaced):
+                    await self.soon(call())
+
+    async def test_read_waits_for_the_answer_and_the_change(self) -> None:
+        async def answer(socket: ServerConnection) -> None:
+            while True:
+                message = await gateway.hear(socket)
+                if message["ids"] == ["bad"]:
+                    await say(
+                        socket, {"type": "error", "reason": "ids must hold notification ids", "ref": message["ref"]}
+                    )
+                    continue
+                await say(socket, {"type": "unread", "unread": 9, "ref": message["ref"]})
+                await asyncio.sleep(0.05)
+                await say(socket, change("read", 2, 0, ids=message["ids"]))
+
+        gateway = Gateway(opening(sync(1, notification(1), unread=1), then=answer))
+        async with gateway, Inbox(gateway.url, "t") as inbox:
+            with self.assertRaisesRegex(InboxError, "ids must hold notification ids"):
+                await self.soon(inbox.read(["bad"]))
+            await self.soon(inbox.read(["001"]))
+            self.assertEqual((inbox.unread, inbox.items[0].read_at is None), (0, False))
+            await self.soon(inbox.read(f"{number}" for number in range(1_001)))
+            await self.soon(inbox.read([]))
+        self.assertEqual([len(message["ids"]) for message in gateway.heard], [1, 1, 1_000, 1])
+
+    async def test_a_read_without_an_answer_is_sent_again(self) -> None:
+        async def hang_up(socket: ServerConnection) -> None:
+            await gateway.hear(socket)
+            await socket.close(1011)
+
+        async def answer(socket: ServerConnection) -> None:
+            await gateway.hear(socket)
+            message = await gateway.hear(socket)
+            await say(socket, {"type": "unread", "unread": 0, "ref": message["ref"]})
+            await hold(socket)
+
+        gateway = Gateway(opening(sync(0), then=hang_up), opening(sync(0), then=answer))
+        async with gateway, Inbox(gateway.url, "t") as inbox:
+            await inbox.focus(False)
+            await self.soon(inbox.read_all())
+        focus = {"type": "focus", "active": False}
+        self.assertEqual(gateway.heard[0], focus)
+        self.assertEqual(gateway.heard[1:], [focus, {"type": "read", "all": True, "ref": 1}])
+
+    async def test_a_slow_reader_loses_the_oldest_arrivals(self) -> None:
+        frames = [arrival(number) for number in range(1, 7)]
+        gateway = Gateway(opening(sync(0), *frames))
+        async with gateway, Inbox(gateway.url, "t", most_waiting=4) as inbox:
+            while inbox.version != 6:
+                await self.soon(inbox.changed())
+            self.assertEqual((await self.take(inbox, 4), inbox.dropped), (["3", "4", "5", "6"], 2))
+            self.assertEqual(len(inbox.items), 6)
+
+    async def test_no_inbox_in_time_says_why(self) -> None:
+        async with Gateway(*[503] * 100) as gateway:
+            with self.assertRaisesRegex(
+                TimeoutError, "no inbox from http://.* in 0.5 s: the gateway answered 503: no reason given"
+            ):
+                async with Inbox(gateway.url, "t", ready_timeout=0.5):
+                    pass
+
+    async def test_a_closed_inbox_says_so(self) -> None:
+        async with Gateway(opening(sync(0))) as gateway:
+            inbox = Inbox(gateway.url, "t")
+            with self.assertRaisesRegex(InboxError, "is not open"):
+                await inbox.read_all()
+            async with inbox:
+                pass
+            for call in (inbox.read_all, inbox.changed):
+                with self.assertRaisesRegex(InboxError, "is closed"):
+                    await call()
+            with self.assertRaisesRegex(InboxError, "was open before"):
+                async with inbox:
+                    pass
+
+    async def test_no_text_holds_the_token(self) -> None:
+        lines: list[str] = []
+        handler = logging.Handler()
+        handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+        logger = logging.getLogger()
+        level = logger.level
+        logger.addHandler(handler)
+        logger.setLevel(logging.DEBUG)
+        logging.getLogger("carillon.client").setLevel(logging.DEBUG)
+        try:
+            async with Gateway(401, opening(sync(0))) as gateway:
+                gateway.server.logger.setLevel(logging.INFO)
+                async with Inbox(gateway.url, lambda refused: "a-secret-token") as inbox:
+                    lines.append(repr(inbox))
+        finally:
+            logger.removeHandler(handler)
+            logger.setLevel(level)
+        self.assertTrue(any("the gateway answered 401: no reason given; reconnecting" in line for line in lines), lines)
+        self.assertFalse(any("a-secret-token" in line for line in lines), lines)
+        with self.assertRaises(ValueError) as caught:
+            Inbox("http://a", "a-secret\ntoken")
+        self.assertNotIn("secret", str(caught.exception))
+
+
+if __name__ == "__main__":
+    unittest.main()
