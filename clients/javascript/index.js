@@ -93,9 +93,11 @@ function faultsOf(job) {
   const faults = [];
   const check = (holds, field, reason) => holds || faults.push({ field, reason });
   const has = (name) => job[name] !== undefined && job[name] !== null;
-  const audiences = ["user", "users", "topic", "all"].filter(has);
+  const audiences = ["user", "users", "topic", "all"].filter((name) => has(name) && job[name] !== false);
   check(audiences.length === 1, "user", "give exactly one of user, users, topic, all");
   check(!(job.users?.length > 1_000), "users", "must be at most 1000 users; send to a topic, or several jobs");
+  const isLane = !has("lane") || ["critical", "normal", "bulk"].includes(job.lane);
+  check(isLane, "lane", "must be one of critical, normal, bulk");
   check(has("type") || has("event"), "type", "is missing");
   check(!has("type") || !has("event"), "type", "cannot be combined with event");
   check(has("id") || has("event"), "id", "is missing; derive it from the event that the job reports: payment:9317");

@@ -75,7 +75,8 @@ struct InboxActionTests {
             try await eventually("the socket has it again") { scene.frames("notification", about: id).count == 2 }
             let frame = scene.frames("notification", about: id).last
             #expect(frame?["notification"]?["read_at"] == .null)
-            #expect(frame?["notification"]?["silent"]?.bool == true && frame?["unread"]?.integer == 2)
+            #expect(frame?["notification"]?["silent"]?.bool == true && frame?["notification"]?["again"]?.bool == true)
+            #expect(frame?["unread"]?.integer == 2)
             let again = try await scene.ada.send(.post, "/v1/notifications/\(id)/unread")
             #expect(again.status == 200 && again.body["changed"]?.integer == 0)
             let other = try await CompatibilityClient(scene.gateway, user: "ben")
@@ -105,6 +106,40 @@ struct InboxActionTests {
             #expect(try await scene.archived() == [])
             #expect(try await scene.listed().compactMap { $0["title"]?.string } == ["two", "one"])
             #expect(try await scene.ada.send(.post, "/v1/notifications/\(id)/restore").status == 404)
+
+            // Deleting in the archive changes no count.
+            try await scene.act("archive", on: id, unread: 1, total: 1)
+            #expect(try await scene.ada.send(.delete, "/v1/notifications/\(id)").status == 200)
+            #expect(try await scene.archived() == [])
+            let state = try await scene.ada.get("/v1/notifications/unread-count").body
+            #expect(state["unread"]?.integer == 1 && state["total"]?.integer == 1)
+        }
+    }
+
+    @Test("a cancelled job leaves the archive, and what was snoozed of it does not come back")
+    func cancelled() async throws {
+        try await Self.with { scene in
+            let service = try await Stack.token(user: "app", scope: .service)
+            _ = try await scene.gateway.call(.put, "/v1/settings", token: scene.ada.token, json: "{}")
+            await scene.socket.close()
+            try await eventually("she is offline") {
+                let admin = try await Stack.token(user: "root", scope: .admin)
+                return try await scene.gateway.call(.get, "/v1/admin/presence/ada", token: admin).body["online"]?.bool
+                    == false
+            }
+            let archived = try await scene.notify("one", [("id", "j1")])
+            let snoozed = try await scene.notify("two", [("id", "j2")])
+            try await scene.act("archive", on: archived, unread: 1, total: 1)
+            let until = Timestamp(seconds: Int64(Date.now.timeIntervalSince1970) + 3_600).rfc3339
+            let answer = try await scene.ada.send(
+                .post, "/v1/notifications/\(snoozed)/snooze", "{\"until\":\"\(until)\"}")
+            #expect(answer.status == 200)
+            #expect(try await scene.archived() == ["one"])
+            for job in ["j1", "j2"] {
+                #expect(try await scene.gateway.call(.delete, "/v1/jobs/\(job)", token: service).status == 200)
+            }
+            #expect(try await scene.archived() == [])
+            #expect(try await scene.stack.query("SELECT FROM carillon.schedules").isEmpty)
         }
     }
 
@@ -162,6 +197,17 @@ struct InboxActionTests {
                 #expect(answer.status == 422 && "\(answer.body)".contains(word), "\(body): \(answer.body)")
             }
             #expect(try await scene.listed().count == 1)
+
+            // The schedule stays if the notification cannot come back at once.
+            #expect(try await snooze(second, for: 3_600).status == 200)
+            _ = try await scene.stack.query("DELETE FROM carillon.notifications WHERE id::text = $1", .text(second))
+            #expect(try await scene.ada.send(.post, "/v1/notifications/\(second)/restore").status == 404)
+            #expect(try await scene.stack.query("SELECT FROM carillon.schedules").count == 1)
+
+            let soon = Timestamp(seconds: Int64(Date.now.timeIntervalSince1970) + 600).rfc3339
+            let brief = try await scene.notify("brief", [("keep_until", soon)])
+            let late = try await snooze(brief, for: 3_600)
+            #expect(late.status == 422 && "\(late.body)".contains("is removed"))
         }
     }
 

@@ -62,6 +62,9 @@ struct WebInboxActionTests {
             try await browser.run("\(InboxPage.item("n1")).querySelector('.title').focus()")
             try await browser.press(Browser.Key.delete)
             try await browser.wait(for: "the archive is empty", InboxPage.part(".state.emptyArchive"))
+            try await eventually("the server has deleted it") {
+                try await ada.get("/v1/notifications/archived").body["notifications"]?.array?.isEmpty == true
+            }
             try await browser.click(InboxPage.part(".leave"))
             try await page.waitForTitles(["n3", "n2"])
             #expect(try await page.complaints() == [])

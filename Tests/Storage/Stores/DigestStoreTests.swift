@@ -127,6 +127,13 @@ struct DigestStoreTests {
             }
             _ = try await database.notifications.store([read], areRepeats: false)
             _ = try await InboxStore(database).markRead(user: "a", ids: [read.id], at: Self.now + .seconds(5))
+            // Archived before the item came, although its row says when the archive lets go of it.
+            let archived = Samples.notification(10, user: "a") {
+                $0.entityType = "task"
+                $0.entityID = "t2"
+            }
+            _ = try await database.notifications.store([archived], areRepeats: false)
+            _ = try await InboxStore(database).archive(user: "a", id: archived.id, at: Self.now + .seconds(-5))
             let due = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
             #expect(due.first?.first.map(\.title) == ["n1", "n4"])
         }

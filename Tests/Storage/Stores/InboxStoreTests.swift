@@ -55,7 +55,7 @@ struct InboxStoreTests {
             let archived = try await inbox.archive(user: "a", id: batch[1].id, at: now)
             #expect(archived.version == 4 && archived.unread == 2)
             func titles() async throws -> [String] {
-                try await inbox.archived(user: "a", before: nil, limit: 10).map(\.title)
+                try await inbox.archived(user: "a", before: nil, limit: 10, at: now).map(\.title)
             }
             #expect(try await titles() == ["n1"])
             func removed(after days: Int64) async throws -> Int {

@@ -53,9 +53,12 @@ struct InboxService: Sendable {
         return change
     }
 
-    /// Deletes a notification, or all read ones if `id` is nil.
+    /// Deletes a notification of the inbox or the archive, or all read ones of the inbox if `id` is
+    /// nil.
     func delete(user: String, id: NotificationID?) async throws -> InboxStore.Change {
-        let change = try await self.store.delete(user: user, id: id, at: self.now())
+        let now = self.now()
+        var change = try await self.store.delete(user: user, id: id, at: now)
+        if change.isEmpty, let id { change = try await self.store.deleteArchived(user: user, id: id, at: now) }
         await self.publish(user, .deleted, change, all: id == nil ? "all_read" : nil)
         return change
     }
@@ -76,8 +79,6 @@ struct InboxService: Sendable {
 
     /// Brings an archived, snoozed or deleted notification back into the inbox.
     func restore(user: String, id: NotificationID) async throws -> InboxStore.Change {
-        // The schedule goes first: what comes back now does not come again later.
-        try await self.schedules.cancelSnoozes(of: id, user: user)
         let change = try await self.store.restore(user: user, id: id)
         await self.publishAgain(user, change)
         return change
@@ -88,7 +89,10 @@ struct InboxService: Sendable {
         // The schedule comes first: after a crash in between, the user sees the notification twice
         // rather than never again.
         _ = try await self.schedules.add([SnoozedJob.schedule(of: notification, until: until, now: self.now())])
-        return try await self.delete(user: notification.user, id: notification.id)
+        let change = try await self.delete(user: notification.user, id: notification.id)
+        // Another call has deleted or snoozed it first.
+        if change.isEmpty { try await self.schedules.cancelSnoozes(of: notification.id, user: notification.user) }
+        return change
     }
 
     /// Records the first time that a notification was opened.
@@ -157,7 +161,7 @@ struct InboxService: Sendable {
         await self.publish(
             NodeFrame(
                 kind: .notification, user: user, previous: change.version - 1, version: change.version,
-                unread: change.unread, id: id, body: CanonicalShape.encode(found, isSilent: true),
+                unread: change.unread, id: id, body: CanonicalShape.encode(found, isSilent: true, isAgain: true),
                 camelCaseBody: CamelCaseShape.encode(
                     found, code: self.catalogs.current[found.type]?.code, now: self.now())))
     }

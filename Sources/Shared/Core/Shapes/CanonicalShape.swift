@@ -13,11 +13,17 @@ package enum CanonicalShape {
 
     /// Returns the JSON object.
     ///
-    /// - Parameter isSilent: whether the client must not ring, because its user has quiet hours.
-    package static func encode(_ notification: Notification, isSilent: Bool = false) -> [UInt8] {
+    /// - Parameters:
+    ///   - isSilent: whether the client must not ring, as its user has quiet hours or knows it.
+    ///   - isAgain: whether its user has seen it before.
+    package static func encode(
+        _ notification: Notification,
+        isSilent: Bool = false,
+        isAgain: Bool = false
+    ) -> [UInt8] {
         let content = notification.title.utf8.count + notification.body.utf8.count + (notification.data?.count ?? 0)
         var writer = JSONWriter(capacity: 512 + content)
-        self.write(notification, isSilent: isSilent, to: &writer)
+        self.write(notification, isSilent: isSilent, isAgain: isAgain, to: &writer)
         return writer.bytes
     }
 
@@ -25,6 +31,7 @@ package enum CanonicalShape {
     package static func write<Fields: NotificationFields>(
         _ notification: Fields,
         isSilent: Bool = false,
+        isAgain: Bool = false,
         to writer: inout JSONWriter
     ) throws(Fields.Failure) {
         writer.beginObject()
@@ -35,6 +42,9 @@ package enum CanonicalShape {
         // Only frames in quiet hours have this member.
         if isSilent {
             writer.member("silent", true)
+        }
+        if isAgain {
+            writer.member("again", true)
         }
         writer.endObject()
     }

@@ -110,7 +110,8 @@ package struct NotificationTrace: Sendable {
         }
         let moments = [
             ("delivered", notification.deliveredAt), ("opened", notification.openedAt), ("read", notification.readAt),
-            ("deleted", notification.deletedAt),
+            // The row of an archived one says when the archive will let go of it.
+            record.archivedAt.map { ("archived", $0) } ?? ("deleted", notification.deletedAt),
         ]
         for case (let event, let at?) in moments {
             let via = event == "delivered" ? record.sentVia : nil

@@ -334,6 +334,10 @@ enum CancellationSQL {
             WHERE n.user_id = t.user_id AND n.id = t.id
             RETURNING \(LabelColumns.list), t.is_listed, t.was_unread
         ),
+        unsnoozed AS (
+            DELETE FROM carillon.schedules s USING changed c
+            WHERE s.user_id = c.user_id AND \(ScheduleSQL.isSnooze(of: "c.id"))
+        ),
         raised AS (
             UPDATE carillon.inboxes b
             SET version = \(EpochSQL.version(of: "b")) + 1, total = greatest(b.total - 1, 0),

@@ -416,7 +416,7 @@ enum DigestSQL {
                     SELECT FROM carillon.notifications n
                     WHERE n.user_id = h.user_id AND n.entity_id = h.entity_id
                         AND n.entity_type IS NOT DISTINCT FROM h.entity_type
-                        AND (n.read_at >= h.gathered_at OR n.deleted_at >= h.gathered_at)
+                        AND (n.read_at >= h.gathered_at OR n.deleted_at BETWEEN h.gathered_at AND $1)
                 ) THEN '\(DigestStore.Fate.read.rawValue)'
             END) AS fate
             FROM held h

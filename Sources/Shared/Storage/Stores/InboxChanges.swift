@@ -8,6 +8,8 @@ import Core
 extension InboxStore {
     /// How long archived notifications are kept, in days.
     static let archiveDays = 365
+    /// How long a restored notification is kept that is older than the inbox keeps, in days.
+    static let restoredDays = 30
 
     /// Marks notifications read; all that are unread if `ids` is nil.
     package func markRead(user: String, ids: [NotificationID]?, at: Timestamp) async throws(PostgresError) -> Change {
@@ -22,12 +24,12 @@ extension InboxStore {
             parameters)
     }
 
-    /// Marks a notification unread again.
+    /// Marks a notification unread again, and as not opened, so that the app's badge counts it.
     package func markUnread(user: String, id: NotificationID) async throws(PostgresError) -> Change {
         try await self.change(
             user,
             Self.change(
-                set: "read_at = NULL",
+                set: "read_at = NULL, opened_at = NULL",
                 where: "n.read_at IS NOT NULL AND n.deleted_at IS NULL AND n.version > 0 AND n.id = $2",
                 unread: "tally.n"),
             [.text(user), .uuid(id.halves)])
@@ -48,12 +50,13 @@ extension InboxStore {
 
     /// Moves a notification from the inbox to the archive.
     ///
-    /// Its row is a tombstone from then on, which retention removes after ``archiveDays``.
+    /// Its row is a tombstone from then on, whose `deleted_at` is when the archive lets go of it:
+    /// after ``archiveDays``, or at its `keep_until`.
     package func archive(user: String, id: NotificationID, at: Timestamp) async throws(PostgresError) -> Change {
         try await self.change(
             user,
             Self.change(
-                set: "deleted_at = $2::timestamptz + interval '\(Self.archiveDays) days'",
+                set: "deleted_at = least(n.keep_until, $2::timestamptz + interval '\(Self.archiveDays) days')",
                 where: "n.deleted_at IS NULL AND n.version > 0 AND n.id = $3", total: "-tally.n",
                 unread: "-tally.unread",
                 and: """
@@ -66,32 +69,60 @@ extension InboxStore {
             [.text(user), .timestamptz(at.microseconds), .uuid(id.halves)])
     }
 
-    /// Brings an archived or deleted notification back into the inbox, unless another has replaced
-    /// it or its job was cancelled.
+    /// Brings an archived, snoozed or deleted notification back into the inbox, unless another has
+    /// replaced it or its job was cancelled.
+    ///
+    /// One that is older than the inbox keeps stays for ``restoredDays``.
     package func restore(user: String, id: NotificationID) async throws(PostgresError) -> Change {
         try await self.change(
             user,
             Self.change(
-                set: "deleted_at = NULL",
+                set: """
+                    deleted_at = NULL, keep_until = coalesce(n.keep_until, CASE
+                        WHEN n.stored_at < (SELECT s.retained_from FROM carillon.sweep s) + interval '1 day'
+                        THEN now() + interval '\(Self.restoredDays) days' END)
+                    """,
                 where: """
                     n.id = $2 AND n.deleted_at IS NOT NULL AND n.version > 0 AND n.replaced_by IS NULL
                         AND n.status <> '\(NotificationStatus.cancelled.rawValue)'
                     """,
                 total: "tally.n", unread: "tally.unread",
                 and: """
-                    , taken AS (
-                        DELETE FROM carillon.archived a USING changed
-                        WHERE a.user_id = $1 AND a.notification_id = changed.id
+                    \(Self.unarchived), unsnoozed AS (
+                        DELETE FROM carillon.schedules s USING changed
+                        WHERE s.user_id = $1 AND \(ScheduleSQL.isSnooze(of: "changed.id"))
                     )
                     """),
             [.text(user), .uuid(id.halves)])
     }
 
+    /// Deletes an archived notification.
+    package func deleteArchived(user: String, id: NotificationID, at: Timestamp) async throws(PostgresError) -> Change {
+        try await self.change(
+            user,
+            Self.change(
+                set: "deleted_at = $2",
+                where: """
+                    n.id = $3 AND EXISTS (
+                        SELECT FROM carillon.archived a WHERE a.user_id = $1 AND a.notification_id = n.id)
+                    """,
+                unread: "0", and: Self.unarchived),
+            [.text(user), .timestamptz(at.microseconds), .uuid(id.halves)])
+    }
+
+    /// Takes the changed rows out of the archive.
+    private static let unarchived = """
+        , unarchived AS (
+            DELETE FROM carillon.archived a USING changed WHERE a.user_id = $1 AND a.notification_id = changed.id
+        )
+        """
+
     /// Returns archived notifications, the newest first.
     package func archived(
         user: String,
         before: NotificationID?,
-        limit: Int
+        limit: Int,
+        at: Timestamp
     ) async throws(PostgresError) -> [Notification] {
         let end = before ?? NotificationID(high: .max, low: .max)
         return try NotificationColumns.all.read(
@@ -99,10 +130,11 @@ extension InboxStore {
                 """
                 SELECT \(NotificationColumns.list) FROM carillon.archived a
                 JOIN carillon.notifications n ON n.user_id = a.user_id AND n.id = a.notification_id
-                WHERE a.user_id = $1 AND a.notification_id < $2
+                WHERE a.user_id = $1 AND a.notification_id < $2 AND n.deleted_at > $4
+                    AND n.status <> '\(NotificationStatus.cancelled.rawValue)'
                 ORDER BY a.notification_id DESC LIMIT $3
                 """,
-                .text(user), .uuid(end.halves), .int4(Int32(clamping: limit))))
+                .text(user), .uuid(end.halves), .int4(Int32(clamping: limit)), .timestamptz(at.microseconds)))
     }
 
     // MARK: Statements

@@ -82,8 +82,8 @@ package struct ScheduleStore: Sendable {
     /// Removes the schedules that would bring a snoozed notification back.
     package func cancelSnoozes(of notification: NotificationID, user: String) async throws(PostgresError) {
         try await self.pool.query(
-            "DELETE FROM carillon.schedules WHERE user_id = $1 AND starts_with(job_id, $2)", .text(user),
-            .text(Self.snoozePrefix(of: notification)))
+            "DELETE FROM carillon.schedules s WHERE s.user_id = $1 AND \(ScheduleSQL.isSnooze(of: "$2"))",
+            .text(user), .uuid(notification.halves))
     }
 
     // MARK: Firing
@@ -348,6 +348,11 @@ extension ScheduleStore {
 
 /// The longer statements of ``ScheduleStore``.
 enum ScheduleSQL {
+    /// Whether the schedule `s` brings a snoozed notification back.
+    ///
+    /// - Parameter id: the expression of its id.
+    static func isSnooze(of id: String) -> String { "starts_with(s.job_id, 'snooze:' || \(id) || ':')" }
+
     static let add = ScheduleColumns.insert + " ON CONFLICT DO NOTHING RETURNING id"
 
     /// $18: organisation, $19: its limit.

@@ -34,6 +34,8 @@ package struct TraceStore: Sendable {
         package let replacedBy: NotificationID?
         package let attempts: [Attempt]
         package let followUps: [(kind: String, due: Timestamp)]
+        /// When its user archived it; nil if it is not in the archive.
+        package var archivedAt: Timestamp?
         /// When its job was last cancelled, as long as that is kept.
         package let cancelledAt: Timestamp?
         /// Set for an item that a digest held; `storedAt` is then when it was gathered.
@@ -72,12 +74,13 @@ package struct TraceStore: Sendable {
             followUps.append((try row.text(0), Timestamp(microseconds: try row.timestamptz(1))))
         }
         return Record(
-            notification: try NotificationColumns.all.read(row, at: 3),
+            notification: try NotificationColumns.all.read(row, at: 4),
             storedAt: Timestamp(microseconds: try row.timestamptz(0)),
             sentVia: try row.optionalText(1),
             replacedBy: try row.optionalUUID(2).map { NotificationID($0) },
             attempts: attempts,
             followUps: followUps,
+            archivedAt: try row.optionalTimestamptz(3).map { Timestamp(microseconds: $0) },
             cancelledAt: try results[3].first?.optionalTimestamptz(0).map { Timestamp(microseconds: $0) },
             gathering: nil
         )
@@ -162,8 +165,10 @@ package struct TraceStore: Sendable {
     }
 
     private static let notification = """
-        SELECT n.stored_at, n.sent_via, n.replaced_by, \(NotificationColumns.list)
-        FROM carillon.notifications n WHERE n.user_id = $1 AND n.id = $2
+        SELECT n.stored_at, n.sent_via, n.replaced_by, a.archived_at, \(NotificationColumns.list)
+        FROM carillon.notifications n
+        LEFT JOIN carillon.archived a ON a.user_id = n.user_id AND a.notification_id = n.id
+        WHERE n.user_id = $1 AND n.id = $2
         """
 
     /// Includes the changes of the user's tokens during its delivery.

@@ -93,7 +93,8 @@ class InboxState:
                 arrivals = self._sync(frame)
             case "notification":
                 notification = Notification.from_json(frame["notification"])
-                if notification.id not in self._items:
+                # One that the user marked unread or brought back did not arrive now.
+                if notification.id not in self._items and not frame["notification"].get("again"):
                     arrivals = [notification]
                 self._items[notification.id] = notification
             case "read":

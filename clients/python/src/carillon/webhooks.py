@@ -91,7 +91,7 @@ def verify(
     if abs(age) > tolerance:
         raise StaleSignature(f"{HEADER}: is {age:.0f} s old, over {tolerance:.0f} s; check the clock of this machine")
     try:
-        return [WebhookEvent.from_json(event) for event in json.loads(body)["events"]]
+        return [WebhookEvent.from_json(event) for event in json.loads(bytes(body))["events"]]
     except (ValueError, LookupError, TypeError, AttributeError):
         raise InvalidSignature("body: is signed, and does not hold events") from None
 

@@ -41,6 +41,8 @@ export class CarillonInbox extends HTMLElement {
   #lastUnread = null;
   /** Takes clicks on pushes, which the service worker keeps until a page is signed in. */
   #clicked = ({ data }) => {
+    // One of the elements that share an inbox is enough.
+    if (this.#inbox?.speaker !== this.#panel) return;
     if (data?.kind === "carillon-clicks" && this.#inbox?.store.isLoaded) takeClicks();
     if (data?.kind !== "carillon-clicked" || !data.id || !this.#inbox) return;
     const item = this.#inbox.store.find(data.id);
@@ -97,7 +99,7 @@ export class CarillonInbox extends HTMLElement {
   /** The unread count; null until it is known. */
   get unread() {
     if (!this.#inbox?.store.isLoaded) return null;
-    if (!this.hasAttribute("category")) return this.#inbox.store.unread;
+    if (!this.getAttribute("category")) return this.#inbox.store.unread;
     return this.#inbox.unreadByCategory?.[this.getAttribute("category")] ?? null;
   }
 
@@ -125,14 +127,14 @@ export class CarillonInbox extends HTMLElement {
     if (start !== this.#starts) return;
     const source = this.#own.tokenProvider ?? this.getAttribute("token");
     const { inbox, open, leave } = shareInbox(
-      this.gateway, source, (isRefused) => this.#giveToken(isRefused), [tag, ...navigator.languages].slice(0, 20).join());
+      this.gateway, source, tokens(source), [tag, ...navigator.languages].slice(0, 20).join());
     this.#inbox = inbox;
     this.#leave = leave;
     const worker = this.getAttribute("worker");
     const push = new Push(inbox.client, worker ? new URL(worker, document.baseURI).href : null);
     const render = this.#own.renderItem && ((item) => this.#own.renderItem(item, { language: tag, texts }));
     this.#panel = new Panel(inbox, push, {
-      language: tag, texts, render, category: this.getAttribute("category"),
+      language: tag, texts, render, category: this.getAttribute("category") || null,
       open: (item, event, url) => this.#open(item, event, url),
       act: (item, action) => this.#act(item, action, texts),
       close: this.#isPage() ? null : () => this.#popover.hidePopover(),
@@ -143,7 +145,7 @@ export class CarillonInbox extends HTMLElement {
     this.#root.replaceChildren(frame);
     this.#panel.start();
     this.#showCount(texts);
-    if (this.#isPage() && !this.hasAttribute("category")) {
+    if (this.#isPage() && !this.getAttribute("category")) {
       const wide = matchMedia("(min-width: 64rem)");
       if (wide.matches) this.#panel.loadSettings();
       wide.onchange = () => wide.matches && this.#panel?.loadSettings();
@@ -169,7 +171,7 @@ export class CarillonInbox extends HTMLElement {
 
   /** Whether a notification belongs to the category that this element shows. */
   #isMine(item) {
-    return !this.hasAttribute("category") || (item.category ?? "") === this.getAttribute("category");
+    return !this.getAttribute("category") || (item.category ?? "") === this.getAttribute("category");
   }
 
   #stop() {
@@ -179,12 +181,6 @@ export class CarillonInbox extends HTMLElement {
     this.#leave?.();
     this.#leave = this.#panel = this.#inbox = null;
     this.#lastUnread = null;
-  }
-
-  async #giveToken(isRefused) {
-    const { tokenProvider } = this.#own;
-    if (tokenProvider) return tokenProvider(isRefused);
-    return isRefused ? null : this.getAttribute("token");
   }
 
   #bellAndPopover(texts) {
@@ -256,6 +252,11 @@ export class CarillonInbox extends HTMLElement {
   #fire(name, detail) {
     return this.dispatchEvent(new CustomEvent(name, { detail, bubbles: true, composed: true, cancelable: true }));
   }
+}
+
+/** Returns what gives tokens: the page's function, or the token until it is refused. */
+function tokens(source) {
+  return typeof source === "function" ? async (isRefused) => source(isRefused) : async (isRefused) => (isRefused ? null : source);
 }
 
 /** Asks the service worker for stored clicks. */

@@ -47,9 +47,10 @@ export class ListView {
     lost?.focus();
     this.#showState(list.length === 0 ? this.#emptyState(filter) : null);
     this.#more.hidden = !this.#cursor(filter) || list.length === 0;
-    this.#more.disabled = this.#inbox.isLoading;
-    this.#more.textContent = this.#inbox.isLoading ? this.#context.texts.loading : this.#context.texts.loadMore;
-    this.scroller.setAttribute("aria-busy", String(this.#inbox.isLoading));
+    const isLoading = this.#context.isArchive() ? this.#inbox.isLoadingArchive : this.#inbox.isLoading;
+    this.#more.disabled = isLoading;
+    this.#more.textContent = isLoading ? this.#context.texts.loading : this.#context.texts.loadMore;
+    this.scroller.setAttribute("aria-busy", String(isLoading));
     this.#showPill(list);
   }
 
@@ -166,8 +167,8 @@ export class ListView {
   // The states of a list without entries.
 
   #emptyState(filter) {
-    const { archive, hasMoreFailed, isLoading, loadError, store } = this.#inbox;
-    if (this.#context.isArchive()) return archive ? "emptyArchive" : hasMoreFailed && !isLoading ? "failed" : "loading";
+    const { archive, hasMoreFailed, isLoading, isLoadingArchive, loadError, store } = this.#inbox;
+    if (this.#context.isArchive()) return archive ? "emptyArchive" : hasMoreFailed && !isLoadingArchive ? "failed" : "loading";
     if (store.isLoaded && store.cursor(filter)) return hasMoreFailed ? "failed" : "more";
     if (store.isLoaded && filter.isUnread) return store.total > 0 ? "emptyUnread" : "empty";
     if (store.isLoaded) return filter.category !== undefined && !this.#context.isFeed ? "emptyCategory" : "empty";

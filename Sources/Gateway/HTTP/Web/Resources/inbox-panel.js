@@ -50,10 +50,7 @@ export class Panel {
       markRead: (id) => inbox.markRead(id), markUnread: (id) => inbox.markUnread(id),
       archive: undoable((id) => inbox.moveToArchive(id), texts.archivedDone),
       remove: undoable((id) => inbox.remove(id), texts.removedDone),
-      restore: async (id) => {
-        await inbox.restore(id);
-        this.tell(texts.restoredDone);
-      },
+      restore: async (id) => { if (await inbox.restore(id)) this.tell(texts.restoredDone); },
       more: (item, button) => this.#menu.open(button, this.#itemMenu(item)),
     };
     this.#list = new ListView(inbox, this.#context);
@@ -67,6 +64,7 @@ export class Panel {
   }
 
   start() {
+    this.#inbox.speaker ??= this;
     this.render();
     if (this.#inbox.state !== "offline") this.#showState(this.#inbox.state);
     this.#timers.clock ??= setInterval(() => this.#list.tick(), Panel.clock);
@@ -74,6 +72,7 @@ export class Panel {
 
   stop() {
     this.#listeners.abort();
+    if (this.#inbox.speaker === this) this.#inbox.speaker = null;
     for (const timer of Object.values(this.#timers)) clearTimeout(timer);
     this.#timers = {};
   }
@@ -124,7 +123,8 @@ export class Panel {
         run: () => this.#snooze(item, time),
       })),
       null,
-      { name: "mute", label: texts.mute(name), icon: "mute", run: () => this.#mute(item, name) },
+      ...(this.#inbox.words.type(item.type).required
+        ? [] : [{ name: "mute", label: texts.mute(name), icon: "mute", run: () => this.#mute(item, name) }]),
       { name: "remove", label: texts.remove, icon: "trash", isDestructive: true, run: () => remove(item.id) },
     ];
   }
@@ -137,10 +137,11 @@ export class Panel {
 
   async #mute(item, name) {
     const { texts } = this.#context;
-    if (!await this.#inbox.setMuted(item.type, true)) return;
+    const before = await this.#inbox.mute(item.type);
+    if (!before) return;
     this.#settings?.reload();
     this.tell(texts.mutedDone(name), {
-      label: texts.undo, run: async () => { if (await this.#inbox.setMuted(item.type, false)) this.#settings?.reload(); },
+      label: texts.undo, run: async () => { if (await this.#inbox.prefer(before)) this.#settings?.reload(); },
     });
   }
 
@@ -285,6 +286,7 @@ export class Panel {
 
   /** Announces an arrival to screen readers, except in quiet hours. */
   #announce(item) {
-    if (!item.silent) this.#spoken.textContent = this.#context.texts.arrived(item.title);
+    this.#inbox.speaker ??= this;
+    if (!item.silent && this.#inbox.speaker === this) this.#spoken.textContent = this.#context.texts.arrived(item.title);
   }
 }

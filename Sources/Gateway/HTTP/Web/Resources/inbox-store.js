@@ -58,9 +58,11 @@ export class InboxStore extends EventTarget {
       case "notification": {
         const isNew = !this.#items.has(frame.notification.id);
         this.#put(frame.notification);
-        if (isNew) this.total += 1;
+        // One that comes again is no arrival; it may be older than what is loaded.
+        const isArrival = isNew && !frame.notification.again;
+        if (isArrival) this.total += 1;
         this.#advance(frame);
-        if (isNew) this.dispatchEvent(new CustomEvent("arrival", { detail: frame.notification }));
+        if (isArrival) this.dispatchEvent(new CustomEvent("arrival", { detail: frame.notification }));
         return false;
       }
       case "read":

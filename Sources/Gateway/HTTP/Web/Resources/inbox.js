@@ -33,6 +33,10 @@ export class Inbox extends EventTarget {
   #loading = null;
   #counting = null;
   #locale;
+  #isClosed = false;
+  /** The panel that speaks for all that share this inbox. */
+  speaker = null;
+  isLoadingArchive = false;
 
   /** @param {string} locale the language of the catalog's words. */
   constructor(url, getToken, locale) {
@@ -49,19 +53,25 @@ export class Inbox extends EventTarget {
   get client() { return this.#client; }
   get state() { return this.#connection.state; }
 
+  /** Loads the inbox and connects. Returns whether it did: not without a token, or once closed. */
   async open() {
     const token = await this.#client.token();
+    if (this.#isClosed) return false;
     if (!token) {
       this.loadError = new CallError("signedOut", "no token");
       this.#fire("change");
-      return this.#fire("signedOut");
+      this.#fire("signedOut");
+      return false;
     }
     this.#joinTabs(token);
     await Promise.all([this.load(), this.#loadWords()]);
+    if (this.#isClosed) return false;
     this.#connection.open();
+    return true;
   }
 
   close() {
+    this.#isClosed = true;
     clearTimeout(this.#counting);
     this.#connection.close();
     this.#tabs?.close();
@@ -129,8 +139,8 @@ export class Inbox extends EventTarget {
   /** Loads the next page of the archive. */
   async loadArchive(isFirst) {
     const cursor = isFirst ? null : this.archive?.cursor;
-    if (this.isLoading || (!isFirst && !cursor)) return;
-    this.isLoading = true;
+    if (this.isLoadingArchive || (!isFirst && !cursor)) return;
+    this.isLoadingArchive = true;
     this.#fire("change");
     const query = new URLSearchParams({ limit: Inbox.pageSize, ...(cursor ? { cursor } : {}) });
     try {
@@ -141,7 +151,7 @@ export class Inbox extends EventTarget {
       this.hasMoreFailed = true;
       this.#complain(error);
     } finally {
-      this.isLoading = false;
+      this.isLoadingArchive = false;
       this.#fire("change");
     }
   }
@@ -215,13 +225,18 @@ export class Inbox extends EventTarget {
     return this.#change({ kind: "deleted", ids: [id] }, "POST", `/v1/notifications/${id}/snooze`, { until: until.toISOString() });
   }
 
-  /** Brings back what was deleted, archived or snoozed; the socket has it then. */
+  /**
+   * Brings back what was deleted, archived or snoozed; the socket has it then. Returns whether it
+   * did.
+   */
   async restore(id) {
     try {
       await this.#client.call("POST", `/v1/notifications/${id}/restore`);
       this.#dropArchived(id);
+      return true;
     } catch (error) {
       this.#complain(error);
+      return false;
     }
   }
 
@@ -231,13 +246,25 @@ export class Inbox extends EventTarget {
     this.#fire("change");
   }
 
-  /** Refuses all channels of a type, or takes them up again. Returns whether it is saved. */
-  async setMuted(type, isMuted) {
+  /** Refuses all channels of a type. Returns the preference before, or null if it is not saved. */
+  async mute(type) {
     try {
-      const preferences = await this.#client.call("GET", "/v1/preferences");
-      const { channels } = preferences.types.find((one) => one.type === type) ?? { channels: ["in_app"] };
-      const wish = Object.fromEntries(channels.map((channel) => [channel, !isMuted]));
-      await this.#client.call("PUT", "/v1/preferences", { types: [{ type, ...wish }] });
+      const { types } = await this.#client.call("GET", "/v1/preferences");
+      const { channels, quiet_hours, ...before } = types.find((one) => one.type === type) ?? { channels: ["in_app"], in_app: true };
+      const kept = quiet_hours ? { quiet_hours } : {};
+      const wish = (isMuted) => Object.fromEntries(channels.map((name) => [name, isMuted ? false : before[name]]));
+      await this.#client.call("PUT", "/v1/preferences", { types: [{ type, ...wish(true), ...kept }] });
+      return { type, ...wish(false), ...kept };
+    } catch (error) {
+      this.#complain(error);
+      return null;
+    }
+  }
+
+  /** Saves the preference of a type. Returns whether it did. */
+  async prefer(preference) {
+    try {
+      await this.#client.call("PUT", "/v1/preferences", { types: [preference] });
       return true;
     } catch (error) {
       this.#complain(error);
@@ -320,6 +347,10 @@ export function shareInbox(url, source, getToken, locale) {
     shared.splice(shared.indexOf(entry), 1);
     entry.inbox.close();
   };
-  const open = () => (entry.opening ??= entry.inbox.open());
+  // After a failure, the next element that starts tries again.
+  const open = () => (entry.opening ??= entry.inbox.open().catch((error) => {
+    console.warn("carillon:", error.message);
+    return false;
+  }).then((isOpen) => { if (!isOpen) entry.opening = null; }));
   return { inbox: entry.inbox, open, leave };
 }

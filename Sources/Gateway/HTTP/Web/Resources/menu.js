@@ -7,6 +7,8 @@ import { icon } from "./icons.js";
 /** A menu that opens at a button; Escape and a click outside close it. */
 export class Menu {
   #button = null;
+  /** When it closed; a click on its button has closed it before the button hears of the click. */
+  #closedAt = -Infinity;
 
   constructor() {
     this.element = h("div", {
@@ -14,6 +16,7 @@ export class Menu {
     });
     this.element.addEventListener("toggle", ({ newState }) => {
       if (newState === "open" || !this.#button) return;
+      this.#closedAt = performance.now();
       this.#button.setAttribute("aria-expanded", "false");
       // The focus goes back, unless the user has moved it elsewhere.
       const { activeElement } = this.element.getRootNode();
@@ -27,9 +30,8 @@ export class Menu {
    * @param entries each `{label, icon, run}`; null makes a line, and a text a heading.
    */
   open(button, entries) {
-    const wasOpen = this.element.matches(":popover-open");
-    if (wasOpen) this.element.hidePopover();
-    if (wasOpen && this.#button === button) return;
+    if (this.element.matches(":popover-open")) this.element.hidePopover();
+    if (this.#button === button && performance.now() - this.#closedAt < 250) return;
     this.#button = button;
     this.element.setAttribute("aria-label", button.getAttribute("aria-label"));
     this.element.replaceChildren(...entries.map((entry) => this.#entry(entry)));

@@ -6,3 +6,6 @@ CREATE TABLE carillon.archived (
     archived_at timestamptz NOT NULL,
     PRIMARY KEY (user_id, notification_id)
 );
+
+-- Operators find users by their address.
+CREATE INDEX user_settings_email ON carillon.user_settings (lower(email)) WHERE email IS NOT NULL;
