@@ -13,12 +13,15 @@ struct EnqueueCommand: AsyncParsableCommand {
         abstract: "Appends one job to its stream and prints the entry's id.",
         discussion: """
             Validates the job first. Exits with 64 and lists every fault by field. Needs
-            REDIS_URL. With CATALOG, also checks the type, which then gives the lane.
+            REDIS_URL. With CATALOG, also checks the type, which then gives the lane. With
+            --follow, prints each step of its notifications until they are on their way;
+            that needs DATABASE_URL.
 
             Examples:
               dispatcher enqueue --user u1 --type payment_received --title "€ 40 from Ada"
               dispatcher enqueue --users u1,u2 --type invoice_created --data '{"id":"i9"}'
               dispatcher enqueue --user u1 --type offer --field severity=warning --id o17
+              dispatcher enqueue --user u1 --type payment_received --title Paid --follow
             """
     )
 
@@ -42,6 +45,13 @@ struct EnqueueCommand: AsyncParsableCommand {
     @Option(help: "critical, normal or bulk; the type's own if not given.", completion: .lanes)
     var lane: String?
 
+    @Flag(help: "Prints what happens to it, for a minute at most.")
+    var follow = false
+
+    func validate() throws {
+        if self.follow, self.output.json { throw ValidationError("--follow is for people; leave --json out") }
+    }
+
     func run() async throws {
         try await DispatcherCommand.run {
             let users = self.users.map { users in
@@ -53,7 +63,16 @@ struct EnqueueCommand: AsyncParsableCommand {
                     + [("id", self.id), ("lane", self.lane), ("users", users)],
                 others: self.text.fields
             )
-            let place = try await submission.submit(try await self.options.reader())
+            let reader = try await self.options.reader()
+            let database = self.follow ? CommandClients.database(reader, name: "enqueue") : nil
+            let place = try await submission.submit(reader)
+            if let database {
+                Terminal.line(place.name)
+                return try await CommandClients.withDatabase(database) { pool in
+                    var followed = FollowedJob(Database(pool), submission.job, at: place)
+                    try await followed.show()
+                }
+            }
             guard self.output.json else { return Terminal.line(place.name) }
             Terminal.object { writer in
                 writer.member("stream", place.stream)

@@ -58,6 +58,132 @@ struct CommandTests {
         }
     }
 
+    @Test("user shows presence, devices and what became of notifications, for an id or an address")
+    func user() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            try await gateway.register(user: "ada", platform: "android", token: "secret-token", name: "Pixel")
+            try await gateway.set(#"{"email":"Ada@example.com","zone":"Europe/Berlin"}"#, of: "ada")
+            try await gateway.set(#"{"email":"ben@example.com"}"#, of: "ben")
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
+            for title in ["one", "two"] {
+                try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", title)])
+            }
+            try await eventually("both are there") { socket.titles == ["one", "two"] }
+            try await eventually("both are proven") {
+                Set(try await stack.statuses(user: "ada").values) == ["delivered"]
+            }
+            for name in ["ada", "ada@EXAMPLE.com"] {
+                let shown = try await Self.run(stack, ["user", name])
+                #expect(shown.code == 0, "\(shown.errors)")
+                for words in ["Ada@example.com", "online: native", "Pixel", "2 unread of 2", "one", "via socket"] {
+                    #expect(shown.output.contains(words), "\(words) in \(shown.output)")
+                }
+                #expect(!shown.output.contains("secret-token"))
+            }
+            let json = try await Self.run(stack, ["user", "ada", "--json", "--limit", "1"])
+            let body = try Self.json(json.output)
+            #expect(body["notifications"]?.texts("title") == ["two"] && body["online"]?.bool == true)
+            let failed = try Self.json(
+                try await Self.run(stack, ["user", "ada", "--json", "--status", "failed"]).output)
+            #expect(failed["notifications"]?.array?.isEmpty == true)
+            let unknown = try await Self.run(stack, ["user", "cleo"])
+            #expect(unknown.code == 1 && unknown.errors.contains("there is no user cleo"))
+
+            // The API has the same for the operator's page.
+            let admin = try await Stack.token(user: "root", scope: .admin)
+            func call(_ path: String) async throws -> Gateway.Answer {
+                try await gateway.call(.get, "/v1/admin/users\(path)", token: admin)
+            }
+            #expect(try await call("?q=ADA@example.com").body["users"]?.texts("user_id") == ["ada"])
+            #expect(try await call("?q=example.com").body["users"]?.array?.isEmpty == true)
+            let ada = try await call("/ada").body
+            #expect(ada["presence"]?["online"]?.bool == true && ada["inbox"]?["unread"]?.integer == 2)
+            #expect(ada["devices"]?.texts("name") == ["Pixel"] && !"\(ada)".contains("secret-token"))
+            #expect(ada["settings"]?["zone"]?.string == "Europe/Berlin")
+            #expect(ada["preferences"]?["types"]?.array?.isEmpty == false)
+            let page = try await call("/ada/notifications?limit=1").body
+            #expect(page["notifications"]?.texts("title") == ["two"])
+            let cursor = try #require(page["next_cursor"]?.string)
+            let next = try await call("/ada/notifications?cursor=\(cursor)&status=delivered").body
+            #expect(next["notifications"]?.texts("title") == ["one"] && next["next_cursor"] == .null)
+            #expect(try await call("/cleo").status == 404)
+            #expect(try await call("/ada/notifications?status=lost").status == 400)
+            let other = try await Stack.token(user: "ada")
+            #expect(try await gateway.call(.get, "/v1/admin/users/ada", token: other).status == 403)
+        }
+    }
+
+    @Test("events prints the newest events, filtered, and follows new ones")
+    func events() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            for (user, id) in [("ada", "j1"), ("ben", "j2")] {
+                try await stack.append([("user", user), ("type", "invoice_created"), ("title", id), ("id", id)])
+            }
+            try await eventually("both are told") { try await stack.events().count >= 2 }
+            let shown = try await Self.run(stack, ["events", "--user", "ben"])
+            #expect(shown.code == 0 && shown.output.contains("j2") && !shown.output.contains("j1"), "\(shown)")
+            let none = try await Self.run(stack, ["events", "--event", "no_such_event"])
+            #expect(none.code == 0 && none.output.isEmpty)
+            let process = try await stack.spawn(
+                "dispatcher", ["events", "--follow", "--count", "1", "--json"], name: "follow")
+            _ = try await process.waitForLine("{")
+            try await stack.append([("user", "cleo"), ("type", "invoice_created"), ("title", "c"), ("id", "j3")])
+            try await eventually("it is printed") { process.output().contains("\"user\":\"cleo\"") }
+            for line in process.output().split(separator: "\n") { #expect(try Self.json(String(line))["id"] != nil) }
+            process.send(SIGINT)
+            _ = try await process.waitForExit()
+            _ = gateway
+        }
+    }
+
+    @Test("enqueue --follow prints each step, and says when nothing is stored")
+    func follow() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let dispatcher = try await stack.startDispatcher()
+            try await gateway.register(user: "ada", platform: "android", token: "ada-phone")
+            let arguments = [
+                "enqueue", "--user", "ada", "--type", "payment_received", "--title", "Paid", "--id", "j1", "--follow",
+            ]
+            let shown = try await Self.run(stack, arguments)
+            #expect(shown.code == 0, "\(shown.errors)")
+            for words in ["for ada", "stored", "outcome accepted"] {
+                #expect(shown.output.contains(words), "\(words) in \(shown.output)")
+            }
+            _ = try await dispatcher.stop()
+            let stuck = try await Self.run(stack, arguments.dropLast(3) + ["--id", "j2", "--follow"])
+            #expect(stuck.code == 1 && stuck.errors.contains("nothing is stored"), "\(stuck)")
+        }
+    }
+
+    @Test("catalog check lists faults with their lines, and advice")
+    func catalogCheck() async throws {
+        try await Stack.with { stack in
+            let path = stack.directory.file("checked.yaml")
+            func check(_ text: String, _ more: [String] = []) async throws -> (
+                code: Int32, output: String, errors: String
+            ) {
+                try Data(text.utf8).write(to: URL(filePath: path))
+                return try await Self.run(stack, ["catalog", "check", path] + more)
+            }
+            let faulty = try await check("types:\n  a: {colour: red}\n  b: {lane: fast}\n")
+            #expect(faulty.code == 1)
+            #expect(faulty.output.contains("checked.yaml:2: type a: unknown setting colour"))
+            #expect(faulty.output.contains("checked.yaml:3: type b: lane must be one of"))
+            let valid = "types:\n  a: {title: A, templates: {en: {title: x}, de: {title: y}}}\n"
+            #expect(try await check(valid, ["--strict"]).code == 0)
+            let partial = valid + "  b: {title: B, templates: {en: {title: x}}}\n"
+            let advised = try await check(partial)
+            #expect(advised.code == 0)
+            #expect(advised.output.contains("advice: type b: has no templates for de"), "\(advised.output)")
+            #expect(try await check(partial, ["--strict"]).code == 1)
+        }
+    }
+
     @Test("simulate explains each channel for a job from options, file or standard input, and stores nothing")
     func simulate() async throws {
         try await Stack.with { stack in

@@ -67,6 +67,7 @@ package enum APIRouter {
         TokenRoutes(identity: services.identity).add(to: version.group(tag: "users"))
         UserRoutes(users: services.users, pages: services.inbox.pages).add(to: version.group(tag: "users"))
         TopicRoutes(users: services.users).add(to: version.group(tag: "topics"))
+        PeopleRoutes(users: services.users).add(to: version.group(tag: "admin"))
         PresenceRoutes(base: services.base).add(to: version.group(tag: "admin"))
         TraceRoutes(base: services.base).add(to: version.group(tag: "admin"))
         SurveyRoutes(base: services.base).add(to: version.group(tag: "admin"))

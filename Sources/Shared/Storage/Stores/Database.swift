@@ -32,6 +32,7 @@ package struct Database: Sendable {
     package var outbox: OutboxStore { OutboxStore(pool: self.pool) }
     package var preferences: PreferenceStore { PreferenceStore(pool: self.pool) }
     package var recipients: RecipientStore { RecipientStore(pool: self.pool) }
+    package var people: PeopleStore { PeopleStore(pool: self.pool) }
     package var retention: RetentionStore { RetentionStore(pool: self.pool) }
     package var revocations: RevocationStore { RevocationStore(pool: self.pool) }
     package var schedules: ScheduleStore { ScheduleStore(pool: self.pool) }

@@ -65,6 +65,7 @@ package struct Live: Sendable {
     package var buckets: TokenBuckets { TokenBuckets(live: self) }
     package var catalogAnnouncer: CatalogAnnouncer { CatalogAnnouncer(live: self) }
     package var eventFeed: EventFeed { EventFeed(live: self) }
+    package var eventTail: EventTail { EventTail(live: self) }
     package var heldSets: HeldSets { HeldSets(live: self) }
     package var jobs: JobStream { JobStream(live: self) }
     package var overflows: OverflowStreams { OverflowStreams(live: self) }

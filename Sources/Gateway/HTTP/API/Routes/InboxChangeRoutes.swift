@@ -61,7 +61,8 @@ struct InboxChangeRoutes {
         let limit = query.limit()
         let cursor = query.cursor()
         try query.finish()
-        let found = try await self.inbox.store.archived(user: user, before: cursor, limit: limit + 1)
+        let found = try await self.inbox.store.archived(
+            user: user, before: cursor, limit: limit + 1, at: self.inbox.base.now())
         return Response.object { writer in
             writer.key("notifications")
             writer.beginArray()
@@ -111,6 +112,10 @@ struct InboxChangeRoutes {
         guard self.inbox.base.catalog[notification.type] != nil else {
             let reason = "is not in the catalog any more, so the notification cannot be sent again"
             throw Problem(.unprocessableContent, "type \(reason)", faults: [JobFault("type", reason)])
+        }
+        if let end = notification.keepUntil, end <= until {
+            let reason = "is after \(end.rfc3339), when the notification is removed"
+            throw Problem(.unprocessableContent, "until \(reason)", faults: [JobFault("until", reason)])
         }
         let change = try await self.inbox.service.snooze(notification, until: until)
         guard !change.isEmpty else { throw Problem.notFound }

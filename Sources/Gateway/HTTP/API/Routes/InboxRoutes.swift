@@ -327,7 +327,8 @@ extension Schema {
             "read_at": .time.orNull,
             "expires_at": .time.orNull,
             "held_back": .string.orNull("Why the delivery was reduced, such as `capped_by_type`."),
-            "silent?": .bool("On sockets: true in the user's quiet hours; absent otherwise."),
+            "silent?": .bool("On sockets: true if the client should not ring; absent otherwise."),
+            "again?": .bool("On sockets: true after the user's own undo; absent otherwise."),
         ])
 
     static let inboxState = Schema(

@@ -30,78 +30,8 @@ struct PreferenceRoutes {
 
     /// Answers each type of the catalog with its effective preferences.
     private func answerPreferences(_ user: String) async throws -> Response {
-        let preferences = try await self.users.preferences.preferences(user: user)
-        let isEmailMissing = try await self.isEmailMissing(user, preferences)
-        let categories = Set(self.users.base.catalog.categories.map(\.category)).sorted()
-        return Response.object { writer in
-            writer.key("types")
-            writer.beginArray()
-            for type in self.users.base.catalog.all { Self.write(type, preferences: preferences, to: &writer) }
-            writer.endArray()
-            writer.key("categories")
-            writer.beginArray()
-            for category in categories {
-                let preference = preferences[PreferenceKey.category(category)] ?? TypePreference()
-                writer.beginObject()
-                writer.member("category", category)
-                for (channel, value) in [
-                    ("in_app", preference.inApp), ("push", preference.push), ("email", preference.email),
-                ] {
-                    writer.key(escaping: channel)
-                    if let value { writer.bool(value) } else { writer.null() }
-                }
-                writer.endObject()
-            }
-            writer.endArray()
-            writer.member("email_missing", isEmailMissing)
-        }
-    }
-
-    /// Whether e-mail is on for some type although the user has no valid address.
-    private func isEmailMissing(_ user: String, _ preferences: [String: TypePreference]) async throws -> Bool {
-        let reach = try await self.users.preferences.emailReach(user: user)
-        guard !reach.hasAddress else { return false }
-        return self.users.base.catalog.all.contains { type in
-            type.isEnabled && (type.isRequired || !reach.isOptedOut)
-                && Self.isEmailOn(type, preferences.preference(for: type))
-        }
-    }
-
-    private static func isEmailOn(_ type: NotificationType, _ preference: TypePreference) -> Bool {
-        type.channels.contains(.email) && (type.isRequired || (preference.email ?? type.isEmailOnByDefault))
-    }
-
-    /// Writes a type with its effective preferences: the user's for the type, else for its
-    /// category, else the default.
-    private static func write(
-        _ type: NotificationType,
-        preferences: [String: TypePreference],
-        to writer: inout JSONWriter
-    ) {
-        let preference = preferences.preference(for: type)
-        func effective(_ preference: Bool?, _ channel: Channels) -> Bool {
-            type.channels.contains(channel) && (type.isRequired || (preference ?? type.isOnByDefault))
-        }
-        writer.beginObject()
-        writer.member("type", type.name)
-        writer.member("category", type.category)
-        writer.member("required", type.isRequired)
-        writer.key("channels")
-        writer.beginArray()
-        for channel in DeliveryChannel.allCases where type.channels.contains(Channels(channel)) {
-            writer.string(channel.rawValue)
-        }
-        writer.endArray()
-        writer.member("in_app", effective(preference.inApp, .inApp))
-        writer.member("push", effective(preference.push, .push))
-        writer.member("email", Self.isEmailOn(type, preference))
-        writer.key("quiet_hours")
-        switch preferences[type.name]?.quietHours {
-        case .some(QuietOverride.none): writer.string("none")
-        case .hours(let hours): SettingsJSON.write(hours, to: &writer)
-        case .inherited, nil: writer.null()
-        }
-        writer.endObject()
+        let preferences = try await EffectivePreferences(of: user, self.users)
+        return Response.object { preferences.write(to: &$0) }
     }
 
     private static let setPreferences = Operation(
@@ -174,11 +104,89 @@ struct PreferenceRoutes {
     }
 
     private func answer(_ settings: UserSettings, _ user: String) async throws -> Response {
-        let preferences = try await self.users.preferences.preferences(user: user)
-        let isEmailMissing = try await self.isEmailMissing(user, preferences)
+        let isEmailMissing = try await EffectivePreferences(of: user, self.users).isEmailMissing
         var writer = JSONWriter()
         SettingsJSON.write(settings, isEmailMissing: isEmailMissing, to: &writer)
         return .json(writer)
+    }
+}
+
+/// A user's preferences for each type of the catalog.
+struct EffectivePreferences {
+    private let catalog: Catalog
+    private let preferences: [String: TypePreference]
+    /// Whether e-mail is on for some type although the user has no valid address.
+    let isEmailMissing: Bool
+
+    init(of user: String, _ users: UserServices) async throws {
+        let catalog = users.base.catalog
+        let preferences = try await users.preferences.preferences(user: user)
+        let reach = try await users.preferences.emailReach(user: user)
+        self.catalog = catalog
+        self.preferences = preferences
+        self.isEmailMissing =
+            !reach.hasAddress
+            && catalog.all.contains { type in
+                type.isEnabled && (type.isRequired || !reach.isOptedOut)
+                    && Self.isEmailOn(type, preferences.preference(for: type))
+            }
+    }
+
+    private static func isEmailOn(_ type: NotificationType, _ preference: TypePreference) -> Bool {
+        type.channels.contains(.email) && (type.isRequired || (preference.email ?? type.isEmailOnByDefault))
+    }
+
+    /// Writes the members of the object.
+    func write(to writer: inout JSONWriter) {
+        writer.key("types")
+        writer.beginArray()
+        for type in self.catalog.all { self.write(type, to: &writer) }
+        writer.endArray()
+        writer.key("categories")
+        writer.beginArray()
+        for category in Set(self.catalog.categories.map(\.category)).sorted() {
+            let preference = self.preferences[PreferenceKey.category(category)] ?? TypePreference()
+            writer.beginObject()
+            writer.member("category", category)
+            for (channel, value) in [
+                ("in_app", preference.inApp), ("push", preference.push), ("email", preference.email),
+            ] {
+                writer.key(escaping: channel)
+                if let value { writer.bool(value) } else { writer.null() }
+            }
+            writer.endObject()
+        }
+        writer.endArray()
+        writer.member("email_missing", self.isEmailMissing)
+    }
+
+    /// Writes a type with its effective preferences: the user's for the type, else for its
+    /// category, else the default.
+    private func write(_ type: NotificationType, to writer: inout JSONWriter) {
+        let preference = self.preferences.preference(for: type)
+        func effective(_ preference: Bool?, _ channel: Channels) -> Bool {
+            type.channels.contains(channel) && (type.isRequired || (preference ?? type.isOnByDefault))
+        }
+        writer.beginObject()
+        writer.member("type", type.name)
+        writer.member("category", type.category)
+        writer.member("required", type.isRequired)
+        writer.key("channels")
+        writer.beginArray()
+        for channel in DeliveryChannel.allCases where type.channels.contains(Channels(channel)) {
+            writer.string(channel.rawValue)
+        }
+        writer.endArray()
+        writer.member("in_app", effective(preference.inApp, .inApp))
+        writer.member("push", effective(preference.push, .push))
+        writer.member("email", Self.isEmailOn(type, preference))
+        writer.key("quiet_hours")
+        switch self.preferences[type.name]?.quietHours {
+        case .some(QuietOverride.none): writer.string("none")
+        case .hours(let hours): SettingsJSON.write(hours, to: &writer)
+        case .inherited, nil: writer.null()
+        }
+        writer.endObject()
     }
 }
 

@@ -59,43 +59,56 @@ struct PresenceRoutes {
         let presences = try await self.base.presence.lookUp(users)
         let lastSeen = try await self.base.database.users.lastSeen(users)
         for ((user, presence), seen) in zip(zip(users, presences), lastSeen) {
-            var connections: [ConnectionPresence] = []
-            if case .online(let found) = presence { connections = found }
             writer.beginObject()
             writer.member("user_id", user)
-            writer.member("online", !connections.isEmpty)
-            writer.member("last_seen", seen?.rfc3339)
-            writer.key("connections")
-            writer.beginArray()
-            for connection in connections {
-                writer.beginObject()
-                writer.member("connection", connection.connection)
-                writer.member("dialect", connection.dialect.rawValue)
-                writer.member("node", connection.node)
-                writer.member("state", connection.state.rawValue)
-                writer.member("since", connection.since.rfc3339)
-                writer.endObject()
-            }
-            writer.endArray()
+            PresenceJSON.writeMembers(presence, lastSeen: seen, to: &writer)
             writer.endObject()
         }
     }
 }
 
+/// A user's presence as JSON.
+enum PresenceJSON {
+    static func write(_ presence: Presence, lastSeen: Timestamp?, to writer: inout JSONWriter) {
+        writer.beginObject()
+        Self.writeMembers(presence, lastSeen: lastSeen, to: &writer)
+        writer.endObject()
+    }
+
+    static func writeMembers(_ presence: Presence, lastSeen: Timestamp?, to writer: inout JSONWriter) {
+        var connections: [ConnectionPresence] = []
+        if case .online(let found) = presence { connections = found }
+        writer.member("online", !connections.isEmpty)
+        writer.member("last_seen", lastSeen?.rfc3339)
+        writer.key("connections")
+        writer.beginArray()
+        for connection in connections {
+            writer.beginObject()
+            writer.member("connection", connection.connection)
+            writer.member("dialect", connection.dialect.rawValue)
+            writer.member("node", connection.node)
+            writer.member("state", connection.state.rawValue)
+            writer.member("since", connection.since.rfc3339)
+            writer.endObject()
+        }
+        writer.endArray()
+    }
+}
+
 extension Schema {
-    static let presence = Schema(
-        "Presence",
-        [
-            "user_id": .text(JobLimits.user),
-            "online": .bool,
-            "last_seen": .time.orNull,
-            "connections": .list(
-                of: .object([
-                    "connection": .string,
-                    "dialect": .cases(of: Dialect.self),
-                    "node": .string,
-                    "state": .choice("active", "idle"),
-                    "since": .time,
-                ]), max: 100_000),
-        ])
+    private static let presenceMembers: Fields = [
+        "online": .bool,
+        "last_seen": .time.orNull,
+        "connections": .list(
+            of: .object([
+                "connection": .string,
+                "dialect": .cases(of: Dialect.self),
+                "node": .string,
+                "state": .choice("active", "idle"),
+                "since": .time,
+            ]), max: 100_000),
+    ]
+
+    static let presenceState = Schema("PresenceState", presenceMembers)
+    static let presence = Schema("Presence", ["user_id": .text(JobLimits.user)] + presenceMembers)
 }

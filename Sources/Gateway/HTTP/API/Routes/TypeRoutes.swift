@@ -77,6 +77,7 @@ struct TypeWords {
             self.write(presentation, to: &writer)
             writer.key("category")
             writer.string(type.category)
+            writer.member("required", type.isRequired)
             writer.key("image")
             writer.string(presentation.image)
             writer.key("actor")
@@ -120,6 +121,7 @@ extension Schema {
                     [
                         "type": .text(JobLimits.name),
                         "category": .string.orNull,
+                        "required": .bool("Whether users cannot refuse it."),
                         "image": .string.orNull("The picture of notifications that have none."),
                         "actor": .string.orNull("The member of `data` with the name and image of who is behind it."),
                     ] + words), max: 10_000),

@@ -1,0 +1,93 @@
+// Carillon · EventsCommand.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import ArgumentParser
+import Clients
+import Core
+import Operations
+import Storage
+
+/// `dispatcher events`.
+struct EventsCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "events",
+        abstract: "Prints the newest events of the event stream, and with --follow each new one.",
+        discussion: """
+            Events tell what became of notifications: docs/events.md lists them. Reads
+            alone: webhooks and other readers are not disturbed. Needs REDIS_URL, and
+            EVENTS in the services. With --json, prints an object a line.
+
+            Examples:
+              dispatcher events
+              dispatcher events --follow --user u1
+              dispatcher events --event failed --event expired --count 100
+              dispatcher events --follow --json | jq -r .user
+            """
+    )
+
+    @OptionGroup var options: CommonOptions
+    @OptionGroup var output: OutputOptions
+
+    @Flag(help: "Waits for new events until interrupted.")
+    var follow = false
+
+    @Option(help: "The number of earlier events, 0 to 10000.")
+    var count = 20
+
+    @Option(help: "Only events of this kind, such as failed; may be repeated.")
+    var event: [String] = []
+
+    @Option(help: "Only events of this user.")
+    var user: String?
+
+    @Option(help: "Only events of this type.", completion: .catalogTypes)
+    var type: String?
+
+    @Option(help: "Only events of this job.")
+    var job: String?
+
+    @Option(help: "Only events of this organisation.")
+    var org: String?
+
+    func validate() throws {
+        guard (0...10_000).contains(self.count) else { throw ValidationError("--count must be 0 to 10000") }
+    }
+
+    func run() async throws {
+        try await DispatcherCommand.run {
+            let reader = try await self.options.reader()
+            let redis = CommandClients.redis(reader, name: "events")
+            try reader.finish()
+            try await CommandClients.withRedis(redis) { connection in
+                let tail = try await Live.installed(on: connection).eventTail
+                let earlier = try await tail.newest(max(self.count, 1))
+                for entry in earlier.prefix(self.count).reversed() { self.show(entry) }
+                var last = earlier.first?.id ?? "0"
+                while self.follow {
+                    for entry in try await tail.after(last, patience: .seconds(5)) {
+                        self.show(entry)
+                        last = entry.id
+                    }
+                }
+            }
+        }
+    }
+
+    private func show(_ entry: EventTail.Entry) {
+        let wanted = [("user", self.user), ("type", self.type), ("job", self.job), ("org", self.org)]
+        for case (let name, .some(let value)) in wanted where entry[name] != value { return }
+        guard self.event.isEmpty || self.event.contains(entry["event"] ?? "") else { return }
+        guard !self.output.json else {
+            return Terminal.object { writer in
+                writer.member("id", entry.id)
+                for (name, value) in entry.fields {
+                    writer.key(escaping: name)
+                    writer.string(value)
+                }
+            }
+        }
+        let names = ["event", "user", "type", "channel", "reason", "job", "notification"]
+        let parts = names.map { entry[$0] ?? "" }.filter { !$0.isEmpty }
+        Terminal.line(([entry["at"] ?? entry.id] + parts).joined(separator: "  "))
+    }
+}

@@ -1,0 +1,243 @@
+// Carillon · PeopleRoutes.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import Hummingbird
+import Storage
+
+/// Single users, for admins: `/v1/admin/users`.
+struct PeopleRoutes {
+    private static let one: Fields = ["id": .text(JobLimits.user)("A user, percent-encoded.")]
+
+    let users: UserServices
+
+    func add(to routes: Routes) {
+        routes.get("admin/users", Self.find, self.find)
+        routes.get("admin/users/:id", Self.show, self.show)
+        routes.get("admin/users/:id/notifications", Self.notifications, self.notifications)
+    }
+
+    private var people: PeopleStore { self.users.base.database.people }
+
+    private static let find = Operation(
+        "findUsers",
+        "Finds users by their id or e-mail address.",
+        scope: .admin,
+        query: ["q": .text(JobLimits.user)("A whole id, or a whole address in any letter case.")],
+        answers: [.ok("The users, at most 20.", .object(["users": .list(of: .person, max: 20)]))])
+
+    private func find(_ request: Request, _ context: APIContext) async throws -> Response {
+        var query = FieldReader(query: request, of: Self.find)
+        let text = query.text("q", limit: JobLimits.user, isRequired: true)
+        try query.finish()
+        let found = try await self.people.find(text ?? "")
+        return Response.object { writer in
+            writer.key("users")
+            writer.beginArray()
+            for person in found {
+                writer.beginObject()
+                writer.member("user_id", person.user)
+                writer.key("email")
+                writer.string(person.email)
+                writer.key("locale")
+                writer.string(person.locale)
+                writer.key("zone")
+                writer.string(person.zone)
+                writer.member("created_at", person.createdAt.rfc3339)
+                writer.member("last_seen", person.lastSeen?.rfc3339)
+                writer.endObject()
+            }
+            writer.endArray()
+        }
+    }
+
+    private static let show = Operation(
+        "getUserOverview",
+        "Returns a user's settings, inbox, presence, devices, preferences, topics, and what waits.",
+        scope: .admin,
+        path: one,
+        answers: [.ok("The user.", .personOverview), 404])
+
+    private func show(_ request: Request, _ context: APIContext) async throws -> Response {
+        let user = try context.pathText("id", limit: JobLimits.user)
+        guard let person = try await self.people.find(user).first(where: { ExactText($0.user) == ExactText(user) })
+        else { throw Problem.notFound }
+        let overview = try await PersonOverview(person, self.users)
+        return Response.object { overview.write(to: &$0) }
+    }
+
+    private static let notifications = Operation(
+        "listUserNotifications",
+        "Lists a user's notifications, newest first, whether they are in the inbox or not.",
+        scope: .admin,
+        path: one,
+        query: [
+            "limit?": .integer(1...100, default: 20)("The most items."),
+            "cursor?": .uuid("`next_cursor` of the previous page."),
+            "type?": .text(JobLimits.name)("Only of this type."),
+            "status?": .cases(of: NotificationStatus.self)("Only with this status."),
+        ],
+        answers: [
+            .ok(
+                "The page.",
+                .object(["notifications": .list(of: .personNotification, max: 100), "next_cursor": .uuid.orNull]))
+        ])
+
+    private func notifications(_ request: Request, _ context: APIContext) async throws -> Response {
+        let user = try context.pathText("id", limit: JobLimits.user)
+        var query = FieldReader(query: request, of: Self.notifications)
+        let limit = query.limit()
+        var filter = PeopleStore.Filter()
+        filter.limit = limit + 1
+        filter.before = query.cursor()
+        filter.type = query.text("type", limit: JobLimits.name)
+        filter.status = query.choice("status", of: NotificationStatus.self)
+        try query.finish()
+        let items = try await self.people.notifications(user: user, filter)
+        return Response.object { writer in
+            writer.key("notifications")
+            writer.beginArray()
+            for item in items.prefix(limit) { PersonOverview.write(item, to: &writer) }
+            writer.endArray()
+            writer.member("next_cursor", items.count > limit ? items[limit - 1].notification.id.description : nil)
+        }
+    }
+}
+
+/// A user with everything that decides what reaches them.
+private struct PersonOverview {
+    private let person: PeopleStore.Person
+    private let settings: UserSettings
+    private let state: InboxStore.State
+    private let presence: Presence
+    private let devices: [Device]
+    private let preferences: EffectivePreferences
+    private let topics: [String]
+    private let waiting: [PeopleStore.Waiting]
+
+    init(_ person: PeopleStore.Person, _ users: UserServices) async throws {
+        let database = users.base.database
+        self.person = person
+        self.settings = try await users.preferences.settings(user: person.user)
+        self.state = try await database.inboxes.state(of: person.user)
+        self.presence = try await users.base.presence.lookUp([person.user]).first ?? .offline
+        self.devices = try await users.devices.list(user: person.user)
+        self.preferences = try await EffectivePreferences(of: person.user, users)
+        self.topics = try await database.people.topics(of: person.user)
+        self.waiting = try await database.people.waiting(for: person.user)
+    }
+
+    func write(to writer: inout JSONWriter) {
+        writer.member("user_id", self.person.user)
+        writer.member("created_at", self.person.createdAt.rfc3339)
+        writer.member("last_seen", self.person.lastSeen?.rfc3339)
+        writer.key("settings")
+        SettingsJSON.write(self.settings, isEmailMissing: self.preferences.isEmailMissing, to: &writer)
+        writer.key("inbox")
+        writer.beginObject()
+        writer.member("unread", self.state.unread)
+        writer.member("total", self.state.total)
+        writer.member("version", self.state.version)
+        writer.endObject()
+        writer.key("presence")
+        PresenceJSON.write(self.presence, lastSeen: self.person.lastSeen, to: &writer)
+        writer.key("devices")
+        writer.beginArray()
+        for device in self.devices { DeviceRoutes.write(device, to: &writer) }
+        writer.endArray()
+        writer.key("preferences")
+        writer.beginObject()
+        self.preferences.write(to: &writer)
+        writer.endObject()
+        writer.key("topics")
+        writer.beginArray()
+        for topic in self.topics { writer.string(topic) }
+        writer.endArray()
+        writer.key("waiting")
+        writer.beginArray()
+        for step in self.waiting {
+            writer.beginObject()
+            writer.member("notification_id", step.notification.description)
+            writer.member("kind", step.kind)
+            writer.member("due_at", step.dueAt.rfc3339)
+            writer.member("reason", step.reason)
+            writer.endObject()
+        }
+        writer.endArray()
+    }
+
+    static func write(_ item: PeopleStore.Item, to writer: inout JSONWriter) {
+        let notification = item.notification
+        writer.beginObject()
+        writer.member("id", notification.id.description)
+        writer.member("type", notification.type)
+        writer.member("title", notification.title)
+        writer.member("status", notification.status.rawValue)
+        writer.member("status_reason", notification.statusReason)
+        writer.member("decision", notification.decision)
+        writer.member("sent_via", item.sentVia)
+        writer.member("created_at", notification.createdAt.rfc3339)
+        for (name, moment): (StaticString, Timestamp?) in [
+            ("delivered_at", notification.deliveredAt), ("opened_at", notification.openedAt),
+            ("read_at", notification.readAt), ("deleted_at", notification.deletedAt),
+        ] {
+            writer.member(name, moment?.rfc3339)
+        }
+        writer.member("job_id", notification.jobID)
+        writer.member("org_id", notification.org)
+        writer.endObject()
+    }
+}
+
+extension Schema {
+    static let person = Schema(
+        "Person",
+        [
+            "user_id": .text(JobLimits.user),
+            "email": .string.orNull,
+            "locale": .string.orNull,
+            "zone": .string.orNull,
+            "created_at": .time,
+            "last_seen": .time.orNull,
+        ])
+
+    static let personOverview = Schema(
+        "PersonOverview",
+        [
+            "user_id": .text(JobLimits.user),
+            "created_at": .time,
+            "last_seen": .time.orNull,
+            "settings": .settings,
+            "inbox": .inboxState,
+            "presence": .presenceState,
+            "devices": .list(of: .device, max: 1_000),
+            "preferences": .preferences,
+            "topics": .list(of: .string, max: 1_000),
+            "waiting": .list(
+                of: .object([
+                    "notification_id": .uuid,
+                    "kind": .choice("release", "attention", "email"),
+                    "due_at": .time,
+                    "reason": .string.orNull,
+                ]), max: 100)("Postponed steps, the first ones due."),
+        ])
+
+    static let personNotification = Schema(
+        "PersonNotification",
+        [
+            "id": .uuid,
+            "type": .text(JobLimits.name),
+            "title": .string,
+            "status": .cases(of: NotificationStatus.self),
+            "status_reason": .string.orNull,
+            "decision": .string.orNull("Why less was done than requested."),
+            "sent_via": .string.orNull,
+            "created_at": .time,
+            "delivered_at": .time.orNull,
+            "opened_at": .time.orNull,
+            "read_at": .time.orNull,
+            "deleted_at": .time.orNull("Also set for archived ones."),
+            "job_id": .string.orNull,
+            "org_id": .string,
+        ])
+}

@@ -1,0 +1,123 @@
+// Carillon · PeopleStore.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+
+/// Single users, for operators: who they are, what they got, and what waits for them.
+package struct PeopleStore: Sendable {
+    /// A user, as a search finds them.
+    package struct Person: Sendable, Equatable {
+        package let user: String
+        package let email: String?
+        package let locale: String?
+        package let zone: String?
+        package let createdAt: Timestamp
+        /// When the user's last socket closed.
+        package let lastSeen: Timestamp?
+    }
+
+    /// The notifications that a list shows.
+    package struct Filter: Sendable {
+        package var type: String?
+        package var status: NotificationStatus?
+        /// Only those older than this.
+        package var before: NotificationID?
+        package var limit = 20
+
+        package init() {}
+    }
+
+    /// A notification, and how it went out: `socket`, `client`, `inbox` or a provider's name.
+    package struct Item: Sendable {
+        package let notification: Notification
+        package let sentVia: String?
+    }
+
+    /// A postponed step of a notification.
+    package struct Waiting: Sendable, Equatable {
+        package let notification: NotificationID
+        package let kind: String
+        package let dueAt: Timestamp
+        package let reason: String?
+    }
+
+    private static let mostFound: Int32 = 20
+    private static let mostWaiting: Int32 = 100
+
+    let pool: PostgresPool
+
+    /// Returns the users with this id or e-mail address, at most 20; the letter case of an address
+    /// does not matter.
+    package func find(_ text: String) async throws(PostgresError) -> [Person] {
+        let result = try await self.pool.query(
+            """
+            WITH found AS (
+                SELECT $1::text AS user_id UNION
+                (SELECT x.user_id FROM carillon.user_settings x WHERE lower(x.email) = lower($1) LIMIT $2)
+            )
+            SELECT u.user_id, s.email, s.locale, s.zone, u.created_at, u.last_seen
+            FROM found f JOIN carillon.users u ON u.user_id = f.user_id
+            LEFT JOIN carillon.user_settings s ON s.user_id = u.user_id
+            ORDER BY u.user_id <> $1, u.user_id LIMIT $2
+            """,
+            .text(text), .int4(Self.mostFound))
+        var people: [Person] = []
+        for row in result {
+            people.append(
+                Person(
+                    user: try row.text(0), email: try row.optionalText(1), locale: try row.optionalText(2),
+                    zone: try row.optionalText(3), createdAt: Timestamp(microseconds: try row.timestamptz(4)),
+                    lastSeen: try row.optionalTimestamptz(5).map { Timestamp(microseconds: $0) }))
+        }
+        return people
+    }
+
+    /// Returns a user's notifications, the newest first, whether they are in the inbox or not.
+    package func notifications(user: String, _ filter: Filter) async throws(PostgresError) -> [Item] {
+        let end = filter.before ?? NotificationID(high: .max, low: .max)
+        let result = try await self.pool.query(
+            """
+            SELECT n.sent_via, \(NotificationColumns.list) FROM carillon.notifications n
+            WHERE n.user_id = $1 AND n.id < $2 AND ($3::text IS NULL OR n.type = $3)
+                AND ($4::text IS NULL OR n.status = $4)
+            ORDER BY n.id DESC LIMIT $5
+            """,
+            .text(user), .uuid(end.halves), .text(filter.type), .text(filter.status?.rawValue),
+            .int4(Int32(clamping: filter.limit)))
+        var items: [Item] = []
+        for row in result {
+            items.append(
+                Item(notification: try NotificationColumns.all.read(row, at: 1), sentVia: try row.optionalText(0)))
+        }
+        return items
+    }
+
+    /// Returns the topics that a user subscribes to, in order.
+    package func topics(of user: String) async throws(PostgresError) -> [String] {
+        var topics: [String] = []
+        for row in try await self.pool.query(
+            "SELECT topic FROM carillon.subscriptions WHERE user_id = $1 ORDER BY topic", .text(user))
+        { topics.append(try row.text(0)) }
+        return topics
+    }
+
+    /// Returns the steps that wait for a user, the first ones due, at most 100.
+    package func waiting(for user: String) async throws(PostgresError) -> [Waiting] {
+        let result = try await self.pool.query(
+            """
+            SELECT notification_id, kind, due_at, reason FROM carillon.follow_ups
+            WHERE user_id = $1 AND reason IS DISTINCT FROM '\(FollowUpStore.handedOn)'
+            ORDER BY due_at, notification_id LIMIT $2
+            """,
+            .text(user), .int4(Self.mostWaiting))
+        var waiting: [Waiting] = []
+        for row in result {
+            waiting.append(
+                Waiting(
+                    notification: NotificationID(try row.uuid(0)), kind: try row.text(1),
+                    dueAt: Timestamp(microseconds: try row.timestamptz(2)), reason: try row.optionalText(3)))
+        }
+        return waiting
+    }
+}
