@@ -104,6 +104,37 @@ struct WebOperatorTests {
         }
     }
 
+    @Test("a user is found by address, with devices, settings and notifications that a filter narrows")
+    func people() async throws {
+        try await Stack.withBrowser { stack, gateway, browser in
+            try await gateway.register(user: "ada", platform: "android", token: "ada-phone", name: "Pixel")
+            try await gateway.set(#"{"email":"ada@example.com","zone":"Europe/Berlin"}"#, of: "ada")
+            for title in ["one", "two"] { try await stack.notify("ada", title) }
+            let ada = try await CompatibilityClient(gateway, user: "ada")
+            try await ada.waitForCount(2)
+            try await stack.query("UPDATE carillon.notifications SET status = 'failed' WHERE title = 'one'")
+            try await Self.open(browser, gateway, "people")
+            try await browser.type("ADA@example.com", into: "document.querySelector('.people-search input')")
+            try await browser.click("document.querySelector('.people-search button')")
+            try await browser.wait(for: "she is found", "document.querySelector('.person[data-user=ada]')")
+            try await browser.wait(for: "the link names her", "location.hash === '#people/ada'")
+            for words in ["ada@example.com", "Pixel", "Europe/Berlin"] {
+                try await browser.wait(
+                    for: "\(words) is shown", "document.querySelector('.person').textContent.includes('\(words)')")
+            }
+            let rows = "[...document.querySelectorAll('.notifications tbody tr')]"
+            try await browser.wait(for: "both are listed", "\(rows).length === 2")
+            // A link with a filter can be shared.
+            try await browser.run("location.hash = 'people/ada?status=failed'")
+            try await browser.wait(
+                for: "one is listed", "\(rows).length === 1 && \(rows)[0].textContent.includes('one')")
+            try await browser.run("location.hash = 'people/nobody'")
+            try await browser.wait(
+                for: "it says so", "document.querySelector('.people-said').textContent.includes('no user nobody')")
+            #expect(try await Self.complaints(browser) == [])
+        }
+    }
+
     @Test("a job is simulated, and its faults are named")
     func simulate() async throws {
         try await Stack.withBrowser { stack, gateway, browser in

@@ -78,10 +78,13 @@ package enum WebRouter {
             ("admin-charts.js", PackageResources.admin_charts_js, Self.script),
             ("admin-dead-letters.js", PackageResources.admin_dead_letters_js, Self.script),
             ("admin-deliveries.js", PackageResources.admin_deliveries_js, Self.script),
+            ("admin-history.js", PackageResources.admin_history_js, Self.script),
             ("admin-overview.js", PackageResources.admin_overview_js, Self.script),
             ("admin-parts.js", PackageResources.admin_parts_js, Self.script),
+            ("admin-people.js", PackageResources.admin_people_js, Self.script),
             ("admin-simulate.js", PackageResources.admin_simulate_js, Self.script),
             ("admin-trace.js", PackageResources.admin_trace_js, Self.script),
+            ("admin-words.js", PackageResources.admin_words_js, Self.script),
         ]
     }
 }

@@ -7,6 +7,8 @@ import Storage
 
 /// Single users, for admins: `/v1/admin/users`.
 struct PeopleRoutes {
+    /// The most characters of an id or an address.
+    private static let longestQuery = 254
     private static let one: Fields = ["id": .text(JobLimits.user)("A user, percent-encoded.")]
 
     let users: UserServices
@@ -23,12 +25,12 @@ struct PeopleRoutes {
         "findUsers",
         "Finds users by their id or e-mail address.",
         scope: .admin,
-        query: ["q": .text(JobLimits.user)("A whole id, or a whole address in any letter case.")],
+        query: ["q": .text(longestQuery)("A whole id, or a whole address in any letter case.")],
         answers: [.ok("The users, at most 20.", .object(["users": .list(of: .person, max: 20)]))])
 
     private func find(_ request: Request, _ context: APIContext) async throws -> Response {
         var query = FieldReader(query: request, of: Self.find)
-        let text = query.text("q", limit: JobLimits.user, isRequired: true)
+        let text = query.text("q", limit: Self.longestQuery, isRequired: true)
         try query.finish()
         let found = try await self.people.find(text ?? "")
         return Response.object { writer in

@@ -1,7 +1,7 @@
 // Carillon · admin-deliveries.js
 // SPDX-License-Identifier: Apache-2.0
 
-import { bar, card, fill, number, pill, table, when } from "./admin-parts.js";
+import { bar, card, fill, number, personLink, pill, table, when } from "./admin-parts.js";
 import { h, readable } from "./dom.js";
 
 /** The view of deliveries: outcomes, recent failures, and client reports. */
@@ -42,7 +42,7 @@ function rates(caption, column, rows, name) {
 function failureTable(failed) {
   if (!failed) return h("p", { class: "hint empty" }, "Not available from this gateway.");
   return table("Recent failures", ["When", "Provider", "Reason", "User", "#Attempt", "Notification"], failed.failures.map((failure) => [
-    when(failure.at), failure.provider, h("span", { class: "reason" }, failure.reason ?? "–"), h("code", null, failure.user_id),
+    when(failure.at), failure.provider, h("span", { class: "reason" }, failure.reason ?? "–"), personLink(failure.user_id),
     number(failure.attempt), failure.notification_id
       ? h("a", { href: `#trace/${failure.notification_id}/${encodeURIComponent(failure.user_id)}` }, "Trace") : "–",
   ]), "No failures in the last 24 hours.");
@@ -58,7 +58,7 @@ function reportTables(reported) {
     ]), "No reports in the last 24 hours."),
     reported.failed.length ? h("h3", null, "Failed registrations") : null,
     reported.failed.length ? table("Failed registrations", ["When", "Provider", "User", "Reason"], reported.failed.map((row) => [
-      when(row.at), row.provider, h("code", null, row.user_id), row.reason ?? "–",
+      when(row.at), row.provider, personLink(row.user_id), row.reason ?? "–",
     ])) : null,
   ].filter(Boolean);
 }

@@ -3,9 +3,8 @@
 
 import { chart } from "./admin-charts.js";
 import { card, fill, number, pill, span, table, until } from "./admin-parts.js";
+import { channelNames } from "./admin-words.js";
 import { h } from "./dom.js";
-
-const titles = { in_app: "In app", fcm: "FCM", apns: "APNs", webpush: "Web Push", email: "E-mail", webhook: "Webhook" };
 
 const isJobs = ({ name }) => !name.includes("{");
 
@@ -54,7 +53,7 @@ function outageBanners(providers) {
       const next = ways.map((way) => way.open_until).filter(Boolean).sort()[0];
       const count = deliveriesOf(provider);
       return h("p", { class: "banner", "data-provider": provider.provider },
-        h("strong", null, `${titles[provider.provider] ?? provider.provider} is unavailable for app ${app}.`), " ",
+        h("strong", null, `${channelNames[provider.provider] ?? provider.provider} is unavailable for app ${app}.`), " ",
         count ? `${number(count)} ${count === 1 ? "delivery waits" : "deliveries wait"}, the oldest for ${span(provider.oldest_waiting_seconds)}. `
           : "Nothing is waiting. ",
         next ? ["Next attempt ", until(next), ". "] : "Test calls are checking whether it is back. ",
@@ -107,7 +106,7 @@ function providerTable(known) {
   if (!known) return h("p", { class: "hint empty" }, "Not available from this gateway.");
   const kinds = { closed: "good", probing: "warn", open: "bad" };
   const rows = (known.providers ?? []).flatMap((provider) => provider.ways.map((way) => [
-    titles[provider.provider] ?? provider.provider, way.app,
+    channelNames[provider.provider] ?? provider.provider, way.app,
     pill(way.breaker, kinds[way.breaker] ?? "warn"), way.open_until ? until(way.open_until) : "",
     number(way.in_flight), number(deliveriesOf(provider)),
   ]));
@@ -116,7 +115,7 @@ function providerTable(known) {
 
 function chartRow(statistics) {
   if (!statistics) return h("p", { class: "hint empty" }, "Not available from this gateway.");
-  const names = Object.keys(titles);
+  const names = Object.keys(channelNames);
   const place = ({ channel }) => (names.includes(channel) ? names.indexOf(channel) : names.length);
   const shown = statistics.channels.filter(({ outcomes }) => outcomes.length)
     .sort((one, other) => place(one) - place(other));
@@ -124,6 +123,6 @@ function chartRow(statistics) {
   const note = statistics.complete ? null
     : h("p", { class: "hint" }, "Too much data to count; the oldest minutes are missing.");
   const begin = Date.parse(statistics.since);
-  const charts = shown.map(({ channel, outcomes }) => chart({ title: titles[channel] ?? channel, outcomes }, begin));
+  const charts = shown.map(({ channel, outcomes }) => chart({ title: channelNames[channel] ?? channel, outcomes }, begin));
   return [...charts, note].filter(Boolean);
 }

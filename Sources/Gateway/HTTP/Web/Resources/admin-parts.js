@@ -31,12 +31,29 @@ export function when(moment) {
   return moment ? h("time", { datetime: moment, title: exactly(moment, language) }, ago(moment, language, "now")) : "–";
 }
 
+/** A date and time to the second, in the operator's zone. */
+export function dateTime(text) {
+  const date = new Date(text);
+  const year = date.getFullYear() === new Date().getFullYear() ? undefined : "numeric";
+  const words = date.toLocaleString(language, {
+    year, month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23",
+  });
+  return h("time", { datetime: text, title: exactly(text, language) }, words);
+}
+
+/** A link to the view of a user. */
+export function personLink(id) {
+  return h("a", { href: `#people/${encodeURIComponent(id)}` }, h("code", null, id));
+}
+
 /** A future time, relative to now. */
 export function until(moment) {
   if (!moment) return "–";
   const seconds = Math.ceil((Date.parse(moment) - Date.now()) / 1000);
   const format = new Intl.RelativeTimeFormat(language, { style: "narrow" });
-  const text = seconds < 1 ? "now" : seconds < 120 ? format.format(seconds, "second") : format.format(Math.round(seconds / 60), "minute");
+  const [unit, length] = [["second", 1], ["minute", 60], ["hour", 3_600]].findLast(([, length]) => seconds >= 2 * length)
+    ?? ["second", 1];
+  const text = seconds < 1 ? "now" : format.format(Math.round(seconds / length), unit);
   return h("time", { datetime: moment, title: exactly(moment, language) }, text);
 }
 
@@ -70,7 +87,7 @@ function content(cell) {
 /** A list of names and values. */
 export function facts(entries, name = null) {
   return h("dl", { class: name }, entries.map(([term, value]) =>
-    h("div", null, h("dt", null, term), h("dd", null, String(value)))));
+    h("div", null, h("dt", null, term), h("dd", null, value instanceof Node ? value : String(value)))));
 }
 
 /** A share as a bar with its percentage. */
@@ -81,12 +98,21 @@ export function bar(part, whole, kind = "") {
     h("span", { class: "bar-text" }, share(part, whole)));
 }
 
-/** Replaces the children of an element if `key` changed; otherwise focus and open details stay. */
+/**
+ * Replaces the children of an element if `key` changed; otherwise focus and open details stay.
+ * Returns the focus to a child that is still there, or to the same link or table of the new ones.
+ */
 export function fill(place, key, make) {
   const text = JSON.stringify(key);
   if (place.dataset.key === text) return;
   place.dataset.key = text;
+  const focused = place.contains(document.activeElement) ? document.activeElement : null;
   place.replaceChildren(...[make()].flat());
+  if (!focused) return;
+  const name = (element) => element.getAttribute("href") ?? element.getAttribute("aria-label");
+  const same = place.contains(focused) ? focused
+    : name(focused) && [...place.querySelectorAll(focused.localName)].find((other) => name(other) === name(focused));
+  same?.focus({ preventScroll: true });
 }
 
 /** Asks the user to confirm; resolves to true on yes. */

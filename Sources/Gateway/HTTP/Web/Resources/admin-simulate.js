@@ -6,9 +6,9 @@ import { h, readable } from "./dom.js";
 
 const presences = { actual: "as now", offline: "offline", online: "online and looking", idle: "online, but away" };
 
-/** The view that simulates what a user would get for a job, and when. */
-export function simulate(page) {
-  const user = h("input", { name: "user", required: true, maxlength: 128, autocomplete: "off" });
+/** The view that simulates what a user would get for a job, and when. A user may be filled in. */
+export function simulate(page, [name = ""]) {
+  const user = h("input", { name: "user", required: true, value: name, maxlength: 128, autocomplete: "off" });
   const type = h("select", { name: "type", required: true });
   const title = h("input", { name: "title", required: true, value: "A test", maxlength: 255 });
   const at = h("input", { name: "at", type: "datetime-local" });

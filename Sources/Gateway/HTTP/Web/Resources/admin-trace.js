@@ -1,12 +1,10 @@
 // Carillon · admin-trace.js
 // SPDX-License-Identifier: Apache-2.0
 
-import { card, facts, pill, timeline } from "./admin-parts.js";
+import { card, facts, personLink, pill, timeline } from "./admin-parts.js";
+import { statusKinds } from "./admin-words.js";
 import { h, readable } from "./dom.js";
 
-const kinds = {
-  delivered: "good", sent: "good", failed: "bad", suppressed: "warn", expired: "warn", cancelled: "warn", deferred: "warn",
-};
 const unknown = "Not found. Without a user, the search finds only notifications that were sent, or stored within ten minutes of the time in their id.";
 
 /** The view of a trace: why a notification did or did not reach its user. */
@@ -44,11 +42,11 @@ export function trace(page, [id = "", user = ""]) {
 function view(found) {
   const { notification } = found;
   const known = [
-    ["User", found.user_id], ["Type", notification.type], ["Channels", found.channels.join(", ")], ["Sent via", found.sent_via],
+    ["User", personLink(found.user_id)], ["Type", notification.type], ["Channels", found.channels.join(", ")], ["Sent via", found.sent_via],
     ["Held back", found.held_back], ["Reason", found.reason], ["Job", found.job_id], ["Entry", found.job_entry],
   ].filter(([, value]) => value);
   return card(notification.title || readable(notification.type),
-    h("p", { class: "counts" }, pill(found.status, kinds[found.status]), " ", notification.body),
+    h("p", { class: "counts" }, pill(found.status, statusKinds[found.status]), " ", notification.body),
     facts(known, "facts"),
     timeline(found.steps.map((step) => ({
       at: step.at, title: title(step), kind: kind(step),

@@ -6,6 +6,7 @@ import { catalog } from "./admin-catalog.js";
 import { deadLetters } from "./admin-dead-letters.js";
 import { deliveries } from "./admin-deliveries.js";
 import { overview } from "./admin-overview.js";
+import { people } from "./admin-people.js";
 import { simulate } from "./admin-simulate.js";
 import { trace } from "./admin-trace.js";
 import { h } from "./dom.js";
@@ -13,11 +14,12 @@ import { Client } from "./inbox-client.js";
 import { Session } from "./session.js";
 
 /**
- * For each view: its name in the URL, its title, and its factory, which returns `element`, `update`
- * and `every` (ms).
+ * For each view: its name in the URL, its title, and its factory. The factory gets the page, the
+ * parts of the URL after the name, and its query; it returns `element`, `update` and `every` (ms).
  */
 const views = [
-  ["overview", "Overview", overview], ["deliveries", "Deliveries", deliveries], ["dead-letters", "Dead letters", deadLetters],
+  ["overview", "Overview", overview], ["people", "People", people], ["deliveries", "Deliveries", deliveries],
+  ["dead-letters", "Dead letters", deadLetters],
   ["broadcasts", "Broadcasts", broadcasts], ["trace", "Trace", trace], ["simulate", "Simulate", simulate],
   ["catalog", "Catalog", catalog],
 ];
@@ -31,6 +33,8 @@ let current = null;
 let timer = null;
 let toastTimer = null;
 
+// The gateway waits up to 40 s for the answer to a test send.
+Client.patience = 45_000;
 const client = new Client(location.origin, (isRefused) => (isRefused ? null : session.token));
 
 /** The services that views get. */
@@ -68,10 +72,11 @@ const page = {
 };
 
 function route() {
-  const [name, ...rest] = location.hash.slice(1).split("/");
+  const [path, query] = location.hash.slice(1).split("?");
+  const [name, ...rest] = path.split("/");
   const [key, title, make] = views.find(([known]) => known === name) ?? views[0];
   clearTimeout(timer);
-  current = make(page, rest.map(decodeURIComponent));
+  current = make(page, rest.map(decodeURIComponent), new URLSearchParams(query));
   for (const link of nav.querySelectorAll("a")) {
     if (link.hash === `#${key}`) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");

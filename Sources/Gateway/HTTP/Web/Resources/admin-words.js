@@ -1,0 +1,82 @@
+// Carillon · admin-words.js
+// SPDX-License-Identifier: Apache-2.0
+
+// The gateway's terms in words.
+
+import { weekdays } from "./time.js";
+
+/** The names of channels and providers. */
+export const channelNames = {
+  in_app: "In app", push: "Push", fcm: "FCM", apns: "APNs", webpush: "Web Push", email: "E-mail", webhook: "Webhook",
+};
+
+/** Returns the names of channels, or `–` for none. */
+export const channelList = (channels) => channels.map((channel) => channelNames[channel] ?? channel).join(", ") || "–";
+
+/** For each status of a notification: good or bad. */
+export const statusKinds = {
+  pending: "neutral", sent: "good", delivered: "good", failed: "bad", expired: "warn", suppressed: "warn",
+  deferred: "warn", cancelled: "warn",
+};
+
+const reasons = {
+  cancelled: "the job was cancelled",
+  cancelled_too_late: "cancelled too late: a provider had accepted it",
+  capped_by_category: "the user has reached the cap of this category",
+  capped_by_type: "the user has reached the cap of this type",
+  capped_by_user: "the user has reached the cap",
+  deleted: "the user archived or deleted it first",
+  digest: "a digest holds it until its window ends",
+  dispatchers_died: "dispatchers died while they sent it",
+  expired: "it expired",
+  handed_on: "in flight: a provider's stream has it",
+  idle: "the user is connected but idle",
+  in_flight: "a provider may still have it",
+  no_address: "no valid e-mail address",
+  no_channel: "job, type and delivery have no channel in common",
+  no_device: "no active device of a configured provider",
+  no_provider: "no provider is configured for it",
+  not_opted_in: "the type is off unless the user switches a channel on",
+  offline: "the user was offline",
+  opened: "the user opened it first",
+  opted_out: "the user has opted out",
+  opted_out_of_type: "the user has switched off every channel of this type",
+  presence_unknown: "presence was unknown",
+  queued: "queued for a provider",
+  quiet_hours: "quiet hours",
+  read: "the user read it first",
+  replaced: "a newer one with its collapse key replaced it",
+  stale: "not seen for too long",
+  summarised: "in a summary",
+  too_many_devices: "the user has registered too many newer devices",
+  type_disabled: "the type is switched off in the catalog",
+  unproven: "no proof of receipt",
+  unread: "still unread",
+};
+
+/** Returns a reason in words, or as it is if it is a provider's own. */
+export const reasonWords = (reason) => (Object.hasOwn(reasons, reason) ? reasons[reason] : reason);
+
+const ways = {
+  client: "confirmed by the client", email: "by e-mail", inbox: "in the inbox", socket: "on sockets", summary: "in a summary",
+};
+
+/** Returns why a notification has its status, and how it went out. */
+export function outcomeWords({ status, status_reason: reason, decision, sent_via: via }) {
+  const words = [
+    reason && reason !== decision && reason !== status ? reasonWords(reason) : null,
+    decision ? `held back: ${reasonWords(decision)}` : null,
+    via ? (ways[via] ?? `by ${channelNames[via] ?? via}`) : null,
+  ];
+  return [...new Set(words.filter(Boolean))].join(" · ");
+}
+
+/** Returns quiet hours in words: `22:00 to 07:00, Mon–Fri`. */
+export function quietHoursWords(quiet) {
+  if (!quiet || quiet === "none" || quiet.start === quiet.end) return "none";
+  const names = weekdays(document.documentElement.lang);
+  const days = quiet.weekdays ?? [1, 2, 3, 4, 5, 6, 7];
+  const isRun = days.length > 2 && days.at(-1) - days[0] === days.length - 1;
+  const words = (isRun ? [days[0], days.at(-1)] : days).map((day) => names[day - 1]).join(isRun ? "–" : ", ");
+  return `${quiet.start} to ${quiet.end}, ${days.length === 7 ? "every day" : words}`;
+}
