@@ -31,7 +31,7 @@ struct EventsCommand: AsyncParsableCommand {
     @Flag(help: "Waits for new events until interrupted.")
     var follow = false
 
-    @Option(help: "The number of earlier events, 0 to 10000.")
+    @Option(help: "The number of earlier events to look through, 0 to 10000.")
     var count = 20
 
     @Option(help: "Only events of this kind, such as failed; may be repeated.")

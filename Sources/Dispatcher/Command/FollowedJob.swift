@@ -18,8 +18,8 @@ struct FollowedJob {
 
     private let database: Database
     private let name: CancellationStore.Name
-    /// The number of printed steps by notification.
-    private var shown: [NotificationID: Int] = [:]
+    /// The printed steps by notification; a later one may come before those that wait.
+    private var shown: [NotificationID: Set<String>] = [:]
 
     /// - Parameter place: the job's entry.
     init(_ database: Database, _ job: Job, at place: JobPlace) {
@@ -48,7 +48,8 @@ struct FollowedJob {
             if keys.isEmpty, silence > Self.patience {
                 throw CommandFailure(
                     ExitStatus.no,
-                    "nothing is stored: no dispatcher runs, the id was used before, or the job is a dead letter")
+                    "nothing is stored yet: no dispatcher runs, the job is for later or in a digest, its id was used "
+                        + "before, or it is a dead letter")
             }
             if isSettled, silence > Self.quiet {
                 let more = keys.count - Self.mostFollowed
@@ -63,15 +64,18 @@ struct FollowedJob {
     /// Prints the steps that are new; returns whether there were any.
     private mutating func print(_ trace: NotificationTrace) -> Bool {
         let notification = trace.record.notification
-        let known = self.shown[notification.id] ?? 0
-        guard trace.steps.count > known else { return false }
-        if known == 0 { Terminal.line("notification \(notification.id) for \(notification.user)") }
-        for step in trace.steps.dropFirst(known) {
+        if self.shown[notification.id] == nil {
+            Terminal.line("notification \(notification.id) for \(notification.user)")
+        }
+        var isNew = false
+        for step in trace.steps {
             let detail = step.detail.map { "\($0.name) \($0.value)" }.joined(separator: ", ")
             let after = (step.at - notification.createdAt).inMicroseconds / 1_000
-            Terminal.line("  \(after) ms  \(step.event)  \(detail)")
+            let line = "  \(after) ms  \(step.event)  \(detail)"
+            guard self.shown[notification.id, default: []].insert(line).inserted else { continue }
+            Terminal.line(line)
+            isNew = true
         }
-        self.shown[notification.id] = trace.steps.count
-        return true
+        return isNew
     }
 }

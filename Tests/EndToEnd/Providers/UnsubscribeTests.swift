@@ -54,7 +54,7 @@ struct UnsubscribeTests {
             let german = try await gateway.call(
                 .get, "/v1/unsubscribe?token=\(token)", token: nil,
                 headers: [(name: "accept-language", value: "xx, de-CH;q=0.9, en;q=0.8")])
-            #expect(String(decoding: german.response.body, as: UTF8.self).contains("<html lang=\"de\">"))
+            #expect(String(decoding: german.response.body, as: UTF8.self).contains("<html lang=\"de\" dir=\"ltr\">"))
             let before = try await stack.query("SELECT email FROM carillon.preferences").first?.bool(0)
             #expect(before == true)
             for _ in 0..<2 {

@@ -23,6 +23,12 @@ struct WebInboxActionTests {
             try await ada.waitForCount(3)
             try await page.open(user: "ada")
             try await page.waitForTitles(["n3", "n2", "n1"])
+            let menu = "\(InboxPage.item("n1")).querySelector('[data-part=more]')"
+            try await browser.click(menu)
+            try await browser.wait(for: "the menu is open", "\(InboxPage.part(".menu")).matches(':popover-open')")
+            try await browser.click(menu)
+            try await browser.wait(
+                for: "another click closes it", "!\(InboxPage.part(".menu")).matches(':popover-open')")
             try await page.choose("read", of: "n2")
             try await page.waitForUnread(2)
             try await page.choose("unread", of: "n2")

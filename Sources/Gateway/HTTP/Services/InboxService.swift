@@ -86,12 +86,11 @@ struct InboxService: Sendable {
 
     /// Schedules a notification for a later moment, and deletes it.
     func snooze(_ notification: Notification, until: Timestamp) async throws -> InboxStore.Change {
-        // The schedule comes first: after a crash in between, the user sees the notification twice
-        // rather than never again.
+        // The schedule comes first, and stays even if another call has deleted the notification
+        // meanwhile: the user sees it twice rather than never again.
         _ = try await self.schedules.add([SnoozedJob.schedule(of: notification, until: until, now: self.now())])
-        let change = try await self.delete(user: notification.user, id: notification.id)
-        // Another call has deleted or snoozed it first.
-        if change.isEmpty { try await self.schedules.cancelSnoozes(of: notification.id, user: notification.user) }
+        let change = try await self.store.delete(user: notification.user, id: notification.id, at: self.now())
+        await self.publish(notification.user, .deleted, change, all: nil)
         return change
     }
 

@@ -416,7 +416,9 @@ enum DigestSQL {
                     SELECT FROM carillon.notifications n
                     WHERE n.user_id = h.user_id AND n.entity_id = h.entity_id
                         AND n.entity_type IS NOT DISTINCT FROM h.entity_type
-                        AND (n.read_at >= h.gathered_at OR n.deleted_at BETWEEN h.gathered_at AND $1)
+                        AND (n.read_at >= h.gathered_at OR n.deleted_at BETWEEN h.gathered_at AND $1 OR EXISTS (
+                            SELECT FROM carillon.archived a WHERE a.user_id = n.user_id
+                                AND a.notification_id = n.id AND a.archived_at >= h.gathered_at))
                 ) THEN '\(DigestStore.Fate.read.rawValue)'
             END) AS fate
             FROM held h

@@ -32,6 +32,8 @@ package struct PeopleStore: Sendable {
     package struct Item: Sendable {
         package let notification: Notification
         package let sentVia: String?
+        /// When its user archived it; nil if it is not in the archive.
+        package let archivedAt: Timestamp?
     }
 
     /// A postponed step of a notification.
@@ -78,7 +80,8 @@ package struct PeopleStore: Sendable {
         let end = filter.before ?? NotificationID(high: .max, low: .max)
         let result = try await self.pool.query(
             """
-            SELECT n.sent_via, \(NotificationColumns.list) FROM carillon.notifications n
+            SELECT n.sent_via, a.archived_at, \(NotificationColumns.list) FROM carillon.notifications n
+            LEFT JOIN carillon.archived a ON a.user_id = n.user_id AND a.notification_id = n.id
             WHERE n.user_id = $1 AND n.id < $2 AND ($3::text IS NULL OR n.type = $3)
                 AND ($4::text IS NULL OR n.status = $4)
             ORDER BY n.id DESC LIMIT $5
@@ -88,7 +91,9 @@ package struct PeopleStore: Sendable {
         var items: [Item] = []
         for row in result {
             items.append(
-                Item(notification: try NotificationColumns.all.read(row, at: 1), sentVia: try row.optionalText(0)))
+                Item(
+                    notification: try NotificationColumns.all.read(row, at: 2), sentVia: try row.optionalText(0),
+                    archivedAt: try row.optionalTimestamptz(1).map { Timestamp(microseconds: $0) }))
         }
         return items
     }

@@ -181,7 +181,9 @@ private struct PersonOverview {
         writer.member("created_at", notification.createdAt.rfc3339)
         for (name, moment): (StaticString, Timestamp?) in [
             ("delivered_at", notification.deliveredAt), ("opened_at", notification.openedAt),
-            ("read_at", notification.readAt), ("deleted_at", notification.deletedAt),
+            // The row of an archived one says when the archive will let go of it.
+            ("read_at", notification.readAt), ("archived_at", item.archivedAt),
+            ("deleted_at", item.archivedAt == nil ? notification.deletedAt : nil),
         ] {
             writer.member(name, moment?.rfc3339)
         }
@@ -238,7 +240,8 @@ extension Schema {
             "delivered_at": .time.orNull,
             "opened_at": .time.orNull,
             "read_at": .time.orNull,
-            "deleted_at": .time.orNull("Also set for archived ones."),
+            "archived_at": .time.orNull,
+            "deleted_at": .time.orNull,
             "job_id": .string.orNull,
             "org_id": .string,
         ])

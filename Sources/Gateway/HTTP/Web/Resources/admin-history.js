@@ -96,13 +96,15 @@ export class NotificationHistory {
   #filter() {
     history.pushState(null, "", this.address);
     this.#rows = [];
+    this.#cursor = null;
     this.#page.refresh();
   }
 
   #show() {
     this.#more.hidden = !this.#cursor;
     const count = this.#rows.length;
-    this.#count.textContent = count ? (this.#cursor ? `${number(count)} shown.` : `All ${number(count)} shown.`) : "";
+    const text = count ? (this.#cursor ? `${number(count)} shown.` : `All ${number(count)} shown.`) : "";
+    if (this.#count.textContent !== text) this.#count.textContent = text;
     fill(this.#list, this.#rows, () => table("Notifications", columns, this.#rows.map((row) => [
       dateTime(row.created_at), readable(row.type), h("bdi", { class: "title" }, row.title || "–"),
       [pill(row.status, statusKinds[row.status]), " ", h("span", { class: "outcome" }, outcomeWords(row))],
@@ -115,7 +117,7 @@ const option = (value, text) => h("option", { value }, text);
 const typeOption = (type) => option(type, type ? readable(type) : "Any type");
 
 function seen(row) {
-  const moments = [["opened", row.opened_at], ["read", row.read_at], ["archived or deleted", row.deleted_at]];
+  const moments = [["opened", row.opened_at], ["read", row.read_at], ["archived", row.archived_at], ["deleted", row.deleted_at]];
   const known = moments.filter(([, moment]) => moment);
   return known.length ? known.map(([what, moment]) => h("div", { class: "seen" }, `${what} `, when(moment)))
     : h("span", { class: "nothing" }, "–");

@@ -12,6 +12,8 @@ const protocols = { native: "Carillon", socketio: "Socket.IO", signalr: "SignalR
 const waits = { release: "Push after quiet hours", attention: "Push to an idle user", email: "E-mail if unread" };
 const sendKinds = { accepted: "good", retry_later: "warn", no_answer: "warn", not_sent: "warn" };
 
+/** Changes each minute, so that what shows relative times is drawn again. */
+const minute = () => Math.floor(Date.now() / 60_000);
 const none = (text) => h("p", { class: "hint empty" }, text);
 
 /** The view of a user, `#people/ID?status=…&type=…`; `#people?q=…` finds one by id or address. */
@@ -69,7 +71,9 @@ export function people(page, [user = ""], query) {
     const isKnown = await shown.update();
     if (shown !== person || !element.isConnected) return;
     said.classList.toggle("spoken", isKnown);
-    said.textContent = isKnown ? `This is ${shown.id}.` : `There is no user ${shown.id}.`;
+    const words = isKnown ? `This is ${shown.id}.` : `There is no user ${shown.id}.`;
+    // Screen readers repeat what is set again.
+    if (said.textContent !== words) said.textContent = words;
     fill(place, [shown.id, isKnown], () => (isKnown ? shown.element : []));
   }
 
@@ -105,7 +109,7 @@ class Person {
     const [found] = await Promise.all([call, this.#history.update()]);
     if (!found) return false;
     const { head, devices, settings, refused, topics, waiting } = this.#places;
-    fill(head, [found.presence, found.inbox, found.settings.email, found.created_at, found.last_seen], () => headOf(found));
+    fill(head, [minute(), found.presence, found.inbox, found.settings.email, found.created_at, found.last_seen], () => headOf(found));
     const views = found.devices.map((device) => {
       if (!this.#devices.has(device.id)) this.#devices.set(device.id, new DeviceView(this.#page, this.id, device.id));
       this.#devices.get(device.id).show(device);
@@ -116,7 +120,7 @@ class Person {
     fill(refused, [found.preferences, found.settings], () => refusals(found));
     fill(topics, found.topics, () => (found.topics.length
       ? h("ul", { class: "tags" }, found.topics.map((topic) => h("li", null, h("code", null, topic)))) : none("No topics.")));
-    fill(waiting, found.waiting, () => table("What waits", ["What", "Due", "Reason", "Notification"],
+    fill(waiting, [found.waiting, minute()], () => table("What waits", ["What", "Due", "Reason", "Notification"],
       found.waiting.map(({ kind, due_at: due, reason, notification_id: id }) => [
         waits[kind] ?? readable(kind), reason === "handed_on" ? "–" : [until(due), h("div", { class: "hint" }, dateTime(due))],
         reason ? reasonWords(reason) : "–", traceLink(id, this.id),

@@ -42,7 +42,7 @@ export class CarillonInbox extends HTMLElement {
   /** Takes clicks on pushes, which the service worker keeps until a page is signed in. */
   #clicked = ({ data }) => {
     // One of the elements that share an inbox is enough.
-    if (this.#inbox?.speaker !== this.#panel) return;
+    if (!this.#inbox || (this.#inbox.speaker ??= this.#panel) !== this.#panel) return;
     if (data?.kind === "carillon-clicks" && this.#inbox?.store.isLoaded) takeClicks();
     if (data?.kind !== "carillon-clicked" || !data.id || !this.#inbox) return;
     const item = this.#inbox.store.find(data.id);

@@ -286,7 +286,9 @@ export class Panel {
 
   /** Announces an arrival to screen readers, except in quiet hours. */
   #announce(item) {
-    this.#inbox.speaker ??= this;
-    if (!item.silent && this.#inbox.speaker === this) this.#spoken.textContent = this.#context.texts.arrived(item.title);
+    // The first visible panel of those that share an inbox is enough.
+    if (item.silent || this.#inbox.announced === item.id || !this.element.checkVisibility()) return;
+    this.#inbox.announced = item.id;
+    this.#spoken.textContent = this.#context.texts.arrived(item.title);
   }
 }

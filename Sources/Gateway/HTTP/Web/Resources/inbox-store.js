@@ -58,11 +58,11 @@ export class InboxStore extends EventTarget {
       case "notification": {
         const isNew = !this.#items.has(frame.notification.id);
         this.#put(frame.notification);
-        // One that comes again is no arrival; it may be older than what is loaded.
-        const isArrival = isNew && !frame.notification.again;
-        if (isArrival) this.total += 1;
+        const { again, id } = frame.notification;
+        // One that comes again is no arrival. If it is older than what is loaded, it was here.
+        if (isNew && (!again || id >= (this.#floor({}) ?? ""))) this.total += 1;
         this.#advance(frame);
-        if (isArrival) this.dispatchEvent(new CustomEvent("arrival", { detail: frame.notification }));
+        if (isNew && !again) this.dispatchEvent(new CustomEvent("arrival", { detail: frame.notification }));
         return false;
       }
       case "read":

@@ -34,8 +34,10 @@ export class Inbox extends EventTarget {
   #counting = null;
   #locale;
   #isClosed = false;
-  /** The panel that speaks for all that share this inbox. */
+  /** The panel that acts for all that share this inbox. */
   speaker = null;
+  /** The last notification that screen readers were told of. */
+  announced = null;
   isLoadingArchive = false;
 
   /** @param {string} locale the language of the catalog's words. */

@@ -14,9 +14,11 @@ export class Menu {
     this.element = h("div", {
       class: "menu", part: "menu", popover: "auto", role: "menu", onkeydown: (event) => this.#key(event),
     });
+    this.element.addEventListener("beforetoggle", ({ newState }) => {
+      if (newState === "closed") this.#closedAt = performance.now();
+    });
     this.element.addEventListener("toggle", ({ newState }) => {
       if (newState === "open" || !this.#button) return;
-      this.#closedAt = performance.now();
       this.#button.setAttribute("aria-expanded", "false");
       // The focus goes back, unless the user has moved it elsewhere.
       const { activeElement } = this.element.getRootNode();
