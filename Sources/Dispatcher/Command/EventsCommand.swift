@@ -13,9 +13,9 @@ struct EventsCommand: AsyncParsableCommand {
         commandName: "events",
         abstract: "Prints the newest events of the event stream, and with --follow each new one.",
         discussion: """
-            Events tell what became of notifications: docs/events.md lists them. Reads
-            alone: webhooks and other readers are not disturbed. Needs REDIS_URL, and
-            EVENTS in the services. With --json, prints an object a line.
+            docs/events.md lists the kinds of events. The command takes nothing from
+            webhooks and other readers. Needs REDIS_URL, and EVENTS in the services. With
+            --json, prints an object a line.
 
             Examples:
               dispatcher events
@@ -60,6 +60,7 @@ struct EventsCommand: AsyncParsableCommand {
             try reader.finish()
             try await CommandClients.withRedis(redis) { connection in
                 let tail = try await Live.installed(on: connection).eventTail
+                // At least one, whose id says where new events begin.
                 let earlier = try await tail.newest(max(self.count, 1))
                 for entry in earlier.prefix(self.count).reversed() { self.show(entry) }
                 var last = earlier.first?.id ?? "0"

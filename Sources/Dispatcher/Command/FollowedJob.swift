@@ -41,7 +41,7 @@ struct FollowedJob {
             for (user, id) in keys.prefix(Self.mostFollowed) {
                 guard let record = try await self.database.traces.record(id, user: user) else { continue }
                 let trace = NotificationTrace(record)
-                if self.print(trace) { lastStep = .now }
+                if self.showNewSteps(trace) { lastStep = .now }
                 isSettled = isSettled && ![.pending, .deferred].contains(trace.record.notification.status)
             }
             let silence = ContinuousClock.now - lastStep
@@ -62,7 +62,7 @@ struct FollowedJob {
     }
 
     /// Prints the steps that are new; returns whether there were any.
-    private mutating func print(_ trace: NotificationTrace) -> Bool {
+    private mutating func showNewSteps(_ trace: NotificationTrace) -> Bool {
         let notification = trace.record.notification
         if self.shown[notification.id] == nil {
             Terminal.line("notification \(notification.id) for \(notification.user)")

@@ -3,6 +3,7 @@
 
 import ArgumentParser
 import HTTP
+import Operations
 
 /// `gateway openapi`.
 struct OpenAPICommand: AsyncParsableCommand {
@@ -25,7 +26,7 @@ struct OpenAPICommand: AsyncParsableCommand {
     func run() async throws {
         try await GatewayCommand.run {
             let document = try await OfflineServices.document(compatibility: self.compatibility)
-            print(String(decoding: document, as: UTF8.self))
+            Terminal.line(String(decoding: document, as: UTF8.self))
         }
     }
 }

@@ -31,12 +31,12 @@ package struct Catalog: Sendable {
 
     /// The words and pictures of a type.
     package func presentation(ofType name: String) -> Presentation {
-        self.content.types[name]?.presentation ?? Presentation()
+        self.content.presentations[name] ?? Presentation()
     }
 
     /// The words and pictures of a category.
     package func presentation(ofCategory name: String) -> Presentation {
-        self.content.presentations[name] ?? Presentation()
+        self.content.categoryPresentations[name] ?? Presentation()
     }
 
     /// Whether users may subscribe to a topic themselves.
@@ -153,7 +153,9 @@ final class CatalogContent: Sendable {
     let types: [String: TypeEntry]
     let sorted: [NotificationType]
     let categories: [(type: String, category: String)]
+    /// How users see the types; apart from ``types``, which each job looks up.
     let presentations: [String: Presentation]
+    let categoryPresentations: [String: Presentation]
     let topics: TopicRules
     let templates: [String: TemplateSet]
     let actions: [String: ActionSet]
@@ -173,10 +175,11 @@ final class CatalogContent: Sendable {
         _ = Self.byKey(coded, log, { $0.type.code ?? 0 }) { "code \($0) belongs to two types" }
         self.sorted = self.types.values.map(\.type).sorted { $0.name < $1.name }
         self.categories = self.sorted.compactMap { type in type.category.map { (type.name, $0) } }
-        let presentations = Self.byKey(documents.flatMap(\.categories), log, { $0.0 }) {
+        self.presentations = documents.reduce(into: [:]) { $0.merge($1.presentations) { first, _ in first } }
+        let known = Self.byKey(documents.flatMap(\.categories), log, { $0.0 }) {
             "category \($0) is defined twice"
         }
-        self.presentations = presentations.mapValues(\.1)
+        self.categoryPresentations = known.mapValues(\.1)
         let topics = documents.flatMap(\.topics)
         _ = Self.byKey(topics, log, { $0.pattern }) { "topic \($0) is defined twice" }
         self.topics = TopicRules(topics.map(\.value))

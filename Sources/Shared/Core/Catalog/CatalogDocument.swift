@@ -33,6 +33,8 @@ struct CatalogDocument: Sendable {
     ]
 
     var types: [Placed<TypeEntry>] = []
+    /// How users see the types, by name.
+    var presentations: [String: Presentation] = [:]
     var categories: [Placed<(String, Presentation)>] = []
     var topics: [Placed<TopicRule>] = []
     var templates: [Placed<(String, TemplateSet)>] = []
@@ -84,7 +86,8 @@ struct CatalogDocument: Sendable {
         for entry in reader.entries(node, "`types:` with an entry for each type") {
             let type = TypeReader(reader, name: entry.key, entry: entry.value, defaults: defaults).read()
             guard let type else { continue }
-            self.types.append(Placed(type, at: reader.place(entry.key)))
+            self.types.append(Placed(type.entry, at: reader.place(entry.key)))
+            self.presentations[type.entry.type.name] = type.presentation
         }
     }
 

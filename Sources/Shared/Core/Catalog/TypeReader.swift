@@ -18,8 +18,8 @@ struct TypeReader {
         self.defaults = defaults
     }
 
-    /// Reads the valid part of the entry; nil without a name.
-    func read() -> TypeEntry? {
+    /// Reads the valid part of the entry, and how users see the type; nil without a name.
+    func read() -> (entry: TypeEntry, presentation: Presentation)? {
         guard let name = self.reader.name(self.name) else { return nil }
         // Such names are the keys of category preferences.
         guard PreferenceKey.category(of: name) == nil else {
@@ -27,23 +27,33 @@ struct TypeReader {
             return nil
         }
         var entry = TypeEntry(type: NotificationType(name: name))
-        if let defaults { Self.readAll(defaults, self.reader, into: &entry) }
-        Self.readAll(self.entry, self.reader, into: &entry)
+        var presentation = Presentation()
+        if let defaults { Self.readAll(defaults, self.reader, into: &entry, &presentation) }
+        Self.readAll(self.entry, self.reader, into: &entry, &presentation)
         self.check(entry.type)
-        return entry
+        return (entry, presentation)
     }
 
     /// Whether settings are valid as defaults of types; notes their faults once.
     static func check(defaults: Node, _ reader: NodeReader) -> Bool {
         let known = reader.log.faults.count
         var entry = TypeEntry(type: NotificationType(name: ""))
-        Self.readAll(defaults, reader.of("defaults"), into: &entry)
+        var presentation = Presentation()
+        Self.readAll(defaults, reader.of("defaults"), into: &entry, &presentation)
         return reader.log.faults.count == known
     }
 
-    private static func readAll(_ node: Node, _ reader: NodeReader, into entry: inout TypeEntry) {
-        for setting in reader.entries(node, "settings") where !self.read(setting, reader, into: &entry) {
-            reader.fault(setting.key, "unknown setting \(setting.name)")
+    private static func readAll(
+        _ node: Node,
+        _ reader: NodeReader,
+        into entry: inout TypeEntry,
+        _ presentation: inout Presentation
+    ) {
+        for setting in reader.entries(node, "settings") {
+            let isKnown =
+                self.read(setting, reader, into: &entry)
+                || PresentationReader(reader).read(setting.name, setting.value, into: &presentation)
+            if !isKnown { reader.fault(setting.key, "unknown setting \(setting.name)") }
         }
     }
 
@@ -79,7 +89,7 @@ struct TypeReader {
         case "templates": entry.templates = TemplateReader(reader).locales(value, "templates")
         case "summary": entry.summary = TemplateReader(reader).locales(value, "summary")
         case "actions": entry.actions = reader.text(value, "actions").map { Placed($0, at: reader.place(value)) }
-        default: return PresentationReader(reader).read(setting.name, value, into: &entry.presentation)
+        default: return false
         }
         return true
     }
@@ -105,7 +115,6 @@ struct TypeEntry: Sendable {
     var summary: TemplateSet?
     /// The name of its action rules.
     var actions: Placed<String>?
-    var presentation = Presentation()
 }
 
 /// Reads a type's digest rule: `{window: 15m, sliding: true, maximum: 1h, singles: 5}`.

@@ -7,8 +7,8 @@
 package enum InlineMarks {
     /// Returns a text without its marks, for channels that show plain text.
     package static func plain(_ text: String) -> String {
-        let marks: Set<UInt8> = [UInt8(ascii: "*"), UInt8(ascii: "`"), UInt8(ascii: "_")]
-        guard text.utf8.contains(where: { marks.contains($0) }) else { return text }
+        // Every push comes through here, and few have marks.
+        guard text.utf8.contains(where: Self.isMark) else { return text }
         let scalars = Array(text.unicodeScalars)
         var plain = String.UnicodeScalarView()
         var place = 0
@@ -22,6 +22,10 @@ package enum InlineMarks {
             place = mark.end
         }
         return String(plain)
+    }
+
+    private static func isMark(_ byte: UInt8) -> Bool {
+        byte == UInt8(ascii: "*") || byte == UInt8(ascii: "`") || byte == UInt8(ascii: "_")
     }
 
     /// Returns the marked text that begins at a place, and the place after it.

@@ -8,7 +8,6 @@ import Storage
 
 /// Changes of single notifications besides reading: unread again, archive, snooze and undo.
 struct InboxChangeRoutes {
-    private static let one: Fields = ["id": .uuid("A notification of the caller's.")]
     /// In days.
     private static let longestSnooze = 366
 
@@ -26,7 +25,7 @@ struct InboxChangeRoutes {
     private static let unread = Operation(
         "unreadNotification",
         "Marks a notification as unread again; open sockets receive it as a silent notification.",
-        path: one,
+        path: InboxRoutes.one,
         answers: [.ok("The change.", .inboxChange), 404])
 
     private func unread(_ request: Request, _ context: APIContext) async throws -> Response {
@@ -75,7 +74,7 @@ struct InboxChangeRoutes {
     private static let archive = Operation(
         "archiveNotification",
         "Moves a notification to the archive, which keeps it for a year; open sockets drop it as if it were deleted.",
-        path: one,
+        path: InboxRoutes.one,
         answers: [.ok("The change.", .inboxChange), 404])
 
     private func archive(_ request: Request, _ context: APIContext) async throws -> Response {
@@ -90,7 +89,7 @@ struct InboxChangeRoutes {
     private static let snooze = Operation(
         "snoozeNotification",
         "Takes a notification out of the inbox and sends it again at a later moment, as a new notification.",
-        path: one,
+        path: InboxRoutes.one,
         body: .object(["until": .time("When it comes back; at most 366 days from now.")], isClosed: true),
         answers: [.ok("The change.", .inboxChange), 404])
 
@@ -129,7 +128,7 @@ struct InboxChangeRoutes {
         "Brings an archived, snoozed or deleted notification back into the inbox.",
         "A deleted one can be restored as long as its tombstone is kept. Open sockets receive it as a silent "
             + "notification.",
-        path: one,
+        path: InboxRoutes.one,
         answers: [.ok("The change.", .inboxChange), 404])
 
     private func restore(_ request: Request, _ context: APIContext) async throws -> Response {

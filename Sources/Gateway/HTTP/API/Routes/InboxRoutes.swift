@@ -12,7 +12,8 @@ struct InboxRoutes {
     private static let changesLimit = 500
     private static let largestChange = 1_000
 
-    private static let one: Fields = ["id": .uuid("A notification of the caller's.")]
+    /// The path of calls about one notification.
+    static let one: Fields = ["id": .uuid("A notification of the caller's.")]
 
     let inbox: InboxServices
 

@@ -22,6 +22,8 @@ export class Panel {
   /** The chosen tab: `all`, `unread`, `archive` or `category:` and its name. */
   #tab = "all";
   #isScheduled = false;
+  /** The inbox version at the last count by category. */
+  #counted = null;
   #menu = new Menu();
   #tabs = h("div", { class: "filters", role: "group" });
   #title = h("h2", { id: "carillon-title" });
@@ -199,8 +201,8 @@ export class Panel {
   /** Counts by category again once the inbox has another version. */
   #countCategories() {
     const { version } = this.#inbox.store;
-    if (version === null || version === this.counted) return;
-    this.counted = version;
+    if (version === null || version === this.#counted) return;
+    this.#counted = version;
     this.#inbox.countCategories();
   }
 
