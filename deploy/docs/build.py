@@ -29,7 +29,13 @@ from sources import ASYNCAPI, INDEX, Page, find_pages, read
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 ICON = "Sources/Gateway/HTTP/Web/Resources/icon.svg"
+PAGE_STYLE = "Sources/Gateway/HTTP/Web/Resources/page.css"
 MARK = ".carillon-site"
+
+
+def palette(style):
+    """Returns the rule of a style that holds its colours and other values."""
+    return style[style.index(":root {"):style.index("}") + 1] + "\n"
 
 
 class Site:
@@ -114,6 +120,7 @@ class Site:
         """Writes styles, scripts, the search index and the documents of the APIs."""
         for file in (HERE / "assets").iterdir():
             self.write(f"assets/{file.name}", file.read_text(encoding="utf-8"))
+        self.write("assets/palette.css", palette(read(self.root, PAGE_STYLE)))
         self.resolver.copy(ICON, "assets/icon.svg")
         self.resolver.copy(ASYNCAPI, "api/messages/asyncapi.yaml")
         self.write("assets/search-index.js", script(self.groups))

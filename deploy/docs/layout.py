@@ -11,7 +11,7 @@ POLICY = (
     "default-src 'none'; script-src 'self' file:; style-src 'self' file:; img-src 'self' file:; "
     "base-uri 'none'; form-action 'none'"
 )
-STYLES = ("site.css", "api.css", "code.css")
+STYLES = ("palette.css", "site.css", "api.css", "code.css")
 SCRIPTS = ("page.js", "search.js")
 
 
