@@ -62,6 +62,17 @@ check_units() {
     done
 }
 
+# check_chart: checks the Helm chart with Helm, which is a package of the clients' environment.
+check_chart() {
+    local python=${CARILLON_TEST_PYTHON:-python3}
+    has_checker kubectl deploy/helm || return 0
+    if ! "$python" -c 'import helm_python, yaml' 2>/dev/null; then
+        warn "SKIPPED: $python has no helm-python-sdk, so it does not check deploy/helm"
+        return 0
+    fi
+    quietly deploy/helm "$python" -B -m unittest discover --quiet deploy/kubernetes/chart
+}
+
 # check_deployment FOLDER: runs all checks, with FOLDER for temporary files.
 check_deployment() {
     local folder=$1 kustomization size
@@ -85,6 +96,7 @@ check_deployment() {
             quietly "deploy/kubernetes/sizes/$size" kubectl kustomize "$folder/$size"
         done
     fi
+    check_chart
     # Only the client reads the file; this needs no engine.
     if docker compose version >/dev/null 2>&1; then
         quietly deploy/compose.yaml env AUTH_JWT_SECRET=x POSTGRES_PASSWORD=x \

@@ -3,8 +3,10 @@
 #
 # Installs missing packages and starts none of their services, and builds. Source after messages.sh.
 
-# Each line: a Debian package and evidence that it is installed. Swift links the first few.
-NEEDED_PACKAGES='
+# Each line of these lists: a Debian package and evidence that it is installed.
+
+# Needed to build from source. Swift links the first few.
+BUILDING_PACKAGES='
     binutils              command:ld
     g++                   glob:/usr/include/c++/*/vector
     libncurses6           library:libncurses.so.6
@@ -14,14 +16,33 @@ NEEDED_PACKAGES='
     libcurl4-openssl-dev  header:curl/curl.h
     libssl-dev            file:/usr/include/openssl/core_names.h
     zlib1g-dev            file:/usr/include/zlib.h
+'
+# Also needed to collect the programs of a build for other machines.
+PACKAGING_PACKAGES='
+    chrpath               command:chrpath
+'
+# The libraries that built programs link. The packages for building bring them.
+LIBRARY_PACKAGES='
+    libhiredis0.14        library:libhiredis.so.0.14
+    libpq5                library:libpq.so.5
+    libcurl4              library:libcurl.so.4
+    libssl3               library:libcrypto.so.3
+    libstdc++6            library:libstdc++.so.6
+    libgcc-s1             library:libgcc_s.so.1
+'
+# Needed to run the programs with a Redis and a PostgreSQL of their own.
+RUNNING_PACKAGES='
     redis-server          command:redis-server
     postgresql            postgres:
+    ca-certificates       file:/etc/ssl/certs/ca-certificates.crt
     tzdata                file:/usr/share/zoneinfo/Europe/Berlin
     openssl               command:openssl
     curl                  command:curl
 '
+# The lists that install_missing goes through. Scripts that build nothing set it to others.
+NEEDED_PACKAGES=$BUILDING_PACKAGES$RUNNING_PACKAGES
 
-# is_present EVIDENCE: whether the evidence of a line of NEEDED_PACKAGES exists.
+# is_present EVIDENCE: whether the evidence of a line of the lists exists.
 is_present() {
     local kind=${1%%:*} name=${1#*:}
     case $kind in

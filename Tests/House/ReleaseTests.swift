@@ -1,0 +1,134 @@
+// Carillon · ReleaseTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Foundation
+import Testing
+
+/// Tarballs of releases, and the places of the version.
+@Suite("Releases", .timeLimit(.minutes(10)))
+struct ReleaseTests {
+    /// Runs a script in an empty folder, after the libraries that read versions and tarballs.
+    ///
+    /// - Returns: standard output with standard error, and the exit code.
+    private static func run(_ script: String) throws -> (text: String, code: Int32) {
+        let folder = FileManager.default.temporaryDirectory.appending(path: "carillon-release-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: folder) }
+        let process = Process()
+        process.executableURL = URL(filePath: "/bin/bash")
+        process.currentDirectoryURL = folder
+        let libraries = ["messages", "version", "tarball"].map { "source '\(House.root.path)/deploy/lib/\($0).sh'" }
+        process.arguments = [
+            "-c",
+            (["set -euo pipefail", "exec 2>&1", "ROOT='\(House.root.path)'"] + libraries + [script])
+                .joined(separator: "\n"),
+        ]
+        process.environment = ["PATH": ProcessInfo.processInfo.environment["PATH"] ?? "/usr/bin:/bin"]
+        let pipe = Pipe()
+        process.standardOutput = pipe
+        try process.run()
+        let output = try pipe.fileHandleForReading.readToEnd() ?? Data()
+        process.waitUntilExit()
+        return (String(decoding: output, as: UTF8.self), process.terminationStatus)
+    }
+
+    /// Makes the folder of a release whose `deploy/up` prints its arguments. `pack` makes a tarball
+    /// of it, `up` runs that.
+    private static let release = #"""
+        name=carillon-9.9.9-linux-$(uname -m)
+        mkdir -p out "$name/bin" "$name/deploy"
+        printf '#!/bin/bash\necho "started with $*"\n' >"$name/deploy/up"
+        chmod +x "$name/deploy/up"
+        echo program >"$name/bin/gateway"
+        (cd "$name" && find . -type f -printf '%P\n' | sort | xargs sha256sum >../sums && mv ../sums SHA256SUMS)
+        pack() { tar -czf "out/$name.tar.gz" "$@" && (cd out && sha256sum "$name.tar.gz" >SHA256SUMS); }
+        up() { "$ROOT/deploy/up" --from "out/$name.tar.gz" --data "$PWD/data" --port 0 --no-demo; }
+
+        """#
+
+    @Test("deploy/up --from unpacks a tarball and runs its own deploy/up on the same data")
+    func from() throws {
+        let (text, code) = try Self.run(Self.release + #"pack "$name" && up && up && ls -A data/versions; pwd"#)
+        #expect(code == 0, "\(text)")
+        let folder = text.split(separator: "\n").last ?? ""
+        #expect(
+            text.components(separatedBy: "started with --port 0 --no-demo --data \(folder)/data\n").count == 3, "\(text)")
+        #expect(text.contains(" is unpacked\n"), "the second start unpacks nothing")
+    }
+
+    @Test("deploy/up --from unpacks a release again when a file of it was changed")
+    func repairs() throws {
+        let (text, code) = try Self.run(
+            Self.release + #"""
+                pack "$name" && up
+                echo changed >"data/versions/$name/bin/gateway"
+                up && cat "data/versions/$name/bin/gateway"
+                """#)
+        #expect(code == 0 && text.hasSuffix("program\n"), "\(text)")
+    }
+
+    @Test(
+        "deploy/up --from refuses a tarball that differs from its checksums, and leaves nothing behind",
+        arguments: [
+            (#"pack "$name"; echo x >>"out/$name.tar.gz""#, "does not match its checksum in out/SHA256SUMS"),
+            (#"pack "$name"; rm out/SHA256SUMS"#, "out/SHA256SUMS is missing; download it"),
+            (#"pack "$name"; echo >out/SHA256SUMS"#, "out/SHA256SUMS has no checksum of carillon-9.9.9"),
+            (#"echo changed >"$name/bin/gateway"; pack "$name""#, "bin/gateway: FAILED"),
+            (#"echo x >"$name/bin/more"; pack "$name""#, "bin/more: not in SHA256SUMS"),
+            (#"rm "$name/bin/gateway"; pack "$name""#, "bin/gateway: FAILED open or read"),
+            (#"ln -s /etc/passwd "$name/bin/link"; pack "$name""#, "bin/link: neither a file nor a folder"),
+            (#"echo x >other; pack "$name" other"#, "it holds more than the folder carillon-9.9.9"),
+            (#"pack "$name"; truncate -s 100 "out/$name.tar.gz"; (cd out && sha256sum *.gz >SHA256SUMS)"#, "unpacked"),
+            (#"name=carillon-9.9.9-linux-z80; touch out/$name.tar.gz"#, "is for z80, and this machine is"),
+            (#"name=other; touch out/other.tar.gz"#, "keep the name of the release"),
+        ])
+    func refuses(damage: String, error: String) throws {
+        let (text, code) = try Self.run(
+            Self.release + damage + "\nup || echo \"status $?\"\nfind data/versions -mindepth 1 2>/dev/null || true")
+        #expect(code == 0 && text.contains(error) && text.hasSuffix("status 1\n"), "\(text)")
+        #expect(!text.contains("started with"))
+    }
+
+    @Test("every place of the version in deploy/lib/version.sh exists, and all programs and packages agree")
+    func places() throws {
+        let version = try Self.run(#"read_version "$ROOT""#).text.trimmingCharacters(in: .newlines)
+        #expect(version.contains(#/^\d+\.\d+\.\d+(-dev)?$/#))
+        let (text, code) = try Self.run(
+            #"""
+            mkdir copy
+            while read -r file _; do
+                file=${file#\?}
+                [[ -z $file || ! -e $ROOT/$file ]] || (cd "$ROOT" && cp --parents "$file" "$OLDPWD/copy")
+            done <<<"$CODE_VERSIONS$RELEASE_VERSIONS"
+            old=$(read_version copy)
+            set_versions copy "$CODE_VERSIONS" 98.7.6
+            ! grep -rF -- "\"$old\"" copy || exit 1
+            set_versions copy "$RELEASE_VERSIONS" 98.7.6
+            read_version copy
+            """#)
+        #expect(code == 0 && text == "98.7.6\n", "\(text)")
+    }
+
+    @Test("a release is newer than its development version and than earlier numbers")
+    func order() throws {
+        for (version, other, isNewer) in [
+            ("1.0.0", "1.0.0-dev", true), ("1.0.0-dev", "1.0.0", false), ("1.10.0", "1.9.0", true),
+            ("1.1.0-dev", "1.0.9", true), ("0.9.0", "1.0.0-dev", false), ("1.0.0", "1.0.0", false),
+        ] {
+            let (text, code) = try Self.run("is_newer \(version) \(other)")
+            #expect((code == 0) == isNewer, "\(version) after \(other): \(text)")
+        }
+    }
+
+    @Test("an unpacked release needs no package for building")
+    func packages() throws {
+        let (text, code) = try Self.run(
+            #"source "$ROOT/deploy/lib/install.sh"; echo "$LIBRARY_PACKAGES$RUNNING_PACKAGES""#)
+        #expect(code == 0 && text.contains("libhiredis0.14 ") && text.contains("redis-server "))
+        #expect(!text.contains("-dev ") && !text.contains("g++") && !text.contains("binutils"), "\(text)")
+        let runtime = try House.text("deploy/docker/steps").firstMatch(of: #/RUNTIME_PACKAGES=\((.*)\)/#)?.output.1
+        for package in try #require(runtime).split(separator: " ") {
+            #expect(text.contains("    \(package) "), "\(package)")
+        }
+    }
+}
