@@ -1,0 +1,121 @@
+// Carillon · client.d.ts
+// SPDX-License-Identifier: Apache-2.0
+
+import type { Notification, TokenProvider } from "./index.js";
+
+/** A failed call. */
+export class CallError extends Error {
+  readonly kind: "signedOut" | "unreachable" | "refused";
+  /** The HTTP status if the call was refused, else 0. */
+  readonly status: number;
+  /** Seconds to wait that the gateway asked for. */
+  readonly retryAfter: number | null;
+  readonly faults: readonly { readonly field: string; readonly reason: string }[];
+}
+
+/** Chooses a list: only unread notifications, only a category, or all. */
+export interface Filter {
+  readonly isUnread?: boolean;
+  /** The empty name has those without a category. */
+  readonly category?: string;
+}
+
+/** The state of the connection. `displaced` means that the user has too many newer connections. */
+export type ConnectionState = "online" | "connecting" | "offline" | "signedOut" | "displaced";
+
+export interface InboxEvents {
+  change: CustomEvent<null>;
+  arrival: CustomEvent<Notification>;
+  state: CustomEvent<ConnectionState>;
+  /** An app sent an ephemeral event. */
+  event: CustomEvent<{ readonly name: string; readonly args: readonly unknown[] }>;
+  /** The names of types and categories are known. */
+  words: CustomEvent<null>;
+  /** A change could not be saved, and is undone. */
+  fault: CustomEvent<"notSaved" | "refused">;
+  signedOut: CustomEvent<null>;
+}
+
+/** The copy of an inbox that this page has. */
+export interface InboxStore {
+  readonly isLoaded: boolean;
+  readonly version: number | null;
+  readonly unread: number;
+  readonly total: number;
+  find(id: string): Notification | undefined;
+  /** Returns the notifications of a list, newest first, as far as they are loaded. */
+  list(filter?: Filter): Notification[];
+  /** Returns the cursor of the next page, or null at the end. */
+  cursor(filter?: Filter): string | null;
+}
+
+/** Names of types and categories, from the catalog. */
+export interface Words {
+  readonly categories: string[];
+  typeName(type: string): string;
+  categoryName(category: string): string;
+}
+
+/**
+ * A user's inbox in one tab: its notifications, the calls that change them, the socket, and the
+ * other tabs. Changes show at once, and are undone if the gateway refuses them.
+ */
+export class Inbox extends EventTarget {
+  /**
+   * @param url the gateway.
+   * @param getToken called again when the gateway refused the last token.
+   * @param locale the language of the names of types and categories.
+   */
+  constructor(url: string | URL, getToken: TokenProvider, locale: string);
+
+  readonly store: InboxStore;
+  readonly words: Words;
+  readonly state: ConnectionState;
+  readonly isLoading: boolean;
+  /** The error of the last load of the first page. */
+  readonly loadError: CallError | null;
+  readonly hasMoreFailed: boolean;
+  /** Unread notifications by category; null before `countCategories()`. */
+  readonly unreadByCategory: Readonly<Record<string, number>> | null;
+  /** The archive as far as it is loaded; null before `loadArchive()`. */
+  readonly archive: { readonly items: readonly Notification[]; readonly cursor: string | null } | null;
+
+  /** Loads the inbox and connects. Returns whether it did: not without a token, or once closed. */
+  open(): Promise<boolean>;
+  close(): void;
+  /** Reconnects and reloads at once, when the user asks for it. */
+  retry(): void;
+  load(): Promise<void>;
+  /** Loads the next page of a list. */
+  loadMore(filter: Filter): Promise<void>;
+  /** Loads the archive's first page, or the next. */
+  loadArchive(isFirst: boolean): Promise<void>;
+  countCategories(): void;
+
+  /** Returns undefined if it is read already; else whether the gateway took it. */
+  markRead(id: string): Promise<boolean> | undefined;
+  markAllRead(): Promise<boolean>;
+  markUnread(id: string): Promise<boolean>;
+  remove(id: string): Promise<boolean>;
+  /** Deletes all that is read. */
+  removeRead(): Promise<boolean>;
+  moveToArchive(id: string): Promise<boolean>;
+  snooze(id: string, until: Date): Promise<boolean>;
+  /** Brings back what was deleted, archived or snoozed. */
+  restore(id: string): Promise<boolean>;
+  /** Reports that the user opened a notification, and marks it read. */
+  opened(id: string): Promise<boolean> | undefined;
+
+  addEventListener<Name extends keyof InboxEvents>(
+    type: Name, listener: (event: InboxEvents[Name]) => void, options?: boolean | AddEventListenerOptions,
+  ): void;
+  addEventListener(
+    type: string, listener: EventListenerOrEventListenerObject | null, options?: boolean | AddEventListenerOptions,
+  ): void;
+  removeEventListener<Name extends keyof InboxEvents>(
+    type: Name, listener: (event: InboxEvents[Name]) => void, options?: boolean | EventListenerOptions,
+  ): void;
+  removeEventListener(
+    type: string, listener: EventListenerOrEventListenerObject | null, options?: boolean | EventListenerOptions,
+  ): void;
+}

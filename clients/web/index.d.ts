@@ -1,0 +1,144 @@
+// Carillon · index.d.ts
+// SPDX-License-Identifier: Apache-2.0
+
+import type { Texts } from "./texts.js";
+
+export type { Texts };
+
+/** The version of the package, which is the server's. */
+export const version: string;
+
+/** The words of the inbox in English. */
+export const en: Texts;
+
+// MARK: Notifications
+
+export type Severity = "alert" | "warning" | "info";
+export type Delivery = "push" | "in_app";
+
+/** A button of a notification. A click on a push has its `id` only. */
+export interface Action {
+  readonly id: string;
+  readonly title?: string;
+  readonly foreground?: boolean;
+  readonly destructive?: boolean;
+  readonly authentication?: boolean;
+}
+
+/** A notification of the user. Times are RFC 3339. */
+export interface Notification {
+  readonly id: string;
+  readonly type: string;
+  readonly severity: Severity;
+  readonly delivery: Delivery;
+  readonly title: string;
+  readonly body: string;
+  /** The job's own data; its `actions` are the buttons. */
+  readonly data: { readonly actions?: readonly Action[]; readonly [name: string]: unknown };
+  readonly category: string | null;
+  readonly entity_type: string | null;
+  readonly entity_id: string | null;
+  readonly url: string | null;
+  readonly image: string | null;
+  readonly collapse_key: string | null;
+  /** The version of the inbox that the notification was last changed in. */
+  readonly version: number;
+  readonly created_at: string;
+  readonly read_at: string | null;
+  readonly expires_at: string | null;
+  /** Why the delivery was reduced, such as `capped_by_type`. */
+  readonly held_back: string | null;
+  /** True if the app should not ring, as in quiet hours. */
+  readonly silent?: true;
+  /** True after the user's own undo. */
+  readonly again?: true;
+}
+
+// MARK: The element
+
+/**
+ * Returns a token of the user, or null if none is signed in.
+ *
+ * @param isRefused whether the gateway refused the last token, so that a fresh one is needed.
+ */
+export type TokenProvider = (isRefused: boolean) => string | null | undefined | Promise<string | null | undefined>;
+
+/**
+ * Draws a notification, or returns null for the usual entry.
+ *
+ * The result becomes part of the entry's link, so it must not hold links or buttons.
+ */
+export type RenderItem = (
+  notification: Notification,
+  context: { readonly language: string; readonly texts: Texts },
+) => Node | null | undefined;
+
+/** The attributes of the element. */
+export interface CarillonAttributes {
+  /** A JWT of the user. */
+  token?: string;
+  /** The gateway, such as `https://notify.example.com`. */
+  url?: string;
+  /** `page` for the panel without a bell. */
+  view?: "page";
+  /** Shows only notifications of this category. */
+  category?: string;
+  /** `en`, `de`, `fr`, `es`, `pt`, `ja` or `ar`; by default the page's language. */
+  lang?: string;
+  /** By default the system's. */
+  theme?: "light" | "dark";
+  /** A service worker on the page's own origin, for Web Push. */
+  worker?: string;
+}
+
+/** The events of the element. They bubble, and leave shadow trees. */
+export interface CarillonEvents {
+  /** The unread count is known, or has changed. */
+  "carillon-unread": CustomEvent<{ readonly unread: number }>;
+  /** A notification has just arrived. */
+  "carillon-arrival": CustomEvent<Notification>;
+  /** The user clicked a notification. `preventDefault()` keeps the element off the link. */
+  "carillon-open": CustomEvent<{ readonly notification: Notification; readonly url: string | null }>;
+  /** The user pressed a button. `preventDefault()` says that the page handles it. */
+  "carillon-action": CustomEvent<{ readonly notification: Notification; readonly action: Action }>;
+  /** An app sent an ephemeral event. */
+  "carillon-event": CustomEvent<{ readonly name: string; readonly args: readonly unknown[] }>;
+  /** No valid token is left. */
+  "carillon-signed-out": CustomEvent<null>;
+}
+
+/** `<carillon-inbox>`: a bell with a badge and a panel; with `view="page"`, only the panel. */
+export class CarillonInbox extends HTMLElement {
+  static observedAttributes: string[];
+
+  /** The attribute of this name. */
+  get token(): string | null;
+  set token(token: string | null | undefined);
+
+  /** Gives tokens instead of the attribute. A new function restarts the inbox. */
+  tokenProvider: TokenProvider | null;
+
+  /** Words that replace those of the element. */
+  get texts(): Partial<Texts>;
+  set texts(texts: Partial<Texts> | null | undefined);
+
+  renderItem: RenderItem | null;
+
+  /** The unread count of the inbox, or of `category`; null until it is known. */
+  get unread(): number | null;
+
+  /** The URL of the gateway that the element uses. */
+  get gateway(): string;
+
+  /** Opens or closes the panel; without an argument, the other of the two. */
+  toggle(isOpen?: boolean): void;
+}
+
+declare global {
+  interface HTMLElementTagNameMap {
+    "carillon-inbox": CarillonInbox;
+  }
+  interface HTMLElementEventMap extends CarillonEvents {}
+  interface DocumentEventMap extends CarillonEvents {}
+  interface WindowEventMap extends CarillonEvents {}
+}

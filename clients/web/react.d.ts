@@ -1,0 +1,46 @@
+// Carillon · react.d.ts
+// SPDX-License-Identifier: Apache-2.0
+
+import type { DetailedHTMLProps, ForwardRefExoticComponent, HTMLAttributes, RefAttributes } from "react";
+import type {
+  CarillonAttributes, CarillonEvents, CarillonInbox as Element, RenderItem, Texts, TokenProvider,
+} from "./index.js";
+
+type Attributes = Omit<HTMLAttributes<Element>, keyof CarillonAttributes>;
+type Handler<Name extends keyof CarillonEvents> = (event: CarillonEvents[Name]) => void;
+
+/** Props besides those of any element, such as `className`, `style` and children for the slots. */
+export interface CarillonInboxProps extends Attributes, Omit<CarillonAttributes, "url"> {
+  /** The gateway, such as `https://notify.example.com`; `/` if it has the page's own origin. */
+  url: string;
+  /** Gives tokens instead of `token`. Keep it the same between renders: a new one reconnects. */
+  tokenProvider?: TokenProvider;
+  /** Words that replace those of the inbox. Keep functions in it the same between renders. */
+  texts?: Partial<Texts>;
+  /** May be inline. A later function draws only entries that change. */
+  renderItem?: RenderItem;
+  onUnread?: Handler<"carillon-unread">;
+  onArrival?: Handler<"carillon-arrival">;
+  onOpen?: Handler<"carillon-open">;
+  onAction?: Handler<"carillon-action">;
+  onEvent?: Handler<"carillon-event">;
+  onSignedOut?: Handler<"carillon-signed-out">;
+}
+
+/** The inbox as a component. A ref gets the element, for `unread` and `toggle()`. */
+export const CarillonInbox: ForwardRefExoticComponent<CarillonInboxProps & RefAttributes<Element>>;
+
+/**
+ * Returns the unread count of the page's first inbox of a category, or of the first that shows all;
+ * null until it is known.
+ */
+export function useUnread(category?: string): number | null;
+
+declare module "react" {
+  namespace JSX {
+    interface IntrinsicElements {
+      "carillon-inbox": Omit<DetailedHTMLProps<HTMLAttributes<Element>, Element>, keyof CarillonAttributes>
+        & CarillonAttributes & { class?: string };
+    }
+  }
+}

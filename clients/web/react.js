@@ -1,0 +1,106 @@
+// Carillon · react.js
+// SPDX-License-Identifier: Apache-2.0
+"use client";
+
+import {
+  createElement, forwardRef, useEffect, useImperativeHandle, useLayoutEffect, useRef, useSyncExternalStore,
+} from "react";
+
+const attributes = ["token", "url", "view", "category", "lang", "theme", "worker"];
+const events = {
+  onUnread: "carillon-unread", onArrival: "carillon-arrival", onOpen: "carillon-open",
+  onAction: "carillon-action", onEvent: "carillon-event", onSignedOut: "carillon-signed-out",
+};
+const own = new Set([...attributes, ...Object.keys(events), "tokenProvider", "texts", "renderItem", "className"]);
+/** The number of changes of `tokenProvider` that suggests an inline function. */
+const mostProviders = 5;
+const warning = "carillon: tokenProvider changes often, and the inbox reconnects each time; "
+  + "keep it outside of the component or in useCallback";
+
+// Servers run no effects, and React 18 warns there about layout effects.
+const useCommit = typeof document === "undefined" ? useEffect : useLayoutEffect;
+
+/** The inbox as a component. Its props are the attributes, properties and events of the element. */
+export const CarillonInbox = forwardRef(function CarillonInbox(props, ref) {
+  const element = useRef(null);
+  const latest = useRef(props);
+  const providers = useRef(0);
+  // Inline functions differ at each render, and a new `renderItem` would restart the element.
+  const draw = useRef((...all) => latest.current.renderItem?.(...all) ?? null);
+
+  useImperativeHandle(ref, () => element.current, []);
+  useCommit(() => {
+    latest.current = props;
+    setAttributes(element.current, props);
+    setProperty(element.current, "renderItem", props.renderItem ? draw.current : null);
+    const isNew = setProperty(element.current, "tokenProvider", props.tokenProvider ?? null);
+    if (isNew && ++providers.current === mostProviders) console.warn(warning);
+    if (!hasSameEntries(element.current.texts, props.texts)) element.current.texts = props.texts ?? {};
+  });
+  useCommit(() => listen(element.current, latest), []);
+  useEffect(() => { load(); }, []);
+
+  const rest = Object.fromEntries(Object.entries(props).filter(([name]) => !own.has(name)));
+  // React 18 sets `className` of a custom element as an attribute of that name.
+  if (props.className) rest.class = props.className;
+  return createElement("carillon-inbox", { ...rest, ref: element });
+});
+
+/**
+ * Returns the unread count of the page's first inbox of a category, or of the first that shows all.
+ *
+ * Null until the count is known.
+ */
+export function useUnread(category = "") {
+  return useSyncExternalStore(subscribe, () => unread(category), () => null);
+}
+
+function subscribe(redraw) {
+  const names = [events.onUnread, events.onSignedOut];
+  for (const name of names) document.addEventListener(name, redraw);
+  return () => names.forEach((name) => document.removeEventListener(name, redraw));
+}
+
+function unread(category) {
+  const inboxes = [...document.querySelectorAll("carillon-inbox")];
+  return inboxes.find((one) => (one.getAttribute("category") ?? "") === category)?.unread ?? null;
+}
+
+/**
+ * Sets the attributes here, as React 18 and 19 differ in how they do it for custom elements, and 19
+ * writes a `lang` that is gone as "undefined".
+ */
+function setAttributes(element, props) {
+  for (const name of attributes) {
+    const value = props[name] ?? "";
+    if (value === "") element.removeAttribute(name);
+    else if (element.getAttribute(name) !== value) element.setAttribute(name, value);
+  }
+}
+
+/** Sets a property if it changes, because the element restarts. Returns whether it did. */
+function setProperty(element, name, value) {
+  // Until its module has loaded, the element has no properties.
+  if ((element[name] ?? null) === value) return false;
+  element[name] = value;
+  return true;
+}
+
+function hasSameEntries(one, other) {
+  const [first, second] = [one ?? {}, other ?? {}];
+  const names = Object.keys(first);
+  return names.length === Object.keys(second).length
+    && names.every((name) => Object.hasOwn(second, name) && Object.is(first[name], second[name]));
+}
+
+/** Calls the latest handlers. Returns a function that removes the listeners. */
+function listen(element, latest) {
+  const listeners = Object.entries(events).map(([prop, name]) => [name, (event) => latest.current[prop]?.(event)]);
+  for (const [name, listener] of listeners) element.addEventListener(name, listener);
+  return () => listeners.forEach(([name, listener]) => element.removeEventListener(name, listener));
+}
+
+/** Loads the element late, because servers have no elements. */
+function load() {
+  import("./index.js").catch((error) => console.warn("carillon:", error.message));
+}
