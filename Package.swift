@@ -30,6 +30,11 @@ let tracing = product("Tracing", "swift-distributed-tracing")
 let unixSignals = product("UnixSignals", "swift-service-lifecycle")
 let yams = product("Yams", "Yams")
 
+/// A product that only Linux needs, as Apple's systems have its like in Foundation.
+func onLinux(_ name: String, _ package: String) -> Target.Dependency {
+    .product(name: name, package: package, condition: .when(platforms: [.linux]))
+}
+
 // What is used together.
 let http2 = [product("NIOHPACK", "swift-nio-http2"), product("NIOHTTP2", "swift-nio-http2")]
 let nio = [logging, nioCore, nioPosix]
@@ -67,7 +72,10 @@ func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
 
 let package = Package(
     name: "carillon",
+    // Of CarillonClient; the rest is for Linux.
+    platforms: [.iOS(.v17), .macOS(.v15)],
     products: [
+        .library(name: "CarillonClient", targets: ["CarillonClient"]),
         .executable(name: "gateway", targets: ["GatewayCommand"]),
         .executable(name: "dispatcher", targets: ["DispatcherCommand"]),
         .executable(name: "provider-sandbox", targets: ["SandboxCommand"]),
@@ -75,24 +83,25 @@ let package = Package(
         .executable(name: "conformance", targets: ["Conformance"]),
         .executable(name: "fuzz", targets: ["Fuzz"]),
     ],
+    // Exact, so that a release can be built again; but apps with CarillonClient bring their own NIO.
     dependencies: [
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
         .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.6"),
-        .package(url: "https://github.com/apple/swift-nio-http2", from: "1.46.0"),
-        .package(url: "https://github.com/apple/swift-nio-extras", from: "1.35.2"),
-        .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0"),
-        .package(url: "https://github.com/apple/swift-crypto", "3.12.3"..<"5.0.0"),
-        .package(url: "https://github.com/apple/swift-distributed-tracing.git", from: "1.7.3"),
-        .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
-        .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
-        .package(url: "https://github.com/apple/swift-metrics", from: "2.13.0"),
-        .package(url: "https://github.com/apple/swift-configuration", from: "1.4.0"),
-        .package(url: "https://github.com/apple/swift-system", from: "1.8.1"),
-        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
-        .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1"),
-        .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
-        .package(url: "https://github.com/jpsim/Yams", from: "6.2.2"),
-        .package(url: "https://github.com/hummingbird-project/swift-mustache", from: "2.1.1"),
+        .package(url: "https://github.com/apple/swift-nio-http2", exact: "1.46.0"),
+        .package(url: "https://github.com/apple/swift-nio-extras", exact: "1.35.2"),
+        .package(url: "https://github.com/apple/swift-http-types", exact: "1.8.0"),
+        .package(url: "https://github.com/apple/swift-crypto", exact: "4.5.2"),
+        .package(url: "https://github.com/apple/swift-distributed-tracing.git", exact: "1.7.3"),
+        .package(url: "https://github.com/apple/swift-collections", exact: "1.6.0"),
+        .package(url: "https://github.com/apple/swift-log", exact: "1.16.2"),
+        .package(url: "https://github.com/apple/swift-metrics", exact: "2.13.0"),
+        .package(url: "https://github.com/apple/swift-configuration", exact: "1.4.0"),
+        .package(url: "https://github.com/apple/swift-system", exact: "1.8.1"),
+        .package(url: "https://github.com/apple/swift-argument-parser", exact: "1.8.2"),
+        .package(url: "https://github.com/hummingbird-project/hummingbird", exact: "2.28.1"),
+        .package(url: "https://github.com/swift-server/swift-service-lifecycle", exact: "2.13.0"),
+        .package(url: "https://github.com/jpsim/Yams", exact: "6.2.2"),
+        .package(url: "https://github.com/hummingbird-project/swift-mustache", exact: "2.1.1"),
     ],
     targets: [
         // C libraries, each imported by Clients alone.
@@ -101,12 +110,13 @@ let package = Package(
         library("CCurl", "libcurl4-openssl-dev"),
         library("COpenSSL", "libssl-dev"),
         library("CLinux", nil),
+        library("CZlib", "zlib1g-dev"),
 
         // Shared, the lowest first.
         room("Core", in: "Sources/Shared/Core", [crypto, deque, product("Mustache", "swift-mustache"), yams]),
         room(
             "Clients", in: "Sources/Shared/Clients",
-            ["CCurl", "CHiredis", "CLibpq", "CLinux", "COpenSSL", "Core", deque, nioSSL] + nio),
+            ["CCurl", "CHiredis", "CLibpq", "CLinux", "COpenSSL", "CZlib", "Core", deque, nioSSL] + nio),
         room(
             "Storage", in: "Sources/Shared/Storage", ["Clients", "Core", crypto, logging, nioCore],
             embedding: ["Stores/Migrations", "Streams/Scripts"]),
@@ -115,7 +125,8 @@ let package = Package(
             [
                 "Clients", "Core", "Storage", argumentParser, unixSignals, yams,
                 product("Configuration", "swift-configuration"), product("SystemPackage", "swift-system"),
-            ] + nio + service),
+            ] + nio + service,
+            embedding: ["Schema/catalog.schema.json"]),
 
         // Dispatcher: jobs out.
         room("Providers", in: "Sources/Dispatcher/Providers", ["Clients", "Core", crypto, cryptoExtras, logging]),
@@ -149,6 +160,15 @@ let package = Package(
                 nioSSL,
             ] + nio + service),
 
+        // The client library for apps.
+        room(
+            "CarillonClient", in: "clients/swift/Sources/CarillonClient",
+            [
+                onLinux("NIOCore", "swift-nio"), onLinux("NIOHTTP1", "swift-nio"), onLinux("NIOPosix", "swift-nio"),
+                onLinux("NIOSSL", "swift-nio-ssl"), onLinux("NIOWebSocket", "swift-nio"),
+            ]),
+        program("ClientStack", in: "clients/swift/Stack", ["CarillonClient"]),
+
         // Support that tests, benchmarks and the demo share.
         room("Support", in: "Tests/Support", ["Clients", "Core", "Protocols", "Storage"] + nio),
         room("Sandbox", in: "Tests/Sandbox/Server", [crypto, cryptoExtras, nioHTTP1, nioSSL] + nio + http2),
@@ -172,6 +192,7 @@ let package = Package(
             ] + nio,
             excluding: ["Corpus"]),
 
+        .testTarget(name: "CarillonClientTests", dependencies: ["CarillonClient"], path: "clients/swift/Tests"),
         tests("Core", ["Core", "Support", crypto]),
         tests("Clients", ["Clients", "Core", "Sandbox", "Support", crypto] + nio),
         tests("Storage", ["Clients", "Core", "Storage", "Support"]),
@@ -204,7 +225,7 @@ let package = Package(
 if Context.environment["CARILLON_BUILD"] == "programs" {
     let programs: Set = ["gateway", "dispatcher", "provider-sandbox"]
     package.products.removeAll { !programs.contains($0.name) }
-    let checks: Set = ["Support", "Benchmarks", "Conformance", "Fuzz"]
+    let checks: Set = ["Support", "Benchmarks", "Conformance", "Fuzz", "CarillonClient", "ClientStack"]
     package.targets.removeAll { $0.type == .test || checks.contains($0.name) }
 }
 

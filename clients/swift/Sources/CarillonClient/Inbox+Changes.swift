@@ -1,0 +1,111 @@
+// Carillon · Inbox+Changes.swift
+// SPDX-License-Identifier: Apache-2.0
+
+/// The pages of the inbox that were loaded over REST.
+struct LoadedPages: Sendable {
+    /// The cursor of the next page; nil for the newest.
+    var cursor: String?
+    var isAny = false
+    /// Whether the last page is loaded.
+    var isComplete = false
+    var isLoading = false
+}
+
+extension Inbox {
+    private static let pageSize = 50
+    private static let mostTries = 3
+
+    /// Loads the next page of the inbox, read notifications too, and begins with the newest.
+    ///
+    /// Returns at once if there is no other page, if one is on its way, or if ``notifications`` is
+    /// at its bound. After a gap of more than 500 changes the list starts over, and its first page
+    /// is loaded again on its own.
+    public func loadOlder() async throws(GatewayError) {
+        guard self.hasOlder, !self.pages.isLoading else { return }
+        self.pages.isLoading = true
+        defer { self.pages.isLoading = false }
+        for _ in 1...Self.mostTries {
+            let cursor = self.pages.cursor
+            let page = try await self.gateway.notifications(before: cursor, limit: Self.pageSize)
+            // Meanwhile the list may have started over, or changed too much to merge the page.
+            guard cursor == self.pages.cursor, self.state.merge(page) else { continue }
+            self.pages.cursor = page.nextCursor
+            self.pages.isAny = true
+            self.pages.isComplete = page.nextCursor == nil
+            self.show()
+            return
+        }
+        throw .unreachable("the inbox changes faster than a page loads")
+    }
+
+    /// Loads the first page again after the list started over.
+    func reloadPages() {
+        let wasAny = self.pages.isAny
+        self.pages.cursor = nil
+        self.pages.isAny = false
+        self.pages.isComplete = false
+        self.show()
+        guard wasAny else { return }
+        Task { [weak self] in try? await self?.loadOlder() }
+    }
+
+    /// Marks notifications as read on all of the user's clients.
+    public func markRead(_ ids: [String]) async throws(GatewayError) {
+        guard !ids.isEmpty else { return }
+        try await self.change(.read(Set(ids))) { gateway async throws(GatewayError) in
+            try await gateway.markRead(ids)
+        }
+    }
+
+    /// Marks everything as read that is in the inbox when the gateway takes the call.
+    public func markAllRead() async throws(GatewayError) {
+        try await self.change(.readAll(upTo: self.version ?? .max)) { gateway async throws(GatewayError) in
+            try await gateway.markAllRead()
+        }
+    }
+
+    /// Marks a notification as unread again, without another arrival.
+    public func markUnread(_ id: String) async throws(GatewayError) {
+        try await self.change(.unread(id)) { gateway async throws(GatewayError) in
+            try await gateway.markUnread(id)
+        }
+    }
+
+    /// Moves a notification to the archive, which keeps it for a year.
+    public func archive(_ id: String) async throws(GatewayError) {
+        try await self.change(.removal(id)) { gateway async throws(GatewayError) in
+            try await gateway.archive(id)
+        }
+    }
+
+    public func delete(_ id: String) async throws(GatewayError) {
+        try await self.change(.removal(id)) { gateway async throws(GatewayError) in
+            try await gateway.delete(id)
+        }
+    }
+
+    /// Brings back a notification that was archived or deleted; the socket then shows it.
+    public func restore(_ id: String) async throws(GatewayError) {
+        try await self.gateway.restore(id)
+    }
+
+    /// Shows a change at once, and undoes it if the gateway does not make it.
+    private func change(
+        _ change: PendingChanges.Change,
+        _ call: (Gateway) async throws(GatewayError) -> InboxChange?
+    ) async throws(GatewayError) {
+        guard let number = self.pending.add(change, at: self.timing.now()) else { throw .tooManyChanges }
+        self.show()
+        do throws(GatewayError) {
+            let answer = try await call(self.gateway)
+            // The frame and the answer come in any order.
+            self.pending.confirm(number, version: answer?.version ?? 0)
+            self.pending.removeConfirmed(upTo: self.version ?? 0)
+            self.show()
+        } catch {
+            self.pending.remove(number)
+            self.show()
+            throw error
+        }
+    }
+}

@@ -1,0 +1,198 @@
+// Carillon · InboxConnection.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Foundation
+
+/// A socket to a user's inbox that reconnects and resumes until it is cancelled or ends for good.
+///
+/// It hands over one frame at a time and waits until the frame is processed, so it buffers nothing.
+/// If that takes too long, the gateway closes the socket (4408), and the next one resumes.
+actor InboxConnection {
+    enum Event: Sendable {
+        case frame(Frame)
+        /// No socket is open, for this reason.
+        case offline(String)
+    }
+
+    /// The gateway pings as often, and gives a silent peer as long.
+    static let pingInterval = Duration.seconds(25)
+    static let pingTimeout = Duration.seconds(20)
+    private static let renewalLead: TimeInterval = 60
+    private static let shortestBackoff = 0.5
+    private static let longestBackoff = 30.0
+    private static let unauthorized = 4401
+    private static let tooManyConnections = 4409
+
+    private let gateway: Gateway
+    private let timing: Timing
+    private let deliver: @Sendable (Event) async -> Void
+    private var version: Int?
+    private var isActive: Bool
+    private var socket: (any Socket)?
+    /// The token of the last connection, if the gateway refused it.
+    private var refused: String?
+    private var failures = 0
+    private var drainDelay = Duration.zero
+
+    /// - Parameters:
+    ///   - version: the inbox version to resume from; nil for the whole inbox.
+    ///   - isActive: whether the user looks at the app.
+    ///   - deliver: processes an event.
+    init(
+        _ gateway: Gateway, version: Int?, isActive: Bool, timing: Timing,
+        deliver: @escaping @Sendable (Event) async -> Void
+    ) {
+        self.gateway = gateway
+        self.version = version
+        self.isActive = isActive
+        self.timing = timing
+        self.deliver = deliver
+    }
+
+    /// Stays connected until the task is cancelled.
+    ///
+    /// - Throws: ``GatewayError/signedOut`` or ``GatewayError/displaced``.
+    func run() async throws(GatewayError) {
+        while !Task.isCancelled {
+            let reason = try await self.connect()
+            self.socket = nil
+            guard !Task.isCancelled else { return }
+            await self.deliver(.offline(reason))
+            // Full jitter keeps the clients of a gateway from reconnecting all at once.
+            let longest = min(Self.longestBackoff, Self.shortestBackoff * pow(2, Double(min(self.failures, 10))))
+            let wait = self.drainDelay + .seconds(self.timing.jitter() * longest)
+            self.failures += 1
+            self.drainDelay = .zero
+            try? await self.timing.sleep(wait)
+        }
+    }
+
+    /// Reports whether the user looks at the app, now and on each later connection.
+    func focus(_ isActive: Bool) async {
+        self.isActive = isActive
+        if let socket { await Self.say(.focus(isActive: isActive), on: socket) }
+    }
+
+    // MARK: One connection
+
+    /// Serves one connection and returns the reason why it ended.
+    private func connect() async throws(GatewayError) -> String {
+        let token: String
+        do {
+            token = try await self.gateway.tokens.token(replacing: self.refused)
+        } catch .signedOut {
+            throw .signedOut
+        } catch {
+            return error.description
+        }
+        self.refused = nil
+        let resume = self.version.map { [URLQueryItem(name: "resume", value: String($0))] } ?? []
+        let scheme = self.gateway.address.scheme == "http" ? "ws" : "wss"
+        let url = self.gateway.url(["socket"], query: resume, scheme: scheme)
+        let end: SocketEnd
+        do {
+            let socket = try await self.gateway.sockets.open(url, headers: Gateway.headers(token: token))
+            self.socket = socket
+            end = await withTaskCancellationHandler {
+                await self.serve(socket, token)
+            } onCancel: {
+                socket.close()
+            }
+        } catch {
+            end = error
+        }
+        switch end {
+        case .refused(let status, let body):
+            if status == 401 { self.refused = token }
+            return Problem(GatewayAnswer(status: status, body: body)).description
+        case .closed(Self.tooManyConnections, _):
+            throw .displaced
+        case .closed(let code, let reason):
+            // The token of an open socket may be newer than that of its handshake.
+            if code == Self.unauthorized { self.refused = await self.gateway.tokens.newest ?? token }
+            return "the socket closed with \(code)\(reason.isEmpty ? "" : " \(reason)")"
+        case .unreachable(let reason):
+            return "no connection: \(reason)"
+        }
+    }
+
+    private func serve(_ socket: any Socket, _ token: String) async -> SocketEnd {
+        await withTaskGroup(of: Void.self) { group in
+            group.addTask { await self.keepAlive(socket) }
+            group.addTask { await self.renew(token, on: socket) }
+            let end = await self.read(socket)
+            group.cancelAll()
+            socket.close()
+            return end
+        }
+    }
+
+    private func read(_ socket: any Socket) async -> SocketEnd {
+        if !self.isActive { await Self.say(.focus(isActive: false), on: socket) }
+        while true {
+            let frame: Frame
+            do throws(SocketEnd) {
+                let text = try await socket.receive()
+                guard let decoded = try? JSON.decode(Frame.self, from: Data(text.utf8)) else {
+                    // Resuming repeats the frame, so do not return at once.
+                    self.failures = max(self.failures, 6)
+                    return .closed(code: 1002, reason: "a frame is not of this protocol")
+                }
+                frame = decoded
+            } catch {
+                return error
+            }
+            guard !Task.isCancelled else { return .closed(code: 1006, reason: "cancelled") }
+            await self.deliver(.frame(frame))
+            switch frame {
+            case .update(let update):
+                self.version = max(self.version ?? 0, update.version)
+                if update.isSync { self.failures = 0 }
+            case .goodbye(let wait):
+                self.drainDelay = wait
+            case .event, .error, .other:
+                break
+            }
+        }
+    }
+
+    /// Closes the socket when it does not answer a ping.
+    ///
+    /// A phone that changes its network may learn in no other way that a connection is gone.
+    private func keepAlive(_ socket: any Socket) async {
+        while (try? await self.timing.sleep(Self.pingInterval)) != nil {
+            let isAlive = await withTaskGroup(of: Bool.self) { group in
+                group.addTask { (try? await socket.ping()) != nil }
+                group.addTask {
+                    try? await self.timing.sleep(Self.pingTimeout)
+                    return false
+                }
+                let isAlive = await group.next() ?? false
+                if !isAlive { socket.close() }
+                group.cancelAll()
+                return isAlive
+            }
+            guard isAlive else { return }
+        }
+    }
+
+    /// Sends a fresh token before the current one expires; without one, the gateway closes.
+    private func renew(_ token: String, on socket: any Socket) async {
+        var token = token
+        while let expiry = TokenSource.expiry(of: token) {
+            let left = expiry.timeIntervalSince(self.timing.now()) - Self.renewalLead
+            guard (try? await self.timing.sleep(.seconds(max(1, left)))) != nil,
+                let fresh = try? await self.gateway.tokens.token(replacing: token),
+                TokenSource.expiry(of: fresh).map({ $0 > expiry }) ?? true
+            else { return }
+            token = fresh
+            await Self.say(.authenticate(token: fresh), on: socket)
+        }
+    }
+
+    private static func say(_ message: ClientMessage, on socket: any Socket) async {
+        guard let data = try? JSON.encode(message) else { return }
+        // The reader sees the end of a socket, too.
+        try? await socket.send(String(decoding: data, as: UTF8.self))
+    }
+}

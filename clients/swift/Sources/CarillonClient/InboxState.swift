@@ -1,0 +1,171 @@
+// Carillon · InboxState.swift
+// SPDX-License-Identifier: Apache-2.0
+
+/// A user's newest notifications, the unread count and the inbox version, as frames and pages
+/// change them.
+struct InboxState: Sendable {
+    /// A read or a deletion, kept so that a page from before it cannot undo it.
+    private struct Change: Sendable {
+        let version: Int
+        let content: InboxUpdate.Content
+    }
+
+    private static let mostChanges = 256
+
+    /// The notifications, newest first.
+    ///
+    /// Ids begin with a timestamp, so they sort by age.
+    private(set) var items: [InboxNotification] = []
+    private(set) var unread = 0
+    /// The version to resume from; nil for the whole inbox.
+    private(set) var version: Int?
+    /// The bound of ``items``; beyond it, the oldest leave the list, not the inbox.
+    let mostItems: Int
+    /// The newest reads and deletions, oldest first.
+    private var changes: [Change] = []
+    /// The version before which no change is known.
+    private var floor = 0
+
+    init(resume version: Int? = nil, mostItems: Int) {
+        self.version = version
+        self.mostItems = mostItems
+    }
+
+    var isFull: Bool { self.items.count >= self.mostItems }
+
+    subscript(_ id: String) -> InboxNotification? {
+        self.index(of: id).map { self.items[$0] }
+    }
+
+    /// Applies a frame.
+    ///
+    /// - Returns: the notifications that arrived, oldest first, and whether the list was replaced.
+    ///   Those of the first `sync` did not arrive: they were there.
+    mutating func apply(_ update: InboxUpdate) -> (arrivals: [InboxNotification], isReset: Bool) {
+        var arrivals: [InboxNotification] = []
+        var isReset = false
+        switch update.content {
+        case .sync(let notifications, let deleted, let isOutdated):
+            isReset = isOutdated || self.version == nil
+            arrivals = self.synchronize(notifications, deleted, isReset: isReset, to: update.version)
+        case .notification(let notification):
+            // A notification that the user marked unread or brought back did not arrive now.
+            if self.index(of: notification.id) == nil, notification.again != true { arrivals = [notification] }
+            self.insert(notification)
+        case .read, .deleted:
+            self.items = self.items.compactMap { Self.changed($0, by: update.content) }
+            self.remember(Change(version: update.version, content: update.content))
+        }
+        self.dropOldest()
+        self.version = max(self.version ?? 0, update.version)
+        self.unread = update.unread
+        return (arrivals, isReset)
+    }
+
+    /// Adds a page of the inbox that was read over REST.
+    ///
+    /// Leaves out notifications that are newer than this state: the socket brings those.
+    ///
+    /// - Returns: false if the page is too old to tell which of its notifications have changed
+    ///   since. Load it again then.
+    mutating func merge(_ page: InboxPage) -> Bool {
+        guard page.version >= self.floor else { return false }
+        let later = self.changes.drop { $0.version <= page.version }
+        for notification in page.notifications where notification.version <= self.version ?? .max {
+            if let known = self[notification.id], known.version >= notification.version { continue }
+            let current = later.reduce(Optional(notification)) { item, change in
+                item.flatMap { Self.changed($0, by: change.content) }
+            }
+            if let current { self.insert(current) }
+        }
+        self.dropOldest()
+        return true
+    }
+
+    private mutating func synchronize(
+        _ notifications: [InboxNotification], _ deleted: [String], isReset: Bool, to version: Int
+    ) -> [InboxNotification] {
+        let before = self.version
+        let known = Set(self.items.map(\.id))
+        if isReset {
+            self.items = []
+            self.changes = []
+            self.floor = version
+        } else if !deleted.isEmpty {
+            let content = InboxUpdate.Content.deleted(.ids(Set(deleted)))
+            self.items = self.items.compactMap { Self.changed($0, by: content) }
+            self.remember(Change(version: version, content: content))
+        }
+        for notification in notifications { self.insert(notification) }
+        guard let before else { return [] }
+        // A reset also holds notifications from before the gap, beyond those in the list.
+        return
+            notifications
+            .filter { !$0.isRead && !known.contains($0.id) && ($0.version > before || !isReset) }
+            .sorted { $0.version < $1.version }
+    }
+
+    /// Returns the notification after a read or a deletion; nil if it was deleted.
+    private static func changed(
+        _ notification: InboxNotification, by content: InboxUpdate.Content
+    ) -> InboxNotification? {
+        switch content {
+        case .read(let subject, let at):
+            guard !notification.isRead, subject.includes(notification) else { return notification }
+            var read = notification
+            read.readAt = at
+            return read
+        case .deleted(.ids(let ids)):
+            return ids.contains(notification.id) ? nil : notification
+        case .deleted(let subject):
+            return notification.isRead && subject.includes(notification) ? nil : notification
+        case .sync, .notification:
+            return notification
+        }
+    }
+
+    private mutating func remember(_ change: Change) {
+        self.changes.append(change)
+        guard self.changes.count > Self.mostChanges else { return }
+        self.floor = max(self.floor, self.changes.removeFirst().version)
+    }
+
+    private mutating func dropOldest() {
+        if self.items.count > self.mostItems { self.items.removeLast(self.items.count - self.mostItems) }
+    }
+
+    // MARK: The sorted list
+
+    private mutating func insert(_ notification: InboxNotification) {
+        let place = self.place(of: notification.id)
+        if place < self.items.count, self.items[place].id == notification.id {
+            self.items[place] = notification
+        } else {
+            self.items.insert(notification, at: place)
+        }
+    }
+
+    private func index(of id: String) -> Int? {
+        let place = self.place(of: id)
+        return place < self.items.count && self.items[place].id == id ? place : nil
+    }
+
+    /// The index of the first item that is not newer than the id.
+    private func place(of id: String) -> Int {
+        var (low, high) = (0, self.items.count)
+        while low < high {
+            let middle = (low + high) / 2
+            if self.items[middle].id > id { low = middle + 1 } else { high = middle }
+        }
+        return low
+    }
+}
+
+extension InboxUpdate.Subject {
+    func includes(_ notification: InboxNotification) -> Bool {
+        switch self {
+        case .ids(let ids): ids.contains(notification.id)
+        case .upTo(let version): notification.version <= version
+        }
+    }
+}

@@ -1,0 +1,66 @@
+// Carillon · TokenSource.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Foundation
+
+/// The user's token, for all calls and sockets of a gateway.
+///
+/// Calls that need a fresh token at the same time share one call of the provider, because many
+/// logins accept a refresh token once only.
+actor TokenSource {
+    private let provider: TokenProvider
+    /// The token that was returned last.
+    private(set) var newest: String?
+    private var refresh: Task<Result<String, GatewayError>, Never>?
+
+    init(_ provider: @escaping TokenProvider) {
+        self.provider = provider
+    }
+
+    /// Returns a token; one that is newer than `refused` if that is given.
+    func token(replacing refused: String? = nil) async throws(GatewayError) -> String {
+        if let refresh { return try await refresh.value.get() }
+        guard let refused else {
+            let token = try await Self.fetch(self.provider, isRefused: false).get()
+            self.newest = token
+            return token
+        }
+        if let newest, newest != refused { return newest }
+        let refresh = Task { [provider] in await Self.fetch(provider, isRefused: true) }
+        self.refresh = refresh
+        let result = await refresh.value
+        self.refresh = nil
+        let token = try result.get()
+        self.newest = token
+        return token
+    }
+
+    private static func fetch(_ provider: TokenProvider, isRefused: Bool) async -> Result<String, GatewayError> {
+        do {
+            guard let token = try await provider(isRefused) else { return .failure(.signedOut) }
+            let trimmed = token.trimmingCharacters(in: .whitespacesAndNewlines)
+            // No header can hold another token, and an error of an HTTP library would show it.
+            guard !trimmed.isEmpty, trimmed.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else {
+                return .failure(.noToken("a token must be printable ASCII without spaces"))
+            }
+            return .success(trimmed)
+        } catch {
+            return .failure(Task.isCancelled ? .cancelled : .noToken("\(error)"))
+        }
+    }
+
+    /// Returns the `exp` of a JWT, which is not verified; nil if it has none.
+    static func expiry(of token: String) -> Date? {
+        struct Claims: Decodable {
+            let exp: Double?
+        }
+        let parts = token.split(separator: ".", omittingEmptySubsequences: false)
+        guard parts.count == 3 else { return nil }
+        var text = parts[1].replacingOccurrences(of: "-", with: "+").replacingOccurrences(of: "_", with: "/")
+        while text.utf8.count % 4 != 0 { text.append("=") }
+        guard let data = Data(base64Encoded: text), let claims = try? JSON.decode(Claims.self, from: data) else {
+            return nil
+        }
+        return claims.exp.map { Date(timeIntervalSince1970: $0) }
+    }
+}

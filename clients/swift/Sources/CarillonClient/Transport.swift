@@ -1,0 +1,194 @@
+// Carillon · Transport.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Foundation
+
+#if canImport(FoundationNetworking)
+import FoundationNetworking
+#else
+import os
+#endif
+
+/// Sends requests over HTTP.
+public protocol HTTPTransport: Sendable {
+    /// Sends a request and returns the answer, whatever its status. Must not follow redirects,
+    /// because they would carry the token elsewhere.
+    func send(_ request: GatewayRequest) async throws -> GatewayAnswer
+}
+
+public struct GatewayRequest: Sendable {
+    public let method: String
+    public let url: URL
+    public let headers: [String: String]
+    public let body: Data?
+}
+
+public struct GatewayAnswer: Sendable {
+    public let status: Int
+    public let body: Data
+    private let headers: [String: String]
+
+    public init(status: Int, headers: [String: String] = [:], body: Data = Data()) {
+        self.status = status
+        self.headers = Dictionary(headers.map { ($0.key.lowercased(), $0.value) }) { first, _ in first }
+        self.body = body
+    }
+
+    /// The value of a header, whose name is in lower case.
+    public subscript(_ header: String) -> String? { self.headers[header] }
+}
+
+/// Opens WebSockets (RFC 6455).
+public protocol SocketTransport: Sendable {
+    /// Opens a socket to a `ws` or `wss` URL. Messages may have up to ``SocketLimits/mostBytes``.
+    func open(_ url: URL, headers: [String: String]) async throws(SocketEnd) -> any Socket
+}
+
+/// An open WebSocket.
+public protocol Socket: Sendable {
+    /// Returns the next text message. One task calls it at a time.
+    func receive() async throws(SocketEnd) -> String
+    func send(_ text: String) async throws(SocketEnd)
+    /// Sends a ping and waits for its pong, or for the end of the socket.
+    func ping() async throws(SocketEnd)
+    /// Ends the socket, and with it every call that waits. May be called again.
+    func close()
+}
+
+/// The reason why a socket is not open.
+public enum SocketEnd: Error, Equatable, Sendable {
+    /// The handshake was answered with a status.
+    case refused(status: Int, body: Data)
+    /// The socket closed; 1006 if the connection was lost.
+    case closed(code: Int, reason: String)
+    case unreachable(String)
+}
+
+public enum SocketLimits {
+    /// A resume may bring 500 notifications with all their fields at the limit.
+    public static let mostBytes = 32 * 1024 * 1024
+}
+
+/// Time and chance, which tests replace.
+public struct Timing: Sendable {
+    /// Waits, or throws when the task is cancelled.
+    public var sleep: @Sendable (Duration) async throws -> Void = { try await Task.sleep(for: $0) }
+    public var now: @Sendable () -> Date = { Date() }
+    /// Returns the share of the longest backoff that is waited, from 0 to 1.
+    public var jitter: @Sendable () -> Double = { .random(in: 0...1) }
+
+    public init() {}
+}
+
+/// Foundation's HTTP client and, on Apple's systems, its WebSocket client.
+public struct URLSessionTransport: HTTPTransport {
+    /// Refuses redirects.
+    private final class Delegate: NSObject, URLSessionTaskDelegate {
+        func urlSession(
+            _ session: URLSession,
+            task: URLSessionTask,
+            willPerformHTTPRedirection response: HTTPURLResponse,
+            newRequest request: URLRequest,
+            completionHandler: @escaping @Sendable (URLRequest?) -> Void
+        ) {
+            completionHandler(nil)
+        }
+    }
+
+    private let session: URLSession
+
+    public init() {
+        let configuration = URLSessionConfiguration.ephemeral
+        configuration.timeoutIntervalForRequest = 60
+        configuration.httpShouldSetCookies = false
+        self.session = URLSession(configuration: configuration, delegate: Delegate(), delegateQueue: nil)
+    }
+
+    public func send(_ request: GatewayRequest) async throws -> GatewayAnswer {
+        let (body, response) = try await self.session.data(for: Self.request(request.url, request.headers, request))
+        guard let response = response as? HTTPURLResponse else { throw URLError(.badServerResponse) }
+        let headers = response.allHeaderFields.compactMap { name, value in
+            (name as? String).map { ($0, "\(value)") }
+        }
+        return GatewayAnswer(
+            status: response.statusCode, headers: Dictionary(headers) { first, _ in first }, body: body)
+    }
+
+    private static func request(_ url: URL, _ headers: [String: String], _ call: GatewayRequest? = nil) -> URLRequest {
+        var request = URLRequest(url: url, cachePolicy: .reloadIgnoringLocalCacheData, timeoutInterval: 60)
+        for (name, value) in headers { request.setValue(value, forHTTPHeaderField: name) }
+        if let call {
+            request.httpMethod = call.method
+            request.httpBody = call.body
+        }
+        return request
+    }
+}
+
+#if canImport(Darwin)
+typealias DefaultSocketTransport = URLSessionTransport
+
+extension URLSessionTransport: SocketTransport {
+    public func open(_ url: URL, headers: [String: String]) async throws(SocketEnd) -> any Socket {
+        let task = self.session.webSocketTask(with: Self.request(url, headers))
+        task.maximumMessageSize = SocketLimits.mostBytes
+        task.resume()
+        return URLSessionSocket(task: task)
+    }
+}
+
+/// A socket of Foundation, whose refused handshake shows at the first `receive`.
+private struct URLSessionSocket: Socket {
+    let task: URLSessionWebSocketTask
+
+    func receive() async throws(SocketEnd) -> String {
+        do {
+            while true {
+                if case .string(let text) = try await self.task.receive() { return text }
+            }
+        } catch {
+            throw self.end(error)
+        }
+    }
+
+    func send(_ text: String) async throws(SocketEnd) {
+        do {
+            try await self.task.send(.string(text))
+        } catch {
+            throw self.end(error)
+        }
+    }
+
+    func ping() async throws(SocketEnd) {
+        do {
+            try await withCheckedThrowingContinuation { (pong: CheckedContinuation<Void, any Error>) in
+                // Foundation may call this twice when a connection is lost.
+                let isAnswered = OSAllocatedUnfairLock(initialState: false)
+                self.task.sendPing { error in
+                    let isRepeated = isAnswered.withLock { answered in
+                        defer { answered = true }
+                        return answered
+                    }
+                    guard !isRepeated else { return }
+                    if let error { pong.resume(throwing: error) } else { pong.resume() }
+                }
+            }
+        } catch {
+            throw self.end(error)
+        }
+    }
+
+    func close() { self.task.cancel(with: .goingAway, reason: nil) }
+
+    private func end(_ error: any Error) -> SocketEnd {
+        if let status = (self.task.response as? HTTPURLResponse)?.statusCode, status != 101 {
+            return .refused(status: status, body: Data())
+        }
+        guard self.task.closeCode != .invalid else { return .unreachable(error.localizedDescription) }
+        let reason = self.task.closeReason.map { String(decoding: $0, as: UTF8.self) } ?? ""
+        return .closed(code: self.task.closeCode.rawValue, reason: reason)
+    }
+}
+#else
+typealias DefaultSocketTransport = NIOSocketTransport
+#endif

@@ -1,0 +1,156 @@
+// Carillon · InboxChangeTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import CarillonClient
+import Foundation
+import Testing
+
+@Suite("Changes of an inbox", .timeLimit(.minutes(5)))
+@MainActor
+struct InboxChangeTests {
+    private let time = FakeTime()
+
+    @Test("a read shows at once, and stays until the socket confirms it")
+    func read() async throws {
+        let gateway = FakeGateway(
+            .open([sync(2, notification(1), notification(2), unread: 2)]), answers: [Self.change(version: 3, unread: 1)]
+        )
+        let inbox = try await self.open(gateway)
+        gateway.hold()
+        async let call: Void = inbox.markRead(["001"])
+        try await eventually { gateway.requests.count == 1 }
+        #expect(Self.titles(inbox) == ["2", "1r"] && inbox.unread == 1)
+        gateway.release()
+        try await call
+        #expect(Self.titles(inbox) == ["2", "1r"] && inbox.unread == 1)
+        gateway.sockets[0].push(CarillonClientTests.change("read", 3, unread: 1, #""ids":["001"]"#))
+        gateway.sockets[0].push(arrival(4, unread: 2))
+        try await eventually { inbox.version == 4 }
+        #expect(Self.titles(inbox) == ["4", "2", "1r"] && inbox.unread == 2)
+        let request = gateway.requests[0]
+        #expect(request.method == "POST" && request.url.path == "/v1/notifications/read")
+        #expect(request.body == Data(#"{"ids":["001"]}"#.utf8) && request.headers["Authorization"] == "Bearer t")
+    }
+
+    @Test(
+        "a change that fails is undone, and keeps what came meanwhile",
+        arguments: ["read", "read all", "unread", "archive", "delete"])
+    func undone(_ kind: String) async throws {
+        let gateway = FakeGateway(
+            .open([sync(2, notification(1, isRead: true), notification(2), unread: 1)]),
+            answers: [answer(#"{"detail":"not now"}"#, status: 503)])
+        let inbox = try await self.open(gateway)
+        gateway.hold()
+        let call = Task {
+            switch kind {
+            case "read": try await inbox.markRead(["002"])
+            case "read all": try await inbox.markAllRead()
+            case "unread": try await inbox.markUnread("001")
+            case "archive": try await inbox.archive("002")
+            default: try await inbox.delete("002")
+            }
+        }
+        try await eventually { gateway.requests.count == 1 }
+        let shown = ["unread": ["2", "1"], "archive": ["1r"], "delete": ["1r"]][kind] ?? ["2r", "1r"]
+        #expect(Self.titles(inbox) == shown && inbox.unread == (kind == "unread" ? 2 : 0))
+        gateway.sockets[0].push(arrival(3, unread: 2))
+        try await eventually { inbox.version == 3 }
+        #expect(Self.titles(inbox) == ["3"] + shown)
+        gateway.release()
+        let result = await call.result
+        guard case .failure(GatewayError.refused(let problem)) = result else {
+            Issue.record("\(result)")
+            return
+        }
+        #expect(problem.status == 503 && problem.detail == "not now")
+        #expect(problem.retryAfter == .seconds(5) && problem.requestID == "r1")
+        #expect(Self.titles(inbox) == ["3", "2", "1r"] && inbox.unread == 2)
+    }
+
+    @Test("over 1,000 ids go in several calls")
+    func manyIDs() async throws {
+        let gateway = FakeGateway(
+            .open([sync(2)]),
+            answers: [Self.change(version: 2, unread: 0), Self.change(version: 2, unread: 0)])
+        let inbox = try await self.open(gateway)
+        try await inbox.markRead((0...1_000).map { "\($0)" })
+        #expect(gateway.requests.count == 2)
+        try await inbox.markRead([])
+        #expect(gateway.requests.count == 2)
+    }
+
+    @Test("changes beyond the bound are refused until the socket confirms some")
+    func bound() async throws {
+        let gateway = FakeGateway(
+            .open([sync(2, notification(1), notification(2), unread: 2)]), answers: [Self.change(version: 3, unread: 1)]
+        )
+        var limits = Inbox.Limits()
+        limits.changes = 1
+        let inbox = try await self.open(gateway, limits: limits)
+        try await inbox.delete("001")
+        await #expect(throws: GatewayError.tooManyChanges) { try await inbox.delete("002") }
+        #expect(Self.titles(inbox) == ["2"])
+        gateway.sockets[0].push(CarillonClientTests.change("deleted", 3, unread: 1, #""ids":["001"]"#))
+        try await eventually { inbox.version == 3 }
+        await #expect(throws: GatewayError.self) { try await inbox.delete("002") }
+        #expect(gateway.requests.count == 2)
+    }
+
+    @Test("older pages are loaded, one after the other, and again after a reset")
+    func pages() async throws {
+        let gateway = FakeGateway(
+            .open([sync(9, notification(9), unread: 1)]),
+            answers: [
+                Self.page(9, cursor: "\"008\"", notification(9), notification(8, isRead: true)),
+                Self.page(9, cursor: "null", notification(7, isRead: true)),
+                Self.page(900, cursor: "null", notification(900), notification(7, isRead: true)),
+            ])
+        let inbox = try await self.open(gateway)
+        try await inbox.loadOlder()
+        #expect(Self.titles(inbox) == ["9", "8r"] && inbox.hasOlder)
+        try await inbox.loadOlder()
+        #expect(Self.titles(inbox) == ["9", "8r", "7r"] && !inbox.hasOlder)
+        try await inbox.loadOlder()
+        #expect(gateway.requests.map { $0.url.query ?? "" } == ["limit=50", "limit=50&cursor=008"])
+        gateway.sockets[0].push(sync(900, notification(900), unread: 1, isReset: true))
+        try await eventually { gateway.requests.count == 3 && Self.titles(inbox) == ["900", "7r"] }
+        #expect(!inbox.hasOlder)
+    }
+
+    @Test("a full list loads no older page")
+    func fullList() async throws {
+        let gateway = FakeGateway(.open([sync(2, notification(1), notification(2), unread: 2)]))
+        var limits = Inbox.Limits()
+        limits.notifications = 2
+        let inbox = try await self.open(gateway, limits: limits)
+        try await inbox.loadOlder()
+        #expect(!inbox.hasOlder && gateway.requests.isEmpty)
+    }
+
+    // MARK: Helpers
+
+    private func open(_ gateway: FakeGateway, limits: Inbox.Limits = Inbox.Limits()) async throws -> Inbox {
+        let url = try #require(URL(string: "https://notify.example.com"))
+        let client = try Gateway(url, http: gateway, sockets: gateway) { _ in "t" }
+        let inbox = Inbox(client, limits: limits, timing: self.time.timing)
+        inbox.connect()
+        try await inbox.connected()
+        return inbox
+    }
+
+    private static func titles(_ inbox: Inbox) -> [String] {
+        inbox.notifications.map { $0.title + ($0.isRead ? "r" : "") }
+    }
+
+    private static func change(version: Int, unread: Int) -> GatewayAnswer {
+        answer(#"{"changed":1,"unread":\#(unread),"version":\#(version)}"#)
+    }
+
+    private static func page(_ version: Int, cursor: String, _ notifications: String...) -> GatewayAnswer {
+        answer(
+            """
+            {"notifications":[\(notifications.joined(separator: ","))],"next_cursor":\(cursor),"unread":1,"total":3,\
+            "version":\(version)}
+            """)
+    }
+}
