@@ -3,7 +3,6 @@
 
 import ArgumentParser
 import Core
-import Foundation
 import Operations
 import Storage
 
@@ -11,149 +10,207 @@ import Storage
 struct BroadcastCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "broadcast",
-        abstract: "Sends a job to a topic's subscribers or to everyone, and shows how far it has come.",
+        abstract: "Sends and controls broadcasts: jobs for a topic's subscribers or for everyone.",
         discussion: """
-            Validates and appends the job as `enqueue` does. Running dispatchers expand
-            it. Prints the counts when all of it is stored. Exits with 1 if the broadcast
-            was cancelled or failed, with 75 if it waits for a confirmation. An interrupt
-            ends the command, not the broadcast. Needs REDIS_URL and DATABASE_URL. With
-            CATALOG, also checks the type.
+            Without a subcommand it sends one. Needs REDIS_URL and DATABASE_URL.
 
             Examples:
               dispatcher broadcast --topic news --type breaking_news --title "Extra"
-              dispatcher broadcast --all --type maintenance --title "Back at six" --confirm
-            """
+              dispatcher broadcast list --state expanding
+              dispatcher broadcast pause news-2026-11-20
+            """,
+        subcommands: [
+            BroadcastSendCommand.self, List.self, Pause.self, Resume.self, Confirm.self, Cancel.self,
+        ],
+        defaultSubcommand: BroadcastSendCommand.self
     )
 
-    private static let interval: Duration = .milliseconds(500)
-    private static let barWidth: Int64 = 30
+    /// `dispatcher broadcast list`.
+    struct List: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Lists broadcasts, newest first.",
+            discussion: """
+                With --json, prints one object per line, as in GET /v1/admin/broadcasts.
+                With CATALOG, also shows their texts.
 
-    @OptionGroup var options: CommonOptions
-    @OptionGroup var output: OutputOptions
+                Examples:
+                  dispatcher broadcast list
+                  dispatcher broadcast list --state awaiting_confirmation --json
+                """
+        )
 
-    @Option(help: "Sends to a topic's subscribers.")
-    var topic: String?
+        private static let pageSize = 100
 
-    @Flag(help: "Sends to every user.")
-    var all = false
+        @OptionGroup var options: CommonOptions
+        @OptionGroup var output: OutputOptions
 
-    @Option(help: "A type of the catalog.", completion: .catalogTypes)
-    var type: String
+        @Option(
+            help: "Only those in this state.", completion: .list(Broadcast.State.allCases.map(\.rawValue)))
+        var state: Broadcast.State?
 
-    @OptionGroup var text: JobTextOptions
+        @Option(help: "How many, 1 to 1000.")
+        var limit = 20
 
-    @Option(help: "Idempotency key: the same id notifies a user once.")
-    var id: String?
-
-    @Flag(help: "Confirms the broadcast, whatever the size of its audience.")
-    var confirm = false
-
-    @Flag(help: "Does not wait until it is stored.")
-    var detach = false
-
-    func run() async throws {
-        try await DispatcherCommand.run {
-            let submission = try JobSubmission(
-                [("topic", self.topic), ("all", self.all ? "true" : nil), ("type", self.type)] + self.text.named
-                    + [("id", self.id)],
-                others: self.text.fields
-            )
-            if case .users = submission.job.audience { throw ValidationError("give --topic or --all") }
-            let reader = try await self.options.reader()
-            let database = CommandClients.database(reader, name: "broadcast")
-            let place = try await submission.submit(reader)
-            let (stream, entry) = (place.stream, place.entry)
-            if !self.output.json || self.detach { self.show(stream, entry) }
-            guard !self.detach else { return }
-            // A job id that was used before names the broadcast that exists.
-            let name = CancellationStore.Name(
-                org: submission.job.org,
-                id: submission.job.id ?? "",
-                entries: ["\(stream)/\(entry)"]
-            )
-            try await CommandClients.withDatabase(database) { pool in
-                try await self.watch(name, Database(pool).broadcasts, stream, entry)
-            }
+        func validate() throws {
+            guard (1...1_000).contains(self.limit) else { throw ValidationError("--limit must be 1 to 1000") }
         }
-    }
 
-    private func show(_ stream: String, _ entry: String) {
-        guard self.output.json else { return Terminal.line(entry) }
-        Terminal.object { Self.write(stream, entry, to: &$0) }
-    }
-
-    private static func write(_ stream: String, _ entry: String, to writer: inout JSONWriter) {
-        writer.member("stream", stream)
-        writer.member("entry", entry)
-    }
-
-    private func watch(
-        _ name: CancellationStore.Name,
-        _ store: BroadcastStore,
-        _ stream: String,
-        _ entry: String
-    ) async throws {
-        let isTerminal = isatty(STDERR_FILENO) == 1
-        while true {
-            let progress = try await store.find(name)
-            if isTerminal {
-                let line = progress.map { Self.line($0) } ?? "waits for a dispatcher"
-                Terminal.progress(DisplayText.cut(line, to: Terminal.errorWidth - 1))
-            }
-            if let progress {
-                if progress.broadcast.state == .awaitingConfirmation, self.confirm {
-                    _ = try await store.transition(progress.broadcast, to: .expanding, from: [.awaitingConfirmation])
-                } else if progress.broadcast.state.isFinal || progress.broadcast.state == .awaitingConfirmation {
-                    if isTerminal { Terminal.progress("") }
-                    return try self.end(progress, stream, entry)
+        func run() async throws {
+            try await DispatcherCommand.run {
+                try await JobTools.with(self.options, name: "broadcast") { tools in
+                    var found: [Broadcast.Progress] = []
+                    while found.count < self.limit {
+                        let page = try await tools.database.broadcasts.list(
+                            before: found.last?.broadcast.id, state: self.state,
+                            limit: min(Self.pageSize, self.limit - found.count))
+                        found += page
+                        if page.isEmpty { break }
+                    }
+                    guard self.output.json else { return Self.show(found) }
+                    for progress in found {
+                        var writer = JSONWriter()
+                        BroadcastShape.write(progress, tools.catalog, to: &writer)
+                        Terminal.line(String(decoding: writer.bytes, as: UTF8.self))
+                    }
                 }
             }
-            // A broadcast does not signal its progress, so poll it at the pace of the progress bar.
-            try await Task.sleep(for: Self.interval)
         }
-    }
 
-    private func end(_ progress: Broadcast.Progress, _ stream: String, _ entry: String) throws {
-        if self.output.json {
-            Terminal.object { writer in
-                Self.write(stream, entry, to: &writer)
-                writer.member("state", progress.broadcast.state.rawValue)
-                writer.member("reason", progress.broadcast.reason)
-                writer.key("audience")
-                if let audience = progress.broadcast.audience { writer.integer(audience) } else { writer.null() }
-                writer.member("selected", progress.selected)
-                writer.member("stored", progress.stored)
-                writer.key("not_stored")
-                writer.raw(progress.counted)
+        private static func show(_ found: [Broadcast.Progress]) {
+            var table = Table([
+                .text("CREATED"), .text("JOB", isCuttable: true), .text("ORG", isCuttable: true),
+                .text("AUDIENCE", isCuttable: true), .text("STATE"), .number("USERS"), .number("SELECTED"),
+                .number("STORED"),
+            ])
+            for progress in found {
+                let broadcast = progress.broadcast
+                table.add([
+                    broadcast.createdAt.rfc3339, broadcast.job, broadcast.org,
+                    broadcast.topic.map { "topic \($0)" } ?? "everyone",
+                    progress.isHeld ? "held" : broadcast.state.rawValue, broadcast.audience.map { "\($0)" } ?? "",
+                    "\(progress.selected)", "\(progress.stored)",
+                ])
             }
-        } else {
-            let counted = (try? JSONParser.parse(progress.counted))?.object ?? []
-            let reasons = counted.map { "\($0.value.integer ?? 0) \($0.key)" }.joined(separator: ", ")
-            Terminal.line(
-                "\(progress.broadcast.state.rawValue): selected \(progress.selected), stored \(progress.stored)"
-                    + (reasons.isEmpty ? "" : ", not stored: \(reasons)")
-            )
-        }
-        switch progress.broadcast.state {
-        case .done: return
-        case .awaitingConfirmation:
-            Terminal.error(
-                "dispatcher: \(progress.broadcast.audience ?? 0) users; confirm it with POST /v1/jobs/{id}/confirm, "
-                    + "or give --confirm"
-            )
-            throw ExitStatus.wait
-        default:
-            if let reason = progress.broadcast.reason { Terminal.error("dispatcher: \(reason)") }
-            throw ExitStatus.no
+            table.show()
         }
     }
 
-    private static func line(_ progress: Broadcast.Progress) -> String {
-        let total = max(progress.broadcast.audience ?? 0, progress.selected)
-        let share = total > 0 ? progress.selected * Self.barWidth / total : 0
-        let bar =
-            String(repeating: "#", count: Int(share)) + String(repeating: ".", count: Int(Self.barWidth - share))
-        let state = progress.isHeld ? "held" : progress.broadcast.state.rawValue
-        return "[\(bar)] \(progress.selected) of \(total) users, \(progress.stored) stored, \(state)"
+    /// The broadcast that a command controls.
+    struct Target: ParsableArguments {
+        @OptionGroup var options: CommonOptions
+        @OptionGroup var output: OutputOptions
+
+        @Argument(help: "The id of the broadcast's job, or its entry.")
+        var id: String
+
+        @Option(help: "The job's organisation.")
+        var org: String?
+
+        /// Gives a command and shows how the broadcast stands then.
+        func order(_ order: JobControl.Order) async throws {
+            try await DispatcherCommand.run {
+                try await JobTools.with(self.options, name: "broadcast") { tools in
+                    let name = tools.control.name(org: self.org ?? "", id: self.id)
+                    guard let (report, isApplied) = try await tools.control.order(order, name) else {
+                        throw CommandFailure(ExitStatus.no, "there is no broadcast \(self.id)")
+                    }
+                    let state = report.progress?.broadcast.state.rawValue ?? "gone"
+                    guard isApplied else {
+                        throw CommandFailure(ExitStatus.no, "the broadcast is \(state), which does not allow this")
+                    }
+                    if self.output.json {
+                        Terminal.object { JobShape.write(report, tools.catalog, to: &$0) }
+                    } else {
+                        Terminal.line(state)
+                    }
+                }
+            }
+        }
+    }
+
+    /// `dispatcher broadcast pause`.
+    struct Pause: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Stops a broadcast where it is, until it is resumed.",
+            discussion: """
+                Notifications that are stored already go out. Exits with 1 if the broadcast
+                does not exist or has ended.
+
+                Examples:
+                  dispatcher broadcast pause news-2026-11-20
+                """
+        )
+
+        @OptionGroup var target: Target
+
+        func run() async throws { try await self.target.order(.pause) }
+    }
+
+    /// `dispatcher broadcast resume`.
+    struct Resume: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Goes on with a paused broadcast.",
+            discussion: """
+                Exits with 1 if the broadcast does not exist or is not paused.
+
+                Examples:
+                  dispatcher broadcast resume news-2026-11-20 --org shop
+                """
+        )
+
+        @OptionGroup var target: Target
+
+        func run() async throws { try await self.target.order(.resume) }
+    }
+
+    /// `dispatcher broadcast confirm`.
+    struct Confirm: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Starts a broadcast that waits because its audience is large.",
+            discussion: """
+                Exits with 1 if the broadcast does not exist or waits for no confirmation.
+
+                Examples:
+                  dispatcher broadcast confirm news-2026-11-20
+                """
+        )
+
+        @OptionGroup var target: Target
+
+        func run() async throws { try await self.target.order(.confirm) }
+    }
+
+    /// `dispatcher broadcast cancel`.
+    struct Cancel: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Ends a broadcast and withdraws what has reached no device yet.",
+            discussion: """
+                Running dispatchers withdraw the notifications. Exits with 1 if the
+                broadcast does not exist.
+
+                Examples:
+                  dispatcher broadcast cancel news-2026-11-20
+                """
+        )
+
+        @OptionGroup var target: Target
+
+        func run() async throws {
+            try await DispatcherCommand.run {
+                try await JobTools.with(self.target.options, name: "broadcast") { tools in
+                    let name = tools.control.name(org: self.target.org ?? "", id: self.target.id)
+                    guard try await tools.database.broadcasts.find(name) != nil,
+                        let report = try await tools.control.cancel(name)
+                    else { throw CommandFailure(ExitStatus.no, "there is no broadcast \(self.target.id)") }
+                    if self.target.output.json {
+                        Terminal.object { JobShape.write(report, tools.catalog, to: &$0) }
+                    } else {
+                        Terminal.line(report.progress?.broadcast.state.rawValue ?? "cancelled")
+                    }
+                }
+            }
+        }
     }
 }
+
+extension Broadcast.State: ExpressibleByArgument {}

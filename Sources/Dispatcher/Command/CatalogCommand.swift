@@ -10,8 +10,27 @@ struct CatalogCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "catalog",
         abstract: "Works with the catalog's files.",
-        subcommands: [CatalogCheckCommand.self]
+        subcommands: [CatalogCheckCommand.self, CatalogSchemaCommand.self]
     )
+}
+
+/// `dispatcher catalog schema`.
+struct CatalogSchemaCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "schema",
+        abstract: "Prints the JSON Schema of catalog files, for editors.",
+        discussion: """
+            With it, an editor completes and explains the keys and marks faults. Begin a
+            file with: # yaml-language-server: $schema=catalog.schema.json
+
+            Examples:
+              dispatcher catalog schema > catalog.schema.json
+            """
+    )
+
+    func run() async throws {
+        Terminal.line(CatalogSchema.text)
+    }
 }
 
 /// `dispatcher catalog check`.
@@ -79,36 +98,5 @@ struct CatalogCheckCommand: AsyncParsableCommand {
         for fault in faults { Terminal.line(fault) }
         for line in advice { Terminal.line("advice: \(line)") }
         if let catalog { Terminal.line("\(catalog.all.count) types, digest \(catalog.digest)") }
-    }
-}
-
-/// Advice on a valid catalog.
-enum CatalogAdvice {
-    /// Returns a line for each thing that users or operators may miss, by type.
-    static func lines(for catalog: Catalog) -> [String] {
-        var lines: [String] = []
-        let locales = catalog.all.reduce(into: Set<String>()) { locales, type in
-            locales.formUnion(catalog.templates(of: type.name)?.locales.keys.map { $0 } ?? [])
-        }
-        for type in catalog.all {
-            func advise(_ text: String) { lines.append("type \(type.name): \(text)") }
-            if let templates = catalog.templates(of: type.name) {
-                let missing = locales.subtracting(templates.locales.keys)
-                if !missing.isEmpty {
-                    advise("has no templates for \(missing.sorted().joined(separator: ", ")), which other types have")
-                }
-            }
-            if catalog.presentation(ofType: type.name).title.isEmpty {
-                advise("has no title; users see its name in readable form")
-            }
-            if type.channels.contains(.email), type.emailDelay == nil, type.channels != [.email], !type.isRequired {
-                advise("has e-mail among its channels but no email_after, so users get mail only if they ask for it")
-            }
-        }
-        for category in Set(catalog.categories.map(\.category)).sorted()
-        where catalog.presentation(ofCategory: category).title.isEmpty {
-            lines.append("category \(category): has no title; users see its name in readable form")
-        }
-        return lines
     }
 }

@@ -27,8 +27,9 @@ struct DispatcherCommand: AsyncParsableCommand {
         version: CommandFrame.version,
         subcommands: [
             RunCommand.self, EnqueueCommand.self, BroadcastCommand.self, SendTestCommand.self, SchedulesCommand.self,
-            DeadCommand.self, TraceCommand.self, UserCommand.self, EventsCommand.self, SimulateCommand.self,
-            LagCommand.self, CatalogCommand.self, PartsCommand.self, DoctorCommand.self, OutboxSQLCommand.self,
+            DeadCommand.self, JobCommand.self, TraceCommand.self, UserCommand.self, PresenceCommand.self,
+            EventsCommand.self, SimulateCommand.self, LagCommand.self, CatalogCommand.self, PartsCommand.self,
+            DoctorCommand.self, OutboxSQLCommand.self,
         ]
     )
 

@@ -10,43 +10,99 @@ import Storage
 struct TraceCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "trace",
-        abstract: "Shows why a notification did or did not reach its user.",
+        abstract: "Shows why notifications did or did not reach their users.",
         discussion: """
-            Prints every step, attempt and time on record, as in GET
-            /v1/admin/notifications/{id}/trace. Needs DATABASE_URL. Without --user, finds
-            the notification by its attempts, or among those that were stored within ten
-            minutes of the time in its id. Exits with 1 if there is none.
+            Takes a notification's id, a job's id or its entry, or only --user for the
+            user's newest notifications. Prints every step, attempt and time on record, as
+            in GET /v1/admin/notifications/{id}/trace. Needs DATABASE_URL, and REDIS_URL
+            for a job. Without --user, finds a notification by its attempts, or among those
+            that were stored within ten minutes of the time in its id. Exits with 1 if
+            there is none.
 
             Examples:
               dispatcher trace 01a1f866-0d7b-841c-a9a6-5597aa0575f3
               dispatcher trace 01a1f866-0d7b-841c-a9a6-5597aa0575f3 --user u1 --json
+              dispatcher trace order-17 --org shop
+              dispatcher trace --user u1 --limit 3
             """
     )
 
     @OptionGroup var options: CommonOptions
     @OptionGroup var output: OutputOptions
 
-    @Argument(help: "The notification's id.")
-    var id: String
+    @Argument(help: "The id of a notification or a job, or a job's entry.")
+    var id: String?
 
     @Option(help: "The user; speeds up the search.")
     var user: String?
 
+    @Option(help: "The organisation of the job.")
+    var org: String?
+
+    @Option(help: "The most notifications of a job or a user, 1 to 100.")
+    var limit = 10
+
+    func validate() throws {
+        guard self.id != nil || self.user != nil else { throw ValidationError("give an id, or --user") }
+        guard (1...100).contains(self.limit) else { throw ValidationError("--limit must be 1 to 100") }
+    }
+
     func run() async throws {
-        guard let id = NotificationID(self.id) else {
-            throw ValidationError("\(self.id) is not the id of a notification")
-        }
         try await DispatcherCommand.run {
-            let record = try await CommandClients.withDatabase(self.options, name: "trace") { pool in
-                try await Database(pool).traces.record(id, user: self.user)
+            if let id {
+                if let notification = NotificationID(id) {
+                    try await self.traceNotification(notification)
+                } else {
+                    try await self.traceJob(id)
+                }
+            } else if let user {
+                try await self.traceUser(user)
             }
-            guard let record else {
-                let hint = self.user == nil ? "; --user finds one that was never tried" : " of that user"
-                throw CommandFailure(ExitStatus.no, "there is no notification \(id)\(hint)")
-            }
-            let trace = NotificationTrace(record)
-            if self.output.json { Terminal.object { trace.write(to: &$0) } } else { Self.show(trace) }
         }
+    }
+
+    private func traceNotification(_ id: NotificationID) async throws {
+        let record = try await CommandClients.withDatabase(self.options, name: "trace") { pool in
+            try await Database(pool).traces.record(id, user: self.user)
+        }
+        guard let record else {
+            let hint = self.user == nil ? "; --user finds one that was never tried" : " of that user"
+            throw CommandFailure(ExitStatus.no, "there is no notification \(id)\(hint)")
+        }
+        self.print(record)
+    }
+
+    private func traceJob(_ id: String) async throws {
+        try await JobTools.with(self.options, name: "trace") { tools in
+            let name = tools.control.name(org: self.org ?? "", id: id)
+            let items = try await tools.database.jobs.notifications(
+                of: name, status: nil, after: "", limit: self.limit)
+            try await self.print(items, tools.database, none: "there is no notification of the job \(id)")
+        }
+    }
+
+    private func traceUser(_ user: String) async throws {
+        try await CommandClients.withDatabase(self.options, name: "trace") { pool in
+            var filter = PeopleStore.Filter()
+            filter.limit = self.limit
+            let items = try await Database(pool).people.notifications(user: user, filter)
+            try await self.print(items, Database(pool), none: "there is no notification for \(user)")
+        }
+    }
+
+    private func print(_ items: [PeopleStore.Item], _ database: Database, none: String) async throws {
+        guard !items.isEmpty else { throw CommandFailure(ExitStatus.no, none) }
+        for (index, item) in items.enumerated() {
+            let notification = item.notification
+            guard let record = try await database.traces.record(notification.id, user: notification.user) else { continue }
+            if index > 0, !self.output.json { Terminal.line("") }
+            self.print(record)
+        }
+    }
+
+    private func print(_ record: TraceStore.Record) {
+        let trace = NotificationTrace(record)
+        if self.output.json { Terminal.object { trace.write(to: &$0) } } else { Self.show(trace) }
     }
 
     private static func show(_ trace: NotificationTrace) {

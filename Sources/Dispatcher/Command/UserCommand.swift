@@ -35,17 +35,13 @@ struct UserCommand: AsyncParsableCommand {
     @Option(
         help: "Only notifications with this status.",
         completion: .list(NotificationStatus.allCases.map(\.rawValue)))
-    var status: String?
+    var status: NotificationStatus?
 
     @Option(help: "The number of notifications, 1 to 500.")
     var limit = 10
 
     func validate() throws {
         guard (1...500).contains(self.limit) else { throw ValidationError("--limit must be 1 to 500") }
-        if let status, NotificationStatus(rawValue: status) == nil {
-            let known = NotificationStatus.allCases.map(\.rawValue).joined(separator: ", ")
-            throw ValidationError("--status must be one of \(known)")
-        }
     }
 
     func run() async throws {
@@ -56,7 +52,7 @@ struct UserCommand: AsyncParsableCommand {
             try reader.finish()
             var filter = PeopleStore.Filter()
             filter.type = self.type
-            filter.status = self.status.flatMap { NotificationStatus(rawValue: $0) }
+            filter.status = self.status
             filter.limit = self.limit
             let report = try await CommandClients.withDatabase(configuration) { pool in
                 try await CommandClients.withRedis(redis) { connection in
@@ -173,21 +169,7 @@ private struct UserReport {
 
     private func showNotifications() {
         Terminal.line("")
-        guard !self.notifications.isEmpty else { return Terminal.line("no notifications") }
-        var table = Table([
-            .text("AT"), .text("NOTIFICATION"), .text("TYPE"), .text("STATUS"), .text("WHY"),
-            .text("TITLE", isCuttable: true),
-        ])
-        for item in self.notifications {
-            let notification = item.notification
-            let via = item.sentVia.map { "via \($0)" }
-            let why = [notification.statusReason, notification.decision, via].compactMap(\.self)
-            table.add([
-                notification.createdAt.rfc3339, notification.id.description, notification.type,
-                notification.status.rawValue, why.joined(separator: ", "), notification.title,
-            ])
-        }
-        table.show()
+        NotificationTable.show(self.notifications)
     }
 
     // MARK: For programs

@@ -12,20 +12,6 @@ import Testing
 /// `dispatcher trace`, `simulate` and `lag`, and the exit codes of commands.
 @Suite(.timeLimit(.minutes(10)))
 struct CommandTests {
-    private static func run(
-        _ stack: Stack,
-        _ arguments: [String],
-        environment: [String: String] = [:],
-        program: String = "dispatcher"
-    ) async throws -> (code: Int32, output: String, errors: String) {
-        let process = try await stack.spawn(
-            program, arguments, name: "command-\(UUID().uuidString.prefix(8))", environment: environment)
-        guard case .code(let code) = try await process.waitForExit() else {
-            throw FixtureError("\(arguments) ended by a signal")
-        }
-        return (code, process.output(), process.errors())
-    }
-
     private static func json(_ text: String) throws -> JSONValue { try JSONParser.parse(Array(text.utf8)) }
 
     @Test("trace prints a timeline for people and the API's answer for programs")
@@ -40,18 +26,18 @@ struct CommandTests {
             let id = try #require(
                 try await stack.query("SELECT id::text FROM carillon.notifications").first?.text(0))
             for arguments in [["trace", id], ["trace", id, "--user", "ada"]] {
-                let shown = try await Self.run(stack, arguments)
+                let shown = try await stack.command(arguments)
                 #expect(shown.code == 0, "\(shown.errors)")
                 for words in ["ada", "payment_received", "enqueued", "stored", "provider fcm", "outcome accepted"] {
                     #expect(shown.output.contains(words), "\(words) in \(shown.output)")
                 }
                 #expect(!shown.output.contains("\u{1B}"))
             }
-            let told = try await Self.run(stack, ["trace", id, "--json"])
+            let told = try await stack.command(["trace", id, "--json"])
             let route = try await gateway.call(
                 .get, "/v1/admin/notifications/\(id)/trace", token: try await Stack.token(user: "root", scope: .admin))
             #expect(try Self.json(told.output) == route.body)
-            let other = try await Self.run(stack, ["trace", id, "--user", "bob"])
+            let other = try await stack.command(["trace", id, "--user", "bob"])
             #expect(other.code == 1)
             #expect(other.output.isEmpty)
             #expect(other.errors.contains("there is no notification"))
@@ -75,20 +61,20 @@ struct CommandTests {
                 Set(try await stack.statuses(user: "ada").values) == ["delivered"]
             }
             for name in ["ada", "ada@EXAMPLE.com"] {
-                let shown = try await Self.run(stack, ["user", name])
+                let shown = try await stack.command(["user", name])
                 #expect(shown.code == 0, "\(shown.errors)")
                 for words in ["Ada@example.com", "online: native", "Pixel", "2 unread of 2", "one", "via socket"] {
                     #expect(shown.output.contains(words), "\(words) in \(shown.output)")
                 }
                 #expect(!shown.output.contains("secret-token"))
             }
-            let json = try await Self.run(stack, ["user", "ada", "--json", "--limit", "1"])
+            let json = try await stack.command(["user", "ada", "--json", "--limit", "1"])
             let body = try Self.json(json.output)
             #expect(body["notifications"]?.texts("title") == ["two"] && body["online"]?.bool == true)
             let failed = try Self.json(
-                try await Self.run(stack, ["user", "ada", "--json", "--status", "failed"]).output)
+                try await stack.command(["user", "ada", "--json", "--status", "failed"]).output)
             #expect(failed["notifications"]?.array?.isEmpty == true)
-            let unknown = try await Self.run(stack, ["user", "cleo"])
+            let unknown = try await stack.command(["user", "cleo"])
             #expect(unknown.code == 1 && unknown.errors.contains("there is no user cleo"))
 
             // The API has the same for the operator's page.
@@ -124,9 +110,9 @@ struct CommandTests {
                 try await stack.append([("user", user), ("type", "invoice_created"), ("title", id), ("id", id)])
             }
             try await eventually("both are told") { try await stack.events().count >= 2 }
-            let shown = try await Self.run(stack, ["events", "--user", "ben"])
+            let shown = try await stack.command(["events", "--user", "ben"])
             #expect(shown.code == 0 && shown.output.contains("j2") && !shown.output.contains("j1"), "\(shown)")
-            let none = try await Self.run(stack, ["events", "--event", "no_such_event"])
+            let none = try await stack.command(["events", "--event", "no_such_event"])
             #expect(none.code == 0 && none.output.isEmpty)
             let process = try await stack.spawn(
                 "dispatcher", ["events", "--follow", "--count", "1", "--json"], name: "follow")
@@ -149,13 +135,13 @@ struct CommandTests {
             let arguments = [
                 "enqueue", "--user", "ada", "--type", "payment_received", "--title", "Paid", "--id", "j1", "--follow",
             ]
-            let shown = try await Self.run(stack, arguments)
+            let shown = try await stack.command(arguments)
             #expect(shown.code == 0, "\(shown.errors)")
             for words in ["for ada", "stored", "outcome accepted"] {
                 #expect(shown.output.contains(words), "\(words) in \(shown.output)")
             }
             _ = try await dispatcher.stop()
-            let stuck = try await Self.run(stack, arguments.dropLast(3) + ["--id", "j2", "--follow"])
+            let stuck = try await stack.command(arguments.dropLast(3) + ["--id", "j2", "--follow"])
             #expect(stuck.code == 1 && stuck.errors.contains("nothing is stored yet"), "\(stuck)")
         }
     }
@@ -168,7 +154,7 @@ struct CommandTests {
                 code: Int32, output: String, errors: String
             ) {
                 try Data(text.utf8).write(to: URL(filePath: path))
-                return try await Self.run(stack, ["catalog", "check", path] + more)
+                return try await stack.command(["catalog", "check", path] + more)
             }
             let faulty = try await check("types:\n  a: {colour: red}\n  b: {lane: fast}\n")
             #expect(faulty.code == 1)
@@ -203,7 +189,7 @@ struct CommandTests {
             try await gateway.set(
                 #"{"zone":"Europe/Berlin","quiet_hours":{"start":"22:00","end":"07:00"}}"#, of: "ada")
             func simulate(_ arguments: [String]) async throws -> (code: Int32, output: String, errors: String) {
-                try await Self.run(stack, ["simulate", "--user", "ada"] + arguments, environment: environment)
+                try await stack.command(["simulate", "--user", "ada"] + arguments, environment: environment)
             }
             let night = ["--at", "2026-11-20T23:10:00+01:00"]
             let shown = try await simulate(["--type", "offer", "--field", #"vars={"n":3}"#] + night)
@@ -239,7 +225,7 @@ struct CommandTests {
     @Test("lag reports each stream and exits with 1 when an entry has waited too long")
     func lag() async throws {
         try await Stack.with { stack in
-            let calm = try await Self.run(stack, ["lag", "--max", "0"])
+            let calm = try await stack.command(["lag", "--max", "0"])
             #expect(calm.code == 0, "\(calm.errors)")
             #expect(calm.output.contains("carillon:jobs:critical"))
             // Four very old entries, one of them taken.
@@ -257,7 +243,7 @@ struct CommandTests {
             let id = "018f0000-0000-8000-8000-000000000001"
             try await stack.connection.send(
                 "ZADD", "carillon:{fcm}:retry:bulk", "99999999999999", .text("1 \(id) \(id) 1 r\(since) ada"))
-            let told = try await Self.run(stack, ["lag", "--json"])
+            let told = try await stack.command(["lag", "--json"])
             #expect(told.code == 0)
             let report = try Self.json(told.output)
             let jobs = try #require(report["streams"]?.array?.first { $0["name"]?.string == "carillon:jobs" })
@@ -275,10 +261,10 @@ struct CommandTests {
             let bulk = report["streams"]?.array?.first { $0["name"]?.string == "carillon:{fcm}:deliveries:bulk" }
             #expect(bulk?["overdue_seconds"] == .null)
             #expect((3_600..<4_200).contains(bulk?["waited_seconds"]?.integer ?? 0))
-            let late = try await Self.run(stack, ["lag", "--max", "60"])
+            let late = try await stack.command(["lag", "--max", "60"])
             #expect(late.code == 1)
             #expect(late.errors.contains("which is more than 60 s"))
-            #expect(try await Self.run(stack, ["lag", "--max", "4000000000"]).code == 0)
+            #expect(try await stack.command(["lag", "--max", "4000000000"]).code == 0)
         }
     }
 
@@ -296,7 +282,7 @@ struct CommandTests {
                 ("dispatcher", ["trace", "01a1f866-0d7b-841c-a9a6-5597aa0575f3"]),
             ]
             for (program, arguments) in commands {
-                let ended = try await Self.run(stack, arguments, environment: gone, program: program)
+                let ended = try await stack.command(arguments, environment: gone, program: program)
                 #expect(ended.code == 69, "\(arguments): \(ended.errors)")
                 #expect(!ended.errors.contains("hunter2"))
             }
@@ -306,15 +292,15 @@ struct CommandTests {
     @Test("lists are tables for people, JSON lines for programs and bare words for pipes")
     func lists() async throws {
         try await Stack.with { stack in
-            let migrated = try await Self.run(stack, ["migrate", "--json"], program: "gateway")
+            let migrated = try await stack.command(["migrate", "--json"], program: "gateway")
             #expect(try Self.json(migrated.output)["applied"]?.array != nil)
-            let check = try await Self.run(stack, ["migrate", "--check"], program: "gateway")
+            let check = try await stack.command(["migrate", "--check"], program: "gateway")
             #expect(check.code == 0)
             #expect(check.output == "nothing to do\n")
-            let token = try await Self.run(stack, ["token", "--user", "ada", "--json"], program: "gateway")
+            let token = try await stack.command(["token", "--user", "ada", "--json"], program: "gateway")
             #expect(try Self.json(token.output)["token"]?.string?.split(separator: ".").count == 3)
-            let entry = try await Self.run(
-                stack, ["enqueue", "--user", "ada", "--type", "invoice_created", "--title", "t", "--json"])
+            let entry = try await stack.command(
+                ["enqueue", "--user", "ada", "--type", "invoice_created", "--title", "t", "--json"])
             let enqueued = try Self.json(entry.output)
             #expect(enqueued["stream"]?.string?.hasPrefix("carillon:jobs") == true)
             #expect(enqueued["entry"]?.string?.contains("-") == true)
@@ -324,15 +310,15 @@ struct CommandTests {
                 VALUES ('carillon:jobs', '1-1', $1, '[]', now())
                 """,
                 .text("type: " + String(repeating: "long ", count: 60)))
-            let dead = try await Self.run(stack, ["dead", "list"])
+            let dead = try await stack.command(["dead", "list"])
             let lines = dead.output.split(separator: "\n")
             #expect(lines.count == 2)
             #expect(lines.first?.hasPrefix("NUMBER  AT") == true)
             // The output is not a terminal, so no line is cut.
             #expect(lines.last?.contains(String(repeating: "long ", count: 60).dropLast()) == true)
             #expect(!dead.output.contains("\u{1B}"))
-            let missing = try await Self.run(
-                stack, ["schedules", "cancel", "0190b5a2-0000-7000-8000-000000000001", "--json"])
+            let missing = try await stack.command(
+                ["schedules", "cancel", "0190b5a2-0000-7000-8000-000000000001", "--json"])
             #expect(missing.code == 1)
             #expect(try Self.json(missing.output)["missing"]?.array?.count == 1)
         }

@@ -17,6 +17,8 @@ struct PackageTests {
         /// The programs and Python modules that it needs.
         var commands: [String] = []
         var modules: [String] = []
+        /// Files of Python packages that it needs, each with the variable that names it.
+        var files: [(variable: String, package: String, path: String)] = []
         /// Runs its tests, in its folder.
         let tests: String
         /// Runs its program against a stack, in its folder.
@@ -49,6 +51,13 @@ struct PackageTests {
             install: "npm pack --silent \"$CLIENTS/javascript\" && npm install --silent ./carillon-*.tgz",
             file: "main.mjs", language: "js", run: "node main.mjs", prints: Self.accepted),
         Package(
+            name: "web", commands: ["node", "npm", "chromium", "chromedriver"],
+            files: [("REACT", "dash", "deps/react@18.3.1.js"), ("VUE", "nicegui", "static/vue.esm-browser.js")],
+            tests: "node --test", program: "REACT=${REACT%/*} node stack.mjs",
+            install: "npm pack --silent \"$CLIENTS/web\" && npm install --silent ./carillon-web-*.tgz",
+            file: "index.html", language: "html", run: "node \"$CLIENTS/web/stack.mjs\" index.html",
+            prints: ["1 unread"]),
+        Package(
             name: "go", commands: ["go"], tests: "go vet ./... && go test ./...", program: "go run ./stack",
             install: """
                 go mod init notify
@@ -61,13 +70,17 @@ struct PackageTests {
     func package(_ package: Package) async throws {
         guard package.commands.allSatisfy({ Commands.have($0) }), package.modules.allSatisfy({ PythonClient.has($0) })
         else { return }
+        let files = package.files.map { (variable: $0.variable, path: PythonClient.file($0.package, $0.path)) }
+        guard files.allSatisfy({ $0.path != nil }) else { return }
         let clients = Stack.checkout.appending(path: "clients").path
         let folder = "\(clients)/\(package.name)"
         try await Stack.with { stack in
             // The quick starts follow `deploy/up`, which has this catalog.
             let catalog = Stack.checkout.appending(path: "deploy/catalog.d").path
-            let bench = try await Workbench.open(stack, settings: ["CATALOG": catalog])
-            let setup = """
+            let bench = try await Workbench.open(stack, settings: ["CATALOG": catalog, "ALLOWED_ORIGINS": "*"])
+            let exports = files.map { "export \($0.variable)='\($0.path ?? "")'" }.joined(separator: "\n")
+            let setup = exports + """
+
                 export PYTHON='\(PythonClient.interpreter)' CLIENTS='\(clients)' PYTHONDONTWRITEBYTECODE=1
                 export GOFLAGS=-mod=mod GOCACHE="${TMPDIR:-/tmp}/go" npm_config_cache="${TMPDIR:-/tmp}/npm"
 
@@ -86,6 +99,17 @@ struct PackageTests {
             let start = try await bench.run(setup + package.install + "\n" + package.run, in: clean)
             #expect(start.exit == .code(0), "\(start.output)")
             for line in package.prints { #expect(start.output.contains(line), "\(start.output)") }
+        }
+    }
+
+    @Test("the Swift library runs against a stack")
+    func swift() async throws {
+        try await Stack.with { stack in
+            let catalog = Stack.checkout.appending(path: "deploy/catalog.d").path
+            let bench = try await Workbench.open(stack, settings: ["CATALOG": catalog])
+            let program = try await bench.run("\"$CARILLON_BIN/ClientStack\"", in: Stack.checkout.path)
+            #expect(program.exit == .code(0), "\(program.output)")
+            #expect(program.output.hasSuffix("done\n"), "\(program.output)")
         }
     }
 

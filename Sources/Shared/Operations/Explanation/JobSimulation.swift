@@ -84,12 +84,10 @@ package struct JobSimulation: Sendable {
         if !fields.contains(where: { ["user", "users", "topic", "all"].contains($0.name) }) {
             fields.append(("user", Array(user.utf8)))
         }
-        let job = try catalog.job(fields.map { ($0.name, $0.value[...]) })
+        let job = try catalog.checkedJob(fields)
         guard case .notification(let content) = job.payload else {
             throw JobFaults([JobFault("event", "cannot be simulated; give a notification")])
         }
-        let faults = catalog.variableFaults(content)
-        guard faults.isEmpty else { throw JobFaults(faults) }
         return Question(user: user, job: job, content: content)
     }
 

@@ -52,6 +52,7 @@ package struct NotificationTrace: Sendable {
         writer.endArray()
         writer.member("job_entry", notification.jobEntry)
         writer.member("job_id", notification.jobID)
+        writer.member("org_id", notification.org)
         writer.key("notification")
         CanonicalShape.write(notification, to: &writer)
         writer.key("steps")

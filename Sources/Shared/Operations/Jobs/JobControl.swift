@@ -3,27 +3,26 @@
 
 import Core
 import Logging
-import Operations
 import Storage
 
 /// Reports and controls jobs after they were sent.
-struct JobControl: Sendable {
+package struct JobControl: Sendable {
     /// The state of a job.
-    struct Report: Sendable {
-        let name: CancellationStore.Name
+    package struct Report: Sendable {
+        package let name: CancellationStore.Name
         /// Nil if the notifications were not counted.
-        let tally: CancellationStore.Tally?
-        let cancelledAt: Timestamp?
+        package let tally: CancellationStore.Tally?
+        package let cancelledAt: Timestamp?
         /// The progress of a broadcast.
-        let progress: Broadcast.Progress?
+        package let progress: Broadcast.Progress?
         /// The number of rows that are scheduled for later.
-        let scheduled: Int
+        package let scheduled: Int
         /// Whether nothing of the job is in progress, as far as it was counted.
-        let isFinal: Bool
+        package let isFinal: Bool
     }
 
     /// A command for a broadcast.
-    enum Order: Sendable {
+    package enum Order: Sendable {
         case pause, resume, confirm
 
         fileprivate var state: Broadcast.State { self == .pause ? .paused : .expanding }
@@ -61,22 +60,29 @@ struct JobControl: Sendable {
     private let now: @Sendable () -> Timestamp
     private let logger: Logger
 
-    init(_ base: GatewayBase) {
-        self.cancellations = base.database.cancellations
-        self.broadcasts = base.database.broadcasts
-        self.schedules = base.database.schedules
-        self.publisher = base.publisher
-        self.events = base.events
-        self.keys = base.live.keys
-        self.now = base.now
-        self.logger = base.logger
+    package init(
+        _ database: Database,
+        _ publisher: FramePublisher,
+        keys: Keyspace,
+        events: EventPublisher,
+        now: @escaping @Sendable () -> Timestamp,
+        logger: Logger
+    ) {
+        self.cancellations = database.cancellations
+        self.broadcasts = database.broadcasts
+        self.schedules = database.schedules
+        self.publisher = publisher
+        self.events = events
+        self.keys = keys
+        self.now = now
+        self.logger = logger
     }
 
     /// Returns the name of a job from its own id or its entry's id (`1700000000000-0`), the latter
     /// with or without the stream (`stream/entry`).
     ///
     /// Parts may have the same entry id, so without the stream it is an entry of a plain name.
-    func name(org: String, id: String) -> CancellationStore.Name {
+    package func name(org: String, id: String) -> CancellationStore.Name {
         let parts = id.split(separator: "/", omittingEmptySubsequences: false)
         let numbers = (parts.last ?? "").split(separator: "-", omittingEmptySubsequences: false)
         let streams = Lane.allCases.map { self.keys.jobs($0) }
@@ -96,7 +102,7 @@ struct JobControl: Sendable {
     ///
     /// - Parameter isCounted: whether to count its notifications, which is slow for a million of
     ///   them.
-    func find(_ name: CancellationStore.Name, isCounted: Bool = true) async throws -> Report? {
+    package func find(_ name: CancellationStore.Name, isCounted: Bool = true) async throws -> Report? {
         if let progress = try await self.broadcasts.find(name) {
             return try await self.report(name, progress, isCounted: isCounted)
         }
@@ -146,7 +152,7 @@ struct JobControl: Sendable {
     /// Pauses, resumes or confirms a broadcast; idempotent.
     ///
     /// - Returns: its state and whether it matches the command; nil if the job is not a broadcast.
-    func order(
+    package func order(
         _ order: Order,
         _ name: CancellationStore.Name
     ) async throws -> (report: Report, isApplied: Bool)? {
@@ -162,7 +168,7 @@ struct JobControl: Sendable {
     ///
     /// It is idempotent and continues after an interruption. A broadcast has stopped expanding when
     /// this returns; the dispatchers withdraw its stored notifications.
-    func cancel(_ name: CancellationStore.Name) async throws -> Report? {
+    package func cancel(_ name: CancellationStore.Name) async throws -> Report? {
         let at = self.now()
         try await self.cancellations.record(name, at: at)
         // Scheduled rows may outlive the record of the cancellation.

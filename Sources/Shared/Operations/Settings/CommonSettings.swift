@@ -38,11 +38,16 @@ package struct CommonSettings: Sendable {
         self.catalog = catalog ?? ""
         self.logLevel = reader.choice("LOG_LEVEL", default: .info)
         self.logFormat = reader.choice("LOG_FORMAT", default: .text)
-        let events = reader.choice("EVENTS", default: GatewaySettings.Switch.on)
-        let length = reader.integer("EVENTS_LENGTH", default: 1_000_000, in: 1_000...100_000_000)
-        self.eventsLength = events == .on ? length : nil
+        self.eventsLength = Self.eventsLength(reader)
         self.traces = TraceSettings(reader)
         self.allowsPrivateWebhooks = reader.choice("WEBHOOKS_PRIVATE", default: GatewaySettings.Switch.off) == .on
+    }
+
+    /// Reads the length of the events' stream; nil if it is off.
+    package static func eventsLength(_ reader: SettingsReader) -> Int? {
+        let events = reader.choice("EVENTS", default: GatewaySettings.Switch.on)
+        let length = reader.integer("EVENTS_LENGTH", default: 1_000_000, in: 1_000...100_000_000)
+        return events == .on ? length : nil
     }
 
     /// The time limit of a Redis command: one that fails leaves time to renew the lease.

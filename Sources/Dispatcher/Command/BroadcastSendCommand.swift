@@ -1,0 +1,159 @@
+// Carillon · BroadcastSendCommand.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import ArgumentParser
+import Core
+import Foundation
+import Operations
+import Storage
+
+/// `dispatcher broadcast send`.
+struct BroadcastSendCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "send",
+        abstract: "Sends a job to a topic's subscribers or to everyone, and shows how far it has come.",
+        discussion: """
+            Validates and appends the job as `enqueue` does. Running dispatchers expand
+            it. Prints the counts when all of it is stored. Exits with 1 if the broadcast
+            was cancelled or failed, with 75 if it waits for a confirmation. An interrupt
+            ends the command, not the broadcast. Needs REDIS_URL and DATABASE_URL. With
+            CATALOG, also checks the type. `dispatcher broadcast` alone does the same.
+
+            Examples:
+              dispatcher broadcast send --topic news --type breaking_news --title "Extra"
+              dispatcher broadcast send --all --type maintenance --title "Back at six" --confirm
+            """
+    )
+
+    private static let interval: Duration = .milliseconds(500)
+    private static let barWidth: Int64 = 30
+
+    @OptionGroup var options: CommonOptions
+    @OptionGroup var output: OutputOptions
+
+    @Option(help: "Sends to a topic's subscribers.")
+    var topic: String?
+
+    @Flag(help: "Sends to every user.")
+    var all = false
+
+    @Option(help: "A type of the catalog.", completion: .catalogTypes)
+    var type: String
+
+    @OptionGroup var text: JobTextOptions
+
+    @Option(help: "Idempotency key: the same id notifies a user once.")
+    var id: String?
+
+    @Flag(help: "Confirms the broadcast, whatever the size of its audience.")
+    var confirm = false
+
+    @Flag(help: "Does not wait until it is stored.")
+    var detach = false
+
+    func run() async throws {
+        try await DispatcherCommand.run {
+            let submission = try JobSubmission(
+                [("topic", self.topic), ("all", self.all ? "true" : nil), ("type", self.type)] + self.text.named
+                    + [("id", self.id)],
+                others: self.text.fields
+            )
+            if case .users = submission.job.audience { throw ValidationError("give --topic or --all") }
+            let reader = try await self.options.reader()
+            let database = CommandClients.database(reader, name: "broadcast")
+            let place = try await submission.submit(reader)
+            let (stream, entry) = (place.stream, place.entry)
+            if !self.output.json || self.detach { self.show(stream, entry) }
+            guard !self.detach else { return }
+            // A job id that was used before names the broadcast that exists.
+            let name = CancellationStore.Name(
+                org: submission.job.org,
+                id: submission.job.id ?? "",
+                entries: ["\(stream)/\(entry)"]
+            )
+            try await CommandClients.withDatabase(database) { pool in
+                try await self.watch(name, Database(pool).broadcasts, stream, entry)
+            }
+        }
+    }
+
+    private func show(_ stream: String, _ entry: String) {
+        guard self.output.json else { return Terminal.line(entry) }
+        Terminal.object { Self.write(stream, entry, to: &$0) }
+    }
+
+    private static func write(_ stream: String, _ entry: String, to writer: inout JSONWriter) {
+        writer.member("stream", stream)
+        writer.member("entry", entry)
+    }
+
+    private func watch(
+        _ name: CancellationStore.Name,
+        _ store: BroadcastStore,
+        _ stream: String,
+        _ entry: String
+    ) async throws {
+        let isTerminal = isatty(STDERR_FILENO) == 1
+        while true {
+            let progress = try await store.find(name)
+            if isTerminal {
+                let line = progress.map { Self.line($0) } ?? "waits for a dispatcher"
+                Terminal.progress(DisplayText.cut(line, to: Terminal.errorWidth - 1))
+            }
+            if let progress {
+                if progress.broadcast.state == .awaitingConfirmation, self.confirm {
+                    _ = try await store.transition(progress.broadcast, to: .expanding, from: [.awaitingConfirmation])
+                } else if progress.broadcast.state.isFinal || progress.broadcast.state == .awaitingConfirmation {
+                    if isTerminal { Terminal.progress("") }
+                    return try self.end(progress, stream, entry)
+                }
+            }
+            // A broadcast does not signal its progress, so poll it at the pace of the progress bar.
+            try await Task.sleep(for: Self.interval)
+        }
+    }
+
+    private func end(_ progress: Broadcast.Progress, _ stream: String, _ entry: String) throws {
+        if self.output.json {
+            Terminal.object { writer in
+                Self.write(stream, entry, to: &writer)
+                writer.member("state", progress.broadcast.state.rawValue)
+                writer.member("reason", progress.broadcast.reason)
+                writer.key("audience")
+                if let audience = progress.broadcast.audience { writer.integer(audience) } else { writer.null() }
+                writer.member("selected", progress.selected)
+                writer.member("stored", progress.stored)
+                writer.key("not_stored")
+                writer.raw(progress.counted)
+            }
+        } else {
+            let counted = (try? JSONParser.parse(progress.counted))?.object ?? []
+            let reasons = counted.map { "\($0.value.integer ?? 0) \($0.key)" }.joined(separator: ", ")
+            Terminal.line(
+                "\(progress.broadcast.state.rawValue): selected \(progress.selected), stored \(progress.stored)"
+                    + (reasons.isEmpty ? "" : ", not stored: \(reasons)")
+            )
+        }
+        switch progress.broadcast.state {
+        case .done: return
+        case .awaitingConfirmation:
+            Terminal.error(
+                "dispatcher: \(progress.broadcast.audience ?? 0) users; confirm it with `dispatcher broadcast "
+                    + "confirm`, or give --confirm"
+            )
+            throw ExitStatus.wait
+        default:
+            if let reason = progress.broadcast.reason { Terminal.error("dispatcher: \(reason)") }
+            throw ExitStatus.no
+        }
+    }
+
+    private static func line(_ progress: Broadcast.Progress) -> String {
+        let total = max(progress.broadcast.audience ?? 0, progress.selected)
+        let share = total > 0 ? progress.selected * Self.barWidth / total : 0
+        let bar =
+            String(repeating: "#", count: Int(share)) + String(repeating: ".", count: Int(Self.barWidth - share))
+        let state = progress.isHeld ? "held" : progress.broadcast.state.rawValue
+        return "[\(bar)] \(progress.selected) of \(total) users, \(progress.stored) stored, \(state)"
+    }
+}

@@ -1,0 +1,142 @@
+// Carillon · JobCommand.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import ArgumentParser
+import Core
+import Logging
+import Operations
+import Storage
+
+/// `dispatcher job`.
+struct JobCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "job",
+        abstract: "Shows how a job stands: its notifications by status, and what waits.",
+        discussion: """
+            Takes a job's id or its entry, as `stream/entry` or `entry`. Needs REDIS_URL
+            and DATABASE_URL. Exits with 1 if nothing is known of the job. `trace` shows
+            what happened to each notification.
+
+            Examples:
+              dispatcher job order-17
+              dispatcher job order-17 --org shop --status failed
+              dispatcher job 1795168800000-0 --json
+            """
+    )
+
+    @OptionGroup var options: CommonOptions
+    @OptionGroup var output: OutputOptions
+
+    @Argument(help: "The job's id or entry.")
+    var id: String
+
+    @Option(help: "The job's organisation.")
+    var org: String?
+
+    @Option(
+        help: "Only notifications with this status.",
+        completion: .list(NotificationStatus.allCases.map(\.rawValue)))
+    var status: NotificationStatus?
+
+    @Option(help: "The number of notifications, 1 to 1000.")
+    var limit = 20
+
+    func validate() throws {
+        guard (1...1_000).contains(self.limit) else { throw ValidationError("--limit must be 1 to 1000") }
+    }
+
+    func run() async throws {
+        try await DispatcherCommand.run {
+            try await JobTools.with(self.options, name: "job") { tools in
+                let name = tools.control.name(org: self.org ?? "", id: self.id)
+                guard let report = try await tools.control.find(name) else {
+                    throw CommandFailure(ExitStatus.no, "nothing is known of the job \(self.id)")
+                }
+                guard !self.output.json else {
+                    return Terminal.object { JobShape.write(report, tools.catalog, to: &$0) }
+                }
+                self.show(report)
+                let items = try await tools.database.jobs.notifications(
+                    of: name, status: self.status, after: "", limit: self.limit)
+                NotificationTable.show(items, columns: [.user])
+            }
+        }
+    }
+
+    private func show(_ report: JobControl.Report) {
+        var card = Card()
+        card.add("job", report.name.id)
+        card.add("organisation", report.name.org.isEmpty ? nil : report.name.org)
+        card.add("cancelled", report.cancelledAt?.rfc3339)
+        card.add("broadcast", report.progress?.broadcast.state.rawValue)
+        card.add("scheduled", report.scheduled > 0 ? "\(report.scheduled)" : nil)
+        card.add("done", report.isFinal ? "yes" : "no")
+        for status in NotificationStatus.allCases {
+            guard let count = report.tally?.counts[status], count > 0 else { continue }
+            card.add(status.rawValue, "\(count)")
+        }
+        card.show()
+        Terminal.line("")
+    }
+}
+
+extension NotificationStatus: ExpressibleByArgument {}
+
+/// The services with which commands read and control jobs.
+struct JobTools {
+    let control: JobControl
+    let database: Database
+    /// Nil if CATALOG is not set.
+    let catalog: Catalog?
+
+    /// Runs `body` with the stores of the settings.
+    static func with(_ options: CommonOptions, name: String, _ body: (JobTools) async throws -> Void) async throws {
+        let reader = try await options.reader()
+        let redis = CommandClients.redis(reader, name: name)
+        let database = CommandClients.database(reader, name: name)
+        let catalog = await CommandClients.catalog(reader, isRequired: false)
+        let eventsLength = CommonSettings.eventsLength(reader)
+        try reader.finish()
+        try await CommandClients.withDatabase(database) { pool in
+            try await CommandClients.withRedis(redis) { connection in
+                let live = try await Live.installed(on: connection)
+                let logger = Logger(label: "carillon-\(name)") { _ in SwiftLogNoOpLogHandler() }
+                let events = EventPublisher(
+                    log: EventLog(keys: live.keys, length: eventsLength), connection: connection, logger: logger)
+                let control = JobControl(
+                    Database(pool), FramePublisher(live, presence: PresenceRegistry(live)), keys: live.keys,
+                    events: events, now: Timestamp.now, logger: logger)
+                try await body(JobTools(control: control, database: Database(pool), catalog: catalog))
+            }
+        }
+    }
+}
+
+/// A table of notifications with what became of each.
+enum NotificationTable {
+    /// Columns that not every table has.
+    enum Column {
+        case user
+    }
+
+    static func show(_ items: [PeopleStore.Item], columns: Set<Column> = []) {
+        guard !items.isEmpty else { return Terminal.line("no notifications") }
+        let user: [Table.Column] = columns.contains(.user) ? [.text("USER", isCuttable: true)] : []
+        var table = Table(
+            [.text("AT"), .text("NOTIFICATION")] + user + [
+                .text("TYPE"), .text("STATUS"), .text("WHY"), .text("TITLE", isCuttable: true),
+            ])
+        for item in items {
+            let notification = item.notification
+            let via = item.sentVia.map { "via \($0)" }
+            let why = [notification.statusReason, notification.decision, via].compactMap(\.self)
+            table.add(
+                [notification.createdAt.rfc3339, notification.id.description]
+                    + (columns.contains(.user) ? [notification.user] : []) + [
+                        notification.type, notification.status.rawValue, why.joined(separator: ", "),
+                        notification.title,
+                    ])
+        }
+        table.show()
+    }
+}

@@ -1,0 +1,149 @@
+// Carillon · JobShapes.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import Storage
+
+/// The state of a job as JSON.
+package enum JobShape {
+    private static func writeHead(_ report: JobControl.Report, to writer: inout JSONWriter) {
+        writer.member("id", report.name.id)
+        writer.member("org", report.name.org)
+        writer.member("final", report.isFinal)
+    }
+
+    /// Writes the status of a job.
+    package static func write(_ report: JobControl.Report, _ catalog: Catalog?, to writer: inout JSONWriter) {
+        Self.writeHead(report, to: &writer)
+        writer.member("cancelled_at", report.cancelledAt?.rfc3339)
+        writer.key("recipients")
+        if let tally = report.tally {
+            writer.beginObject()
+            for status in NotificationStatus.allCases {
+                writer.key(escaping: status.rawValue)
+                writer.integer(tally.counts[status, default: 0])
+            }
+            writer.endObject()
+        } else {
+            writer.null()
+        }
+        writer.key("reach")
+        if let reach = report.tally?.reach {
+            writer.beginObject()
+            writer.member("stored", reach.stored)
+            ReachShape.write(reach, to: &writer)
+            writer.endObject()
+        } else {
+            writer.null()
+        }
+        writer.member("scheduled", report.scheduled)
+        writer.key("broadcast")
+        if let progress = report.progress {
+            BroadcastShape.write(progress, catalog, to: &writer)
+        } else {
+            writer.null()
+        }
+    }
+
+    /// Writes the result of a cancellation, after which `tally` was counted.
+    package static func write(
+        cancellation report: JobControl.Report,
+        _ tally: CancellationStore.Tally,
+        to writer: inout JSONWriter
+    ) {
+        Self.writeHead(report, to: &writer)
+        let cancelled = tally.counts[.cancelled, default: 0]
+        let withdrawing = tally.open.values.reduce(0, +)
+        let tooLate = [NotificationStatus.sent, .delivered].reduce(0) {
+            $0 + tally.counts[$1, default: 0] - tally.open[$1, default: 0]
+        }
+        writer.member("status", Self.outcome(report, tally, cancelled: cancelled, tooLate: tooLate))
+        writer.member("cancelled", cancelled)
+        writer.member("withdrawing", withdrawing)
+        writer.member("too_late", tooLate)
+        writer.member("not_sent", tally.total - cancelled - withdrawing - tooLate)
+    }
+
+    /// Summarises a cancellation.
+    private static func outcome(
+        _ report: JobControl.Report,
+        _ tally: CancellationStore.Tally,
+        cancelled: Int64,
+        tooLate: Int64
+    ) -> String {
+        if report.progress?.broadcast.state == .cancelling { return "cancelling" }
+        if cancelled > 0 { return "cancelled" }
+        if tooLate > 0 { return "too_late" }
+        // The rest of a broadcast, and scheduled rows, are cancelled before they are stored.
+        if report.progress != nil { return "cancelled" }
+        if tally.total == 0 { return "pending" }
+        return report.scheduled > 0 ? "cancelled" : "not_sent"
+    }
+}
+
+/// A broadcast as JSON.
+package enum BroadcastShape {
+    /// Returns the type and the text of a broadcast's notifications in the default locale.
+    private static func words(
+        _ broadcast: Broadcast,
+        _ catalog: Catalog?
+    ) -> (type: String?, title: String?, body: String?) {
+        // The catalog may no longer contain the type.
+        guard let job = try? JobDecoder.decode(broadcast.fields), case .notification(let content) = job.payload else {
+            return (nil, nil, nil)
+        }
+        guard var renderer = catalog?.renderer(content) else {
+            let hasOwn = content.template == nil && content.variables == nil
+            return (content.type, hasOwn ? content.title : nil, hasOwn ? content.body : nil)
+        }
+        let message = try? renderer.message(locale: nil)
+        return (content.type, message?.title, message?.body)
+    }
+
+    /// Writes the progress of a broadcast.
+    package static func write(_ progress: Broadcast.Progress, _ catalog: Catalog?, to writer: inout JSONWriter) {
+        let broadcast = progress.broadcast
+        let words = Self.words(broadcast, catalog)
+        writer.beginObject()
+        let texts: [(String, String?)] = [
+            ("id", broadcast.id.description), ("org", broadcast.org), ("job_id", broadcast.job),
+            ("entry", broadcast.entry), ("topic", broadcast.topic), ("type", words.type), ("title", words.title),
+            ("body", words.body), ("lane", broadcast.lane.rawValue),
+            ("created_at", broadcast.createdAt.rfc3339), ("state", broadcast.state.rawValue),
+            ("reason", broadcast.reason),
+        ]
+        for (name, text) in texts {
+            writer.key(escaping: name)
+            writer.string(text)
+        }
+        writer.member("held", progress.isHeld)
+        writer.key("audience")
+        if let audience = broadcast.audience { writer.integer(audience) } else { writer.null() }
+        let counts = [
+            ("selected", progress.selected), ("stored", progress.stored), ("pages", progress.pages),
+            ("chains_done", progress.chainsDone), ("withdrawn", broadcast.withdrawn),
+        ]
+        for (name, count) in counts {
+            writer.key(escaping: name)
+            writer.integer(count)
+        }
+        writer.key("not_stored")
+        writer.raw(progress.counted)
+        writer.endObject()
+    }
+}
+
+/// The progress of notifications as JSON.
+package enum ReachShape {
+    /// Writes the outcomes of notifications; null where they could not be counted.
+    package static func write(_ reach: Reach?, to writer: inout JSONWriter) {
+        let counts: [(StaticString, Int64?)] = [
+            ("no_device", reach?.noDevice), ("accepted", reach?.accepted), ("failed", reach?.failed),
+            ("delivered", reach?.delivered), ("opened", reach?.opened), ("read", reach?.read),
+        ]
+        for (name, count) in counts {
+            writer.key(name)
+            if let count { writer.integer(count) } else { writer.null() }
+        }
+    }
+}

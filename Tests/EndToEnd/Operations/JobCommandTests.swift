@@ -1,0 +1,121 @@
+// Carillon · JobCommandTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Foundation
+import Support
+import Testing
+
+@testable import HTTP
+
+/// The commands about jobs, broadcasts and presence.
+@Suite(.timeLimit(.minutes(10)))
+struct JobCommandTests {
+    @Test("job shows counts and notifications, and trace the story of each, by job, entry and user")
+    func job() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let entry = try await stack.append([
+                ("users", #"["ada","ben"]"#), ("type", "invoice_created"), ("title", "One"), ("id", "j1"), ("org", "shop"),
+            ])
+            try await eventually("both have it") { try await stack.statuses(user: "ben") == ["One": "sent"] }
+            let shown = try await stack.command(["job", "j1", "--org", "shop"])
+            #expect(shown.code == 0, "\(shown.errors)")
+            for words in ["shop", "done", "yes", "sent", "ada", "ben", "One"] {
+                #expect(shown.output.contains(words), "\(words) in \(shown.output)")
+            }
+            let one = try await stack.command(["job", "j1", "--org", "shop", "--limit", "1"])
+            #expect(!one.output.contains("ben"))
+            let json = try await stack.command(["job", entry, "--org", "shop", "--json"])
+            let route = try await gateway.call(
+                .get, "/v1/jobs/\(entry)?org=shop", token: try await Stack.token(user: "root", scope: .admin))
+            #expect(try JSONParser.parse(Array(json.output.utf8)) == route.body)
+            let none = try await stack.command(["job", "j1"])
+            #expect(none.code == 1)
+            #expect(none.errors.contains("nothing is known of the job j1"))
+
+            for arguments in [["j1", "--org", "shop"], [entry, "--org", "shop"]] {
+                let told = try await stack.command(["trace"] + arguments)
+                #expect(told.code == 0, "\(told.errors)")
+                #expect(told.output.components(separatedBy: "enqueued").count == 3, "\(told.output)")
+            }
+            let told = try await stack.command(["trace", "--user", "ada", "--json"])
+            let lines = try told.output.split(separator: "\n").map { try JSONParser.parse(Array($0.utf8)) }
+            #expect(lines.map { $0["user_id"]?.string } == ["ada"])
+            #expect(lines.first?["org_id"]?.string == "shop")
+            for arguments in [["trace", "j2"], ["trace", "--user", "cleo"]] {
+                #expect(try await stack.command(arguments).code == 1, "\(arguments)")
+            }
+            #expect(try await stack.command(["trace"]).code == 64)
+        }
+    }
+
+    @Test("broadcasts are listed, paused, resumed and cancelled")
+    func broadcast() async throws {
+        try await Stack.with(settings: ["BROADCAST_CONFIRM_ABOVE": "1"]) { stack in
+            _ = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            _ = try await stack.query("INSERT INTO carillon.users (user_id) SELECT 'u' || n FROM generate_series(1, 5) n")
+            let sent = try await stack.command([
+                "broadcast", "--all", "--type", "breaking_news", "--title", "Extra", "--id", "b1",
+            ])
+            #expect(sent.code == 75, "\(sent.errors)")
+            #expect(sent.errors.contains("dispatcher broadcast confirm"))
+            let listed = try await stack.command(["broadcast", "list"])
+            for words in ["b1", "everyone", "awaiting_confirmation", "5"] {
+                #expect(listed.output.contains(words), "\(words) in \(listed.output)")
+            }
+            let json = try await stack.command(["broadcast", "list", "--state", "awaiting_confirmation", "--json"])
+            #expect(try JSONParser.parse(Array(json.output.utf8))["job_id"]?.string == "b1")
+            #expect(try await stack.command(["broadcast", "list", "--state", "done", "--json"]).output.isEmpty)
+            #expect(try await stack.command(["broadcast", "list", "--state", "gone"]).code == 64)
+
+            let early = try await stack.command(["broadcast", "resume", "b1"])
+            #expect(early.code == 1)
+            #expect(early.errors.contains("awaiting_confirmation"))
+            let confirmed = try await stack.command(["broadcast", "confirm", "b1"])
+            #expect(confirmed.code == 0, "\(confirmed.errors)")
+            try await eventually("all have it") {
+                try await stack.query("SELECT FROM carillon.notifications").count == 5
+            }
+            try await eventually("it is done") {
+                try await stack.command(["broadcast", "list", "--state", "done"]).output.contains("b1")
+            }
+            let late = try await stack.command(["broadcast", "pause", "b1"])
+            #expect(late.code == 1)
+            #expect(late.errors.contains("done"))
+            let cancelled = try await stack.command(["broadcast", "cancel", "b1"])
+            #expect(cancelled.code == 0, "\(cancelled.errors)")
+            try await eventually("all are withdrawn") {
+                try await stack.query("SELECT FROM carillon.notifications WHERE status = 'cancelled'").count == 5
+            }
+            for order in ["pause", "resume", "confirm", "cancel"] {
+                let unknown = try await stack.command(["broadcast", order, "b2"])
+                #expect(unknown.code == 1, "\(order)")
+                #expect(unknown.errors.contains("there is no broadcast b2"), "\(unknown.errors)")
+            }
+        }
+    }
+
+    @Test("presence shows each open socket with its gateway")
+    func presence() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
+            let shown = try await stack.command(["presence", "ada", "ben"])
+            #expect(shown.code == 0, "\(shown.errors)")
+            for words in ["ada", "native", "active", "ben", "offline"] {
+                #expect(shown.output.contains(words), "\(words) in \(shown.output)")
+            }
+            let json = try await stack.command(["presence", "ada", "ben", "--json"])
+            let lines = try json.output.split(separator: "\n").map { try JSONParser.parse(Array($0.utf8)) }
+            #expect(lines.map { $0["online"] } == [.bool(true), .bool(false)])
+            #expect(lines.first?["connections"]?.array?.first?["dialect"]?.string == "native")
+            #expect(try await stack.command(["presence", "ben"]).code == 1)
+            await socket.close()
+        }
+    }
+}
