@@ -194,7 +194,7 @@ export interface WebhookEvent {
   readonly id: string;
   readonly event:
     | "sent" | "delivered" | "opened" | "read" | "failed" | "suppressed" | "expired" | "cancelled"
-    | "deferred" | "replaced" | "summarised" | "token_invalid" | "device_deactivated";
+    | "deferred" | "replaced" | "summarised" | "acted" | "token_invalid" | "device_deactivated";
   readonly at: Date;
   readonly notification: string | null;
   readonly job: string | null;

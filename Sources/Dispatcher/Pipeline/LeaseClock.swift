@@ -4,6 +4,7 @@
 import Clients
 import Core
 import Logging
+import Operations
 import ServiceLifecycle
 import Storage
 import Synchronization
@@ -150,7 +151,7 @@ package final class LeaseService: Service {
         self.dispatcher = dispatcher
         self.lease = Lease(
             key: dispatcher.keys.dispatcherLease(dispatcher.name),
-            value: "dispatcher",
+            value: ProcessNote(version: CommandFrame.version, startedAt: dispatcher.now()).leaseValue("dispatcher"),
             // One Redis is shared by all, so none needs to know the others.
             register: dispatcher.keys.isSpread
                 ? Lease.Register(key: dispatcher.keys.dispatchers, name: dispatcher.name, now: dispatcher.clock.now)

@@ -73,11 +73,7 @@ struct InboxPage {
     }
 
     /// Logged script errors and violations of the Content Security Policy.
-    func complaints() async throws -> [String] {
-        try await self.browser.log().filter { line in
-            ["Content Security Policy", "Trusted", "Uncaught", "TypeError"].contains { line.contains($0) }
-        }
-    }
+    func complaints() async throws -> [String] { try await self.browser.complaints() }
 }
 
 extension Stack {

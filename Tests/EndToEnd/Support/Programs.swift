@@ -118,3 +118,19 @@ final class PythonClient: Sendable {
         return try JSONParser.parse(Array(line.utf8.dropFirst("ack \(name) ".utf8.count)))
     }
 }
+
+extension Stack {
+    /// Runs a command with the stack's settings, and returns its exit code and output.
+    func command(
+        _ arguments: [String],
+        environment: [String: String] = [:],
+        program: String = "dispatcher"
+    ) async throws -> (code: Int32, output: String, errors: String) {
+        let process = try await self.spawn(
+            program, arguments, name: "command-\(UUID().uuidString.prefix(8))", environment: environment)
+        guard case .code(let code) = try await process.waitForExit() else {
+            throw FixtureError("\(arguments) ended by a signal")
+        }
+        return (code, process.output(), process.errors())
+    }
+}

@@ -11,34 +11,10 @@ import Testing
 /// The operator page in a real browser.
 @Suite(.timeLimit(.minutes(10)), .enabled(if: Browser.isInstalled))
 struct WebOperatorTests {
-    private static func open(_ browser: Browser, _ gateway: Gateway, _ view: String = "") async throws {
-        let token = try await Stack.token(user: "root", scope: .admin)
-        try await Self.follow(browser, "http://127.0.0.1:\(gateway.port)/admin#token=\(token)")
-        try await browser.wait(for: "the page is there", "document.querySelector('main .view')")
-        if !view.isEmpty { try await browser.run("location.hash = arguments[0]", .string(view)) }
-    }
-
-    /// Opens a link with a token and accepts the sign-in.
-    private static func follow(_ browser: Browser, _ link: String) async throws {
-        try await browser.open(link)
-        try await browser.wait(for: "the page asks", "document.getElementById('take')")
-        #expect(try await browser.run("return document.querySelector('main .view') === null") == .bool(true))
-        try await browser.click("document.getElementById('take')")
-    }
-
-    private static func complaints(_ browser: Browser) async throws -> [String] {
-        try await browser.log().filter { line in
-            ["Content Security Policy", "Trusted", "Uncaught", "TypeError"].contains { line.contains($0) }
-        }
-    }
-
     @Test("the page shows nodes, streams and the last hour, and a failure links to its trace")
     func survey() async throws {
-        try await Stack.withBrowser { stack, gateway, browser in
-            try await stack.notify("ada", "Invoice 9")
-            let ada = try await CompatibilityClient(gateway, user: "ada")
-            try await ada.waitForCount(1)
-            try await Self.open(browser, gateway)
+        try await Stack.withOperator(notifications: [("ada", "Invoice 9")]) { stack, gateway, page in
+            let browser = page.browser
             try await browser.wait(
                 for: "both programs are alive",
                 "['gateway', 'dispatcher'].every((name) => [...document.querySelectorAll('tr')].some((row) => "
@@ -57,6 +33,7 @@ struct WebOperatorTests {
                 """)
             #expect(narrow == .number("0"), "cards are as wide as the page, which is no wider than the window")
 
+            let ada = try await CompatibilityClient(gateway, user: "ada")
             let found = try await ada.get("/v1/notifications").body["notifications"]?.array?.first?["id"]?.string
             let id = try #require(found)
             try await stack.query(
@@ -71,14 +48,14 @@ struct WebOperatorTests {
                 for: "the trace is drawn",
                 "['Enqueued', 'Stored', 'Push: failed'].every((text) => "
                     + "document.querySelector('.timeline')?.textContent.includes(text))")
-            #expect(try await Self.complaints(browser) == [])
+            #expect(try await page.complaints() == [])
         }
     }
 
     @Test("a banner shows an unavailable provider and what waits; only sent pushes count as sent")
     func outage() async throws {
-        try await Stack.withBrowser { stack, gateway, browser in
-            try await Self.open(browser, gateway)
+        try await Stack.withOperator { stack, gateway, page in
+            let browser = page.browser
             try await browser.wait(for: "the tiles are there", "document.querySelector('.tile')")
             func tile(_ label: String) -> String {
                 "[...document.querySelectorAll('.tile')].find((tile) => tile.textContent.endsWith('\(label)'))"
@@ -100,20 +77,21 @@ struct WebOperatorTests {
             try await browser.wait(
                 for: "all are stored, and one is sent",
                 "document.querySelector('.chart rect.outcome-waiting') && \(tile("sent, last hour")) === '1'")
-            #expect(try await Self.complaints(browser) == [])
+            #expect(try await page.complaints() == [])
         }
     }
 
     @Test("a user is found by address, with devices, settings and notifications that a filter narrows")
     func people() async throws {
-        try await Stack.withBrowser { stack, gateway, browser in
+        let notifications = [(user: "ada", title: "one"), (user: "ada", title: "two")]
+        try await Stack.withOperator(at: "people", notifications: notifications) { stack, gateway, page in
+            let browser = page.browser
             try await gateway.register(user: "ada", platform: "android", token: "ada-phone", name: "Pixel")
             try await gateway.set(#"{"email":"ada@example.com","zone":"Europe/Berlin"}"#, of: "ada")
-            for title in ["one", "two"] { try await stack.notify("ada", title) }
-            let ada = try await CompatibilityClient(gateway, user: "ada")
-            try await ada.waitForCount(2)
+            try await eventually("both are in the inbox") {
+                try await stack.statuses(user: "ada") == ["one": "sent", "two": "sent"]
+            }
             try await stack.query("UPDATE carillon.notifications SET status = 'failed' WHERE title = 'one'")
-            try await Self.open(browser, gateway, "people")
             try await browser.type("ADA@example.com", into: "document.querySelector('.people-search input')")
             try await browser.click("document.querySelector('.people-search button')")
             try await browser.wait(for: "she is found", "document.querySelector('.person[data-user=ada]')")
@@ -131,14 +109,14 @@ struct WebOperatorTests {
             try await browser.run("location.hash = 'people/nobody'")
             try await browser.wait(
                 for: "it says so", "document.querySelector('.people-said').textContent.includes('no user nobody')")
-            #expect(try await Self.complaints(browser) == [])
+            #expect(try await page.complaints() == [])
         }
     }
 
     @Test("a job is simulated, and its faults are named")
     func simulate() async throws {
-        try await Stack.withBrowser { stack, gateway, browser in
-            try await Self.open(browser, gateway, "simulate")
+        try await Stack.withOperator(at: "simulate") { stack, _, page in
+            let browser = page.browser
             try await browser.wait(
                 for: "the types are there", "document.querySelector('[name=type]')?.options.length > 5")
             try await browser.type("ada", into: "document.querySelector('[name=user]')")
@@ -153,39 +131,37 @@ struct WebOperatorTests {
             try await browser.wait(
                 for: "the steps are there", "document.querySelector('.timeline')?.textContent.includes('Store')")
             #expect(try await stack.texts(user: "ada").isEmpty)
-            #expect(try await Self.complaints(browser) == [])
+            #expect(try await page.complaints() == [])
         }
     }
 
     @Test("a dead letter is replayed")
     func deadLetter() async throws {
-        try await Stack.withBrowser { stack, gateway, browser in
-            try await stack.query(
-                "INSERT INTO carillon.dead_letters (stream, entry, reason, fields, at) VALUES ($1, $2, $3, $4, now())",
-                .text("carillon:jobs"), .text("1795000000000-0"), .text("type: is not in the catalog"),
-                .jsonb(Array(#"[["user","ada"],["type","invoice_created"],["title","Late"]]"#.utf8)))
-            try await Self.open(browser, gateway, "dead-letters")
+        try await Stack.withOperator { stack, _, page in
+            let browser = page.browser
+            try await stack.insertLetter(
+                0, reason: "type: is not in the catalog",
+                fields: #"[["user","ada"],["type","invoice_created"],["title","Late"]]"#)
+            try await page.show("dead-letters/letters")
             try await browser.wait(
                 for: "the letter is shown",
                 "document.querySelector('.letter')?.textContent.includes('not in the catalog')")
             try await browser.click("document.querySelector('.letter .replay')")
             try await eventually("it is stored") { try await stack.texts(user: "ada").map(\.first) == ["Late"] }
             try await browser.wait(for: "the dead letter is gone", "!document.querySelector('.letter')")
-            #expect(try await Self.complaints(browser) == [])
+            #expect(try await page.complaints() == [])
         }
     }
 
     @Test("bulk actions apply to the listed dead letters and ask with their number first")
     func deadLetters() async throws {
-        try await Stack.withBrowser { stack, gateway, browser in
+        try await Stack.withOperator(startsDispatcher: false) { stack, _, page in
+            let browser = page.browser
             for (number, reason) in [
                 "type: is not in the catalog", "type: is missing", "title: is too long", "user: is missing",
             ]
             .enumerated() {
-                try await stack.query(
-                    "INSERT INTO carillon.dead_letters (stream, entry, reason, fields, at) VALUES ($1, $2, $3, $4, now())",
-                    .text("carillon:jobs"), .text("179500000000\(number)-0"), .text(reason),
-                    .jsonb(Array(#"[["user","ada"]]"#.utf8)))
+                try await stack.insertLetter(number, reason: reason, fields: #"[["user","ada"]]"#)
             }
             func left() async throws -> [String] {
                 try await stack.query("SELECT reason FROM carillon.dead_letters ORDER BY reason").map { try $0.text(0) }
@@ -193,26 +169,22 @@ struct WebOperatorTests {
             func button(_ text: String) -> String {
                 "[...document.querySelectorAll('.filters-form button')].find((b) => b.textContent === '\(text)')"
             }
-            func asks(_ words: String) async throws {
-                try await browser.wait(
-                    for: "it asks: \(words)", "document.querySelector('dialog')?.textContent.includes('\(words)')")
-            }
-            try await Self.open(browser, gateway, "dead-letters")
+            try await page.show("dead-letters/letters")
             try await browser.wait(for: "all are listed", "document.querySelectorAll('.letter').length === 4")
             // Typed text does not filter until the form is sent.
             try await browser.type("type", into: "document.querySelector('[name=reason]')")
             try await browser.click(button("Discard these"))
-            try await asks("Discard 4 dead letters?")
-            try await browser.click("document.querySelector('dialog button[value=no]')")
+            try await page.waitForQuestion("Discard 4 dead letters?")
+            try await page.decline()
             try await browser.click(button("Filter"))
             try await browser.wait(for: "two are listed", "document.querySelectorAll('.letter').length === 2")
             try await browser.click(button("Replay these"))
-            try await asks("2 dead letters whose reason begins with “type” return to their streams")
-            try await browser.click("document.querySelector('dialog button[value=no]')")
+            try await page.waitForQuestion("2 dead letters whose reason begins with “type” return to their streams")
+            try await page.decline()
             #expect(try await left().count == 4)
             try await browser.click(button("Discard these"))
-            try await asks("Discard 2 dead letters?")
-            try await browser.click("document.querySelector('dialog button[value=yes]')")
+            try await page.waitForQuestion("Discard 2 dead letters?")
+            try await page.agree()
             try await eventually("only those are gone") {
                 try await left() == ["title: is too long", "user: is missing"]
             }
@@ -228,11 +200,11 @@ struct WebOperatorTests {
             try await browser.click(button("Filter"))
             try await browser.wait(for: "one is listed", "document.querySelectorAll('.letter').length === 1")
             try await browser.click(button("Replay these"))
-            try await asks("1 dead letter whose reason begins with “title” returns to its stream")
-            try await browser.click("document.querySelector('dialog button[value=yes]')")
+            try await page.waitForQuestion("1 dead letter whose reason begins with “title” returns to its stream")
+            try await page.agree()
             try await eventually("it is replayed") { try await !replaying().isEmpty }
             #expect(try await replaying() == ["title: is too long"])
-            #expect(try await Self.complaints(browser) == [])
+            #expect(try await page.complaints() == [])
         }
     }
 
@@ -256,7 +228,8 @@ struct WebOperatorTests {
             try await Browser.with(in: stack.directory.path, http: stack.http) { browser in
                 let card = "document.querySelector('[data-job=b1]')?.textContent"
                 let order = { (name: String) in "document.querySelector('[data-job=b1] [data-order=\(name)]')" }
-                try await Self.open(browser, gateway, "broadcasts")
+                let page = OperatorPage(browser, gateway)
+                try await page.open("broadcasts")
                 try await browser.wait(
                     for: "the page shows the broadcast", "/Invoice created.*b1/.test(\(card)) && /To all/.test(\(card))"
                 )
@@ -281,12 +254,12 @@ struct WebOperatorTests {
                     for: "the page shows it",
                     "document.querySelector('[data-job=b1] .pill').textContent === 'cancelled'"
                 )
-                #expect(try await Self.complaints(browser) == [])
+                #expect(try await page.complaints() == [])
 
                 let user = try await Stack.token(user: "ada")
                 try await browser.open("http://127.0.0.1:\(gateway.port)/#")
                 try await browser.run("sessionStorage.clear()")
-                try await Self.follow(browser, "http://127.0.0.1:\(gateway.port)/admin#token=\(user)")
+                try await page.follow(token: user)
                 try await browser.wait(
                     for: "it is refused", "document.querySelector('.sign-in .fault')?.textContent.includes('admin')")
             }

@@ -201,6 +201,7 @@ struct JobWording: Sendable {
                 ("foreground", button.isForeground), ("destructive", button.isDestructive),
                 ("authentication", button.needsAuthentication),
             ]
+            if let url = button.url { action.append(JSONMember("url", .string(url))) }
             for (name, isSet) in flags where isSet { action.append(JSONMember(name, .bool(true))) }
             return JSONValue.object(action)
         }

@@ -3,6 +3,7 @@
 
 import Core
 import Hummingbird
+import Storage
 
 /// The routes of Carillon's own API.
 package enum APIRouter {
@@ -64,6 +65,9 @@ package enum APIRouter {
         JobControlRoutes(jobs: services.jobs).add(to: version.group(tag: "jobs"))
         ScheduleRoutes(jobs: services.jobs).add(to: version.group(tag: "jobs"))
         BroadcastRoutes(jobs: services.jobs).add(to: version)
+        AdminJobRoutes(jobs: services.jobs).add(to: version.group(tag: "admin"))
+        OverviewRoutes(base: services.base).add(to: version.group(tag: "admin"))
+        PreviewRoutes(base: services.base).add(to: version.group(tag: "admin"))
         TokenRoutes(identity: services.identity).add(to: version.group(tag: "users"))
         UserRoutes(users: services.users, pages: services.inbox.pages).add(to: version.group(tag: "users"))
         TopicRoutes(users: services.users).add(to: version.group(tag: "topics"))
@@ -75,8 +79,9 @@ package enum APIRouter {
         SimulationRoutes(base: services.base).add(to: version.group(tag: "admin"))
         DeadLetterRoutes(base: services.base).add(to: version.group(tag: "admin"))
         WebhookRoutes(base: services.base, options: services.webhookOptions).add(to: version.group(tag: "webhooks"))
-        CatalogRoutes(base: services.base).add(to: version.group(tag: "admin"))
-        StatisticsRoutes(base: services.base, fields: services.users.fields).add(to: version)
+        let statistics = StatisticsService(store: services.base.database.statistics, now: services.base.now)
+        CatalogRoutes(base: services.base, statistics: statistics).add(to: version.group(tag: "admin"))
+        StatisticsRoutes(base: services.base, fields: services.users.fields, statistics: statistics).add(to: version)
         let operations = open.group(tag: "operations")
         OperationRoutes(base: services.base, metrics: services.metrics).add(to: operations)
         operations.describe("openapi.json", OperationRoutes.describe)

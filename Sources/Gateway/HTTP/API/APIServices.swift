@@ -145,7 +145,9 @@ package struct JobServices: Sendable {
         self.stream = base.live.jobs
         self.schedules = base.database.schedules
         self.broadcasts = base.database.broadcasts
-        self.control = JobControl(base)
+        self.control = JobControl(
+            base.database, base.publisher, keys: base.live.keys, events: base.events, now: base.now,
+            logger: base.logger)
     }
 
     /// Requires room for jobs in their lanes, and in the overflows of their organisations.

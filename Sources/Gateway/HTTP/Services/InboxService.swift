@@ -88,7 +88,7 @@ struct InboxService: Sendable {
     func snooze(_ notification: Notification, until: Timestamp) async throws -> InboxStore.Change {
         // The schedule comes first, and stays even if another call has deleted the notification
         // meanwhile: the user sees it twice rather than never again.
-        _ = try await self.schedules.add([SnoozedJob.schedule(of: notification, until: until, now: self.now())])
+        _ = try await self.schedules.add([RepeatedJob.schedule(of: notification, until: until, now: self.now())])
         let change = try await self.store.delete(user: notification.user, id: notification.id, at: self.now())
         await self.publish(notification.user, .deleted, change, all: nil)
         return change
@@ -101,6 +101,18 @@ struct InboxService: Sendable {
         let now = self.now()
         guard let receipt = try await self.store.markOpened(user: user, id: id, at: now) else { return false }
         await self.publish(.opened, receipt, at: now)
+        return true
+    }
+
+    /// Tells upstream apps that the user pressed a button of a notification, and records that it was
+    /// opened.
+    ///
+    /// - Returns: whether the user has the notification.
+    func act(user: String, id: NotificationID, action: String) async throws -> Bool {
+        guard try await self.markOpened(user: user, id: id),
+            let label = try await self.store.label(user: user, id: id)
+        else { return false }
+        await self.events.publish([LifecycleEvent(.acted, label, at: self.now(), reason: action)])
         return true
     }
 

@@ -5,6 +5,7 @@ import Clients
 import Core
 import Logging
 import NIOCore
+import Operations
 import ServiceLifecycle
 import Sockets
 import Storage
@@ -24,6 +25,7 @@ package struct NodeService: Service {
     private let revocations: RevocationRegister
     private let eventLoop: any EventLoop
     private let now: @Sendable () -> ContinuousClock.Instant
+    private let process: ProcessNote
     private let logger: Logger
 
     package init(
@@ -35,6 +37,7 @@ package struct NodeService: Service {
         revocations: RevocationRegister,
         eventLoop: any EventLoop,
         now: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
+        startedAt: Timestamp = .now(),
         logger: Logger
     ) {
         self.node = node
@@ -45,6 +48,7 @@ package struct NodeService: Service {
         self.revocations = revocations
         self.eventLoop = eventLoop
         self.now = now
+        self.process = ProcessNote(version: CommandFrame.version, startedAt: startedAt)
         self.logger = logger
     }
 
@@ -91,7 +95,7 @@ package struct NodeService: Service {
         while !Task.isCancelled, !Task.isShuttingDownGracefully || hub.count > 0 {
             do {
                 let start = self.now()
-                let isHeld = try await lease.renew(showing: "gateway \(hub.count)")
+                let isHeld = try await lease.renew(showing: self.process.leaseValue("gateway", load: hub.count))
                 if isHeld, window.isWhole(at: self.now()) {
                     window.extend(from: start)
                 } else {

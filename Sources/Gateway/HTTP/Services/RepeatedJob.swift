@@ -1,14 +1,14 @@
-// Carillon · SnoozedJob.swift
+// Carillon · RepeatedJob.swift
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
 import Storage
 
-/// The job that brings a snoozed notification back.
+/// The job that sends a notification again: at the end of a snooze, or because an operator wants it.
 ///
-/// It is a job like any other: what holds when it is due decides how it reaches the user.
-enum SnoozedJob {
-    /// Returns the schedule of the job.
+/// It is a job like any other: the rules of the moment decide how it reaches the user.
+enum RepeatedJob {
+    /// Returns the schedule of the job that ends a snooze.
     ///
     /// The same notification and moment give the same id, so a repeated call stores it once.
     static func schedule(of notification: Notification, until: Timestamp, now: Timestamp) -> Schedule {
@@ -26,9 +26,16 @@ enum SnoozedJob {
         return schedule
     }
 
+    /// Returns the id of the job that sends a notification again now.
+    ///
+    /// Two calls within a second give the same id, so a double click sends it once.
+    static func id(of notification: Notification, now: Timestamp) -> String {
+        "resend:\(notification.id):\(now.seconds)"
+    }
+
     /// The job's fields: those of the notification, without its collapse key, as a newer one may
     /// have that by then.
-    private static func fields(_ notification: Notification, id: String) -> [(name: String, value: [UInt8])] {
+    static func fields(_ notification: Notification, id: String) -> [(name: String, value: [UInt8])] {
         let channels = DeliveryChannel.allCases.filter { notification.channels.contains(Channels($0)) }
         let extras = notification.extras
         let texts: [(String, String?)] = [

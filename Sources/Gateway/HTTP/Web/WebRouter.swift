@@ -1,10 +1,7 @@
 // Carillon · WebRouter.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Crypto
-import HTTPTypes
 import Hummingbird
-import NIOCore
 
 /// Serves the files for browsers: the inbox, the element to embed, the service worker and the admin
 /// page.
@@ -76,70 +73,30 @@ package enum WebRouter {
             ("admin-broadcasts.js", PackageResources.admin_broadcasts_js, Self.script),
             ("admin-catalog.js", PackageResources.admin_catalog_js, Self.script),
             ("admin-charts.js", PackageResources.admin_charts_js, Self.script),
+            ("admin-compose.js", PackageResources.admin_compose_js, Self.script),
             ("admin-dead-letters.js", PackageResources.admin_dead_letters_js, Self.script),
             ("admin-deliveries.js", PackageResources.admin_deliveries_js, Self.script),
+            ("admin-figures.js", PackageResources.admin_figures_js, Self.script),
+            ("admin-filters.js", PackageResources.admin_filters_js, Self.script),
+            ("admin-forms.js", PackageResources.admin_forms_js, Self.script),
             ("admin-history.js", PackageResources.admin_history_js, Self.script),
+            ("admin-job.js", PackageResources.admin_job_js, Self.script),
+            ("admin-jobs.js", PackageResources.admin_jobs_js, Self.script),
+            ("admin-json.js", PackageResources.admin_json_js, Self.script),
+            ("admin-letter-bulk.js", PackageResources.admin_letter_bulk_js, Self.script),
+            ("admin-letter-form.js", PackageResources.admin_letter_form_js, Self.script),
+            ("admin-letter-list.js", PackageResources.admin_letter_list_js, Self.script),
+            ("admin-letter.js", PackageResources.admin_letter_js, Self.script),
+            ("admin-outages.js", PackageResources.admin_outages_js, Self.script),
             ("admin-overview.js", PackageResources.admin_overview_js, Self.script),
             ("admin-parts.js", PackageResources.admin_parts_js, Self.script),
             ("admin-people.js", PackageResources.admin_people_js, Self.script),
+            ("admin-preview.js", PackageResources.admin_preview_js, Self.script),
+            ("admin-resend.js", PackageResources.admin_resend_js, Self.script),
             ("admin-simulate.js", PackageResources.admin_simulate_js, Self.script),
             ("admin-trace.js", PackageResources.admin_trace_js, Self.script),
+            ("admin-type.js", PackageResources.admin_type_js, Self.script),
             ("admin-words.js", PackageResources.admin_words_js, Self.script),
         ]
-    }
-}
-
-/// A static file, embedded in the program.
-struct WebFile: Sendable {
-    /// Pages run and load only what the gateway serves, and no inline code.
-    ///
-    /// Images of notifications may come from anywhere.
-    private static let pagePolicy = """
-        default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' https: data:; connect-src 'self'; \
-        worker-src 'self'; manifest-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'; \
-        require-trusted-types-for 'script'; trusted-types carillon
-        """
-    private static let permissions = "camera=(), geolocation=(), microphone=(), payment=(), usb=()"
-
-    private let body: ByteBuffer
-    private let tag: String
-    private let headers: HTTPFields
-
-    init(_ bytes: [UInt8], type: String) {
-        self.body = ByteBuffer(bytes: bytes)
-        let digits = Array("0123456789abcdef".utf8)
-        let digest = SHA256.hash(data: bytes).prefix(12).flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }
-        self.tag = "\"\(String(decoding: digest, as: UTF8.self))\""
-        var headers: HTTPFields = [
-            // Browsers revalidate each file, so that all parts of a page have one version.
-            .contentType: type, .eTag: self.tag, .cacheControl: "no-cache",
-        ]
-        var fields: [(name: String, value: String)] = [
-            ("X-Content-Type-Options", "nosniff"), ("Referrer-Policy", "no-referrer"),
-        ]
-        if type.hasPrefix("text/html") {
-            fields += [
-                ("Content-Security-Policy", Self.pagePolicy), ("X-Frame-Options", "DENY"),
-                ("Permissions-Policy", Self.permissions), ("Cross-Origin-Opener-Policy", "same-origin"),
-            ]
-        } else {
-            // Any site may embed the inbox; its data comes from authenticated calls.
-            fields += [("Access-Control-Allow-Origin", "*"), ("Cross-Origin-Resource-Policy", "cross-origin")]
-        }
-        for (name, value) in fields {
-            if let name = HTTPField.Name(name) { headers[name] = value }
-        }
-        self.headers = headers
-    }
-
-    /// Returns the file, or 304 if the client has it.
-    func response(to request: Request) -> Response {
-        let known = request.headers[.ifNoneMatch]?.split(separator: ",").map { $0.drop { $0 == " " } } ?? []
-        if known.contains(where: { $0 == self.tag || $0 == "W/" + self.tag || $0 == "*" }) {
-            var headers = self.headers
-            headers[.contentType] = nil
-            return Response(status: .notModified, headers: headers)
-        }
-        return Response(status: .ok, headers: self.headers, body: ResponseBody(byteBuffer: self.body))
     }
 }

@@ -15,6 +15,8 @@ package struct ActionSet: Sendable {
         package var isDestructive = false
         /// Whether the device must be unlocked first.
         package var needsAuthentication = false
+        /// Where the button leads; nil for the notification's own link.
+        package var url: String?
 
         /// Returns the title for a locale.
         package func title(for locale: String?, default fallback: LocaleTag) -> String {
@@ -105,6 +107,7 @@ struct ActionReader {
             case "foreground": button.isForeground = self.reader.bool(setting.value, key) ?? false
             case "destructive": button.isDestructive = self.reader.bool(setting.value, key) ?? false
             case "authentication": button.needsAuthentication = self.reader.bool(setting.value, key) ?? false
+            case "url": button.url = self.reader.link(setting.value, key)
             default: self.reader.fault(setting.key, "unknown setting \(key)")
             }
         }

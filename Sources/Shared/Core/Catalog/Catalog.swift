@@ -114,6 +114,19 @@ extension Catalog {
         try JobDecoder.decode(entry, isKnown: { self[$0] != nil }, check: self.faults)
     }
 
+    /// Decodes the fields of a job as ``job(_:)`` does, and also checks that its type is in the catalog
+    /// and that its texts can be rendered in every locale.
+    ///
+    /// - Throws: `JobFaults` with every fault.
+    package func checkedJob(_ fields: [(name: String, value: [UInt8])]) throws(JobFaults) -> Job {
+        let job = try self.job(fields.map { ($0.name, $0.value[...]) })
+        guard case .notification(let content) = job.payload else { return job }
+        guard self[content.type] != nil else { throw JobFaults([JobFault("type", "is not in the catalog")]) }
+        let faults = self.variableFaults(content)
+        guard faults.isEmpty else { throw JobFaults(faults) }
+        return job
+    }
+
     /// Returns the renderer of a job's texts; nil if the job has its own texts.
     package func renderer(_ content: JobContent) -> MessageRenderer? {
         guard let templates = self.texts(of: content) else { return nil }

@@ -61,6 +61,17 @@ struct NodeReader {
         return nil
     }
 
+    /// Reads a link as a job's `url`: a path of the app, or a URL that leads somewhere.
+    func link(_ node: Node, _ key: String) -> String? {
+        guard let text = self.text(node, key) else { return nil }
+        let length = text.unicodeScalars.count
+        let fault =
+            length > JobLimits.url ? "is longer than \(JobLimits.url) characters" : LinkRule.fault(ofLink: text)
+        guard let fault else { return text }
+        self.fault(node, "\(key) \(fault)")
+        return nil
+    }
+
     func integer(_ node: Node, _ key: String, in range: ClosedRange<Int>) -> Int? {
         if let value = node.int, range.contains(value) { return value }
         self.fault(node, "\(key) must be a whole number from \(range.lowerBound) to \(range.upperBound)")

@@ -9,6 +9,8 @@ package struct LifecycleEvent: Sendable, Equatable {
         /// A client proved that it received it.
         case delivered
         case opened, read, failed, suppressed, expired, cancelled
+        /// Its user pressed a button, whose id is the reason.
+        case acted
         /// Its push waits for the end of quiet hours, or it waits for its digest.
         case deferred
         /// A newer notification with the same collapse key took its place.

@@ -43,7 +43,7 @@ package struct RenderedMessage: Sendable, Equatable {
     package var emailText: String?
     package var emailHTML: String?
 
-    init() {}
+    package init() {}
 }
 
 extension String {
@@ -88,6 +88,17 @@ package struct MessageRenderer: Sendable {
         let result = self.render(key)
         self.rendered[key] = result
         return try result.get()
+    }
+
+    /// Returns the texts of every locale, those of the default locale first.
+    ///
+    /// - Throws: `JobFault`, which names variable, template and locale.
+    package func all() throws(JobFault) -> [(locale: String, message: RenderedMessage)] {
+        let first = self.templates.locale(for: nil, default: self.fallback)
+        let locales = [first] + self.templates.locales.keys.filter { $0 != first }.sorted()
+        var texts: [(locale: String, message: RenderedMessage)] = []
+        for locale in locales { texts.append((locale, try self.render(locale).get())) }
+        return texts
     }
 
     /// Returns the faults of the variables in every locale.

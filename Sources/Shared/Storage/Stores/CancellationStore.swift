@@ -25,6 +25,12 @@ package struct CancellationStore: Sendable {
         /// The ids that its notifications may have: its own, or its entries, as scheduled jobs
         /// without an id use theirs.
         package var ids: [String] { self.entries.contains(self.id) ? self.entries : [self.id] + self.entries }
+
+        /// When the notifications of its entries were stored.
+        var span: (from: Timestamp, until: Timestamp) {
+            let from = Timestamp(microseconds: self.addedAt.microseconds - CancellationStore.skew.inMicroseconds)
+            return (from, self.addedAt + CancellationStore.longestWait)
+        }
     }
 
     /// A notification that was cancelled now.
@@ -60,9 +66,9 @@ package struct CancellationStore: Sendable {
     }
 
     /// Rows of an entry are stored at most this long after it was added.
-    private static let longestWait: Duration = .seconds(3_600)
+    fileprivate static let longestWait: Duration = .seconds(3_600)
     /// The largest assumed difference between the clocks of Redis and PostgreSQL.
-    private static let skew: Duration = .seconds(60)
+    fileprivate static let skew: Duration = .seconds(60)
     /// The largest number of users that an entry may name.
     private static let largestEntry = JobLimits.users
 
@@ -177,8 +183,7 @@ package struct CancellationStore: Sendable {
     }
 
     private static func entryParameters(_ name: Name) -> [PostgresValue] {
-        let from = Timestamp(microseconds: name.addedAt.microseconds - Self.skew.inMicroseconds)
-        let until = name.addedAt + Self.longestWait
+        let (from, until) = name.span
         return [
             .text(name.org), .array(PostgresArray(texts: name.entries)), .timestamptz(from.microseconds),
             .timestamptz(until.microseconds),

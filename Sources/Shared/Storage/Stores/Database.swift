@@ -27,11 +27,13 @@ package struct Database: Sendable {
     package var followUps: FollowUpStore { FollowUpStore(pool: self.pool) }
     /// Keep it: only concurrent calls of one value share statements.
     package var inboxes: InboxStore { InboxStore(self) }
+    package var jobs: JobListStore { JobListStore(pool: self.pool) }
     package var layout: LayoutStore { LayoutStore(pool: self.pool) }
     package var notifications: NotificationStore { NotificationStore(pool: self.pool) }
     package var outbox: OutboxStore { OutboxStore(pool: self.pool) }
     package var preferences: PreferenceStore { PreferenceStore(pool: self.pool) }
     package var recipients: RecipientStore { RecipientStore(pool: self.pool) }
+    package var overviews: OverviewStore { OverviewStore(pool: self.pool) }
     package var people: PeopleStore { PeopleStore(pool: self.pool) }
     package var retention: RetentionStore { RetentionStore(pool: self.pool) }
     package var revocations: RevocationStore { RevocationStore(pool: self.pool) }

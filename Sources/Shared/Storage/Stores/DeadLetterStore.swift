@@ -216,6 +216,52 @@ extension DeadLetterStore {
         return try Self.read(result)
     }
 
+    /// A reason with the dead letters of one stream that have it.
+    package struct Reason: Sendable {
+        package let reason: String
+        package let stream: String
+        package let count: Int64
+        /// The number of them without a scheduled replay.
+        package let open: Int64
+        package let oldestAt: Timestamp
+        package let newestAt: Timestamp
+    }
+
+    /// The reasons of dead letters, the most frequent first.
+    package func reasons(_ filter: Filter, limit: Int) async throws(PostgresError) -> [Reason] {
+        let statement = PostgresStatement(
+            """
+            SELECT d.reason, d.stream, count(*), count(*) FILTER (WHERE d.replay_at IS NULL), min(d.at), max(d.at)
+            FROM carillon.dead_letters d WHERE \(Self.condition)
+            GROUP BY d.reason, d.stream ORDER BY 3 DESC, 1, 2 LIMIT $7
+            """,
+            filter.parameters + [.int4(Int32(clamping: limit))])
+        guard let result = try await self.pool.run([statement], timeout: .seconds(60)).first else { return [] }
+        var reasons: [Reason] = []
+        for row in result {
+            reasons.append(
+                Reason(
+                    reason: try row.text(0), stream: try row.text(1), count: try row.int8(2), open: try row.int8(3),
+                    oldestAt: Timestamp(microseconds: try row.timestamptz(4)),
+                    newestAt: Timestamp(microseconds: try row.timestamptz(5))))
+        }
+        return reasons
+    }
+
+    /// Replaces the fields of a dead letter that has no scheduled replay, and schedules one.
+    ///
+    /// - Returns: false if there is no such letter.
+    package func replay(
+        _ id: Int64,
+        with fields: [(name: String, value: [UInt8])],
+        now: Timestamp
+    ) async throws(PostgresError) -> Bool {
+        let result = try await self.pool.query(
+            "UPDATE carillon.dead_letters SET fields = $2, replay_at = $3 WHERE id = $1 AND replay_at IS NULL",
+            .int8(id), .jsonb(Self.json(fields.map { ($0.name, $0.value[...]) })), .timestamptz(now.microseconds))
+        return result.affectedRows > 0
+    }
+
     /// The number of dead letters, and how many of them a replay would return to their streams.
     package func count(
         _ filter: Filter,

@@ -219,6 +219,9 @@ enum InboxSQL {
         SELECT \(EndpointColumns.list), n.is_first FROM n \(EndpointColumns.join)
         """
 
+    /// $1: user, $2: id.
+    static let label = "SELECT \(LabelColumns.list) FROM carillon.notifications n WHERE \(Self.received)"
+
     /// $1: user, $2: id, $3: when, $4: through what.
     static let delivered = """
         WITH known AS (SELECT lane FROM carillon.notifications WHERE \(Self.received)),

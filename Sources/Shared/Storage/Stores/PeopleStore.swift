@@ -88,6 +88,11 @@ package struct PeopleStore: Sendable {
             """,
             .text(user), .uuid(end.halves), .text(filter.type), .text(filter.status?.rawValue),
             .int4(Int32(clamping: filter.limit)))
+        return try Self.items(result)
+    }
+
+    /// Reads rows of `sent_via`, `archived_at` and the notification's columns.
+    static func items(_ result: PostgresResult) throws(PostgresError) -> [Item] {
         var items: [Item] = []
         for row in result {
             items.append(

@@ -52,7 +52,8 @@ package struct StatisticsStore: Sendable {
     /// The number of rows that a query reads at most.
     private static let mostRows: Int32 = 200_000
     private static let mostBroadcasts: Int32 = 10
-    private static let mostTypes: Int32 = 100
+    /// The number of types that a summary has at most.
+    package static let mostTypes: Int32 = 100
     private static let patience: Duration = .seconds(5)
 
     let pool: PostgresPool

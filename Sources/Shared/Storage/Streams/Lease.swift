@@ -120,3 +120,31 @@ package final class Lease: Sendable {
         return held
     }
 }
+
+/// The version of a process and when it started, which its lease shows to operators.
+package struct ProcessNote: Sendable, Equatable {
+    package let version: String
+    package let startedAt: Timestamp
+
+    package init(version: String, startedAt: Timestamp) {
+        self.version = version
+        self.startedAt = startedAt
+    }
+
+    /// Reads the value of a lease; nil if it has no note.
+    init?(leaseValue: String) {
+        let parts = leaseValue.split(separator: " ")
+        guard parts.count == 4, let milliseconds = Int64(parts[3]),
+            (0...Self.latest).contains(milliseconds)
+        else { return nil }
+        self.init(version: String(parts[2]), startedAt: Timestamp(milliseconds: milliseconds))
+    }
+
+    /// The last millisecond of the year 9999.
+    private static let latest: Int64 = 253_402_300_799_999
+
+    /// Returns the value of a lease: the kind of the process, its load, and this note.
+    package func leaseValue(_ kind: String, load: Int = 0) -> String {
+        "\(kind) \(load) \(self.version) \(self.startedAt.milliseconds)"
+    }
+}

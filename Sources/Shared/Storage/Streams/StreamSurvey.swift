@@ -70,6 +70,8 @@ package struct StreamSurvey: Sendable {
         package let isAlive: Bool
         /// Jobs that it read and has not acknowledged.
         package let pending: Int
+        /// Nil if its lease has ended, or does not tell.
+        package let process: ProcessNote?
     }
 
     /// A gateway that holds its lease, or did a minute ago.
@@ -78,6 +80,8 @@ package struct StreamSurvey: Sendable {
         package let isAlive: Bool
         /// Open sockets and streams at the last lease renewal; nil if not reported.
         package let connections: Int?
+        /// Nil if its lease has ended, or does not tell.
+        package let process: ProcessNote?
     }
 
     let live: Live
@@ -202,8 +206,9 @@ package struct StreamSurvey: Sendable {
         }
         var workers: [Worker] = []
         for (name, count) in pending.sorted(by: { $0.key < $1.key }) {
-            let isAlive = try await Lease.isHeld(self.live.keys.dispatcherLease(name), connection: self.live.connection)
-            workers.append(Worker(name: name, isAlive: isAlive, pending: count))
+            let lease = try await self.live.connection.send("GET", .text(self.live.keys.dispatcherLease(name))).string()
+            let note = lease.flatMap { ProcessNote(leaseValue: $0) }
+            workers.append(Worker(name: name, isAlive: lease != nil, pending: count, process: note))
         }
         return workers
     }
@@ -214,8 +219,9 @@ package struct StreamSurvey: Sendable {
         let known = try await self.live.connection.send("ZRANGE", .text(self.live.keys.nodes), 0, -1).strings()
         for id in known.sorted() {
             let lease = try await self.live.connection.send("GET", .text(self.live.keys.nodeLease(id))).string()
+            let note = lease.flatMap { ProcessNote(leaseValue: $0) }
             let connections = lease?.split(separator: " ").dropFirst().first.flatMap { Int($0) }
-            nodes.append(Node(id: id, isAlive: lease != nil, connections: connections))
+            nodes.append(Node(id: id, isAlive: lease != nil, connections: connections, process: note))
         }
         return nodes
     }

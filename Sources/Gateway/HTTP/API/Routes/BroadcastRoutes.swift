@@ -3,6 +3,7 @@
 
 import Core
 import Hummingbird
+import Operations
 import Storage
 
 /// Controls broadcasts: `/v1/jobs/{id}/pause` and the like for services, `/v1/admin/broadcasts` for
@@ -37,7 +38,7 @@ struct BroadcastRoutes {
         guard isApplied else {
             throw Problem(.conflict, "the broadcast is \(report.progress?.broadcast.state.rawValue ?? "gone")")
         }
-        return Response.object { JobControlRoutes.write(report, self.jobs.base.catalog, to: &$0) }
+        return Response.object { JobShape.write(report, self.jobs.base.catalog, to: &$0) }
     }
 
     private static let list = Operation(
@@ -64,59 +65,10 @@ struct BroadcastRoutes {
         return Response.object { writer in
             writer.key("broadcasts")
             writer.beginArray()
-            for progress in found.prefix(limit) { Self.write(progress, catalog, to: &writer) }
+            for progress in found.prefix(limit) { BroadcastShape.write(progress, catalog, to: &writer) }
             writer.endArray()
             writer.member("next_cursor", found.count > limit ? found[limit - 1].broadcast.id.description : nil)
         }
-    }
-
-    /// Returns the type and the text of a broadcast's notifications in the default locale.
-    private static func words(
-        _ broadcast: Broadcast,
-        _ catalog: Catalog
-    ) -> (type: String?, title: String?, body: String?) {
-        // The catalog may no longer contain the type.
-        guard let job = try? JobDecoder.decode(broadcast.fields), case .notification(let content) = job.payload else {
-            return (nil, nil, nil)
-        }
-        guard var renderer = catalog.renderer(content) else {
-            let hasOwn = content.template == nil && content.variables == nil
-            return (content.type, hasOwn ? content.title : nil, hasOwn ? content.body : nil)
-        }
-        let message = try? renderer.message(locale: nil)
-        return (content.type, message?.title, message?.body)
-    }
-
-    /// Writes the progress of a broadcast.
-    static func write(_ progress: Broadcast.Progress, _ catalog: Catalog, to writer: inout JSONWriter) {
-        let broadcast = progress.broadcast
-        let words = Self.words(broadcast, catalog)
-        writer.beginObject()
-        let texts: [(String, String?)] = [
-            ("id", broadcast.id.description), ("org", broadcast.org), ("job_id", broadcast.job),
-            ("entry", broadcast.entry), ("topic", broadcast.topic), ("type", words.type), ("title", words.title),
-            ("body", words.body), ("lane", broadcast.lane.rawValue),
-            ("created_at", broadcast.createdAt.rfc3339), ("state", broadcast.state.rawValue),
-            ("reason", broadcast.reason),
-        ]
-        for (name, text) in texts {
-            writer.key(escaping: name)
-            writer.string(text)
-        }
-        writer.member("held", progress.isHeld)
-        writer.key("audience")
-        if let audience = broadcast.audience { writer.integer(audience) } else { writer.null() }
-        let counts = [
-            ("selected", progress.selected), ("stored", progress.stored), ("pages", progress.pages),
-            ("chains_done", progress.chainsDone), ("withdrawn", broadcast.withdrawn),
-        ]
-        for (name, count) in counts {
-            writer.key(escaping: name)
-            writer.integer(count)
-        }
-        writer.key("not_stored")
-        writer.raw(progress.counted)
-        writer.endObject()
     }
 }
 

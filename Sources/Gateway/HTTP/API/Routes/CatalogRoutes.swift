@@ -11,6 +11,7 @@ import Storage
 /// The current catalog, for admins: `/v1/admin/catalog`.
 struct CatalogRoutes {
     let base: GatewayBase
+    let statistics: StatisticsService
 
     func add(to routes: Routes) {
         routes.get("admin/catalog", Self.show, self.show)
@@ -24,7 +25,9 @@ struct CatalogRoutes {
         answers: [.ok("The catalog.", .catalog)])
 
     private func show(_ request: Request, _ context: APIContext) async throws -> Response {
-        Response.object { CatalogJSON.write(self.base.catalogs, to: &$0) }
+        // Null if the database does not answer, as the catalog itself needs none.
+        let sent = try? await self.statistics.summary().types
+        return Response.object(capacity: 16_384) { CatalogJSON.write(self.base.catalogs, sent: sent, to: &$0) }
     }
 
     private static let reload = Operation(
@@ -68,8 +71,16 @@ struct CatalogRoutes {
 /// The catalog as JSON.
 enum CatalogJSON {
     /// Writes the members of the object.
-    static func write(_ register: CatalogRegister, to writer: inout JSONWriter) {
+    ///
+    /// - Parameter sent: the notifications of the last 24 hours by type; nil if unknown.
+    static func write(
+        _ register: CatalogRegister,
+        sent: [(type: String, reach: Reach)]?,
+        to writer: inout JSONWriter
+    ) {
         let entry = register.entry
+        let hasAll = (sent?.count ?? 0) < StatisticsStore.mostTypes
+        let sent = sent.map { types in Dictionary(types.map { ($0.type, $0.reach.stored) }) { first, _ in first } }
         writer.member("digest", entry.catalog.digest)
         writer.member("loaded_at", entry.loadedAt.rfc3339)
         writer.member("default_locale", entry.catalog.defaultLocale.key)
@@ -77,8 +88,11 @@ enum CatalogJSON {
         Self.write(entry.catalog.userCap, to: &writer)
         writer.key("types")
         writer.beginArray()
-        for type in entry.catalog.all { Self.write(type, entry.catalog, to: &writer) }
+        for type in entry.catalog.all {
+            Self.write(type, entry.catalog, sent: sent.flatMap { $0[type.name] ?? (hasAll ? 0 : nil) }, to: &writer)
+        }
         writer.endArray()
+        Self.strings("advice", CatalogAdvice.lines(for: entry.catalog), &writer)
         writer.key("refused")
         if let refusal = register.refusal {
             writer.beginObject()
@@ -93,10 +107,17 @@ enum CatalogJSON {
         }
     }
 
-    private static func write(_ type: NotificationType, _ catalog: Catalog, to writer: inout JSONWriter) {
+    private static func write(
+        _ type: NotificationType,
+        _ catalog: Catalog,
+        sent: Int64?,
+        to writer: inout JSONWriter
+    ) {
         writer.beginObject()
+        writer.key("sent")
+        if let sent { writer.integer(sent) } else { writer.null() }
         let texts: [(StaticString, String?)] = [
-            ("name", type.name), ("severity", type.severity.rawValue), ("delivery", type.delivery.rawValue),
+            ("name", type.name), ("title", catalog.presentation(ofType: type.name).title.text(for: [], default: catalog.defaultLocale)), ("severity", type.severity.rawValue), ("delivery", type.delivery.rawValue),
             ("lane", type.lane.rawValue), ("category", type.category), ("sound", type.sound),
             ("quiet_hours", type.quietHours.rawValue), ("push_priority", type.pushPriority?.rawValue),
             ("actions", catalog.actions(of: type.name)?.name),
@@ -179,6 +200,8 @@ extension Schema {
         "CatalogType",
         [
             "name": .text(JobLimits.name),
+            "title": .string.orNull("In the default locale."),
+            "sent": .count.orNull("Its notifications of the last 24 hours, as GET /v1/admin/statistics counts them."),
             "severity": .severity,
             "delivery": .delivery,
             "lane": .lane,
@@ -219,6 +242,7 @@ extension Schema {
             "default_locale": .string,
             "user_cap": .object(["count": .integer, "per": .integer("Seconds.")]).orNull,
             "types": .list(of: .catalogType, max: 10_000),
+            "advice": .list(of: .string, max: 100_000)("What users or operators may miss, by type."),
             "refused": .object(["at": .time, "faults": .list(of: .string, max: 1001)]).orNull(
                 "The faults of the last reload, if it was refused."),
         ])

@@ -25,6 +25,7 @@ struct DeadLetterRoutes {
         let letters = routes.group("admin/dead-letters")
         letters.get("", Self.list, self.list)
         letters.delete("", Self.discardMany, self.discardMany)
+        letters.get("reasons", Self.reasons, self.reasons)
         letters.post("replay", Self.replayMany, self.replayMany)
         letters.get(":id", Self.find, self.find)
         letters.delete(":id", Self.discard, self.discard)
@@ -76,6 +77,38 @@ struct DeadLetterRoutes {
         }
     }
 
+    private static let mostReasons = 100
+
+    private static let reasons = Operation(
+        "listDeadLetterReasons",
+        "Counts dead letters by reason and stream, the most frequent first.",
+        scope: .admin,
+        query: filter,
+        answers: [.ok("The reasons.", .object(["reasons": .list(of: .deadLetterReason, max: mostReasons)]))])
+
+    private func reasons(_ request: Request, _ context: APIContext) async throws -> Response {
+        var query = FieldReader(query: request, of: Self.reasons)
+        let filter = Self.filter(&query)
+        try query.finish()
+        let reasons = try await self.base.database.deadLetters.reasons(filter, limit: Self.mostReasons)
+        let keys = Keyspace()
+        return Response.object { writer in
+            writer.key("reasons")
+            writer.beginArray()
+            for reason in reasons {
+                writer.beginObject()
+                writer.member("reason", reason.reason)
+                writer.member("stream", reason.stream)
+                writer.member("count", reason.count)
+                writer.member("replayable", keys.takesBack(reason.stream) ? reason.open : 0)
+                writer.member("oldest_at", reason.oldestAt.rfc3339)
+                writer.member("newest_at", reason.newestAt.rfc3339)
+                writer.endObject()
+            }
+            writer.endArray()
+        }
+    }
+
     private static let find = Operation(
         "getDeadLetter",
         "Returns a dead letter with all fields.",
@@ -97,9 +130,15 @@ struct DeadLetterRoutes {
 
     private static let replay = Operation(
         "replayDeadLetter",
-        "Replays a dead letter to its stream.",
+        "Replays a dead letter to its stream; a job may be edited first.",
         scope: .admin,
         path: ["id": .integer(from: 1)("The number of the letter.")],
+        body: .object(
+            [
+                "fields?": .list(of: .list(of: .string, min: 2, max: 2), min: 1, max: 100).orNull(
+                    "Names and values of a job, in place of the letter's.")
+            ], isClosed: true),
+        isBodyRequired: false,
         answers: [
             .accepted("1, or 0 if a replay is pending already.", .object(["count": .integer, "until?": .time.orNull])),
             404,
@@ -108,6 +147,9 @@ struct DeadLetterRoutes {
 
     private func replay(_ request: Request, _ context: APIContext) async throws -> Response {
         let filter = try Self.one(context)
+        if let fields = try await self.editedFields(request), let id = filter.id {
+            return try await self.replay(id, with: fields)
+        }
         let replayed = try await self.replay(filter, rate: Self.defaultRate)
         if replayed.count == 0 {
             guard let letter = try await self.base.database.deadLetters.list(filter, limit: 1).first else {
@@ -119,6 +161,46 @@ struct DeadLetterRoutes {
             }
         }
         return Self.answer(replayed)
+    }
+
+    /// Returns the fields that the body gives; nil if it gives none.
+    private func editedFields(_ request: Request) async throws -> [(name: String, value: [UInt8])]? {
+        var body = try await FieldReader(body: request, of: Self.replay)
+        let isGiven = body.value["fields"] ?? .null != .null
+        let pairs = body.elements("fields", limit: 100, isRequired: isGiven)
+        var fields: [(name: String, value: [UInt8])] = []
+        for pair in pairs {
+            guard let parts = pair.array, parts.count == 2, let name = parts[0].string, let text = parts[1].string
+            else {
+                body.fault("fields", "must be pairs of a name and a text")
+                break
+            }
+            fields.append((name, Array(text.utf8)))
+        }
+        try body.finish()
+        guard isGiven else { return nil }
+        do throws(JobFaults) {
+            _ = try self.base.catalog.checkedJob(fields)
+        } catch {
+            throw Problem(.unprocessableContent, "some fields are invalid", faults: error.faults)
+        }
+        return fields
+    }
+
+    private func replay(_ id: Int64, with fields: [(name: String, value: [UInt8])]) async throws -> Response {
+        let letters = self.base.database.deadLetters
+        var filter = DeadLetterStore.Filter()
+        filter.id = id
+        guard let letter = try await letters.list(filter, limit: 1).first else { throw Problem.notFound }
+        let keys = Keyspace()
+        guard letter.stream == Keyspace.schedules || keys.lane(ofJobs: letter.stream) != nil else {
+            throw Problem(.unprocessableContent, "it is no job, so its fields cannot be edited")
+        }
+        let now = self.base.now()
+        guard try await letters.replay(id, with: fields, now: now) else {
+            throw Problem(.conflict, "its replay is under way")
+        }
+        return Self.answer((1, now))
     }
 
     private static let replayMany = Operation(
@@ -216,6 +298,17 @@ struct DeadLetterRoutes {
 }
 
 extension Schema {
+    static let deadLetterReason = Schema(
+        "DeadLetterReason",
+        [
+            "reason": .string,
+            "stream": .string,
+            "count": .count,
+            "replayable": .count("Those that a replay brings back."),
+            "oldest_at": .time,
+            "newest_at": .time,
+        ])
+
     static let deadLetter = Schema(
         "DeadLetter",
         [

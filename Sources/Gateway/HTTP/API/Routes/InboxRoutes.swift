@@ -27,6 +27,7 @@ struct InboxRoutes {
         inbox.post(":id/read", Self.read, self.read)
         inbox.post(":id/opened", Self.opened, self.opened)
         inbox.post(":id/delivered", Self.delivered, self.delivered)
+        inbox.post(":id/actions", Self.act, self.act)
         inbox.delete(":id", Self.delete, self.delete)
     }
 
@@ -266,6 +267,25 @@ struct InboxRoutes {
         guard try await self.inbox.service.markOpened(user: try context.user(), id: id) else {
             throw Problem.notFound
         }
+        return Response(status: .noContent)
+    }
+
+    private static let act = Operation(
+        "actOnNotification",
+        "Reports that the user pressed a button of a notification.",
+        "Upstream apps get the event `acted` with the button's id; each call is one. It also records that the "
+            + "notification was opened.",
+        path: one,
+        body: .object(["action": .text(JobLimits.name)("The button's id.")], isClosed: true),
+        answers: [.done, 404])
+
+    private func act(_ request: Request, _ context: APIContext) async throws -> Response {
+        let user = try context.user()
+        let id = try Self.id(context)
+        var body = try await FieldReader(body: request, of: Self.act)
+        let action = body.text("action", limit: JobLimits.name, isRequired: true) ?? ""
+        try body.finish()
+        guard try await self.inbox.service.act(user: user, id: id, action: action) else { throw Problem.notFound }
         return Response(status: .noContent)
     }
 

@@ -3,6 +3,7 @@
 
 import Core
 import Hummingbird
+import Operations
 import Storage
 
 /// Status and cancellation of jobs, for services: `/v1/jobs/{id}`.
@@ -45,7 +46,7 @@ struct JobControlRoutes {
         guard let report = try await self.jobs.control.find(name, isCounted: isCounted) else {
             throw Problem.notFound
         }
-        return Response.object { Self.write(report, self.jobs.base.catalog, to: &$0) }
+        return Response.object { JobShape.write(report, self.jobs.base.catalog, to: &$0) }
     }
 
     private static let cancel = Operation(
@@ -61,74 +62,7 @@ struct JobControlRoutes {
         guard let report = try await self.jobs.control.cancel(name), let tally = report.tally else {
             throw Problem.notFound
         }
-        return Response.object { writer in
-            Self.writeHead(report, to: &writer)
-            let cancelled = tally.counts[.cancelled, default: 0]
-            let withdrawing = tally.open.values.reduce(0, +)
-            let tooLate = [NotificationStatus.sent, .delivered].reduce(0) {
-                $0 + tally.counts[$1, default: 0] - tally.open[$1, default: 0]
-            }
-            writer.member("status", Self.outcome(report, tally, cancelled: cancelled, tooLate: tooLate))
-            writer.member("cancelled", cancelled)
-            writer.member("withdrawing", withdrawing)
-            writer.member("too_late", tooLate)
-            writer.member("not_sent", tally.total - cancelled - withdrawing - tooLate)
-        }
-    }
-
-    /// Summarises a cancellation.
-    private static func outcome(
-        _ report: JobControl.Report,
-        _ tally: CancellationStore.Tally,
-        cancelled: Int64,
-        tooLate: Int64
-    ) -> String {
-        if report.progress?.broadcast.state == .cancelling { return "cancelling" }
-        if cancelled > 0 { return "cancelled" }
-        if tooLate > 0 { return "too_late" }
-        // The rest of a broadcast, and scheduled rows, are cancelled before they are stored.
-        if report.progress != nil { return "cancelled" }
-        if tally.total == 0 { return "pending" }
-        return report.scheduled > 0 ? "cancelled" : "not_sent"
-    }
-
-    private static func writeHead(_ report: JobControl.Report, to writer: inout JSONWriter) {
-        writer.member("id", report.name.id)
-        writer.member("org", report.name.org)
-        writer.member("final", report.isFinal)
-    }
-
-    /// Writes the status of a job.
-    static func write(_ report: JobControl.Report, _ catalog: Catalog, to writer: inout JSONWriter) {
-        Self.writeHead(report, to: &writer)
-        writer.member("cancelled_at", report.cancelledAt?.rfc3339)
-        writer.key("recipients")
-        if let tally = report.tally {
-            writer.beginObject()
-            for status in NotificationStatus.allCases {
-                writer.key(escaping: status.rawValue)
-                writer.integer(tally.counts[status, default: 0])
-            }
-            writer.endObject()
-        } else {
-            writer.null()
-        }
-        writer.key("reach")
-        if let reach = report.tally?.reach {
-            writer.beginObject()
-            writer.member("stored", reach.stored)
-            StatisticsRoutes.write(reach, to: &writer)
-            writer.endObject()
-        } else {
-            writer.null()
-        }
-        writer.member("scheduled", report.scheduled)
-        writer.key("broadcast")
-        if let progress = report.progress {
-            BroadcastRoutes.write(progress, catalog, to: &writer)
-        } else {
-            writer.null()
-        }
+        return Response.object { JobShape.write(cancellation: report, tally, to: &$0) }
     }
 }
 

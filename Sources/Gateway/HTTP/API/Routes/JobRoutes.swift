@@ -152,16 +152,11 @@ struct JobRoutes {
         if let trace, body[SpanTracer.field] == nil {
             fields.append((SpanTracer.field, Array(trace.traceParent.utf8)))
         }
-        let job = try self.jobs.base.catalog.job(
-            fields.map { ($0.name, $0.value[...]) })
+        let catalog = self.jobs.base.catalog
+        let job = try catalog.checkedJob(fields)
         var lane = Lane.normal
         if case .notification(let content) = job.payload {
-            guard let type = self.jobs.base.catalog[content.type] else {
-                throw JobFaults([JobFault("type", "is not in the catalog")])
-            }
-            lane = content.lane ?? type.lane
-            let faults = self.jobs.base.catalog.variableFaults(content)
-            guard faults.isEmpty else { throw JobFaults(faults) }
+            lane = content.lane ?? catalog[content.type]?.lane ?? .normal
         }
         return Checked(id: job.id ?? "", lane: lane, org: job.org, fields: fields)
     }

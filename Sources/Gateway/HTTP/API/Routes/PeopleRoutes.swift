@@ -99,7 +99,7 @@ struct PeopleRoutes {
         return Response.object { writer in
             writer.key("notifications")
             writer.beginArray()
-            for item in items.prefix(limit) { PersonOverview.write(item, to: &writer) }
+            for item in items.prefix(limit) { OperatorNotification.write(item, to: &writer) }
             writer.endArray()
             writer.member("next_cursor", items.count > limit ? items[limit - 1].notification.id.description : nil)
         }
@@ -167,10 +167,15 @@ private struct PersonOverview {
         }
         writer.endArray()
     }
+}
 
-    static func write(_ item: PeopleStore.Item, to writer: inout JSONWriter) {
+/// A notification as JSON for operators.
+enum OperatorNotification {
+    /// - Parameter hasUser: whether it names its user.
+    static func write(_ item: PeopleStore.Item, hasUser: Bool = false, to writer: inout JSONWriter) {
         let notification = item.notification
         writer.beginObject()
+        if hasUser { writer.member("user_id", notification.user) }
         writer.member("id", notification.id.description)
         writer.member("type", notification.type)
         writer.member("title", notification.title)
@@ -226,8 +231,12 @@ extension Schema {
                 ]), max: 100)("Postponed steps, the first ones due."),
         ])
 
-    static let personNotification = Schema(
-        "PersonNotification",
+    static let personNotification = Schema("PersonNotification", Self.operatorNotification)
+
+    static let jobNotification = Schema(
+        "JobNotification", ["user_id": .text(JobLimits.user)] + Self.operatorNotification)
+
+    private static let operatorNotification: Fields =
         [
             "id": .uuid,
             "type": .text(JobLimits.name),
@@ -244,5 +253,5 @@ extension Schema {
             "deleted_at": .time.orNull,
             "job_id": .string.orNull,
             "org_id": .string,
-        ])
+        ]
 }

@@ -3,6 +3,7 @@
 
 import Core
 import Hummingbird
+import Operations
 import Storage
 
 /// Statistics, failures and client reports: `/v1/admin/statistics`, `/v1/admin/failures`,
@@ -13,13 +14,7 @@ struct StatisticsRoutes {
 
     let base: GatewayBase
     let fields: UserFields
-    private let statistics: StatisticsService
-
-    init(base: GatewayBase, fields: UserFields) {
-        self.base = base
-        self.fields = fields
-        self.statistics = StatisticsService(store: base.database.statistics, now: base.now)
-    }
+    let statistics: StatisticsService
 
     func add(to routes: Routes) {
         let admin = routes.group("admin", tag: "admin")
@@ -49,7 +44,7 @@ struct StatisticsRoutes {
                 writer.beginObject()
                 writer.member("type", type)
                 writer.member("stored", reach.stored)
-                Self.write(reach, to: &writer)
+                ReachShape.write(reach, to: &writer)
                 writer.endObject()
             }
             writer.endArray()
@@ -62,7 +57,7 @@ struct StatisticsRoutes {
                 writer.member("job_id", broadcast.job)
                 writer.member("type", broadcast.type)
                 writer.member("stored", broadcast.stored)
-                Self.write(broadcast.reach, to: &writer)
+                ReachShape.write(broadcast.reach, to: &writer)
                 writer.endObject()
             }
             writer.endArray()
@@ -103,18 +98,6 @@ struct StatisticsRoutes {
             writer.endObject()
         }
         writer.endArray()
-    }
-
-    /// Writes the outcomes of notifications; null where they could not be counted.
-    static func write(_ reach: Reach?, to writer: inout JSONWriter) {
-        let counts: [(StaticString, Int64?)] = [
-            ("no_device", reach?.noDevice), ("accepted", reach?.accepted), ("failed", reach?.failed),
-            ("delivered", reach?.delivered), ("opened", reach?.opened), ("read", reach?.read),
-        ]
-        for (name, count) in counts {
-            writer.key(name)
-            if let count { writer.integer(count) } else { writer.null() }
-        }
     }
 
     private static let failures = Operation(

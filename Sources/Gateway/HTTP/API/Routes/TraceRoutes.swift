@@ -48,6 +48,7 @@ extension Schema {
             "channels": .list(of: .channel, max: 3),
             "job_entry": .string,
             "job_id": .string.orNull,
+            "org_id": .string,
             "notification": .notification,
             "steps": .list(
                 of: .object(["at": .time, "event": .string]).with("additionalProperties", Schema.string.json), max: 1100

@@ -1,10 +1,14 @@
 // Carillon · admin-broadcasts.js
 // SPDX-License-Identifier: Apache-2.0
 
-import { card, confirm, fill, number, pill, share, when } from "./admin-parts.js";
+import { compose } from "./admin-compose.js";
+import { address, Field, select } from "./admin-forms.js";
+import { arrange, card, confirm, fill, jobLink, number, pill, share, span, when } from "./admin-parts.js";
 import { h, readable } from "./dom.js";
+import { marked, unmarked } from "./marks.js";
 
 const kinds = { expanding: "warn", counting: "warn", awaiting_confirmation: "warn", done: "good", failed: "bad" };
+const states = ["counting", "awaiting_confirmation", "expanding", "paused", "done", "cancelling", "cancelled", "failed"];
 
 /** The command that each state allows, apart from cancelling. */
 const orders = {
@@ -12,32 +16,51 @@ const orders = {
   paused: ["resume", "Resume"],
 };
 
-/** The view of broadcasts: jobs for a topic or for everyone. */
-export function broadcasts(page) {
+/** The view of broadcasts, `#broadcasts?state=…`; `#broadcasts/new` composes one. */
+export function broadcasts(page, [part = ""], query) {
+  return part === "new" ? compose(page, query) : broadcastList(page, query);
+}
+
+/** The list of broadcasts: jobs for a topic or for everyone. */
+function broadcastList(page, query) {
   const list = h("div", { class: "broadcasts" });
-  const none = h("p", { class: "hint empty", hidden: true }, "No broadcasts in the last 90 days.");
+  const none = h("p", { class: "hint empty", hidden: true });
   const more = h("button", { type: "button", class: "plain", hidden: true, onclick: () => loadMore() }, "Show older");
-  const element = h("div", { class: "view" }, card("Broadcasts", none, list, more));
+  const chosen = states.includes(query.get("state")) ? query.get("state") : "";
+  const state = new Field("State", select("state", [["", "Any state"], ...states.map((one) => [one, readable(one)])], chosen));
+  const form = h("form", { class: "filters-form broadcast-filters", onchange: () => filter() }, state.element,
+    h("a", { class: "primary", href: "#broadcasts/new" }, "Compose a broadcast"));
+  form.addEventListener("submit", (event) => event.preventDefault());
+  const element = h("div", { class: "view" }, card("Broadcasts", form, none, list, h("div", { class: "row" }, more)));
   const views = new Map();
   let pages = 1;
 
   async function update() {
+    const asked = state.value;
     let found = [];
     let cursor = null;
     for (let index = 0; index < pages && (index === 0 || cursor); index += 1) {
-      const query = new URLSearchParams({ limit: 20, ...(cursor ? { cursor } : {}) });
-      const next = await page.call("GET", `/v1/admin/broadcasts?${query}`);
+      const question = new URLSearchParams({ limit: 20, ...(asked ? { state: asked } : {}), ...(cursor ? { cursor } : {}) });
+      const next = await page.call("GET", `/v1/admin/broadcasts?${question}`);
       found = [...found, ...next.broadcasts];
       cursor = next.next_cursor;
     }
+    // Another filter was faster.
+    if (asked !== state.value) return;
+    none.textContent = asked ? "No broadcast has this state." : "No broadcasts in the last 90 days.";
     none.hidden = found.length > 0;
     more.hidden = !cursor || pages >= 10;
     for (const broadcast of found) {
       if (!views.has(broadcast.id)) views.set(broadcast.id, new BroadcastView(page, broadcast));
       views.get(broadcast.id).show(broadcast);
     }
-    const elements = found.map((broadcast) => views.get(broadcast.id).element);
-    fill(list, found.map((broadcast) => broadcast.id), () => elements);
+    arrange(list, found.map((broadcast) => views.get(broadcast.id).element));
+  }
+
+  function filter() {
+    history.pushState(null, "", address("broadcasts", { state: state.value }));
+    pages = 1;
+    page.refresh();
   }
 
   function loadMore() {
@@ -48,6 +71,35 @@ export function broadcasts(page) {
   return { element, update, every: 3_000 };
 }
 
+/** How fast a broadcast selects its users, from the polls of the last half minute. */
+class Pace {
+  #seen = [];
+
+  /** Notes how many users are selected now; forgets the past after a pause of the polls. */
+  note(selected, now = performance.now()) {
+    const last = this.#seen.at(-1);
+    if (last && (now - last.at > 30_000 || selected < last.selected)) this.#seen = [];
+    this.#seen = [...this.#seen.filter(({ at }) => now - at <= 30_000), { at: now, selected }];
+  }
+
+  forget() { this.#seen = []; }
+
+  /** Users per second; null before the second poll. */
+  get rate() {
+    const [first, last] = [this.#seen[0], this.#seen.at(-1)];
+    return this.#seen.length < 2 ? null : ((last.selected - first.selected) * 1_000) / (last.at - first.at);
+  }
+
+  /** Returns the rate, and the time that the rest takes if it is known; empty without a rate. */
+  words(rest) {
+    const rate = this.rate;
+    if (rate === null || rest === 0) return "";
+    if (rate === 0) return "no progress in the last polls";
+    const speed = `${number(rate < 10 ? Math.round(rate * 10) / 10 : Math.round(rate))} users a second`;
+    return rest === null ? speed : `${speed}, about ${span(Math.ceil(rest / rate))} left`;
+  }
+}
+
 /**
  * A broadcast. Redraws its buttons only when its state changes, so that a click does not miss them.
  */
@@ -56,19 +108,23 @@ class BroadcastView {
   #head = h("div", { class: "broadcast-head" });
   #filled = h("span", { class: "filled" });
   #counts = h("p", { class: "counts" });
+  #speed = h("p", { class: "hint speed" });
+  #pace = new Pace();
   #orders = h("div", { class: "row" });
   #progress;
 
   constructor(page, broadcast) {
     this.#page = page;
-    const name = broadcast.org ? `${broadcast.org}/${broadcast.job_id}` : broadcast.job_id;
     this.#progress = h("div", {
       class: "progress", role: "progressbar", "aria-label": "Expanded", "aria-valuemin": "0", "aria-valuemax": "100",
     }, this.#filled);
     this.element = h("article", { class: "broadcast", "data-job": broadcast.job_id }, this.#head,
-      h("div", { class: "says" }, h("strong", null, broadcast.title || "No text: the catalog cannot render it"), broadcast.body ? h("p", null, broadcast.body) : null),
-      h("p", { class: "hint" }, broadcast.type ? `${readable(broadcast.type)} · ` : "", h("code", null, name), ` · lane ${broadcast.lane}`),
-      this.#progress, this.#counts, this.#orders);
+      h("div", { class: "says" },
+        h("strong", null, broadcast.title ? marked(broadcast.title) : "No text: the catalog cannot render it"),
+        broadcast.body ? h("p", null, marked(broadcast.body)) : null),
+      h("p", { class: "hint" }, broadcast.type ? `${readable(broadcast.type)} · ` : "", jobLink(broadcast.job_id, broadcast.org),
+        broadcast.org ? ` of ${broadcast.org}` : "", ` · lane ${broadcast.lane}`),
+      this.#progress, this.#counts, this.#speed, this.#orders);
   }
 
   show(broadcast) {
@@ -91,6 +147,14 @@ class BroadcastView {
       broadcast.withdrawn ? `${number(broadcast.withdrawn)} withdrawn` : null,
       broadcast.reason,
     ].filter(Boolean).join(" · ");
+    this.#showSpeed(broadcast);
+  }
+
+  #showSpeed({ state, selected, audience }) {
+    if (state === "expanding") this.#pace.note(selected);
+    else this.#pace.forget();
+    this.#speed.textContent = this.#pace.words(audience === null ? null : Math.max(0, audience - selected));
+    this.#speed.hidden = !this.#speed.textContent;
   }
 
   #buttons(broadcast) {
@@ -122,7 +186,7 @@ class BroadcastView {
 
 /** Returns the type, audience and text of a broadcast, for a dialog. */
 function says({ title, body, type, topic }) {
-  const text = [title, body].filter(Boolean).join(" – ");
+  const text = unmarked([title, body].filter(Boolean).join(" – "));
   return `${type ? readable(type) : "A job"} to ${topic ? `the subscribers of ${topic}` : "everyone"}`
     + (text ? `: “${text}”.` : ". The current catalog cannot render its text.");
 }

@@ -1,124 +1,83 @@
 // Carillon · admin-dead-letters.js
 // SPDX-License-Identifier: Apache-2.0
 
-import { card, confirm, fill, number, pill, when } from "./admin-parts.js";
+import { Filters, momentFilter, textFilter } from "./admin-filters.js";
+import { address } from "./admin-forms.js";
+import { discardMany, letters, replayMany } from "./admin-letter-bulk.js";
+import { LetterList, OneLetter } from "./admin-letter-list.js";
+import { card, fill, number, orFault, when } from "./admin-parts.js";
 import { h } from "./dom.js";
 
-/** The view of dead letters: list, replay, discard. */
-export function deadLetters(page) {
-  const list = h("div", { class: "letters" });
-  const more = h("button", { type: "button", class: "plain", hidden: true, onclick: () => loadMore() }, "Show older");
-  const reason = h("input", { name: "reason", placeholder: "type: is not", maxlength: 200 });
-  const type = h("input", { name: "type", maxlength: 128 });
-  const form = h("form", { class: "filters-form" }, field("Reason begins with", reason), field("Type", type),
-    h("button", { type: "submit", class: "plain" }, "Filter"),
-    h("button", { type: "button", class: "plain", onclick: () => replayMany() }, "Replay these"),
-    h("button", { type: "button", class: "danger", onclick: () => discardMany() }, "Discard these"));
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    shown = Object.fromEntries(
-      [["reason", reason.value.trim()], ["type", type.value.trim()]].filter(([, value]) => value));
-    older = [];
-    page.refresh();
-  });
-  const element = h("div", { class: "view" }, card("Jobs and deliveries that were given up", form, list, more));
-  let older = [];
-  let cursor = null;
-  /** The filter of the current list. Typed text takes effect when the form is submitted. */
-  let shown = {};
+/**
+ * The view of dead letters: `#dead-letters` counts them by reason, `#dead-letters/letters` lists
+ * those that match the query, `#dead-letters/17` shows one.
+ */
+export function deadLetters(page, [name = ""], query) {
+  if (/^\d+$/.test(name)) return new OneLetter(page, name);
+  return name === "letters" ? new LetterList(page, query) : new Reasons(page, query);
+}
 
-  /** Returns the current filter, limited to letters that exist now, with their count. */
-  async function chosen() {
-    const filter = { ...shown, until: new Date().toISOString() };
-    const answer = await page.call("GET", `/v1/admin/dead-letters?${new URLSearchParams({ ...filter, limit: 1, count: true })}`);
-    const words = [shown.reason ? `whose reason begins with “${shown.reason}”` : null, shown.type ? `of type ${shown.type}` : null];
-    return { filter, words: words.filter(Boolean).join(" and "), ...answer };
+/** The reasons of dead letters, the most frequent first. */
+class Reasons {
+  #page;
+  #filters;
+  #fault = h("p", { class: "fault", role: "alert" });
+  #list = h("div", { class: "letters reasons" });
+  #all = h("a", { class: "plain all-letters" }, "Show all letters");
+  every = 10_000;
+
+  constructor(page, query) {
+    this.#page = page;
+    this.#filters = new Filters(query, [
+      textFilter("type", "Type"), textFilter("stream", "Stream", 256), momentFilter("since", "Failed since"),
+      momentFilter("until", "Failed before"),
+    ], () => this.#filter(), this.#all);
+    this.element = h("div", { class: "view" },
+      card("Why jobs and deliveries were given up", this.#filters.element, this.#fault, this.#list));
   }
 
-  async function update() {
-    const first = await page.call("GET", `/v1/admin/dead-letters?${new URLSearchParams({ ...shown, limit: 25 })}`);
-    if (!older.length) cursor = first.next_cursor;
-    const known = new Set(first.dead_letters.map((letter) => letter.id));
-    show([...first.dead_letters, ...older.filter((letter) => !known.has(letter.id))]);
-  }
-
-  async function loadMore() {
-    await page.perform(async () => {
-      const next = await page.call("GET", `/v1/admin/dead-letters?${new URLSearchParams({ ...shown, limit: 25, cursor })}`);
-      older = [...older, ...next.dead_letters];
-      cursor = next.next_cursor;
+  async update() {
+    const { values } = this.#filters;
+    this.#all.href = address("dead-letters/letters", values);
+    const query = new URLSearchParams(values).toString();
+    const found = await orFault(this.#page, this.#fault, async () => ({
+      answer: await this.#page.callIfThere(`/v1/admin/dead-letters/reasons${query ? `?${query}` : ""}`),
+    }));
+    if (values !== this.#filters.values) return;
+    if (!found) return fill(this.#list, null, () => []);
+    const reasons = found.answer?.reasons ?? [];
+    fill(this.#list, [found.answer, Math.floor(Date.now() / 60_000)], () => {
+      if (reasons.length) return reasons.map((one) => this.#row(one, values));
+      return h("p", { class: "hint empty" }, found.answer ? "No dead letters." : "Not available from this gateway.");
     });
-    page.refresh();
   }
 
-  function show(found) {
-    more.hidden = !cursor;
-    fill(list, found, () => found.length ? found.map(letterView) : h("p", { class: "hint empty" }, "No dead letters."));
+  #filter() {
+    const goal = address("dead-letters", this.#filters.values);
+    if (location.hash !== goal) history.pushState(null, "", goal);
+    this.#page.refresh();
   }
 
-  function letterView(letter) {
-    const path = `/v1/admin/dead-letters/${letter.id}`;
-    const act = async (work, text) => {
-      older = older.filter((other) => other.id !== letter.id);
-      await page.perform(work, text);
-      page.refresh();
+  #row({ reason, stream, count, replayable, oldest_at: oldest, newest_at: newest }, values) {
+    const filter = { ...values, reason: reason.slice(0, 1024), stream };
+    const act = async (work) => {
+      await work(this.#page, filter, count);
+      this.#page.refresh();
     };
-    return h("article", { class: "letter", "data-id": letter.id },
+    return h("article", { class: "reason-group", "data-reason": reason, "data-stream": stream },
       h("div", { class: "letter-head" },
-        h("p", { class: "reason" }, letter.reason),
-        h("p", { class: "hint" }, h("code", null, letter.stream), " · ", when(letter.at), " ",
-          letter.replay_at ? pill("replaying", "warn") : null)),
-      h("details", null, h("summary", null, "Fields"), h("pre", null, lines(letter.fields))),
+        h("p", { class: "reason" }, h("a", { href: address("dead-letters/letters", filter) }, reason)),
+        h("p", { class: "hint" }, h("strong", null, letters(count)), " from ", h("code", null, stream), " · ",
+          oldest === newest ? when(newest) : ["oldest ", when(oldest), ", newest ", when(newest)],
+          replayable < count ? ` · ${number(count - replayable)} cannot be replayed now` : "")),
       h("div", { class: "row" },
-        h("button", { type: "button", class: "plain replay", disabled: Boolean(letter.replay_at),
-          onclick: () => act(() => page.call("POST", `${path}/replay`), "Replaying: it returns to its stream.") }, "Replay"),
-        h("button", { type: "button", class: "plain", onclick: async () => {
-          if (await confirm("Discard this dead letter?", "This deletes it with all its fields.", "Discard")) {
-            act(() => page.call("DELETE", path), "Discarded.");
-          }
-        } }, "Discard")));
+        h("button", {
+          type: "button", class: "plain replay-all", disabled: !replayable, "aria-label": `Replay all: ${reason} (${stream})`,
+          onclick: () => act(replayMany),
+        }, "Replay all"),
+        h("button", {
+          type: "button", class: "plain discard-all", "aria-label": `Discard all: ${reason} (${stream})`,
+          onclick: () => act(discardMany),
+        }, "Discard all")));
   }
-
-  async function replayMany() {
-    await page.perform(async () => {
-      const { filter, words, count, replayable } = await chosen();
-      const others = count - replayable;
-      const text = `${letters(replayable)} ${words} ${replayable === 1 ? "returns to its stream" : "return to their streams"}, at 100 a second.`
-        + (others ? ` ${letters(others)} more ${others === 1 ? "is" : "are"} replaying already, or cannot be replayed.` : "");
-      if (!(await confirm(`Replay ${letters(replayable)}?`, text, `Replay ${number(replayable)}`))) return;
-      const done = await page.call("POST", "/v1/admin/dead-letters/replay", filter);
-      page.tell(`Replaying ${letters(done.count)}.`);
-    });
-    page.refresh();
-  }
-
-  async function discardMany() {
-    await page.perform(async () => {
-      const { filter, words, count } = await chosen();
-      const text = `This deletes ${letters(count)} ${words} with all fields.`;
-      if (!(await confirm(`Discard ${letters(count)}?`, text, `Discard ${number(count)}`))) return;
-      const done = await page.call("DELETE", `/v1/admin/dead-letters?${new URLSearchParams(filter)}`);
-      page.tell(`${letters(done.count)} discarded.`);
-      older = [];
-    });
-    page.refresh();
-  }
-
-  return {
-    element,
-    update,
-    // A replay takes a second or so.
-    get every() { return list.querySelector(".replay:disabled") ? 1_000 : 10_000; },
-  };
-}
-
-const letters = (count) => `${number(count)} ${count === 1 ? "dead letter" : "dead letters"}`;
-
-/** Formats the fields of a job or delivery, one per line. */
-function lines(fields) {
-  return fields.map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`).join("\n");
-}
-
-function field(label, input) {
-  return h("label", { class: "field" }, h("span", null, label), input);
 }

@@ -1,24 +1,35 @@
 // Carillon · admin-history.js
 // SPDX-License-Identifier: Apache-2.0
 
-import { dateTime, fill, number, pill, table, when } from "./admin-parts.js";
+import { dateTime, fill, jobAddress, number, personLink, pill, table, when } from "./admin-parts.js";
+import { Resend } from "./admin-resend.js";
 import { outcomeWords, statusKinds } from "./admin-words.js";
 import { h, readable } from "./dom.js";
 
 const pageSize = 25;
-const columns = ["Time", "Type", "Title", "What became of it", "Seen", "Notification"];
 
 /** A link to the trace of a user's notification. */
 export function traceLink(id, user, title = id) {
   return h("a", { href: `#trace/${id}/${encodeURIComponent(user)}`, "aria-label": `Trace: ${title}` }, "Trace");
 }
 
-/** The notifications of a user, newest first, with filters that the URL holds. */
+/** The notifications of a user, newest first. */
+export const ofUser = (user) => ({
+  path: `/v1/admin/users/${encodeURIComponent(user)}/notifications`, address: `#people/${encodeURIComponent(user)}`, user,
+});
+
+/** The notifications of a job, by user. */
+export const ofJob = (job, org) => ({
+  path: `/v1/admin/jobs/${encodeURIComponent(job)}/notifications`, address: jobAddress(job), job, org,
+});
+
+/** Notifications with filters that the URL holds. */
 export class NotificationHistory {
   #page;
-  #user;
+  #source;
   #rows = [];
   #cursor = null;
+  #resends = new Map();
   #status = h("select", { name: "status" },
     option("", "Any status"), Object.keys(statusKinds).map((status) => option(status, readable(status))));
   #type = h("select", { name: "type" });
@@ -26,28 +37,34 @@ export class NotificationHistory {
   #count = h("p", { class: "hint", role: "status" });
   #more = h("button", { type: "button", class: "plain more", hidden: true, onclick: () => this.#loadMore() }, "Load more");
 
-  constructor(page, user, query) {
+  /** @param source of {@link ofUser} or {@link ofJob}. */
+  constructor(page, source, query) {
     this.#page = page;
-    this.#user = user;
-    const type = query.get("type") ?? "";
+    this.#source = source;
+    const type = source.user === undefined ? "" : query.get("type") ?? "";
     this.#type.replaceChildren(...[...new Set(["", type])].map(typeOption));
     this.#type.value = type;
     if (query.get("status") in statusKinds) this.#status.value = query.get("status");
     const field = (label, select) => h("label", { class: "field" }, h("span", null, label), select);
     const form = h("form", { class: "filters-form history-filters", onchange: () => this.#filter() },
-      field("Status", this.#status), field("Type", this.#type));
+      field("Status", this.#status), source.user === undefined ? null : field("Type", this.#type));
     this.element = h("div", { class: "history" }, form, this.#list,
       h("div", { class: "row history-end" }, this.#more, this.#count));
   }
 
-  /** The URL of the user with the filters. */
+  /** The URL of the view with the filters. */
   get address() {
     const query = this.#query;
-    return `#people/${encodeURIComponent(this.#user)}${query ? `?${query}` : ""}`;
+    return `${this.#source.address}${query ? `?${query}` : ""}`;
   }
 
+  /** A notification that is shown; undefined if there is none. */
+  get example() { return this.#rows[0]; }
+
+  get #isFiltered() { return Boolean(this.#status.value || this.#type.value); }
+
   get #query() {
-    const chosen = { status: this.#status.value, type: this.#type.value };
+    const chosen = { org: this.#source.org, status: this.#status.value, type: this.#type.value };
     return new URLSearchParams(Object.entries(chosen).filter(([, value]) => value)).toString();
   }
 
@@ -76,7 +93,7 @@ export class NotificationHistory {
     const query = new URLSearchParams(this.#query);
     query.set("limit", pageSize);
     if (cursor) query.set("cursor", cursor);
-    return this.#page.callIfThere(`/v1/admin/users/${encodeURIComponent(this.#user)}/notifications?${query}`);
+    return this.#page.callIfThere(`${this.#source.path}?${query}`);
   }
 
   async #loadMore() {
@@ -105,11 +122,27 @@ export class NotificationHistory {
     const count = this.#rows.length;
     const text = count ? (this.#cursor ? `${number(count)} shown.` : `All ${number(count)} shown.`) : "";
     if (this.#count.textContent !== text) this.#count.textContent = text;
+    const { user } = this.#source;
+    const columns = ["Time", user === undefined ? "User" : "Type", "Title", "What became of it", "Seen", "Notification"];
     fill(this.#list, this.#rows, () => table("Notifications", columns, this.#rows.map((row) => [
-      dateTime(row.created_at), readable(row.type), h("bdi", { class: "title" }, row.title || "–"),
+      dateTime(row.created_at), user === undefined ? personLink(row.user_id) : readable(row.type),
+      h("bdi", { class: "title" }, row.title || "–"),
       [pill(row.status, statusKinds[row.status]), " ", h("span", { class: "outcome" }, outcomeWords(row))],
-      seen(row), traceLink(row.id, this.#user, row.title || row.id),
-    ]), this.#query ? "No notification matches the filters." : "No notifications."));
+      seen(row), this.#actions(row),
+    ]), this.#isFiltered ? "No notification matches the filters." : "No notifications."));
+  }
+
+  #actions(row) {
+    const user = this.#source.user ?? row.user_id;
+    const title = row.title || row.id;
+    // A new row of the table keeps the answer of an earlier one.
+    if (!this.#resends.has(row.id)) {
+      this.#resends.set(row.id, new Resend(this.#page, { id: row.id, user, title, org: row.org_id ?? this.#source.org }));
+    }
+    const job = this.#source.job || !row.job_id ? null
+      : h("a", { href: jobAddress(row.job_id, row.org_id), "aria-label": `Job: ${row.job_id}` }, "Job");
+    const { button, answer } = this.#resends.get(row.id);
+    return [h("div", { class: "actions" }, traceLink(row.id, user, title), job, button), answer];
   }
 }
 

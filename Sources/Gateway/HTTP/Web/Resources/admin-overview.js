@@ -2,108 +2,173 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { chart } from "./admin-charts.js";
+import { countNote, countTiles, latencyTable, mergeProcesses, organisationTable, processTable, tile } from "./admin-figures.js";
+import { address, Field, segments } from "./admin-forms.js";
+import { bannerOf, deliveriesOf, isJobs, isLate, outages } from "./admin-outages.js";
 import { card, fill, number, pill, span, table, until } from "./admin-parts.js";
 import { channelNames } from "./admin-words.js";
 import { h } from "./dom.js";
 
-const isJobs = ({ name }) => !name.includes("{");
+const spans = [["1h", "1 h"], ["24h", "24 h"], ["7d", "7 d"]];
+const none = () => h("p", { class: "hint empty" }, "Not available from this gateway.");
 
-/** The overview: nodes, streams, providers, and the last hour. */
-export function overview(page) {
+/** The overview, `#overview?span=…&org=…`: faults, counts, processes, providers, streams. */
+export function overview(page, _, query) {
+  const chosen = {
+    span: spans.some(([span]) => span === query.get("span")) ? query.get("span") : "1h",
+    org: query.get("org") ?? "",
+  };
+  const place = () => h("div");
+  const [latencies, organisations, processes, streams, providers] = Array.from({ length: 5 }, place);
   const charts = h("div", { class: "charts" });
-  const nodes = h("div");
-  const streams = h("div");
-  const providers = h("div");
+  const note = h("div", { class: "overview-note" });
   const tiles = h("div", { class: "tiles" });
-  const outages = h("div", { class: "outages", role: "status" });
-  const element = h("div", { class: "view" }, outages, tiles, card("The last hour", charts),
-    h("div", { class: "columns" }, card("Nodes", nodes), card("Providers", providers)), card("Streams", streams));
+  const nowTiles = h("div", { class: "tiles" });
+  const banners = h("div", { class: "outages" });
+  const said = h("p", { class: "spoken", role: "status" });
+  const fault = h("p", { class: "fault", role: "alert" });
+  const form = new ChoiceForm(chosen, choose);
+  const element = h("div", { class: "view overview" }, said, banners, form.element, fault, tiles, note,
+    h("div", { class: "columns overview-shares" }, card("Latency", latencies), card("Organisations", organisations)),
+    h("h2", { class: "part" }, "Now, all organisations"), nowTiles, card("The last hour", charts),
+    card("Processes", processes), card("Providers", providers), card("Streams", streams));
+
+  /** The query of the gateway, whose default is an hour of all organisations. */
+  const asked = () => new URLSearchParams({ span: chosen.span, ...(chosen.org ? { org: chosen.org } : {}) }).toString();
+  const hrefOf = ({ span, org }) => address("overview", { span: span === "1h" ? "" : span, org });
+
+  function choose(change) {
+    Object.assign(chosen, change);
+    form.show(chosen);
+    history.pushState(null, "", hrefOf(chosen));
+    fault.textContent = "";
+    page.refresh();
+  }
 
   async function update() {
-    const [survey, waiting, statistics, known] = await Promise.all([
-      page.call("GET", "/v1/admin/nodes"), page.call("GET", "/v1/admin/streams"),
-      page.callIfThere("/v1/admin/statistics"), page.callIfThere("/v1/admin/providers"),
-    ]);
-    fill(outages, known, () => outageBanners(known?.providers ?? []));
-    fill(tiles, [survey, waiting, known, statistics?.channels], () =>
-      tileRow(survey, waiting.streams, known?.providers ?? [], statistics));
-    fill(nodes, survey, () => nodeTable(survey));
-    fill(streams, waiting, () => streamTable(waiting.streams));
-    fill(providers, known, () => providerTable(known));
-    fill(charts, [statistics?.since, statistics?.channels], () => chartRow(statistics));
+    const question = asked();
+    const sources = {
+      counts: read(page, `/v1/admin/overview?${question}`), survey: read(page, "/v1/admin/nodes"),
+      waiting: read(page, "/v1/admin/streams"), statistics: read(page, "/v1/admin/statistics"),
+      known: read(page, "/v1/admin/providers"),
+    };
+    const answers = Object.fromEntries(await Promise.all(
+      Object.entries(sources).map(async ([name, answer]) => [name, await answer])));
+    // Another choice was faster.
+    if (question !== asked() || !element.isConnected) return;
+    show(answers);
   }
-  return { element, update, every: 5_000 };
-}
 
-function tile(label, value, kind = "") {
-  return h("div", { class: `tile ${kind}` }, h("span", { class: "tile-value" }, value), h("span", { class: "tile-label" }, label));
-}
-
-/** Counts a provider's deliveries that wait: in its streams, for a retry, or held back. */
-const deliveriesOf = (provider) => provider.waiting + provider.retries;
-
-/**
- * A banner for each provider and app whose circuit breaker is open or probing on some dispatcher.
- */
-function outageBanners(providers) {
-  return providers.flatMap((provider) => {
-    const out = provider.ways.filter((way) => way.breaker !== "closed");
-    return [...new Set(out.map((way) => way.app))].map((app) => {
-      const ways = out.filter((way) => way.app === app);
-      const next = ways.map((way) => way.open_until).filter(Boolean).sort()[0];
-      const count = deliveriesOf(provider);
-      return h("p", { class: "banner", "data-provider": provider.provider },
-        h("strong", null, `${channelNames[provider.provider] ?? provider.provider} is unavailable for app ${app}.`), " ",
-        count ? `${number(count)} ${count === 1 ? "delivery waits" : "deliveries wait"}, the oldest for ${span(provider.oldest_waiting_seconds)}. `
-          : "Nothing is waiting. ",
-        next ? ["Next attempt ", until(next), ". "] : "Test calls are checking whether it is back. ",
-        h("a", { href: "#deliveries" }, "Show failures"));
+  function show({ counts, survey, waiting, statistics, known }) {
+    const isInput = [400, 422].includes(counts.error?.status);
+    fault.textContent = isInput ? page.explain(counts.error) : "";
+    const names = [[isInput ? {} : counts, "the counts"], [survey, "which processes run"], [waiting, "how long the streams are"],
+      [statistics, "the last hour"], [known, "the state of providers"]];
+    const all = mergeProcesses(counts.value, survey.value);
+    const found = outages({
+      counts: counts.value, processes: all, streams: waiting.value?.streams, providers: known.value?.providers,
+      statistics: statistics.value, errors: names.filter(([answer]) => answer.error).map(([answer, name]) => [name, answer.error]),
     });
-  });
+    fill(banners, [found, counts.value, waiting.value, known.value], () => found.map(bannerOf));
+    const titles = found.map(({ title }) => title).join(" ");
+    // Screen readers repeat what is set again.
+    if (said.textContent !== titles) said.textContent = titles;
+    fill(tiles, counts, () => countTiles(counts.value));
+    fill(note, counts, () => countNote(counts.value) ?? []);
+    fill(latencies, counts, () => latencyTable(counts.value));
+    fill(organisations, [counts, chosen], () =>
+      organisationTable(counts.value, chosen.org, (org) => hrefOf({ ...chosen, org }), (org) => choose({ org })));
+    form.offer(counts.value?.organisations ?? []);
+    fill(nowTiles, [survey, waiting, known, statistics.value?.channels], () => stateTiles(survey.value, waiting.value, known.value, statistics.value));
+    fill(processes, [all, Math.floor(Date.now() / 30_000)], () => processTable(all));
+    fill(streams, waiting, () => streamTable(waiting.value, statistics.value));
+    fill(providers, known, () => providerTable(known.value));
+    fill(charts, [statistics.value?.since, statistics.value?.channels], () => chartRow(statistics.value));
+  }
+
+  return { element, update, get every() { return chosen.span === "1h" ? 5_000 : 15_000; } };
 }
 
-function tileRow(survey, streams, providers, statistics) {
-  const jobs = streams.reduce((sum, stream) => sum + (isJobs(stream) ? (stream.lag ?? 0) : 0), 0);
-  const deliveries = providers.reduce((sum, provider) => sum + deliveriesOf(provider), 0);
-  const oldest = Math.max(0, ...streams.map((stream) => stream.oldest_waiting_seconds ?? 0));
-  const isLate = streams.some((stream) => !stream.name.endsWith(":bulk") && stream.oldest_waiting_seconds > 120);
+/** Reads from the gateway: the value, null if this gateway does not have it, or the error. */
+async function read(page, path) {
+  try {
+    return { value: await page.callIfThere(path) };
+  } catch (error) {
+    if (error.kind !== "refused" || error.status === 403) throw error;
+    return { value: null, error: { message: error.message, status: error.status, faults: error.faults } };
+  }
+}
+
+/** The choice of span and organisation. */
+class ChoiceForm {
+  #org;
+  #known = h("datalist", { id: "organisations" });
+  #radios;
+  #all;
+
+  constructor(chosen, choose) {
+    this.#org = new Field("Organisation", h("input", {
+      name: "org", type: "search", maxlength: 128, list: "organisations", autocomplete: "off", autocapitalize: "off",
+      spellcheck: "false", placeholder: "All",
+    }));
+    this.#all = h("button", { type: "button", class: "plain", onclick: () => {
+      choose({ org: "" });
+      this.#org.input.focus();
+    } }, "All organisations");
+    const radios = segments("Counts of the last", "span", spans, chosen.span, (span) => choose({ span }));
+    this.#radios = [...radios.querySelectorAll("input")];
+    this.element = h("form", { class: "filters-form overview-form" }, radios, this.#org.element, this.#known,
+      h("button", { type: "submit", class: "plain" }, "Filter"), this.#all);
+    this.element.addEventListener("submit", (event) => {
+      event.preventDefault();
+      choose({ org: this.#org.value });
+    });
+    this.show(chosen);
+  }
+
+  show({ span, org }) {
+    this.#org.value = org;
+    this.#all.hidden = !org;
+    for (const radio of this.#radios) radio.checked = radio.value === span;
+  }
+
+  /** Offers the largest organisations. */
+  offer(organisations) {
+    const names = organisations.map(({ org_id: org }) => org).filter(Boolean);
+    fill(this.#known, names, () => names.map((name) => h("option", { value: name })));
+  }
+}
+
+/** The tiles of what waits now; whatever could not be read is null. */
+function stateTiles(survey, waiting, known, statistics) {
+  const sumOf = (list, value) => (list ? list.reduce((total, one) => total + (value(one) ?? 0), 0) : null);
+  const lagging = sumOf(waiting?.streams, (stream) => (isJobs(stream) ? stream.lag : 0));
+  const oldest = waiting ? Math.max(0, ...waiting.streams.map((stream) => stream.oldest_waiting_seconds ?? 0)) : null;
+  const isBehind = (waiting?.streams ?? []).some((stream) => isLate(stream, statistics));
   const counts = (statistics?.channels ?? []).flatMap(({ outcomes }) => outcomes);
-  const sum = (...wanted) => counts.filter(({ outcome }) => wanted.includes(outcome))
-    .flatMap(({ counts }) => counts).reduce((total, value) => total + value, 0);
-  const alive = [...survey.gateways, ...survey.dispatchers].filter((node) => node.alive).length;
-  const connections = survey.gateways.reduce((total, node) => total + (node.connections ?? 0), 0);
-  const isCounted = survey.gateways.some((node) => node.connections != null);
+  const sent = sumOf(counts.filter(({ outcome }) => ["accepted", "delivered"].includes(outcome)).flatMap((one) => one.counts), Number);
+  const isCounted = survey?.gateways.some((node) => node.connections != null);
   return [
-    tile("nodes alive", number(alive)),
-    isCounted ? tile("connections", number(connections)) : null,
-    tile("jobs waiting", number(jobs), jobs > 10_000 ? "warn" : ""),
-    tile("deliveries waiting", number(deliveries), isLate ? "warn" : ""),
-    tile("oldest waiting", span(oldest), isLate ? "warn" : ""),
-    statistics ? tile("sent, last hour", number(sum("accepted", "delivered"))) : null,
-    statistics ? tile("failed, last hour", number(sum("failed")), sum("failed") ? "bad" : "") : null,
+    isCounted ? tile("connections", number(sumOf(survey.gateways, (node) => node.connections))) : null,
+    tile("jobs waiting", number(lagging), { kind: lagging > 10_000 ? "warn" : "" }),
+    tile("deliveries waiting", number(sumOf(known?.providers, deliveriesOf)), { kind: isBehind ? "warn" : "" }),
+    tile("oldest waiting", span(oldest), { kind: isBehind ? "warn" : "" }),
+    statistics ? tile("sent, last hour", number(sent)) : null,
   ].filter(Boolean);
 }
 
-function nodeTable({ gateways, dispatchers }) {
-  const state = (isAlive) => pill(isAlive ? "alive" : "gone", isAlive ? "good" : "bad");
-  const rows = [
-    ...gateways.map((node) => ["gateway", h("code", null, node.id), state(node.alive),
-      node.connections == null ? "–" : `${number(node.connections)} connections`]),
-    ...dispatchers.map((node) => ["dispatcher", h("code", null, node.name), state(node.alive), `${number(node.pending)} jobs in flight`]),
-  ];
-  return table("Nodes", ["Program", "Name", "State", "Load"], rows, "No nodes.");
-}
-
-function streamTable(streams) {
+function streamTable(waiting, statistics) {
+  if (!waiting) return none();
   const columns = ["Stream", "#Length", "#Not read yet", "#In flight", "#Retries and held back", "#Oldest waiting"];
-  return table("Streams", columns, streams.map((stream) => [
+  return table("Streams", columns, waiting.streams.map((stream) => [
     h("code", null, stream.name), number(stream.length), number(stream.lag), number(stream.pending),
-    isJobs(stream) ? "–" : number(stream.retries), span(stream.oldest_waiting_seconds),
+    isJobs(stream) ? "–" : number(stream.retries),
+    isLate(stream, statistics) ? h("span", { class: "bad" }, span(stream.oldest_waiting_seconds)) : span(stream.oldest_waiting_seconds),
   ]), "No streams yet.");
 }
 
 function providerTable(known) {
-  if (!known) return h("p", { class: "hint empty" }, "Not available from this gateway.");
+  if (!known) return none();
   const kinds = { closed: "good", probing: "warn", open: "bad" };
   const rows = (known.providers ?? []).flatMap((provider) => provider.ways.map((way) => [
     channelNames[provider.provider] ?? provider.provider, way.app,
@@ -114,7 +179,7 @@ function providerTable(known) {
 }
 
 function chartRow(statistics) {
-  if (!statistics) return h("p", { class: "hint empty" }, "Not available from this gateway.");
+  if (!statistics) return none();
   const names = Object.keys(channelNames);
   const place = ({ channel }) => (names.includes(channel) ? names.indexOf(channel) : names.length);
   const shown = statistics.channels.filter(({ outcomes }) => outcomes.length)

@@ -46,6 +46,16 @@ export function personLink(id) {
   return h("a", { href: `#people/${encodeURIComponent(id)}` }, h("code", null, id));
 }
 
+/** The URL of the view of a job, named by its id or its entry. */
+export function jobAddress(id, org = "") {
+  return `#jobs/${encodeURIComponent(id)}${org ? `?${new URLSearchParams({ org })}` : ""}`;
+}
+
+/** A link to the view of a job. */
+export function jobLink(id, org = "") {
+  return h("a", { href: jobAddress(id, org) }, h("code", null, id));
+}
+
 /** A future time, relative to now. */
 export function until(moment) {
   if (!moment) return "–";
@@ -115,13 +125,48 @@ export function fill(place, key, make) {
   same?.focus({ preventScroll: true });
 }
 
-/** Asks the user to confirm; resolves to true on yes. */
-export function confirm(title, text, label, kind = "danger") {
+/**
+ * Shows children in this order. Unlike `replaceChildren`, it does not move children that stay, so
+ * they keep focus, caret and scroll position.
+ */
+export function arrange(place, elements) {
+  for (const child of [...place.children]) {
+    if (!elements.includes(child)) child.remove();
+  }
+  elements.forEach((element, index) => {
+    if (place.children[index] !== element) place.insertBefore(element, place.children[index] ?? null);
+  });
+}
+
+/** Performs `work`. If the gateway refuses, shows why in `place` and returns null. */
+export async function orFault(page, place, work) {
+  try {
+    const value = await work();
+    place.textContent = "";
+    return value;
+  } catch (error) {
+    if (error.kind !== "refused" || error.status === 403) throw error;
+    const text = page.explain(error);
+    // Screen readers repeat what is set again.
+    if (place.textContent !== text) place.textContent = text;
+    return null;
+  }
+}
+
+/** Asks the user to confirm; resolves to true on yes. The elements of `more` follow the text. */
+export function confirm(title, text, label, kind = "danger", ...more) {
   return new Promise((resolve) => {
-    const dialog = h("dialog", { class: "ask", "aria-labelledby": "ask-title" },
-      h("form", { method: "dialog" }, h("h2", { id: "ask-title" }, title), h("p", null, text),
-        h("div", { class: "row" }, h("button", { class: "plain", value: "no", autofocus: true }, "Go back"),
-          h("button", { class: kind, value: "yes" }, label))));
+    const yes = h("button", { class: kind, value: "yes" }, label);
+    const form = h("form", { method: "dialog" }, h("h2", { id: "ask-title" }, title), h("p", null, text), ...more,
+      h("div", { class: "row" },
+        h("button", { class: "plain", value: "no", autofocus: true, formnovalidate: true }, "Go back"), yes));
+    // Enter in an input would press the first button.
+    form.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" || event.target.localName !== "input") return;
+      event.preventDefault();
+      form.requestSubmit(yes);
+    });
+    const dialog = h("dialog", { class: "ask", "aria-labelledby": "ask-title" }, form);
     dialog.addEventListener("close", () => {
       resolve(dialog.returnValue === "yes");
       dialog.remove();

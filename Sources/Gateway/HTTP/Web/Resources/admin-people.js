@@ -1,7 +1,7 @@
 // Carillon · admin-people.js
 // SPDX-License-Identifier: Apache-2.0
 
-import { NotificationHistory, traceLink } from "./admin-history.js";
+import { NotificationHistory, ofUser, traceLink } from "./admin-history.js";
 import { card, confirm, dateTime, facts, fill, number, personLink, pill, table, until, when } from "./admin-parts.js";
 import { channelList, channelNames, quietHoursWords, reasonWords } from "./admin-words.js";
 import { h, readable, set } from "./dom.js";
@@ -90,7 +90,7 @@ class Person {
   constructor(page, id, query) {
     this.#page = page;
     this.id = id;
-    this.#history = new NotificationHistory(page, id, query);
+    this.#history = new NotificationHistory(page, ofUser(id), query);
     const names = ["head", "devices", "settings", "refused", "topics", "waiting"];
     this.#places = Object.fromEntries(names.map((name) => [name, h("div", { class: `person-${name}` })]));
     const { head, devices, settings, refused, topics, waiting } = this.#places;

@@ -1,81 +1,126 @@
 // Carillon · admin-simulate.js
 // SPDX-License-Identifier: Apache-2.0
 
-import { card, facts, number, timeline } from "./admin-parts.js";
+import { address, Field, offer, select, showFaults } from "./admin-forms.js";
+import { card, dateTime, facts, number, pill, table, timeline } from "./admin-parts.js";
+import { channelNames, fateWords, reasonWords } from "./admin-words.js";
 import { h, readable } from "./dom.js";
 
 const presences = { actual: "as now", offline: "offline", online: "online and looking", idle: "online, but away" };
 
-/** The view that simulates what a user would get for a job, and when. A user may be filled in. */
-export function simulate(page, [name = ""]) {
-  const user = h("input", { name: "user", required: true, value: name, maxlength: 128, autocomplete: "off" });
-  const type = h("select", { name: "type", required: true });
-  const title = h("input", { name: "title", required: true, value: "A test", maxlength: 255 });
-  const at = h("input", { name: "at", type: "datetime-local" });
-  const presence = h("select", { name: "presence" }, Object.entries(presences).map(([value, text]) => h("option", { value }, text)));
+/**
+ * The view that simulates what a user would get for a job, and when: `#simulate/USER?type=…`. A
+ * link with a type shows the result at once.
+ */
+export function simulate(page, [name = ""], query) {
+  const text = { autocomplete: "off", autocapitalize: "off", spellcheck: "false" };
+  const user = new Field("User", h("input", { name: "user", required: true, maxlength: 128, ...text }));
+  const type = new Field("Type", h("select", { name: "type", required: true }));
+  const title = new Field("Title", h("input", { name: "title", maxlength: 255 }));
+  const at = new Field("Time (your time zone; now if empty)", h("input", { name: "at", type: "datetime-local" }));
+  const presence = new Field("The user is", select("presence", Object.entries(presences)));
   const proven = h("input", { name: "proven", type: "checkbox" });
-  proven.checked = true;
-  const more = h("textarea", {
+  const more = new Field("More job fields, as JSON", h("textarea", {
     name: "more", rows: 3, spellcheck: "false", placeholder: '{"channels": ["push"], "severity": "alert"}',
-  });
-  const fault = h("p", { class: "fault", role: "alert" });
+  }), { wide: true });
+  const fields = [user, type, title, at, presence, more];
+  const fault = h("p", { class: "fault wide", role: "alert" });
   const result = h("div", { "aria-live": "polite" });
-  const field = (label, input, name = "field") => h("label", { class: name }, h("span", null, label), input);
-  const form = h("form", { class: "simulate-form" }, field("User", user), field("Type", type), field("Title", title),
-    field("Time (your time zone; now if empty)", at), field("The user is", presence),
-    field("More job fields, as JSON", more, "field wide"),
+  const form = h("form", { class: "simulate-form" }, fields.map(({ element }) => element),
     h("label", { class: "check wide" }, proven, " Sockets prove receipt"), fault,
     h("div", { class: "row wide" }, h("button", { type: "submit", class: "primary" }, "Simulate"),
       h("span", { class: "hint" }, "Nothing is stored, counted or sent.")));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
+    history.pushState(null, "", link());
     run();
   });
+  user.value = name;
+  // A type with texts of its own has no title.
+  title.value = query.get("title") ?? (query.has("type") ? "" : "A test");
+  at.value = localTime(query.get("at"));
+  if (Object.hasOwn(presences, query.get("presence"))) presence.value = query.get("presence");
+  proven.checked = query.get("proven") !== "false";
+  more.value = query.get("more");
 
   let isLoaded = false;
   async function update() {
     if (isLoaded) return;
     const { types } = await page.call("GET", "/v1/admin/catalog");
-    type.replaceChildren(...types.map(({ name }) => h("option", { value: name }, name)));
+    const wanted = query.get("type");
+    offer(type.input, types.map(({ name }) => [name, name]), wanted ?? "");
     isLoaded = true;
+    if (wanted && user.value) await run();
+  }
+
+  const moment = () => (at.value ? new Date(at.value).toISOString() : "");
+
+  /** The URL of this view with all inputs. */
+  function link() {
+    return address(`simulate/${encodeURIComponent(user.value)}`, {
+      type: type.value, title: title.value, at: moment(), presence: presence.value === "actual" ? "" : presence.value,
+      proven: proven.checked ? "" : "false", more: more.value,
+    });
   }
 
   async function run() {
     fault.textContent = "";
-    let job = { type: type.value, title: title.value };
-    try {
-      if (more.value.trim()) job = { ...job, ...JSON.parse(more.value) };
-    } catch {
-      fault.textContent = "More fields: not valid JSON.";
-      return;
-    }
-    const body = { user: user.value, job, presence: presence.value, proven: proven.checked };
-    if (at.value) body.at = new Date(at.value).toISOString();
-    try {
-      result.replaceChildren(view(await page.call("POST", "/v1/admin/simulate", body)));
-    } catch (error) {
-      if (error.kind !== "refused") throw error;
-      fault.textContent = page.explain(error);
-    }
+    for (const field of fields) field.fault = "";
+    const others = more.object();
+    if (others === null) return more.input.focus();
+    const body = {
+      user: user.value, job: { type: type.value, title: title.value || undefined, ...others }, presence: presence.value,
+      proven: proven.checked, ...(at.value ? { at: moment() } : {}),
+    };
+    await page.perform(async () => {
+      try {
+        result.replaceChildren(view(await page.call("POST", "/v1/admin/simulate", body)));
+      } catch (error) {
+        if (error.kind !== "refused" || error.status === 403) throw error;
+        result.replaceChildren();
+        fault.textContent = showFaults(error, fields);
+      }
+    });
   }
 
   return { element: h("div", { class: "view" }, card("What would a user get?", form), result), update };
 }
 
+/** Returns a moment as an input takes it, in the operator's zone; empty if it is none. */
+function localTime(text) {
+  const date = new Date(text ?? "");
+  if (Number.isNaN(date.getTime())) return "";
+  return new Date(date.getTime() - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
+}
+
 function view(found) {
-  const quiet = found.quiet_until && new Date(found.quiet_until).toLocaleString(document.documentElement.lang);
-  // Without steps, every channel has the same reason.
-  const absence = found.steps.length === 0 && readable(found.channels[0]?.reason ?? "nothing");
+  const devices = found.reachable === undefined || found.reachable === found.devices ? number(found.devices)
+    : `${number(found.devices)}, of which ${number(found.reachable)} can be reached`;
   const known = [
-    ["User", found.user_id], ["Zone", found.zone ?? "not set"], ["Devices", number(found.devices)], ["Quiet until", quiet],
-    ["Gets nothing", absence],
+    ["User", found.user_id], ["Zone", found.zone ?? "not set"], ["Locale", found.locale ?? "not set"], ["Devices", devices],
+    ["Quiet until", found.quiet_until && dateTime(found.quiet_until)], ["Cap reached", found.cap],
+    ["Text", found.body ? `${found.title} – ${found.body}` : found.title],
   ].filter(([, value]) => value);
-  return card("Result", facts(known, "facts"),
+  return card("Result", facts(known, "facts"), channelTable(found.channels),
+    found.steps.length ? h("h3", null, "Steps") : h("p", { class: "hint empty" }, "The user gets nothing, so there are no steps."),
     timeline(found.steps.map((step) => ({
       at: step.at, title: readable(step.step), kind: kind(step),
       details: Object.entries(step).filter(([name, value]) => !["at", "step"].includes(name) && value !== null && value !== "")
-        .map(([name, value]) => [readable(name), value]),
+        .map(detail),
     })), "Steps"));
+}
+
+/** Which channels are used, and why. */
+function channelTable(channels) {
+  return table("Channels", ["Channel", "Used", "Why"], channels.map((fate) => [
+    channelNames[fate.channel] ?? fate.channel, pill(fate.used ? "yes" : "no", fate.used ? "good" : "neutral"),
+    [fateWords(fate), fate.at ? h("div", { class: "hint" }, "at ", dateTime(fate.at)) : ""],
+  ]));
+}
+
+function detail([name, value]) {
+  if (name === "until") return [readable(name), dateTime(value)];
+  return [readable(name), name === "reason" ? reasonWords(value) : value];
 }
 
 function kind({ step, status }) {

@@ -5,6 +5,7 @@ import { broadcasts } from "./admin-broadcasts.js";
 import { catalog } from "./admin-catalog.js";
 import { deadLetters } from "./admin-dead-letters.js";
 import { deliveries } from "./admin-deliveries.js";
+import { jobs } from "./admin-jobs.js";
 import { overview } from "./admin-overview.js";
 import { people } from "./admin-people.js";
 import { simulate } from "./admin-simulate.js";
@@ -18,7 +19,8 @@ import { Session } from "./session.js";
  * parts of the URL after the name, and its query; it returns `element`, `update` and `every` (ms).
  */
 const views = [
-  ["overview", "Overview", overview], ["people", "People", people], ["deliveries", "Deliveries", deliveries],
+  ["overview", "Overview", overview], ["people", "People", people], ["jobs", "Jobs", jobs],
+  ["deliveries", "Deliveries", deliveries],
   ["dead-letters", "Dead letters", deadLetters],
   ["broadcasts", "Broadcasts", broadcasts], ["trace", "Trace", trace], ["simulate", "Simulate", simulate],
   ["catalog", "Catalog", catalog],

@@ -5,9 +5,11 @@ import { h, safeURL } from "./web/dom.js";
 import { icon } from "./web/icons.js";
 import { shareInbox } from "./web/inbox.js";
 import { Panel } from "./web/inbox-panel.js";
-import { Push } from "./web/inbox-push.js";
 import { sheet } from "./web/inbox-styles.js";
 import { language } from "./web/texts.js";
+
+/** Named, because bundlers take `new URL("…", import.meta.url)` for a file to add. */
+const script = import.meta.url;
 
 /**
  * `<carillon-inbox>`: a bell with a badge and a panel; with `view="page"`, only the panel.
@@ -47,7 +49,8 @@ export class CarillonInbox extends HTMLElement {
     if (data?.kind !== "carillon-clicked" || !data.id || !this.#inbox) return;
     const item = this.#inbox.store.find(data.id);
     if (data.action && item) this.#fire("carillon-action", { notification: item, action: { id: data.action } });
-    this.#inbox.opened(data.id);
+    if (data.action) this.#inbox.acted(data.id, data.action);
+    else this.#inbox.opened(data.id);
   };
 
   connectedCallback() {
@@ -114,7 +117,7 @@ export class CarillonInbox extends HTMLElement {
 
   /** The URL of the gateway: the attribute, or the origin of this script. */
   get gateway() {
-    return new URL(this.getAttribute("url") || new URL(".", import.meta.url), document.baseURI).href;
+    return new URL(this.getAttribute("url") || new URL(".", script), document.baseURI).href;
   }
 
   #isPage() { return this.getAttribute("view") === "page"; }
@@ -122,7 +125,12 @@ export class CarillonInbox extends HTMLElement {
   async #start() {
     const start = ++this.#starts;
     const wanted = this.getAttribute("lang") || document.documentElement.lang || navigator.languages;
-    const { tag, texts, direction } = await language(wanted, this.#own.texts);
+    const worker = this.getAttribute("worker");
+    const [{ tag, texts, direction }, push] = await Promise.all([
+      language(wanted, this.#own.texts),
+      // Few pages have a worker.
+      worker ? import("./web/inbox-push.js") : null,
+    ]);
     // The element may have been removed or changed meanwhile.
     if (start !== this.#starts) return;
     const source = this.#own.tokenProvider ?? this.getAttribute("token");
@@ -130,10 +138,9 @@ export class CarillonInbox extends HTMLElement {
       this.gateway, source, tokens(source), [tag, ...navigator.languages].slice(0, 20).join());
     this.#inbox = inbox;
     this.#leave = leave;
-    const worker = this.getAttribute("worker");
-    const push = new Push(inbox.client, worker ? new URL(worker, document.baseURI).href : null);
+    const pushes = push && new push.Push(inbox.client, new URL(worker, document.baseURI).href);
     const render = this.#own.renderItem && ((item) => this.#own.renderItem(item, { language: tag, texts }));
-    this.#panel = new Panel(inbox, push, {
+    this.#panel = new Panel(inbox, pushes, {
       language: tag, texts, render, category: this.getAttribute("category") || null,
       open: (item, event, url) => this.#open(item, event, url),
       act: (item, action) => this.#act(item, action, texts),
@@ -150,7 +157,7 @@ export class CarillonInbox extends HTMLElement {
       if (wide.matches) this.#panel.loadSettings();
       wide.onchange = () => wide.matches && this.#panel?.loadSettings();
     }
-    push.register().catch((error) => console.warn("carillon:", error.message));
+    pushes?.register().catch((error) => console.warn("carillon:", error.message));
     // Code that creates the element can finish its setup first.
     queueMicrotask(async () => {
       if (start !== this.#starts) return;
@@ -238,12 +245,12 @@ export class CarillonInbox extends HTMLElement {
     if (!this.#fire("carillon-open", { notification: item, url })) event.preventDefault();
   }
 
-  /** Handles a button: follows the notification's link unless the page cancels the event. */
+  /** Handles a button: follows its link, or else the notification's, unless the page cancels it. */
   #act(item, action, texts) {
     const isLeft = this.#fire("carillon-action", { notification: item, action });
-    this.#inbox.opened(item.id);
+    this.#inbox.acted(item.id, action.id);
     if (!isLeft) return;
-    const url = safeURL(item.url);
+    const url = safeURL(action.url) ?? safeURL(item.url);
     if (url) location.assign(url);
     else this.#panel.tell(texts.noAction(action.title));
   }

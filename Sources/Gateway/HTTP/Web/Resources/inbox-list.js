@@ -3,7 +3,6 @@
 
 import { h } from "./dom.js";
 import { ItemView } from "./inbox-item.js";
-import { picture } from "./inbox-pictures.js";
 import { day, dayName } from "./time.js";
 
 /** The list of notifications, grouped by day, with its empty, loading and failed states. */
@@ -191,8 +190,11 @@ export class ListView {
         ...Array.from({ length: 4 }, () => h("div", { class: "placeholder" }, h("span"), h("span"), h("span")))));
       return;
     }
+    const place = h("span");
+    // Most lists are never empty, and never fail.
+    import("./inbox-pictures.js").then(({ picture }) => place.replaceWith(picture(state)), () => {});
     const usual = [
-      picture(state), h("h3", null, texts[`${state}Title`]), h("p", null, texts[`${state}Text`]),
+      place, h("h3", null, texts[`${state}Title`]), h("p", null, texts[`${state}Text`]),
       state === "failed"
         ? h("button", { type: "button", class: "plain", onclick: () => this.#retry() }, texts.tryNow) : null,
     ];

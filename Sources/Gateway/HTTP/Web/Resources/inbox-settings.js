@@ -36,7 +36,7 @@ export class SettingsView {
     try {
       const [settings, preferences, push] = await Promise.all([
         this.#client.call("GET", "/v1/settings"), this.#client.call("GET", "/v1/preferences"),
-        this.#push.state().catch(() => "unavailable"),
+        this.#push?.state().catch(() => "unavailable") ?? "unavailable",
       ]);
       this.#settings = this.#noticeAddress(settings);
       const hasEmail = preferences.types.some(({ channels }) => channels?.includes("email"));

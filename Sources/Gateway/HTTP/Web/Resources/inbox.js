@@ -275,8 +275,14 @@ export class Inbox extends EventTarget {
   }
 
   /** Reports that the user opened a notification. */
-  opened(id) {
-    this.#client.call("POST", `/v1/notifications/${id}/opened`).catch((error) => console.warn("carillon:", error.message));
+  opened(id) { return this.#report(id, "opened"); }
+
+  /** Reports that the user pressed a button of a notification. */
+  acted(id, action) { return this.#report(id, "actions", { action: String(action) }); }
+
+  #report(id, what, body) {
+    this.#client.call("POST", `/v1/notifications/${id}/${what}`, body)
+      .catch((error) => console.warn("carillon:", error.message));
     return this.markRead(id);
   }
 

@@ -43,7 +43,10 @@ async function show(message) {
     tag,
     renotify: Boolean(tag && message.severity === "alert"),
     timestamp: message.created_at ? Date.parse(message.created_at) : Date.now(),
-    data: { id: message.notification_id, url: message.url },
+    data: {
+      id: message.notification_id, url: message.url,
+      urls: Object.fromEntries(list(message.actions).map(({ id, url }) => [id, url])),
+    },
     actions: list(message.actions).slice(0, mostActions).map(({ id, title }) => ({ action: String(id), title: String(title) })),
   };
   const options = message.options instanceof Object ? message.options : {};
@@ -84,11 +87,11 @@ self.addEventListener("notificationclick", (event) => {
  *
  * Stores the click first, so that a page that opens later can report it.
  */
-async function open({ id, url }, action) {
+async function open({ id, url, urls }, action) {
   if (id) await keepClick({ kind: "carillon-clicked", id, action });
   const pages = await self.clients.matchAll({ type: "window", includeUncontrolled: true });
-  const goal = safe(url) ?? self.registration.scope;
-  const page = pages.find((client) => client.url === goal) ?? (url ? null : pages[0]);
+  const goal = safe(urls?.[action]) ?? safe(url) ?? self.registration.scope;
+  const page = pages.find((client) => client.url === goal) ?? (urls?.[action] || url ? null : pages[0]);
   await (page ? page.focus() : self.clients.openWindow(goal)).catch(() => null);
   for (const client of pages) client.postMessage({ kind: "carillon-clicks" });
 }

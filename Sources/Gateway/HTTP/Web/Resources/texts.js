@@ -43,8 +43,11 @@ export const en = {
   declineLink: "No, keep it as it is",
 };
 
-/** The languages besides English, whose files load when they are needed. */
-const others = ["ar", "de", "es", "fr", "ja", "pt"];
+/** Loads the languages besides English when they are needed. Bundlers find literal names only. */
+const others = {
+  ar: () => import("./texts-ar.js"), de: () => import("./texts-de.js"), es: () => import("./texts-es.js"),
+  fr: () => import("./texts-fr.js"), ja: () => import("./texts-ja.js"), pt: () => import("./texts-pt.js"),
+};
 const rightToLeft = new Set(["ar", "fa", "he", "ur"]);
 
 /**
@@ -55,7 +58,7 @@ const rightToLeft = new Set(["ar", "fa", "he", "ur"]);
  */
 export async function language(wanted = navigator.languages, own = {}) {
   const base = (tag) => tag?.split("-")[0].toLowerCase();
-  const found = [wanted].flat().find((tag) => base(tag) === "en" || others.includes(base(tag))) ?? "en";
+  const found = [wanted].flat().find((tag) => base(tag) === "en" || Object.hasOwn(others, base(tag))) ?? "en";
   const texts = base(found) === "en" ? {} : await load(base(found));
   return { tag: found, texts: { ...en, ...texts, ...own }, direction: rightToLeft.has(base(found)) ? "rtl" : "ltr" };
 }
@@ -63,7 +66,7 @@ export async function language(wanted = navigator.languages, own = {}) {
 /** Loads a language's file; after a failure, the words are English. */
 async function load(name) {
   try {
-    return (await import(`./texts-${name}.js`)).default;
+    return (await others[name]()).default;
   } catch (error) {
     console.warn("carillon:", error.message);
     return {};

@@ -1,0 +1,229 @@
+// Carillon · AdminJobRoutes.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import Hummingbird
+import Operations
+import Storage
+
+/// Recent jobs, their notifications, and sending these again, for admins: `/v1/admin/jobs`.
+struct AdminJobRoutes {
+    /// The most notifications that a call sends again.
+    private static let mostResent = 1_000
+
+    private static let org: Fields = ["org?": .text(JobLimits.org)("Only of this organisation.")]
+    private static let type: Fields = ["type?": .text(JobLimits.name)("Only of this type.")]
+    private static let status: Fields = ["status?": .cases(of: NotificationStatus.self)("Only with this status.")]
+
+    let jobs: JobServices
+
+    func add(to routes: Routes) {
+        routes.get("admin/jobs", Self.list, self.list)
+        routes.get("admin/jobs/:id/notifications", Self.notifications, self.notifications)
+        routes.post("admin/jobs/:id/resend", Self.resendJob, self.resendJob)
+        routes.post("admin/notifications/:id/resend", Self.resend, self.resend)
+    }
+
+    private var store: JobListStore { self.jobs.base.database.jobs }
+
+    // MARK: Lists
+
+    private static let list = Operation(
+        "listJobs",
+        "Lists the jobs whose notifications were stored last, newest first.",
+        "A page looks at up to 20,000 notifications, so it may have fewer jobs than `limit`. The notifications of a "
+            + "large job lie on several pages.",
+        scope: .admin,
+        query: type + status + org + [
+            "since?": .time("The earliest time of storing."),
+            "until?": .time("The end of the time range, exclusive."),
+            "limit?": .integer(1...100, default: 20)("The most jobs."),
+            "cursor?": .text(256)("`next_cursor` of the previous page."),
+        ],
+        answers: [
+            .ok(
+                "The page.",
+                .object([
+                    "jobs": .list(of: .listedJob, max: 100),
+                    "next_cursor": .string.orNull,
+                    "reached": .time.orNull("The page has looked at everything stored after this."),
+                ]))
+        ])
+
+    private func list(_ request: Request, _ context: APIContext) async throws -> Response {
+        var query = FieldReader(query: request, of: Self.list)
+        var filter = JobListStore.Filter()
+        filter.type = query.text("type", limit: JobLimits.name)
+        filter.status = query.choice("status", of: NotificationStatus.self)
+        filter.org = query.text("org", limit: JobLimits.org)
+        filter.since = query.moment("since")
+        filter.until = query.moment("until")
+        filter.limit = query.limit()
+        if let text = query.text("cursor", limit: 256) {
+            filter.after = JobListStore.Place(text)
+            if filter.after == nil { query.fault("cursor", "must be next_cursor of a page") }
+        }
+        try query.finish()
+        let page = try await self.store.list(filter)
+        return Response.object { writer in
+            writer.key("jobs")
+            writer.beginArray()
+            for job in page.jobs { Self.write(job, to: &writer) }
+            writer.endArray()
+            writer.member("next_cursor", page.next?.text)
+            writer.member("reached", page.reached?.rfc3339)
+        }
+    }
+
+    private static func write(_ job: JobListStore.Item, to writer: inout JSONWriter) {
+        writer.beginObject()
+        writer.member("job_id", job.job)
+        writer.member("entry", job.entry)
+        writer.member("org_id", job.org)
+        writer.member("type", job.type)
+        writer.member("title", job.title)
+        writer.member("lane", job.lane)
+        writer.member("notifications", job.statuses.reduce(0) { $0 + $1.count })
+        writer.key("statuses")
+        writer.beginArray()
+        for (status, count) in job.statuses {
+            writer.beginObject()
+            writer.member("status", status)
+            writer.member("count", count)
+            writer.endObject()
+        }
+        writer.endArray()
+        writer.member("newest_at", job.newestAt.rfc3339)
+        writer.member("oldest_at", job.oldestAt.rfc3339)
+        writer.endObject()
+    }
+
+    private static let notifications = Operation(
+        "listJobNotifications",
+        "Lists the notifications of a job, by user.",
+        scope: .admin,
+        path: JobControlRoutes.id,
+        query: JobControlRoutes.org + status + [
+            "limit?": .integer(1...100, default: 20)("The most items."),
+            "cursor?": .text(JobLimits.user)("`next_cursor` of the previous page."),
+        ],
+        answers: [
+            .ok(
+                "The page.",
+                .object(["notifications": .list(of: .jobNotification, max: 100), "next_cursor": .string.orNull]))
+        ])
+
+    private func notifications(_ request: Request, _ context: APIContext) async throws -> Response {
+        var query = FieldReader(query: request, of: Self.notifications)
+        let limit = query.limit()
+        let last = query.text("cursor", limit: JobLimits.user)
+        let status = query.choice("status", of: NotificationStatus.self)
+        let name = try JobControlRoutes(jobs: self.jobs).name(context, query)
+        let items = try await self.store.notifications(of: name, status: status, after: last ?? "", limit: limit + 1)
+        return Response.object { writer in
+            writer.key("notifications")
+            writer.beginArray()
+            for item in items.prefix(limit) { OperatorNotification.write(item, hasUser: true, to: &writer) }
+            writer.endArray()
+            writer.member("next_cursor", items.count > limit ? items[limit - 1].notification.user : nil)
+        }
+    }
+
+    // MARK: Sending again
+
+    private static let resend = Operation(
+        "resendNotification",
+        "Sends a notification again, as a new job for its user.",
+        "Preferences, quiet hours and caps of now apply. The same call within a second sends it once.",
+        scope: .admin,
+        path: ["id": .uuid("A notification.")],
+        query: ["user": .text(JobLimits.user)("Its user.")],
+        answers: [.accepted("Redis has the job.", .jobAccepted), 404, 422])
+
+    private func resend(_ request: Request, _ context: APIContext) async throws -> Response {
+        var query = FieldReader(query: request, of: Self.resend)
+        let user = query.text("user", limit: JobLimits.user, isRequired: true) ?? ""
+        try query.finish()
+        let id = try InboxRoutes.id(context)
+        guard let record = try await self.jobs.base.database.traces.record(id, user: user), record.gathering == nil
+        else { throw Problem.notFound }
+        let notification = record.notification
+        guard self.jobs.base.catalog[notification.type] != nil else { throw Self.unknownType }
+        let (ids, places) = try await self.append([notification])
+        return Response.object(status: .accepted) { writer in
+            writer.member("id", ids[0])
+            writer.member("lane", notification.lane.rawValue)
+            writer.member("entry", places[0].name)
+        }
+    }
+
+    private static let resendJob = Operation(
+        "resendJob",
+        "Sends the notifications of a job that have a status again, as new jobs for their users.",
+        "Up to 1,000 a call, by user; give `next_cursor` as `cursor` until it is null.",
+        scope: .admin,
+        path: JobControlRoutes.id,
+        body: .object(
+            [
+                "org?": .text(JobLimits.org).orNull("The organisation of the job; none if absent."),
+                "status": .cases(of: NotificationStatus.self)("Which of them."),
+                "cursor?": .text(JobLimits.user).orNull("`next_cursor` of the previous call."),
+            ], isClosed: true),
+        answers: [
+            .accepted(
+                "Redis has the jobs.",
+                .object(["count": .count("The notifications of this call."), "next_cursor": .string.orNull])),
+            422,
+        ])
+
+    private func resendJob(_ request: Request, _ context: APIContext) async throws -> Response {
+        let id = try context.pathText("id", limit: JobLimits.id)
+        var body = try await FieldReader(body: request, of: Self.resendJob)
+        let org = body.text("org", limit: JobLimits.org)
+        let status = body.choice("status", of: NotificationStatus.self, isRequired: true)
+        let last = body.text("cursor", limit: JobLimits.user)
+        try body.finish()
+        let name = self.jobs.control.name(org: org ?? "", id: id)
+        let items = try await self.store.notifications(
+            of: name, status: status, after: last ?? "", limit: Self.mostResent + 1)
+        let notifications = items.prefix(Self.mostResent).map(\.notification)
+        guard notifications.allSatisfy({ self.jobs.base.catalog[$0.type] != nil }) else { throw Self.unknownType }
+        if !notifications.isEmpty { _ = try await self.append(notifications) }
+        return Response.object(status: .accepted) { writer in
+            writer.member("count", notifications.count)
+            writer.member("next_cursor", items.count > Self.mostResent ? notifications.last?.user : nil)
+        }
+    }
+
+    private static let unknownType = Problem(
+        .unprocessableContent, "its type is not in the catalog any more, so it cannot be sent again",
+        faults: [JobFault("type", "is not in the catalog")])
+
+    private func append(_ notifications: [Notification]) async throws -> (ids: [String], places: [JobPlace]) {
+        let now = self.jobs.base.now()
+        let ids = notifications.map { RepeatedJob.id(of: $0, now: now) }
+        let jobs = zip(notifications, ids).map { notification, id in
+            (lane: notification.lane, org: notification.org, fields: RepeatedJob.fields(notification, id: id))
+        }
+        try await self.jobs.requireRoom(for: jobs)
+        return (ids, try await self.jobs.stream.append(jobs.map { ($0.lane, $0.fields) }))
+    }
+}
+
+extension Schema {
+    static let listedJob = Schema(
+        "ListedJob",
+        [
+            "job_id": .string.orNull("The job's own id."),
+            "entry": .string,
+            "org_id": .string,
+            "type": .string,
+            "title": .string,
+            "lane": .lane,
+            "notifications": .count("Its notifications that the page has looked at."),
+            "statuses": .list(
+                of: .object(["status": .cases(of: NotificationStatus.self), "count": .count]), max: 16),
+            "newest_at": .time,
+            "oldest_at": .time,
+        ])
+}

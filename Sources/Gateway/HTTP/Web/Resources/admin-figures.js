@@ -1,0 +1,113 @@
+// Carillon · admin-figures.js
+// SPDX-License-Identifier: Apache-2.0
+
+import { bar, dateTime, number, pill, share, span, table } from "./admin-parts.js";
+import { commonVersion } from "./admin-outages.js";
+import { h } from "./dom.js";
+
+const none = (text = "Not available from this gateway.") => h("p", { class: "hint empty" }, text);
+
+/** A number with its name; `kind` colours it, `href` makes it a link, `note` says more. */
+export function tile(label, value, { kind = "", href = null, key = null, note = null } = {}) {
+  return h(href ? "a" : "div", { class: `tile ${kind}`, href, "data-tile": key },
+    h("span", { class: "tile-value" }, value), h("span", { class: "tile-label" }, label),
+    note ? h("span", { class: "tile-note" }, note) : null);
+}
+
+/** The tiles of the chosen span; the counts may be null. */
+export function countTiles(counts) {
+  const { stored, delivered, opened, held, late, dead_letters: dead, failed } = counts ?? {};
+  const part = (value) => (counts && stored ? `${number(value)} of ${number(stored)}` : null);
+  return [
+    tile("stored", number(stored), { key: "stored" }),
+    tile("delivered", counts ? share(delivered, stored) : "–", { key: "delivered", note: part(delivered) }),
+    tile("opened", counts ? share(opened, stored) : "–", { key: "opened", note: part(opened) }),
+    tile("failed", number(failed), { key: "failed", kind: failed ? "bad" : "" }),
+    tile("held now", number(held), { key: "held", note: "quiet hours, caps, idle users" }),
+    tile("late now", number(late), { key: "late", kind: late ? "bad" : "" }),
+    tile("dead letters now", number(dead), { key: "dead-letters", kind: dead ? "warn" : "", href: "#dead-letters" }),
+  ];
+}
+
+/** Says since when the counts are, if there were too many to count all. */
+export function countNote(counts) {
+  if (!counts || counts.complete) return null;
+  return h("p", { class: "hint", "data-note": "incomplete" }, "Counted from the newest 200,000 notifications, since ", dateTime(counts.since), ".");
+}
+
+/** How long it took from the job to its proof. */
+export function latencyTable(counts) {
+  if (!counts) return none();
+  const ways = [["Job to frame", "socket"], ["Job to push", "push"], ["Job to e-mail", "email"]];
+  return [
+    table("Latency", ["Way", "#Median", "#95 %", "#99 %", "#Count"], ways.map(([name, key]) => {
+      const found = counts.latency?.[key];
+      return [name, ...[found?.p50, found?.p95, found?.p99].map(duration), number(found?.count)];
+    })),
+    h("p", { class: "hint" }, "From the job to a socket's proof, or to the answer of the provider or mail relay."),
+  ];
+}
+
+/** Formats milliseconds: `20 ms`, `1.2 s`, `3 min`. */
+export function duration(milliseconds) {
+  if (milliseconds === null || milliseconds === undefined) return "–";
+  if (milliseconds < 1_000) return `${number(Math.round(milliseconds))} ms`;
+  return milliseconds < 10_000 ? `${(milliseconds / 1_000).toFixed(1)} s` : span(milliseconds / 1_000);
+}
+
+/**
+ * The organisations with their share, largest first.
+ *
+ * @param hrefOf returns the URL of the view for an organisation.
+ * @param choose filters by an organisation.
+ */
+export function organisationTable(counts, chosen, hrefOf, choose) {
+  if (!counts) return none();
+  const whole = counts.organisations.reduce((sum, { stored }) => sum + stored, 0);
+  const link = (org) => h("a", {
+    href: hrefOf(org), "data-org": org, "aria-current": org === chosen ? "true" : null,
+    onclick: (event) => {
+      if (event.metaKey || event.ctrlKey || event.shiftKey) return;
+      event.preventDefault();
+      choose(org);
+    },
+  }, org);
+  const rows = counts.organisations.map(({ org_id: org, stored }) => [
+    org ? link(org) : h("span", { class: "hint" }, "without an organisation"), bar(stored, whole), number(stored),
+  ]);
+  return [
+    table("Organisations", ["Organisation", "Share", "#Stored"], rows, "No notifications."),
+    rows.length >= 20 ? h("p", { class: "hint" }, "The 20 largest. The shares are of these.") : null,
+  ].filter(Boolean);
+}
+
+/** Merges the processes of the overview with the nodes, by program and name; null if both are. */
+export function mergeProcesses(counts, survey) {
+  if (!counts && !survey) return null;
+  const merged = new Map();
+  const add = (role, name, facts) => {
+    const key = `${role}/${name}`;
+    merged.set(key, { role, name, ...merged.get(key), ...facts });
+  };
+  for (const { role, name, ...facts } of counts?.processes ?? []) add(role, name, facts);
+  for (const { id, ...facts } of survey?.gateways ?? []) add("gateway", id, facts);
+  for (const { name, ...facts } of survey?.dispatchers ?? []) add("dispatcher", name, facts);
+  const order = (one, other) => other.role.localeCompare(one.role) || Number(other.alive) - Number(one.alive)
+    || one.name.localeCompare(other.name);
+  return [...merged.values()].sort(order);
+}
+
+/** The processes with version, uptime and load. */
+export function processTable(processes) {
+  if (!processes) return none();
+  const most = commonVersion(processes);
+  const load = ({ connections, pending }) => [
+    connections == null ? null : `${number(connections)} ${connections === 1 ? "connection" : "connections"}`,
+    pending == null ? null : `${number(pending)} ${pending === 1 ? "job" : "jobs"} in flight`,
+  ].filter(Boolean).join(", ") || "–";
+  return table("Processes", ["Program", "Name", "State", "Version", "Up for", "Load"], processes.map((process) => [
+    process.role, h("code", null, process.name), pill(process.alive ? "alive" : "gone", process.alive ? "good" : "bad"),
+    process.alive && process.version && process.version !== most ? pill(process.version, "warn") : process.version ?? "–",
+    process.alive && process.started_at ? span((Date.now() - Date.parse(process.started_at)) / 1_000) : "–", load(process),
+  ]), "No processes.");
+}

@@ -1,0 +1,155 @@
+// Carillon · admin-job.js
+// SPDX-License-Identifier: Apache-2.0
+
+import { address } from "./admin-forms.js";
+import { NotificationHistory, ofJob } from "./admin-history.js";
+import { card, confirm, facts, fill, number, orFault, pill, table, when } from "./admin-parts.js";
+import { resendAll } from "./admin-resend.js";
+import { statusKinds } from "./admin-words.js";
+import { h, readable } from "./dom.js";
+
+/** A cancellation's status in words. */
+const outcomes = {
+  cancelled: "The job is cancelled.",
+  cancelling: "The broadcast is being withdrawn.",
+  too_late: "Too late: everyone who was to get it has it.",
+  not_sent: "No recipient would have got it.",
+  pending: "Nothing of the job is stored yet. If it comes within 7 days, it is stored as cancelled.",
+};
+
+const reachNames = {
+  stored: "Stored", no_device: "No device", accepted: "Accepted by a provider", failed: "Failed", delivered: "Delivered",
+  opened: "Opened", read: "Read",
+};
+
+/** A job: how it stands, its notifications, and the orders for it. */
+export class Job {
+  #page;
+  #id;
+  #org;
+  #history;
+  /** The milliseconds to the next look. Counting a large job takes a while, so that is rare. */
+  #pause = 5_000;
+  #fault = h("p", { class: "fault", role: "alert" });
+  #head = h("div", { class: "job-head" });
+  #numbers = h("div", { class: "job-numbers" });
+  #said = h("div", { class: "answer", role: "status" });
+  #resent = h("p", { class: "hint resent-all", role: "status" });
+  #cancel = h("button", { type: "button", class: "danger cancel", onclick: () => this.#cancelJob() }, "Cancel the job");
+  #known = h("div", { class: "view", hidden: true });
+
+  constructor(page, id, query) {
+    this.#page = page;
+    this.#id = id;
+    this.#org = query.get("org") ?? "";
+    this.#history = new NotificationHistory(page, ofJob(id, this.#org), query);
+    this.#known.append(card("By status", this.#resent, this.#numbers), card("Notifications", this.#history.element));
+    this.element = h("div", { class: "view job", "data-job": id },
+      card(id, this.#fault, this.#head, this.#said, h("div", { class: "row" }, this.#cancel)), this.#known);
+  }
+
+  get every() { return this.#pause; }
+
+  get #path() {
+    const query = this.#org ? `?${new URLSearchParams({ org: this.#org })}` : "";
+    return `/v1/jobs/${encodeURIComponent(this.#id)}${query}`;
+  }
+
+  async update() {
+    const begin = performance.now();
+    const answer = await orFault(this.#page, this.#fault, async () => {
+      const [found] = await Promise.all([this.#page.callIfThere(this.#path), this.#history.update()]);
+      return { found };
+    });
+    if (!answer) return;
+    const { found } = answer;
+    this.#pause = Math.max(found?.final ? 30_000 : 5_000, 20 * (performance.now() - begin));
+    const example = this.#history.example;
+    this.#known.hidden = !found;
+    this.#cancel.hidden = Boolean(found?.cancelled_at);
+    fill(this.#head, [found, example?.type, example?.title, Math.floor(Date.now() / 60_000)], () =>
+      (found ? this.#headOf(found, example) : this.#unknown()));
+    if (found) fill(this.#numbers, [found.recipients, found.reach], () => this.#numbersOf(found));
+  }
+
+  #headOf(found, example) {
+    const { broadcast } = found;
+    const type = broadcast?.type ?? example?.type;
+    const title = broadcast ? broadcast.title : example?.title;
+    const state = found.cancelled_at ? pill("cancelled", "warn") : found.final ? pill("complete", "good") : pill("under way", "warn");
+    const entries = [
+      ["Type", type ? readable(type) : null], ["Title", title], ["Organisation", found.org],
+      ["Cancelled", found.cancelled_at ? when(found.cancelled_at) : null],
+      ["Wait for their moment", found.scheduled ? `${number(found.scheduled)} scheduled` : null],
+      ["Broadcast", broadcast ? h("a", { href: "#broadcasts" }, broadcastWords(broadcast)) : null],
+      ["Dead letters", mayHaveLetters(found) ? lettersLink(type) : null],
+    ];
+    return [h("p", { class: "counts" }, state), facts(entries.filter(([, value]) => value), "facts")];
+  }
+
+  #unknown() {
+    return [
+      h("p", { class: "job-unknown" },
+        `Nothing of this job is stored or scheduled${this.#org ? ` for the organisation ${this.#org}` : ""}.`),
+      h("ul", { class: "hint" },
+        h("li", null, "It may wait in a stream. A cancellation that comes before a job stops it."),
+        this.#org ? null : h("li", null, "If it has an organisation, enter it above."),
+        h("li", null, "If it had a fault, it is among the ", h("a", { href: "#dead-letters" }, "dead letters"), ".")),
+    ];
+  }
+
+  #numbersOf({ recipients, reach }) {
+    const counts = Object.entries(recipients ?? {}).filter(([, count]) => count);
+    const filtered = (status) => address(`jobs/${encodeURIComponent(this.#id)}`, { org: this.#org, status });
+    return [
+      table("Notifications by status", ["Status", "#Notifications", "Again"], counts.map(([status, count]) => {
+        const word = readable(status).toLowerCase();
+        return [
+          pill(word, statusKinds[status]),
+          h("a", { href: filtered(status), "aria-label": `Show ${number(count)} ${word}` }, number(count)),
+          h("button", {
+            type: "button", class: "plain resend-all", "data-status": status, "aria-label": `Resend all ${word}`,
+            onclick: () => this.#resend(status, count),
+          }, "Resend all"),
+        ];
+      }), "No notification is stored."),
+      ...(reach ? [h("h3", null, "How far it got"),
+        facts(Object.keys(reachNames).map((name) => [reachNames[name], number(reach[name])]), "facts reach")] : []),
+    ];
+  }
+
+  async #cancelJob() {
+    const text = "Notifications that are not delivered yet are withdrawn, and nothing more of the job is sent. Those who have it keep it.";
+    if (!await confirm("Cancel this job?", text, "Cancel the job")) return;
+    await this.#page.perform(async () => {
+      try {
+        this.#said.replaceChildren(...cancellation(await this.#page.call("DELETE", this.#path)));
+      } catch (error) {
+        this.#said.replaceChildren(h("p", { class: "fault" }, this.#page.explain(error)));
+        if (error.kind !== "refused" || error.status === 403) throw error;
+      }
+    });
+    this.#page.refresh();
+  }
+
+  async #resend(status, count) {
+    const tell = (text) => { this.#resent.textContent = text; };
+    await this.#page.perform(() => resendAll(this.#page, { id: this.#id, org: this.#org }, status, count, tell));
+  }
+}
+
+function cancellation({ status, cancelled, withdrawing, too_late: late, not_sent: unsent }) {
+  const counts = [["Cancelled", cancelled], ["Being withdrawn", withdrawing], ["Too late", late], ["Not sent anyway", unsent]];
+  return [h("p", { class: "counts" }, outcomes[status] ?? readable(status)),
+    facts(counts.map(([name, count]) => [name, number(count)]), "facts")];
+}
+
+function broadcastWords({ state, stored, audience }) {
+  return `${readable(state)}, ${number(stored)} stored of ${number(audience)}`;
+}
+
+const mayHaveLetters = ({ recipients, broadcast }) =>
+  Boolean(recipients?.failed || recipients?.pending || broadcast?.state === "failed" || broadcast?.not_stored?.text_failed);
+
+const lettersLink = (type) => h("a", { href: address(`dead-letters${type ? "/letters" : ""}`, { type }) },
+  type ? `Those of type ${readable(type).toLowerCase()}` : "Show them");

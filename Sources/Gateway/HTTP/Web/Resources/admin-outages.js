@@ -1,0 +1,141 @@
+// Carillon · admin-outages.js
+// SPDX-License-Identifier: Apache-2.0
+
+import { number, span, until } from "./admin-parts.js";
+import { channelNames } from "./admin-words.js";
+import { h } from "./dom.js";
+
+/** Whether a stream has jobs rather than a provider's deliveries. */
+export const isJobs = ({ name }) => !name.includes(":deliveries:");
+
+/**
+ * The provider of a stream: `fcm` of `carillon:{fcm}:deliveries:bulk`, and in a cluster of
+ * `carillon:{a}:fcm:deliveries:bulk`.
+ */
+const providerOf = ({ name }) => /(\w+)\}?:deliveries:/.exec(name)?.[1];
+
+/** Counts a provider's deliveries that wait: in its streams, for a retry, or held back. */
+export const deliveriesOf = (provider) => provider.waiting + provider.retries;
+
+const count = (value, one, many) => `${number(value)} ${value === 1 ? one : many}`;
+
+/**
+ * Returns the faults that an operator must see. Each has a `key`, a `kind`, a `title`, and a `text`
+ * of nodes. Answers that could not be read are null.
+ */
+export function outages({ counts, processes, streams, providers, statistics, errors }) {
+  return [
+    ...errors.map(([name, error]) => ({
+      key: `unread-${name}`, kind: "bad", title: `The gateway cannot tell ${name}.`, text: [`${error.message}.`.replace(/\.\.$/, ".")],
+    })),
+    ...deadPrograms(processes, counts),
+    ...breakers(providers ?? []),
+    ...lateStreams(streams ?? [], providers ?? [], statistics),
+    ...lateSteps(counts),
+    ...deadLetters(counts),
+    ...versions(processes ?? []),
+  ];
+}
+
+/** A banner. */
+export function bannerOf({ key, kind, title, text, provider }) {
+  return h("p", { class: kind === "warn" ? "banner warn" : "banner", "data-outage": key, "data-provider": provider },
+    h("strong", null, title), " ", text);
+}
+
+function deadPrograms(processes, counts) {
+  if (!processes) return [];
+  const isGone = (role) => {
+    const known = processes.filter((process) => process.role === role);
+    // Without the overview's list, a dispatcher is unknown until it has taken a job.
+    return (counts || known.length) && !known.some((process) => process.alive);
+  };
+  return [
+    isGone("dispatcher") ? { key: "no-dispatcher", kind: "bad", title: "No dispatcher is running.",
+      text: ["Jobs wait in their streams until you start one. Nothing is lost."] } : null,
+    isGone("gateway") ? { key: "no-gateway", kind: "bad", title: "No gateway has a lease.",
+      text: ["Dispatchers take all users for offline. Can the gateways reach Redis?"] } : null,
+  ].filter(Boolean);
+}
+
+/** The providers and apps whose circuit breaker is open or probing on some dispatcher. */
+function breakers(providers) {
+  return providers.flatMap((provider) => {
+    const out = provider.ways.filter((way) => way.breaker !== "closed");
+    return [...new Set(out.map((way) => way.app))].map((app) => {
+      const ways = out.filter((way) => way.app === app);
+      const next = ways.map((way) => way.open_until).filter(Boolean).sort()[0];
+      const waiting = deliveriesOf(provider);
+      return {
+        key: `breaker-${provider.provider}-${app}`, kind: "bad", provider: provider.provider,
+        title: `${channelNames[provider.provider] ?? provider.provider} is unavailable for app ${app}.`,
+        text: [
+          waiting ? `${count(waiting, "delivery waits", "deliveries wait")}, the oldest for ${span(provider.oldest_waiting_seconds)}. `
+            : "Nothing is waiting. ",
+          ...(next ? ["Next attempt ", until(next), ". "] : ["Test calls are checking whether it is back. "]),
+          h("a", { href: "#deliveries" }, "Show failures"),
+        ],
+      };
+    });
+  });
+}
+
+/** The streams that an alert would name, except those of a provider that is unavailable. */
+function lateStreams(streams, providers, statistics) {
+  const isOut = (name) => providers.some(({ provider, ways }) => provider === name && ways.some(({ breaker }) => breaker !== "closed"));
+  const late = streams.filter((stream) => isLate(stream, statistics) && !isOut(providerOf(stream)));
+  if (!late.length) return [];
+  const names = late.flatMap((stream, index) =>
+    [index ? ", " : "", h("code", null, stream.name), ` (oldest ${span(stream.oldest_waiting_seconds)})`]);
+  return [{ key: "late-streams", kind: "bad", title: `Work is late in ${count(late.length, "stream", "streams")}:`,
+    text: [...names, ". Start dispatchers, or see in their log what they retry."] }];
+}
+
+/** Whether a stream's oldest entry waits too long; the limits are those of the alerts. */
+export function isLate(stream, statistics) {
+  const age = stream.oldest_waiting_seconds ?? 0;
+  if (stream.name.endsWith(":bulk")) return age > 3_600;
+  if (isJobs(stream)) return age > 60;
+  if (age <= 120) return false;
+  const waiting = stream.length + stream.retries;
+  return waiting > 20 || !acceptsNow(providerOf(stream), statistics);
+}
+
+/** Whether a provider accepted something in the last ten minutes. */
+function acceptsNow(provider, statistics) {
+  const channel = statistics?.channels.find((one) => one.channel === provider);
+  const accepted = channel?.outcomes.find(({ outcome }) => outcome === "accepted");
+  return (accepted?.counts ?? []).slice(-10).some((value) => value > 0);
+}
+
+function lateSteps(counts) {
+  if (!counts?.late) return [];
+  return [{ key: "late-steps", kind: "bad", title: `${count(counts.late, "step is", "steps are")} late.`,
+    text: ["Pushes after quiet hours, calls for attention or e-mails were due more than a minute ago. Do dispatchers run?"] }];
+}
+
+function deadLetters(counts) {
+  if (!counts?.dead_letters) return [];
+  return [{ key: "dead-letters", kind: "warn", title: `${count(counts.dead_letters, "dead letter waits", "dead letters wait")}.`,
+    text: ["Fix the sender or the catalog, then replay. ", h("a", { href: "#dead-letters" }, "Show reasons")] }];
+}
+
+/** The living processes whose version differs from that of most. */
+function versions(processes) {
+  const living = processes.filter(({ alive, version }) => alive && version);
+  const most = commonVersion(living);
+  const others = living.filter(({ version }) => version !== most);
+  if (!others.length) return [];
+  const names = others.slice(0, 5).flatMap(({ role, name, version }, index) =>
+    [index ? ", " : "", `${role} `, h("code", null, name), ` (${version})`]);
+  return [{ key: "versions", kind: "warn", title: "Not all processes have the same version.",
+    text: [`Most have ${most}; these do not: `, ...names, others.length > 5 ? ` and ${number(others.length - 5)} more.` : "."] }];
+}
+
+/** Returns the version of most living processes; of two that are as many, the newer. */
+export function commonVersion(processes) {
+  const tally = new Map();
+  for (const { alive, version } of processes) if (alive && version) tally.set(version, (tally.get(version) ?? 0) + 1);
+  const order = ([one, some], [other, more]) => more - some || other.localeCompare(one, "en", { numeric: true });
+  return [...tally].sort(order)[0]?.[0] ?? null;
+}

@@ -1,0 +1,98 @@
+// Carillon · WebFile.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Crypto
+import HTTPTypes
+import Hummingbird
+import NIOCore
+
+/// A static file, embedded in the program.
+struct WebFile: Sendable {
+    /// Pages run and load only what the gateway serves, and no inline code.
+    ///
+    /// Images of notifications may come from anywhere.
+    private static let pagePolicy = """
+        default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' https: data:; connect-src 'self'; \
+        worker-src 'self'; manifest-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'; \
+        require-trusted-types-for 'script'; trusted-types carillon
+        """
+    private static let permissions = "camera=(), geolocation=(), microphone=(), payment=(), usb=()"
+
+    private let body: ByteBuffer
+    /// The body in the coding gzip; nil if that is no smaller.
+    private let compressed: ByteBuffer?
+    private let tag: String
+    private let headers: HTTPFields
+
+    init(_ source: [UInt8], type: String) {
+        let isCode = type.hasPrefix("text/javascript") || type.hasPrefix("text/css")
+        let bytes = isCode ? Self.withoutComments(source) : source
+        self.body = ByteBuffer(bytes: bytes)
+        self.compressed = Gzip.compress(bytes).flatMap { $0.count < bytes.count ? ByteBuffer(bytes: $0) : nil }
+        let digits = Array("0123456789abcdef".utf8)
+        let digest = SHA256.hash(data: bytes).prefix(12).flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }
+        self.tag = "\"\(String(decoding: digest, as: UTF8.self))\""
+        var headers: HTTPFields = [
+            // Browsers revalidate each file, so that all parts of a page have one version.
+            .contentType: type, .eTag: self.tag, .cacheControl: "no-cache", .vary: "Accept-Encoding",
+        ]
+        var fields: [(name: String, value: String)] = [
+            ("X-Content-Type-Options", "nosniff"), ("Referrer-Policy", "no-referrer"),
+        ]
+        if type.hasPrefix("text/html") {
+            fields += [
+                ("Content-Security-Policy", Self.pagePolicy), ("X-Frame-Options", "DENY"),
+                ("Permissions-Policy", Self.permissions), ("Cross-Origin-Opener-Policy", "same-origin"),
+            ]
+        } else {
+            // Any site may embed the inbox; its data comes from authenticated calls.
+            fields += [("Access-Control-Allow-Origin", "*"), ("Cross-Origin-Resource-Policy", "cross-origin")]
+        }
+        for (name, value) in fields {
+            if let name = HTTPField.Name(name) { headers[name] = value }
+        }
+        self.headers = headers
+    }
+
+    /// Returns the file, compressed if the client takes that, or 304 if the client has it.
+    func response(to request: Request) -> Response {
+        var headers = self.headers
+        let known = request.headers[.ifNoneMatch]?.split(separator: ",").map { $0.drop { $0 == " " } } ?? []
+        if known.contains(where: { $0 == self.tag || $0 == "W/" + self.tag || $0 == "*" }) {
+            headers[.contentType] = nil
+            return Response(status: .notModified, headers: headers)
+        }
+        guard let compressed, Self.takesGzip(request.headers[.acceptEncoding] ?? "") else {
+            return Response(status: .ok, headers: headers, body: ResponseBody(byteBuffer: self.body))
+        }
+        headers[.contentEncoding] = "gzip"
+        // Both codings have the same content, so their tag is weak (RFC 9110 section 8.8.3).
+        headers[.eTag] = "W/" + self.tag
+        return Response(status: .ok, headers: headers, body: ResponseBody(byteBuffer: compressed))
+    }
+
+    /// Whether `Accept-Encoding` names gzip, or every coding, without refusing it (RFC 9110 section
+    /// 12.5.3).
+    private static func takesGzip(_ accepted: String) -> Bool {
+        accepted.lowercased().split(separator: ",").contains { part in
+            let words = part.split(separator: ";").map { $0.filter { $0 != " " && $0 != "\t" } }
+            let isRefused = words.dropFirst().contains { $0.hasPrefix("q=0") && !$0.contains { ("1"..."9").contains($0) } }
+            return ["gzip", "*"].contains(words.first) && !isRefused
+        }
+    }
+
+    /// Returns code without its indentation and without comments that have lines of their own; with
+    /// them it is a quarter larger, compressed too.
+    private static func withoutComments(_ source: [UInt8]) -> [UInt8] {
+        var lines: [Substring] = []
+        var isComment = false
+        for line in String(decoding: source, as: UTF8.self).split(separator: "\n") {
+            let text = line.drop { $0 == " " }
+            isComment = isComment || text.hasPrefix("/*")
+            if !isComment, !text.hasPrefix("//") { lines.append(text) }
+            if isComment, text.contains("*/") { isComment = false }
+        }
+        return Array(lines.joined(separator: "\n").utf8)
+    }
+}

@@ -1,0 +1,33 @@
+// Carillon · CatalogAdvice.swift
+// SPDX-License-Identifier: Apache-2.0
+
+/// Advice on a valid catalog.
+package enum CatalogAdvice {
+    /// Returns a line for each thing that users or operators may miss, by type.
+    package static func lines(for catalog: Catalog) -> [String] {
+        var lines: [String] = []
+        let locales = catalog.all.reduce(into: Set<String>()) { locales, type in
+            locales.formUnion(catalog.templates(of: type.name)?.locales.keys.map { $0 } ?? [])
+        }
+        for type in catalog.all {
+            func advise(_ text: String) { lines.append("type \(type.name): \(text)") }
+            if let templates = catalog.templates(of: type.name) {
+                let missing = locales.subtracting(templates.locales.keys)
+                if !missing.isEmpty {
+                    advise("has no templates for \(missing.sorted().joined(separator: ", ")), which other types have")
+                }
+            }
+            if catalog.presentation(ofType: type.name).title.isEmpty {
+                advise("has no title; users see its name in readable form")
+            }
+            if type.channels.contains(.email), type.emailDelay == nil, type.channels != [.email], !type.isRequired {
+                advise("has e-mail among its channels but no email_after, so users get mail only if they ask for it")
+            }
+        }
+        for category in Set(catalog.categories.map(\.category)).sorted()
+        where catalog.presentation(ofCategory: category).title.isEmpty {
+            lines.append("category \(category): has no title; users see its name in readable form")
+        }
+        return lines
+    }
+}

@@ -1,0 +1,209 @@
+// Carillon · JobListStore.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+
+/// Recent jobs and the notifications of one, for operators.
+package struct JobListStore: Sendable {
+    /// The jobs that a list shows.
+    package struct Filter: Sendable {
+        package var type: String?
+        package var status: NotificationStatus?
+        package var org: String?
+        /// The earliest time of storing.
+        package var since: Timestamp?
+        /// The time of storing before which all lie.
+        package var until: Timestamp?
+        /// Where the page begins; nil for the newest.
+        package var after: Place?
+        package var limit = 20
+
+        package init() {}
+    }
+
+    /// A job, as far as a page has looked at its notifications.
+    package struct Item: Sendable {
+        package let org: String
+        /// The job's own id; nil if it has none.
+        package let job: String?
+        package let entry: String
+        package let type: String
+        package let title: String
+        package let lane: String
+        package let newestAt: Timestamp
+        package fileprivate(set) var oldestAt: Timestamp
+        /// The number of notifications by status.
+        package fileprivate(set) var statuses: [(status: String, count: Int64)] = []
+    }
+
+    /// The place of a notification in the order of a list.
+    package struct Place: Sendable, Equatable {
+        let at: Timestamp
+        let user: String
+        let id: NotificationID
+
+        /// The text that ``init(_:)`` reads.
+        package var text: String { "\(self.at.microseconds).\(self.id).\(self.user)" }
+
+        /// Reads the text of a place; nil if it is none.
+        package init?(_ text: String) {
+            let parts = text.split(separator: ".", maxSplits: 2, omittingEmptySubsequences: false)
+            guard parts.count == 3, let at = Int64(parts[0]), let id = NotificationID(String(parts[1])) else {
+                return nil
+            }
+            self.init(at: Timestamp(microseconds: at), user: String(parts[2]), id: id)
+        }
+
+        init(at: Timestamp, user: String, id: NotificationID) {
+            self.at = at
+            self.user = user
+            self.id = id
+        }
+    }
+
+    /// A page of jobs.
+    package struct Page: Sendable {
+        package let jobs: [Item]
+        /// Where the next page begins; nil at the end.
+        package let next: Place?
+        /// The time of storing of the last notification that was looked at; nil if there was none.
+        package let reached: Timestamp?
+    }
+
+    /// The notifications that a page looks at.
+    package static let mostLooked: Int32 = 20_000
+
+    let pool: PostgresPool
+
+    /// Returns a page of the jobs whose notifications were stored last, newest first.
+    ///
+    /// A page ends after ``mostLooked`` notifications, so it may have less than its limit; the
+    /// notifications of a large job lie on several pages.
+    package func list(_ filter: Filter) async throws(PostgresError) -> Page {
+        let end = filter.after
+        let result = try await self.pool.query(
+            Self.page, .timestamptz((end?.at ?? filter.until)?.microseconds), .text(end?.user ?? ""),
+            .uuid((end?.id ?? NotificationID(high: 0, low: 0)).halves), .timestamptz(filter.since?.microseconds),
+            .text(filter.type), .text(filter.status?.rawValue), .text(filter.org),
+            .int4(Int32(clamping: filter.limit)), .int4(Self.mostLooked), timeout: .seconds(20))
+        var jobs: [Item] = []
+        var next: Place?
+        var reached: Timestamp?
+        for row in result {
+            guard try row.text(0) == "job" else {
+                let place = Place(
+                    at: Timestamp(microseconds: try row.timestamptz(7)), user: try row.text(1),
+                    id: NotificationID(try row.uuid(10)))
+                reached = place.at
+                if try row.int8(9) > 0 { next = place }
+                continue
+            }
+            let oldest = Timestamp(microseconds: try row.timestamptz(8))
+            let item = Item(
+                org: try row.text(1), job: try row.optionalText(2), entry: try row.text(3), type: try row.text(4),
+                title: try row.text(5), lane: try row.text(6),
+                newestAt: Timestamp(microseconds: try row.timestamptz(7)), oldestAt: oldest)
+            let status = (status: try row.text(11), count: try row.int8(9))
+            if let last = jobs.last, last.org == item.org, last.job == item.job, last.job != nil || last.entry == item.entry
+            {
+                jobs[jobs.count - 1].statuses.append(status)
+                jobs[jobs.count - 1].oldestAt = min(last.oldestAt, oldest)
+            } else {
+                jobs.append(item)
+                jobs[jobs.count - 1].statuses = [status]
+            }
+        }
+        return Page(jobs: jobs, next: next, reached: reached)
+    }
+
+    /// Returns the notifications of a job by user, starting after `user`.
+    package func notifications(
+        of name: CancellationStore.Name,
+        status: NotificationStatus?,
+        after user: String,
+        limit: Int
+    ) async throws(PostgresError) -> [PeopleStore.Item] {
+        for id in name.ids {
+            let found = try await self.read(
+                "n.job_id = $2", name.org, .text(id), status: status, after: user, limit: limit)
+            if !found.isEmpty { return found }
+        }
+        guard !name.entries.isEmpty else { return [] }
+        let (from, until) = name.span
+        return try await self.read(
+            "n.job_entry = ANY($2) AND n.stored_at >= $6 AND n.stored_at < $7", name.org,
+            .array(PostgresArray(texts: name.entries)),
+            more: [.timestamptz(from.microseconds), .timestamptz(until.microseconds)], status: status, after: user,
+            limit: limit)
+    }
+
+    private func read(
+        _ condition: String,
+        _ org: String,
+        _ job: PostgresValue,
+        more: [PostgresValue] = [],
+        status: NotificationStatus?,
+        after user: String,
+        limit: Int
+    ) async throws(PostgresError) -> [PeopleStore.Item] {
+        let statement = PostgresStatement(
+            """
+            SELECT n.sent_via, a.archived_at, \(NotificationColumns.list) FROM carillon.notifications n
+            LEFT JOIN carillon.archived a ON a.user_id = n.user_id AND a.notification_id = n.id
+            WHERE n.org_id = $1 AND \(condition) AND n.user_id > $3 AND ($4::text IS NULL OR n.status = $4)
+            ORDER BY n.user_id LIMIT $5
+            """,
+            [.text(org), job, .text(user), .text(status?.rawValue), .int4(Int32(clamping: limit))] + more)
+        guard let result = try await self.pool.run([statement], timeout: .seconds(20)).first else { return [] }
+        return try PeopleStore.items(result)
+    }
+
+    /// The rows of a page: those of its jobs, one a status, and one for where it ended.
+    ///
+    /// $1 to $3: the place after which it begins, $1 null for the newest, $4: earliest time or null, $5: type, $6: status, $7:
+    /// organisation, $8: jobs, $9: notifications to look at.
+    private static let page = """
+        WITH looked AS MATERIALIZED (
+            SELECT n.stored_at, n.user_id, n.id, n.org_id, n.job_id, n.job_entry, n.type, n.title, n.lane, n.status
+            FROM carillon.notifications n
+            WHERE n.stored_at <= coalesce($1, 'infinity'::timestamptz)
+                AND (n.stored_at, n.user_id, n.id) < (coalesce($1, 'infinity'::timestamptz), $2, $3)
+                AND n.stored_at >= coalesce($4, '-infinity'::timestamptz)
+            ORDER BY n.stored_at DESC, n.user_id DESC, n.id DESC LIMIT $9
+        ), first AS (
+            SELECT l.*, row_number() OVER (
+                PARTITION BY org_id, coalesce(job_id, job_entry) ORDER BY stored_at DESC, user_id DESC, id DESC
+            ) AS place
+            FROM looked l
+            WHERE ($5::text IS NULL OR type = $5) AND ($6::text IS NULL OR status = $6)
+                AND ($7::text IS NULL OR org_id = $7)
+        ), counted AS (
+            SELECT f.*, count(*) FILTER (WHERE place = 1) OVER (ORDER BY stored_at DESC, user_id DESC, id DESC) AS number
+            FROM first f
+        ), kept AS (SELECT * FROM counted WHERE number <= $8),
+        jobs AS (
+            SELECT 'job' AS kind, org_id, job_id, min(job_entry) AS entry, min(type) AS type,
+                (array_agg(title ORDER BY stored_at DESC))[1] AS title, min(lane) AS lane, max(stored_at) AS newest,
+                min(stored_at) AS oldest, count(*) AS count, NULL::uuid AS id, status,
+                max(max(stored_at)) OVER (PARTITION BY org_id, coalesce(job_id, job_entry)) AS job_newest
+            FROM kept GROUP BY org_id, job_id, coalesce(job_id, job_entry), status
+        ), ends AS (
+            (SELECT stored_at, user_id, id, 1::int8 AS goes_on FROM kept
+                WHERE EXISTS (SELECT FROM counted WHERE number > $8)
+                ORDER BY stored_at, user_id, id LIMIT 1)
+            UNION ALL
+            (SELECT stored_at, user_id, id, ((SELECT count(*) FROM looked) >= $9)::int::int8 FROM looked
+                WHERE NOT EXISTS (SELECT FROM counted WHERE number > $8)
+                ORDER BY stored_at, user_id, id LIMIT 1)
+        )
+        SELECT kind, org_id, job_id, entry, type, title, lane, newest, oldest, count, id, status
+        FROM (
+            SELECT kind, org_id, job_id, entry, type, title, lane, job_newest AS newest, oldest, count, id, status
+            FROM jobs
+            UNION ALL
+            SELECT 'end', user_id, NULL, NULL, NULL, NULL, NULL, stored_at, NULL, goes_on, id, NULL FROM ends
+        ) rows
+        ORDER BY kind DESC, newest DESC, org_id, coalesce(job_id, entry), count DESC, status
+        """
+}

@@ -1,0 +1,298 @@
+// Carillon · OperatorRestTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import Foundation
+import Support
+import Testing
+
+@testable import Clients
+@testable import HTTP
+
+/// The calls of the operator's page about jobs, the whole installation, previews and dead letters.
+@Suite(.timeLimit(.minutes(10)))
+struct OperatorRestTests {
+    private static let catalog = """
+        types:
+          invoice_created: {title: "Invoice created"}
+          order_shipped:
+            channels: [in_app, push, email]
+            email_after: 1h
+            templates:
+              en: {title: "**{{name}}** is on its way", body: "Order {{name}}", email_subject: "Shipped: {{name}}"}
+              de: {title: "{{name}} ist unterwegs", body: "Bestellung {{name}}"}
+        """
+
+    private static func admin() async throws -> String { try await Stack.token(user: "root", scope: .admin) }
+
+    private static func counts(_ job: JSONValue?) -> [String: Int64] {
+        (job?["statuses"]?.array ?? []).reduce(into: [:]) { counts, status in
+            counts[status["status"]?.string ?? "", default: 0] += status["count"]?.integer ?? 0
+        }
+    }
+
+    @Test("jobs are listed newest first, with filters and pages, and lead to their notifications")
+    func jobs() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let admin = try await Self.admin()
+            try await stack.append([
+                ("users", #"["ada","ben"]"#), ("type", "invoice_created"), ("title", "One"), ("id", "j1"), ("org", "shop"),
+            ])
+            try await eventually("the first is there") { try await stack.statuses(user: "ben") == ["One": "sent"] }
+            let entry = try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "Two")])
+            try await eventually("the second is there") { try await stack.statuses(user: "ada").count == 2 }
+
+            let all = try await gateway.call(.get, "/v1/admin/jobs", token: admin)
+            #expect(all.status == 200)
+            let jobs = try #require(all.body["jobs"]?.array)
+            #expect(jobs.map { $0["title"]?.string } == ["Two", "One"])
+            #expect(jobs.map { $0["notifications"]?.integer } == [1, 2])
+            #expect(jobs.map { $0["job_id"]?.string } == [nil, "j1"])
+            #expect(jobs.last?["org_id"]?.string == "shop")
+            #expect(Self.counts(jobs.last) == ["sent": 2])
+            #expect(all.body["next_cursor"] == .null)
+
+            let first = try await gateway.call(.get, "/v1/admin/jobs?limit=1", token: admin)
+            #expect(first.body["jobs"]?.array?.map { $0["title"]?.string } == ["Two"])
+            let cursor = try #require(first.body["next_cursor"]?.string)
+            let second = try await gateway.call(.get, "/v1/admin/jobs?limit=1&cursor=\(cursor)", token: admin)
+            #expect(second.body["jobs"]?.array?.map { $0["title"]?.string } == ["One"])
+
+            for (query, titles) in [
+                ("type=payment_received", ["Two"]), ("org=shop", ["One"]), ("status=failed", []),
+                ("until=2020-01-01T00:00:00Z", []), ("since=2020-01-01T00:00:00Z&type=invoice_created", ["One"]),
+            ] {
+                let found = try await gateway.call(.get, "/v1/admin/jobs?\(query)", token: admin)
+                #expect(found.body["jobs"]?.array?.compactMap { $0["title"]?.string } == titles, "\(query)")
+            }
+            for query in ["cursor=x", "status=gone", "colour=red"] {
+                #expect(try await gateway.call(.get, "/v1/admin/jobs?\(query)", token: admin).status == 400, "\(query)")
+            }
+
+            let path = "/v1/admin/jobs/j1/notifications"
+            let page = try await gateway.call(.get, "\(path)?org=shop&limit=1", token: admin)
+            #expect(page.body["notifications"]?.array?.map { $0["user_id"]?.string } == ["ada"])
+            #expect(page.body["next_cursor"]?.string == "ada")
+            let rest = try await gateway.call(.get, "\(path)?org=shop&cursor=ada", token: admin)
+            #expect(rest.body["notifications"]?.array?.map { $0["user_id"]?.string } == ["ben"])
+            #expect(rest.body["next_cursor"] == .null)
+            #expect(try await gateway.call(.get, path, token: admin).body["notifications"] == .array([]))
+            let ofEntry = try await gateway.call(.get, "/v1/admin/jobs/\(entry)/notifications", token: admin)
+            #expect(ofEntry.body["notifications"]?.array?.map { $0["title"]?.string } == ["Two"])
+            let service = try await Stack.token(user: "backend", scope: .service)
+            for path in ["/v1/admin/jobs", path, "/v1/admin/overview", "/v1/admin/audiences?all=true"] {
+                #expect(try await gateway.call(.get, path, token: service).status == 403, "\(path)")
+            }
+        }
+    }
+
+    @Test("a page of jobs ends where its last job begins, though many have the same moment")
+    func sameMoment() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let admin = try await Self.admin()
+            let users = (0..<9).map { "\"u\($0)\"" }.joined(separator: ",")
+            try await stack.append([("users", "[\(users)]"), ("type", "invoice_created"), ("title", "x"), ("id", "j")])
+            try await eventually("all are stored") {
+                try await stack.query("SELECT FROM carillon.notifications").count == 9
+            }
+            _ = try await stack.query(
+                """
+                UPDATE carillon.notifications SET stored_at = date_trunc('minute', now()),
+                    job_id = CASE WHEN user_id < 'u3' THEN 'a' WHEN user_id < 'u6' THEN 'b' ELSE 'c' END
+                """)
+            var seen: [String: Int64] = [:]
+            var cursor = ""
+            for _ in 0..<3 {
+                let page = try await gateway.call(.get, "/v1/admin/jobs?limit=1\(cursor)", token: admin)
+                let job = try #require(page.body["jobs"]?.array?.first)
+                seen[job["job_id"]?.string ?? "", default: 0] += job["notifications"]?.integer ?? 0
+                guard let next = page.body["next_cursor"]?.string else { break }
+                cursor = "&cursor=\(next)"
+            }
+            #expect(seen == ["a": 3, "b": 3, "c": 3])
+        }
+    }
+
+    @Test("a notification, or all of a job with a status, is sent again as a new job")
+    func resend() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let admin = try await Self.admin()
+            try await stack.append([
+                ("users", #"["ada","ben"]"#), ("type", "invoice_created"), ("title", "One"), ("id", "j1"),
+                ("data", #"{"a":1}"#), ("collapse_key", "k"),
+            ])
+            try await eventually("both have it") { try await stack.statuses(user: "ben") == ["One": "sent"] }
+            let again = try await gateway.call(
+                .post, "/v1/admin/jobs/j1/resend", token: admin, json: #"{"status":"sent"}"#)
+            #expect(again.status == 202)
+            #expect(again.body["count"]?.integer == 2)
+            #expect(again.body["next_cursor"] == .null)
+            let none = try await gateway.call(
+                .post, "/v1/admin/jobs/j1/resend", token: admin, json: #"{"status":"failed"}"#)
+            #expect(none.body["count"]?.integer == 0)
+            try await eventually("both have it again") {
+                try await stack.query("SELECT FROM carillon.notifications WHERE job_id LIKE 'resend:%'").count == 2
+            }
+            let rows = try await stack.query(
+                "SELECT id::text, data::text FROM carillon.notifications WHERE user_id = 'ada' AND job_id = 'j1'")
+            let id = try #require(try rows.first?.text(0))
+            let copy = try await stack.query(
+                "SELECT title, data ->> 'a' FROM carillon.notifications WHERE job_id LIKE 'resend:' || $1 || ':%'",
+                .text(id))
+            #expect(try copy.first?.text(0) == "One")
+            #expect(try copy.first?.text(1) == "1")
+
+            let path = "/v1/admin/notifications/\(id)/resend"
+            let one = try await gateway.call(.post, "\(path)?user=ada", token: admin)
+            #expect(one.status == 202)
+            #expect(one.body["id"]?.string?.hasPrefix("resend:\(id):") == true)
+            #expect(try await gateway.call(.post, "\(path)?user=ben", token: admin).status == 404)
+            #expect(try await gateway.call(.post, path, token: admin).status == 400)
+            let wrong = try await gateway.call(.post, "/v1/admin/jobs/j1/resend", token: admin, json: "{}")
+            #expect(wrong.body["errors"]?.array?.first?["field"]?.string == "status")
+        }
+    }
+
+    @Test("the overview counts a span and an organisation, and names each process with version and start")
+    func overview() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let admin = try await Self.admin()
+            try await gateway.register(user: "ada", platform: "android", token: "ada-phone")
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ben")
+            for (user, org) in [("ada", "shop"), ("ben", ""), ("ben", "")] {
+                let fields = [("user", user), ("type", "payment_received"), ("title", "t")]
+                try await stack.append(fields + (org.isEmpty ? [] : [("org", org)]))
+            }
+            try await eventually("the socket has two") { socket.titles.count == 2 }
+            try await eventually("all is known") {
+                let rows = try await stack.query(
+                    """
+                    SELECT (SELECT count(*) FROM carillon.notifications WHERE status = 'delivered'),
+                        (SELECT count(*) FROM carillon.delivery_attempts WHERE kind = 'push' AND outcome = 'accepted')
+                    """)
+                return try rows.first?.int8(0) == 2 && rows.first?.int8(1) == 1
+            }
+            let day = try await gateway.call(.get, "/v1/admin/overview?span=24h", token: admin)
+            #expect(day.status == 200)
+            #expect(day.body["complete"] == .bool(true))
+            #expect(day.body["stored"]?.integer == 3)
+            #expect(day.body["delivered"]?.integer == 2)
+            #expect(day.body["accepted"]?.integer == 1)
+            #expect(day.body["latency"]?["socket"]?["count"]?.integer == 2)
+            #expect(day.body["latency"]?["push"]?["count"]?.integer == 1)
+            #expect(day.body["latency"]?["push"]?["p99"]?.integer ?? 0 > 0)
+            #expect(day.body["latency"]?["email"] == .null)
+            let shares = (day.body["organisations"]?.array ?? []).map { ($0["org_id"]?.string, $0["stored"]?.integer) }
+            #expect(shares.map(\.0) == ["", "shop"])
+            #expect(shares.map(\.1) == [2, 1])
+            let processes = day.body["processes"]?.array ?? []
+            #expect(processes.map { $0["role"]?.string } == ["gateway", "dispatcher"])
+            for process in processes {
+                #expect(process["alive"] == .bool(true))
+                #expect(process["version"]?.string?.isEmpty == false)
+                #expect(process["started_at"]?.string.flatMap { Timestamp(rfc3339: $0) } != nil)
+            }
+            let shop = try await gateway.call(.get, "/v1/admin/overview?org=shop", token: admin)
+            #expect(shop.body["stored"]?.integer == 1)
+            #expect(shop.body["latency"]?["socket"] == .null)
+            let wrong = try await gateway.call(.get, "/v1/admin/overview?span=1y", token: admin)
+            #expect(wrong.status == 400)
+        }
+    }
+
+    @Test("a preview has the texts of each locale for each channel, and an audience its size")
+    func previews() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway(environment: try stack.catalog(Self.catalog))
+            let admin = try await Self.admin()
+            func preview(_ job: String) async throws -> (status: Int, body: JSONValue) {
+                let answer = try await gateway.call(
+                    .post, "/v1/admin/previews", token: admin, json: "{\"job\":\(job)}")
+                return (answer.status, answer.body)
+            }
+            let found = try await preview(#"{"type":"order_shipped","vars":{"name":"A7"}}"#)
+            #expect(found.status == 200)
+            let texts = found.body["previews"]?.array ?? []
+            #expect(texts.map { $0["locale"]?.string } == ["en", "de"])
+            #expect(texts.first?["in_app"]?["title"]?.string == "**A7** is on its way")
+            #expect(texts.first?["push"]?["title"]?.string == "A7 is on its way")
+            #expect(texts.first?["email"]?["subject"]?.string == "Shipped: A7")
+            #expect(texts.last?["push"]?["body"]?.string == "Bestellung A7")
+            let plain = try await preview(#"{"type":"invoice_created","title":"T","channels":["push"],"topic":"news"}"#)
+            #expect(plain.body["previews"]?.array?.first?["push"]?["title"]?.string == "T")
+            #expect(plain.body["previews"]?.array?.first?["in_app"] == .null)
+            for (job, field) in [
+                (#"{"type":"order_shipped","vars":{}}"#, "job.vars.name"), (#"{"type":"unheard_of"}"#, "job.type"),
+                (#"{"event":"typing"}"#, "job.event"), ("[]", "job"),
+            ] {
+                let refused = try await preview(job)
+                #expect(refused.body["errors"]?.array?.first?["field"]?.string == field, "\(job): \(refused.body)")
+            }
+
+            _ = try await stack.query("INSERT INTO carillon.users (user_id) VALUES ('a'), ('b')")
+            _ = try await stack.query("INSERT INTO carillon.subscriptions (topic, user_id) VALUES ('news', 'a')")
+            for (query, count) in [("all=true", 2), ("topic=news", 1), ("topic=other", 0)] as [(String, Int64)] {
+                let audience = try await gateway.call(.get, "/v1/admin/audiences?\(query)", token: admin)
+                #expect(audience.body["count"]?.integer == count, "\(query)")
+                #expect(audience.body["complete"] == .bool(true))
+            }
+            #expect(try await gateway.call(.get, "/v1/admin/audiences", token: admin).status == 400)
+
+            let catalog = try await gateway.call(.get, "/v1/admin/catalog", token: admin)
+            #expect(catalog.body["types"]?.array?.map { $0["title"]?.string } == ["Invoice created", nil])
+            #expect(catalog.body["types"]?.array?.map { $0["sent"]?.integer } == [0, 0])
+            #expect(
+                catalog.body["advice"]?.array?.compactMap(\.string).contains { $0.contains("order_shipped: has no title") }
+                    == true)
+        }
+    }
+
+    @Test("dead letters are counted by reason, and a job can be edited before it is replayed")
+    func deadLetters() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let admin = try await Self.admin()
+            for number in 0..<2 {
+                try await stack.append([("user", "ada"), ("type", "unheard_of"), ("title", "t\(number)")])
+            }
+            try await stack.append([("user", ""), ("type", "invoice_created"), ("title", "t2")])
+            try await eventually("three are dead") {
+                try await stack.query("SELECT FROM carillon.dead_letters").count == 3
+            }
+            let reasons = try await gateway.call(.get, "/v1/admin/dead-letters/reasons", token: admin)
+            let found = reasons.body["reasons"]?.array ?? []
+            #expect(found.map { $0["count"]?.integer } == [2, 1])
+            #expect(found.first?["reason"]?.string == "type: is not in the catalog")
+            #expect(found.map { $0["replayable"]?.integer } == [2, 1])
+            let one = try await gateway.call(.get, "/v1/admin/dead-letters/reasons?type=invoice_created", token: admin)
+            #expect(one.body["reasons"]?.array?.count == 1)
+
+            let ids = try await stack.query("SELECT id FROM carillon.dead_letters ORDER BY id")
+            let path = "/v1/admin/dead-letters/\(try #require(try ids.first?.int8(0)))/replay"
+            for fields in [#"[["user","ada"],["type","nope"]]"#, #"[["user","ada"]]"#, #"[["user"]]"#, "[]", #""x""#] {
+                let refused = try await gateway.call(.post, path, token: admin, json: "{\"fields\":\(fields)}")
+                #expect([400, 422].contains(refused.status), "\(fields)")
+                #expect(refused.body["errors"]?.array?.isEmpty == false, "\(fields)")
+            }
+            #expect(try await stack.query("SELECT FROM carillon.dead_letters").count == 3)
+            let edited = #"{"fields":[["user","ada"],["type","invoice_created"],["title","mended"]]}"#
+            let replayed = try await gateway.call(.post, path, token: admin, json: edited)
+            #expect(replayed.status == 202)
+            #expect(replayed.body["count"]?.integer == 1)
+            try await eventually("ada has it") { try await stack.statuses(user: "ada") == ["mended": "sent"] }
+            try await eventually("the letter is gone") {
+                try await stack.query("SELECT FROM carillon.dead_letters").count == 2
+            }
+            #expect(try await gateway.call(.post, path, token: admin, json: edited).status == 404)
+        }
+    }
+}

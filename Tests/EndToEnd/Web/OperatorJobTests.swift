@@ -1,0 +1,147 @@
+// Carillon · OperatorJobTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Support
+import Testing
+
+/// Jobs on the operator's page, and notifications that an operator sends again.
+@Suite(.timeLimit(.minutes(10)), .enabled(if: Browser.isInstalled))
+struct OperatorJobTests {
+    private static let filter = ".filters-form:not(.job-search)"
+
+    /// Sends the job `order-17` to three users; those of Bob and Cid have failed afterwards.
+    private static func sendOrder(_ stack: Stack) async throws {
+        try await stack.append([
+            ("users", #"["ada","bob","cid"]"#), ("type", "invoice_created"), ("title", "Order 17"), ("id", "order-17"),
+        ])
+        try await eventually("it is in all inboxes") {
+            try await stack.query("SELECT 1 FROM carillon.notifications WHERE status = 'sent'").count == 3
+        }
+        try await stack.query("UPDATE carillon.notifications SET status = 'failed' WHERE user_id IN ('bob', 'cid')")
+    }
+
+    /// The users of the jobs with which an operator sent something again.
+    private static func resentTo(_ stack: Stack) async throws -> [String] {
+        try await stack.query(
+            "SELECT user_id FROM carillon.notifications WHERE job_id LIKE 'resend:%' ORDER BY user_id"
+        )
+        .map { try $0.text(0) }
+    }
+
+    @Test("recent jobs show their statuses, the link keeps the filter, and a job is found by id and organisation")
+    func list() async throws {
+        try await Stack.withOperator { stack, _, page in
+            try await Self.sendOrder(stack)
+            try await stack.notify("dora", "Order 18", [("id", "order-18"), ("org", "shop")])
+            try await eventually("the other job is stored") { try await stack.texts(user: "dora").count == 1 }
+            try await page.show("jobs")
+            let row = "\(OperatorPage.parts(".jobs tbody tr")).find((row) => row.textContent.includes('order-17'))"
+            try await page.browser.wait(
+                for: "the job is listed with both statuses",
+                """
+                ['Order 17', '1 sent', '2 failed'].every((text) => \(row).textContent.includes(text))
+                  && \(row).cells[2].textContent === '3'
+                """)
+            try await page.wait(".jobs tbody tr", counts: 2)
+            try await page.browser.wait(
+                for: "the types of the catalog are offered",
+                "\(OperatorPage.part("\(Self.filter) [name=type]")).list.querySelector('[value=invoice_created]')")
+
+            try await page.choose("failed", of: "\(Self.filter) [name=status]")
+            try await page.waitForLink("#jobs?status=failed")
+            try await page.wait(".jobs tbody tr", counts: 1)
+            try await page.browser.reload()
+            try await page.browser.wait(
+                for: "the list is still filtered",
+                "\(row).textContent.includes('2 failed') && !\(row).textContent.includes('sent')")
+            try await page.wait(".jobs tbody tr", counts: 1)
+            let kept = try await page.browser.run(
+                "return \(OperatorPage.part("\(Self.filter) [name=status]")).value")
+            #expect(kept == .string("failed"))
+
+            try await page.enter("order-18", into: ".job-search [name=id]")
+            try await page.click(".job-search .primary")
+            try await page.wait(".job-unknown", shows: "Nothing of this job is stored")
+            try await page.enter("shop", into: ".job-search [name=org]")
+            try await page.click(".job-search .primary")
+            try await page.waitForLink("#jobs/order-18?org=shop")
+            try await page.wait(".notifications tbody", shows: "dora", "Order 18")
+            try await page.wait(".job-head", shows: "shop", "Invoice created")
+            #expect(try await page.complaints() == [])
+        }
+    }
+
+    @Test("a job shows its notifications, sends those that failed again, and is cancelled")
+    func job() async throws {
+        try await Stack.withOperator { stack, _, page in
+            try await Self.sendOrder(stack)
+            try await page.show("jobs/order-17")
+            try await page.wait(".job[data-job=\"order-17\"]", counts: 1)
+            try await eventually("the counts are shown") {
+                let rows = try await page.rows("Notifications by status")
+                return Set(rows.map { $0.prefix(2).joined(separator: " ") }) == ["sent 1", "failed 2"]
+            }
+            try await page.wait(".notifications tbody tr", counts: 3)
+            for user in ["ada", "bob", "cid"] {
+                try await page.wait(".notifications a[href=\"#people/\(user)\"]", counts: 1)
+                try await page.wait(".notifications a[href^=\"#trace/\"][href$=\"/\(user)\"]", counts: 1)
+            }
+            try await page.choose("failed", of: ".history-filters [name=status]")
+            try await page.waitForLink("#jobs/order-17?status=failed")
+            try await page.wait(".notifications tbody tr", counts: 2)
+
+            try await page.click(".resend-all[data-status=failed]")
+            try await page.waitForQuestion("Resend 2 notifications?", "“failed”")
+            try await page.decline()
+            #expect(try await Self.resentTo(stack) == [])
+            try await page.click(".resend-all[data-status=failed]")
+            try await page.waitForQuestion("Resend 2 notifications?")
+            try await page.agree()
+            try await page.wait(".resent-all[role=status]", shows: "2 notifications sent again.")
+            try await eventually("both get it again") { try await Self.resentTo(stack) == ["bob", "cid"] }
+            #expect(try await stack.texts(user: "bob") == [["Order 17", ""], ["Order 17", ""]])
+            #expect(try await stack.texts(user: "ada") == [["Order 17", ""]])
+
+            try await page.click(".cancel")
+            try await page.waitForQuestion("Cancel this job?")
+            try await page.agree()
+            try await page.wait(".job .answer", shows: "The job is cancelled.")
+            try await page.wait(".job-head .pill", shows: "cancelled")
+            try await page.wait(".cancel[hidden]", counts: 1)
+            #expect(try await stack.statuses(user: "ada") == ["Order 17": "cancelled"])
+            #expect(try await page.complaints() == [])
+        }
+    }
+
+    @Test("a notification is sent again from a user's page, and a trace finds a job by its id")
+    func resend() async throws {
+        try await Stack.withOperator(at: "people/ada", notifications: [("ada", "Hello")]) { stack, _, page in
+            try await page.click(".notifications .resend")
+            try await page.waitForQuestion("Send it again?", "ada gets “Hello” again")
+            try await page.agree()
+            try await page.click(".resent a")
+            try await page.wait(".job[data-job^=\"resend:\"]", counts: 1)
+            try await page.wait(".notifications tbody", shows: "ada", "Hello")
+            #expect(try await stack.texts(user: "ada") == [["Hello", ""], ["Hello", ""]])
+            #expect(try await Self.resentTo(stack) == ["ada"])
+            // Each notification of hers leads to its job.
+            try await page.show("people/ada")
+            try await page.wait(".notifications tbody tr", counts: 2)
+            try await page.wait(".notifications a[href^=\"#jobs/resend\"]", counts: 1)
+
+            try await stack.notify("bob", "Order 17", [("id", "order-17")])
+            try await eventually("the job is stored") { try await stack.texts(user: "bob").count == 1 }
+            try await page.show("trace")
+            try await page.enter("order-17", into: ".filters-form [name=id]")
+            try await page.click(".filters-form .primary")
+            try await page.waitForLink("#jobs/order-17")
+            try await page.click(".notifications a[href^=\"#trace/\"]")
+            try await page.wait(".timeline", shows: "Enqueued", "Stored")
+            try await page.click(".facts a[href=\"#jobs/order-17\"]")
+            try await page.wait(".job[data-job=\"order-17\"]", counts: 1)
+            #expect(try await page.complaints() == [])
+        }
+    }
+}

@@ -1,0 +1,107 @@
+// Carillon · OperatorOverviewTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import Support
+import Testing
+
+/// The overview of the operator's page.
+@Suite(.timeLimit(.minutes(10)), .enabled(if: Browser.isInstalled))
+struct OperatorOverviewTests {
+    private static func outage(_ key: String) -> String { "[data-outage=\"\(key)\"]" }
+
+    private static func waitForTile(_ key: String, _ value: String, _ page: OperatorPage) async throws {
+        try await page.browser.wait(
+            for: "the tile \(key) is \(value)",
+            "\(OperatorPage.part("[data-tile=\"\(key)\"] .tile-value")).textContent === '\(value)'")
+    }
+
+    @Test("banners come and go with dispatchers and dead letters, and the tables show processes and latencies")
+    func outages() async throws {
+        try await Stack.withOperator(startsDispatcher: false) { stack, gateway, page in
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
+            try await page.wait(Self.outage("no-dispatcher"), shows: "No dispatcher is running.", "Nothing is lost.")
+            try await page.wait(Self.outage("no-gateway"), counts: 0)
+            try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "Paid")])
+            try await stack.append([("user", "ada"), ("type", "unheard_of")])
+
+            let dispatcher = try await stack.startDispatcher()
+            try await page.wait(Self.outage("no-dispatcher"), counts: 0)
+            try await eventually("the socket has it") { socket.titles == ["Paid"] }
+            try await page.wait(Self.outage("dead-letters"), shows: "1 dead letter waits.")
+            try await Self.waitForTile("dead-letters", "1", page)
+            try await Self.waitForTile("stored", "1", page)
+            try await page.wait("[data-tile=delivered] .tile-note", shows: "1 of 1")
+            try await eventually("the socket's latency is measured") {
+                let row = try await page.rows("Latency").first ?? []
+                return row.first == "Job to frame" && row.last == "1" && row.dropFirst().allSatisfy { $0 != "–" }
+            }
+            try await eventually("each process is listed once, with version and uptime") {
+                let rows = try await page.rows("Processes")
+                return rows.map(\.first) == ["gateway", "dispatcher"]
+                    && rows.allSatisfy { row in
+                        row[2] == "alive" && row[3].first?.isNumber == true && row[4].first?.isNumber == true
+                    }
+            }
+            try await page.click("[data-tile=dead-letters]")
+            try await page.waitForLink("#dead-letters")
+            try await page.wait(".reason-group", counts: 1)
+
+            try await page.show("overview")
+            try await page.wait(Self.outage("dead-letters"), counts: 1)
+            _ = try await dispatcher.stop()
+            try await page.wait(Self.outage("no-dispatcher"), counts: 1)
+            #expect(try await page.complaints() == [])
+        }
+    }
+
+    @Test("span and organisation narrow the counts, and going back restores them")
+    func choices() async throws {
+        let notifications = [(user: "ada", title: "one"), (user: "bob", title: "two")]
+        try await Stack.withOperator(at: "deliveries", notifications: notifications) { stack, _, page in
+            try await stack.notify("cid", "three", [("org", "shop")])
+            try await eventually("it is stored") { try await stack.statuses(user: "cid") == ["three": "sent"] }
+            try await stack.query(
+                "UPDATE carillon.notifications SET status = 'failed', status_reason = 'expired' WHERE title = 'two'")
+            try await stack.query("UPDATE carillon.notifications SET opened_at = now() WHERE title = 'three'")
+            try await page.show("overview")
+            try await Self.waitForTile("stored", "3", page)
+            try await Self.waitForTile("failed", "1", page)
+            try await page.wait("[data-tile=opened] .tile-note", shows: "1 of 3")
+
+            try await page.click(".overview-form .segments input[value=\"24h\"]")
+            try await page.waitForLink("#overview?span=24h")
+            try await eventually("the organisations are listed") {
+                let rows = try await page.rows("Organisations")
+                return rows.map { $0.first ?? "" } == ["without an organisation", "shop"] && rows.last?.last == "1"
+            }
+            try await page.click("[data-org=shop]")
+            try await page.waitForLink("#overview?span=24h&org=shop")
+            try await Self.waitForTile("stored", "1", page)
+            try await Self.waitForTile("failed", "0", page)
+            try await Self.waitForTile("opened", "100%", page)
+            try await page.wait("[data-org=shop][aria-current=true]", counts: 1)
+
+            let chosen = """
+                [\(OperatorPage.part(".overview-form input:checked")).value,
+                  \(OperatorPage.part(".overview-form [name=org]")).value].join()
+                """
+            try await page.browser.reload()
+            try await page.browser.wait(for: "a reload keeps both", "\(chosen) === '24h,shop'")
+            try await Self.waitForTile("stored", "1", page)
+            try await page.browser.back()
+            try await page.waitForLink("#overview?span=24h")
+            try await page.browser.wait(for: "the form shows it", "\(chosen) === '24h,'")
+            try await Self.waitForTile("stored", "3", page)
+            try await page.browser.back()
+            try await page.waitForLink("#overview")
+            try await page.browser.wait(for: "the form shows it", "\(chosen) === '1h,'")
+
+            try await page.enter("unknown", into: ".overview-form [name=org]")
+            try await page.click(".overview-form [type=submit]")
+            try await page.waitForLink("#overview?org=unknown")
+            try await Self.waitForTile("stored", "0", page)
+            #expect(try await page.complaints() == [])
+        }
+    }
+}
