@@ -76,6 +76,7 @@ let package = Package(
     platforms: [.iOS(.v17), .macOS(.v15)],
     products: [
         .library(name: "CarillonClient", targets: ["CarillonClient"]),
+        .executable(name: "carillon", targets: ["CarillonCommand"]),
         .executable(name: "gateway", targets: ["GatewayCommand"]),
         .executable(name: "dispatcher", targets: ["DispatcherCommand"]),
         .executable(name: "provider-sandbox", targets: ["SandboxCommand"]),
@@ -127,6 +128,9 @@ let package = Package(
                 product("Configuration", "swift-configuration"), product("SystemPackage", "swift-system"),
             ] + nio + service,
             embedding: ["Schema/catalog.schema.json"]),
+
+        // Both programs under one name.
+        program("CarillonCommand", in: "Sources/Shared/Command", []),
 
         // Dispatcher: jobs out.
         room("Providers", in: "Sources/Dispatcher/Providers", ["Clients", "Core", crypto, cryptoExtras, logging]),
@@ -223,7 +227,7 @@ let package = Package(
 
 // `deploy/up` builds only the programs that it runs.
 if Context.environment["CARILLON_BUILD"] == "programs" {
-    let programs: Set = ["gateway", "dispatcher", "provider-sandbox"]
+    let programs: Set = ["carillon", "gateway", "dispatcher", "provider-sandbox"]
     package.products.removeAll { !programs.contains($0.name) }
     let checks: Set = ["Support", "Benchmarks", "Conformance", "Fuzz", "CarillonClient", "ClientStack"]
     package.targets.removeAll { $0.type == .test || checks.contains($0.name) }

@@ -128,9 +128,11 @@ struct ContainerTests {
         }
         let runtime = try Self.list("RUNTIME_PACKAGES")
         // The package of each linked library.
-        let links = ["pq": "libpq5", "hiredis": "libhiredis0.14", "curl": "libcurl4", "crypto": "libssl3"]
+        let links = [
+            "pq": "libpq5", "hiredis": "libhiredis0.14", "curl": "libcurl4", "crypto": "libssl3", "z": "zlib1g",
+        ]
         var linked: Set<String> = []
-        for folder in ["CCurl", "CHiredis", "CLibpq", "COpenSSL", "CLinux"] {
+        for folder in ["CCurl", "CHiredis", "CLibpq", "COpenSSL", "CLinux", "CZlib"] {
             let map = try House.text("Sources/Shared/\(folder)/module.modulemap")
             for match in map.matches(of: #/link "(\w+)"/#) { linked.insert(String(match.output.1)) }
         }

@@ -52,7 +52,8 @@ struct ReleaseTests {
         #expect(code == 0, "\(text)")
         let folder = text.split(separator: "\n").last ?? ""
         #expect(
-            text.components(separatedBy: "started with --port 0 --no-demo --data \(folder)/data\n").count == 3, "\(text)")
+            text.components(separatedBy: "started with --port 0 --no-demo --data \(folder)/data\n").count == 3,
+            "\(text)")
         #expect(text.contains(" is unpacked\n"), "the second start unpacks nothing")
     }
 

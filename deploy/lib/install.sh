@@ -27,6 +27,7 @@ LIBRARY_PACKAGES='
     libpq5                library:libpq.so.5
     libcurl4              library:libcurl.so.4
     libssl3               library:libcrypto.so.3
+    zlib1g                library:libz.so.1
     libstdc++6            library:libstdc++.so.6
     libgcc-s1             library:libgcc_s.so.1
 '

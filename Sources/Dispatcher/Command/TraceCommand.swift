@@ -94,7 +94,9 @@ struct TraceCommand: AsyncParsableCommand {
         guard !items.isEmpty else { throw CommandFailure(ExitStatus.no, none) }
         for (index, item) in items.enumerated() {
             let notification = item.notification
-            guard let record = try await database.traces.record(notification.id, user: notification.user) else { continue }
+            guard let record = try await database.traces.record(notification.id, user: notification.user) else {
+                continue
+            }
             if index > 0, !self.output.json { Terminal.line("") }
             self.print(record)
         }

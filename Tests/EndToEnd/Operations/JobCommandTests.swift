@@ -18,7 +18,8 @@ struct JobCommandTests {
             let gateway = try await stack.startGateway()
             _ = try await stack.startDispatcher()
             let entry = try await stack.append([
-                ("users", #"["ada","ben"]"#), ("type", "invoice_created"), ("title", "One"), ("id", "j1"), ("org", "shop"),
+                ("users", #"["ada","ben"]"#), ("type", "invoice_created"), ("title", "One"), ("id", "j1"),
+                ("org", "shop"),
             ])
             try await eventually("both have it") { try await stack.statuses(user: "ben") == ["One": "sent"] }
             let shown = try await stack.command(["job", "j1", "--org", "shop"])
@@ -57,7 +58,8 @@ struct JobCommandTests {
         try await Stack.with(settings: ["BROADCAST_CONFIRM_ABOVE": "1"]) { stack in
             _ = try await stack.startGateway()
             _ = try await stack.startDispatcher()
-            _ = try await stack.query("INSERT INTO carillon.users (user_id) SELECT 'u' || n FROM generate_series(1, 5) n")
+            _ = try await stack.query(
+                "INSERT INTO carillon.users (user_id) SELECT 'u' || n FROM generate_series(1, 5) n")
             let sent = try await stack.command([
                 "broadcast", "--all", "--type", "breaking_news", "--title", "Extra", "--id", "b1",
             ])
@@ -96,6 +98,27 @@ struct JobCommandTests {
                 #expect(unknown.code == 1, "\(order)")
                 #expect(unknown.errors.contains("there is no broadcast b2"), "\(unknown.errors)")
             }
+        }
+    }
+
+    @Test("carillon runs the commands of both programs")
+    func carillon() async throws {
+        try await Stack.with { stack in
+            func carillon(_ arguments: String...) async throws -> (code: Int32, output: String, errors: String) {
+                try await stack.command(arguments, program: "carillon")
+            }
+            for name in ["gateway", "dispatcher"] {
+                let own = try await stack.command(["--help"], program: name)
+                #expect(try await carillon(name, "--help").output == own.output)
+            }
+            #expect(try await carillon("--version").output == stack.command(["--version"]).output)
+            #expect(try await carillon("token", "--user", "u1").output.split(separator: ".").count == 3)
+            #expect(try await carillon("trace", "--user", "u1").errors.contains("there is no notification for u1"))
+            #expect(try await carillon("gateway", "serv").code == 64)
+            #expect(try await carillon("unheard-of").code == 64)
+            #expect(try await carillon("doctor").errors.contains("carillon gateway doctor"))
+            #expect(try await carillon("--help").output.contains("carillon gateway|dispatcher COMMAND"))
+            #expect(try await carillon().code == 64)
         }
     }
 

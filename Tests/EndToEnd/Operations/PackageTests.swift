@@ -79,12 +79,13 @@ struct PackageTests {
             let catalog = Stack.checkout.appending(path: "deploy/catalog.d").path
             let bench = try await Workbench.open(stack, settings: ["CATALOG": catalog, "ALLOWED_ORIGINS": "*"])
             let exports = files.map { "export \($0.variable)='\($0.path ?? "")'" }.joined(separator: "\n")
-            let setup = exports + """
+            let setup =
+                exports + """
 
-                export PYTHON='\(PythonClient.interpreter)' CLIENTS='\(clients)' PYTHONDONTWRITEBYTECODE=1
-                export GOFLAGS=-mod=mod GOCACHE="${TMPDIR:-/tmp}/go" npm_config_cache="${TMPDIR:-/tmp}/npm"
+                    export PYTHON='\(PythonClient.interpreter)' CLIENTS='\(clients)' PYTHONDONTWRITEBYTECODE=1
+                    export GOFLAGS=-mod=mod GOCACHE="${TMPDIR:-/tmp}/go" npm_config_cache="${TMPDIR:-/tmp}/npm"
 
-                """
+                    """
             let tests = try await bench.run(setup + package.tests, in: folder)
             #expect(tests.exit == .code(0), "\(tests.output)")
             let program = try await bench.run(setup + package.program, in: folder)

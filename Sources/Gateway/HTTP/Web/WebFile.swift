@@ -77,7 +77,9 @@ struct WebFile: Sendable {
     private static func takesGzip(_ accepted: String) -> Bool {
         accepted.lowercased().split(separator: ",").contains { part in
             let words = part.split(separator: ";").map { $0.filter { $0 != " " && $0 != "\t" } }
-            let isRefused = words.dropFirst().contains { $0.hasPrefix("q=0") && !$0.contains { ("1"..."9").contains($0) } }
+            let isRefused = words.dropFirst().contains { word in
+                word.hasPrefix("q=0") && !word.contains { ("1"..."9").contains($0) }
+            }
             return ["gzip", "*"].contains(words.first) && !isRefused
         }
     }

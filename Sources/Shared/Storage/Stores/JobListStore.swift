@@ -105,7 +105,8 @@ package struct JobListStore: Sendable {
                 title: try row.text(5), lane: try row.text(6),
                 newestAt: Timestamp(microseconds: try row.timestamptz(7)), oldestAt: oldest)
             let status = (status: try row.text(11), count: try row.int8(9))
-            if let last = jobs.last, last.org == item.org, last.job == item.job, last.job != nil || last.entry == item.entry
+            if let last = jobs.last, last.org == item.org, last.job == item.job,
+                last.job != nil || last.entry == item.entry
             {
                 jobs[jobs.count - 1].statuses.append(status)
                 jobs[jobs.count - 1].oldestAt = min(last.oldestAt, oldest)

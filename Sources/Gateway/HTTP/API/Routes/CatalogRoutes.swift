@@ -116,8 +116,10 @@ enum CatalogJSON {
         writer.beginObject()
         writer.key("sent")
         if let sent { writer.integer(sent) } else { writer.null() }
+        let title = catalog.presentation(ofType: type.name).title.text(for: [], default: catalog.defaultLocale)
         let texts: [(StaticString, String?)] = [
-            ("name", type.name), ("title", catalog.presentation(ofType: type.name).title.text(for: [], default: catalog.defaultLocale)), ("severity", type.severity.rawValue), ("delivery", type.delivery.rawValue),
+            ("name", type.name), ("title", title), ("severity", type.severity.rawValue),
+            ("delivery", type.delivery.rawValue),
             ("lane", type.lane.rawValue), ("category", type.category), ("sound", type.sound),
             ("quiet_hours", type.quietHours.rawValue), ("push_priority", type.pushPriority?.rawValue),
             ("actions", catalog.actions(of: type.name)?.name),
