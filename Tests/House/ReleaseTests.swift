@@ -32,8 +32,9 @@ struct ReleaseTests {
         return (String(decoding: output, as: UTF8.self), process.terminationStatus)
     }
 
-    /// Makes the folder of a release whose `deploy/up` prints its arguments. `pack` makes a tarball
-    /// of it, `up` runs that.
+    /// Makes the folder of a release whose `deploy/up` prints its arguments.
+    ///
+    /// `pack` makes a tarball of it, and `up` runs that.
     private static let release = #"""
         name=carillon-9.9.9-linux-$(uname -m)
         mkdir -p out "$name/bin" "$name/deploy"

@@ -28,8 +28,12 @@ extension Browser {
               iframes: false, resultTypes: ['violations'], runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa'],
             };
             const name = ({ target, failureSummary }) => `${target.join(' ')} (${failureSummary})`;
-            return axe.run(document, options)
-              .then(({ violations }) => violations.map(({ id, nodes }) => `${id}: ${nodes.map(name).join('; ')}`));
+            // This release of axe is older than ARIA 1.3, which has the attribute.
+            const isKnown = ({ failureSummary }) => failureSummary.endsWith('attribute name: aria-description');
+            return axe.run(document, options).then(({ violations }) => violations
+              .map(({ id, nodes }) => ({ id, nodes: nodes.filter((node) => !isKnown(node)) }))
+              .filter(({ nodes }) => nodes.length)
+              .map(({ id, nodes }) => `${id}: ${nodes.map(name).join('; ')}`));
             """)
         return found.strings ?? ["axe gave no answer: \(found)"]
     }
