@@ -170,7 +170,8 @@ enum CommentLines {
     private static let withBlocks: Set = ["c", "h", "js", "mjs", "ts", "css"]
     /// Scripts without an extension, whose comments begin with `#`.
     private static let scripts: Set = [
-        "Caddyfile", "Dockerfile", "bench", "health", "rehearse", "run", "site", "steps", "test", "up",
+        "Caddyfile", "Dockerfile", "bench", "health", "package", "rehearse", "release", "run", "site", "steps",
+        "test", "up", "upgrade-test",
     ]
 
     /// Returns the lines that are comments, with their numbers; none for other kinds of files.

@@ -85,7 +85,7 @@ export interface CarillonAttributes {
   category?: string;
   /** `en`, `de`, `fr`, `es`, `pt`, `ja` or `ar`; by default the page's language. */
   lang?: string;
-  /** By default the system's. */
+  /** The theme; the system's by default. */
   theme?: "light" | "dark";
   /** A service worker on the page's own origin, for Web Push. */
   worker?: string;

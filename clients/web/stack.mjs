@@ -3,8 +3,8 @@
 //
 // Tries the package in a browser against a running Carillon, and prints a line for each step.
 //
-// Reads GATEWAY_URL, SERVICE_TOKEN and CARILLON_BIN, as `deploy/up` writes them to its file env, and
-// REACT (a folder with react@18.3.1.js and react-dom@18.3.1.js, such as the one in the Python
+// Reads GATEWAY_URL, SERVICE_TOKEN and CARILLON_BIN, as `deploy/up` writes them to its file env,
+// and REACT (a folder with react@18.3.1.js and react-dom@18.3.1.js, such as the one in the Python
 // package dash) and VUE (the file vue.esm-browser.js). Skips the steps of those that are not set.
 // The gateway needs ALLOWED_ORIGINS=*. With the name of a page, it only opens that page of the
 // current folder, and prints its title once a notification has come.

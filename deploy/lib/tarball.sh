@@ -13,8 +13,8 @@ check_files() (
         <(find . -type f ! -path ./SHA256SUMS -printf '%P\n' | LC_ALL=C sort) | sed 's/$/: not in SHA256SUMS/' | grep .
 )
 
-# check_tarball FILE: ends the script unless FILE matches the SHA256SUMS next to it. Sets TARBALL_SUM
-# to its checksum.
+# check_tarball FILE: ends the script unless FILE matches the SHA256SUMS next to it. Sets
+# TARBALL_SUM to its checksum.
 check_tarball() {
     local file=$1 name=${1##*/} sums wanted
     sums=$(dirname "$file")/SHA256SUMS

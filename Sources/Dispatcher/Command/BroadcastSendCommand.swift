@@ -21,7 +21,7 @@ struct BroadcastSendCommand: AsyncParsableCommand {
 
             Examples:
               dispatcher broadcast send --topic news --type breaking_news --title "Extra"
-              dispatcher broadcast send --all --type maintenance --title "Back at six" --confirm
+              dispatcher broadcast send --all --type maintenance --title Soon --confirm
             """
     )
 

@@ -446,7 +446,7 @@ struct CommandHelpTests {
         let directory = try TemporaryDirectory("usage")
         let table: [(String, [String], Int32)] = [
             ("dispatcher", ["lag", "--watch", "--max", "1"], 64), ("dispatcher", ["lag", "--max", "-1"], 64),
-            ("dispatcher", ["trace", "no-id"], 64), ("dispatcher", ["nothing"], 64),
+            ("dispatcher", ["trace"], 64), ("dispatcher", ["nothing"], 64),
             ("dispatcher", ["simulate", "--user", "u", "--type", "x", "--at", "noon"], 64),
             ("gateway", ["token"], 64), ("gateway", ["serve", "--colour"], 64),
             ("gateway", ["migrate", "--config", "/nowhere/gateway.env"], 78),
@@ -494,7 +494,7 @@ struct CommandHelpTests {
             ("dispatcher", ["enqueue", "--user", "u", "--type", "x", "--data", "{"], "data: ", "dispatcher enqueue ["),
             ("dispatcher", ["dead", "replay"], "give a number, a filter", "dispatcher dead replay ["),
             ("dispatcher", ["simulate", "--user", "u", "--at", "noon"], "--at must be", "dispatcher simulate ["),
-            ("dispatcher", ["trace", "no-id"], "no-id is not the id", "dispatcher trace ["),
+            ("dispatcher", ["trace"], "give an id, or --user", "dispatcher trace ["),
         ]
         for (program, arguments, message, usage) in table {
             let (text, code) = try await Self.refusal(program, arguments)

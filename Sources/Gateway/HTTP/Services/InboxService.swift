@@ -104,8 +104,8 @@ struct InboxService: Sendable {
         return true
     }
 
-    /// Tells upstream apps that the user pressed a button of a notification, and records that it was
-    /// opened.
+    /// Tells upstream apps that the user pressed a button of a notification, and records that it
+    /// was opened.
     ///
     /// - Returns: whether the user has the notification.
     func act(user: String, id: NotificationID, action: String) async throws -> Bool {

@@ -4,7 +4,7 @@
 import Core
 import Storage
 
-/// The job that sends a notification again: at the end of a snooze, or because an operator wants it.
+/// The job that sends a notification again: at the end of a snooze, or when an operator resends it.
 ///
 /// It is a job like any other: the rules of the moment decide how it reaches the user.
 enum RepeatedJob {

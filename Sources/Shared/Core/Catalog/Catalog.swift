@@ -114,8 +114,10 @@ extension Catalog {
         try JobDecoder.decode(entry, isKnown: { self[$0] != nil }, check: self.faults)
     }
 
-    /// Decodes the fields of a job as ``job(_:)`` does, and also checks that its type is in the catalog
-    /// and that its texts can be rendered in every locale.
+    /// Decodes the fields of a job as ``job(_:)`` does.
+    ///
+    /// Also checks that its type is in the catalog, and that its texts can be rendered in every
+    /// locale.
     ///
     /// - Throws: `JobFaults` with every fault.
     package func checkedJob(_ fields: [(name: String, value: [UInt8])]) throws(JobFaults) -> Job {

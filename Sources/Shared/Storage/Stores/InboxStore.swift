@@ -291,8 +291,9 @@ package struct InboxStore: Sendable {
         return Receipt(changed: try row.bool(EndpointColumns.count) ? try EndpointColumns.read(row) : nil)
     }
 
-    /// Returns what names a notification to upstream apps; nil if the user has no such notification,
-    /// in the inbox or as a push.
+    /// Returns what names a notification to upstream apps.
+    ///
+    /// - Returns: nil if the user has no such notification, in the inbox or as a push.
     package func label(user: String, id: NotificationID) async throws(PostgresError) -> NotificationLabel? {
         let result = try await self.pool.query(InboxSQL.label, .text(user), .uuid(id.halves))
         return try result.first.map { (row) throws(PostgresError) in try LabelColumns.read(row) }

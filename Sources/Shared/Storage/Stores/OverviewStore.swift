@@ -23,7 +23,7 @@ package struct OverviewStore: Sendable {
         package let reach: Reach
         /// The number of notifications of the largest organisations.
         package let organisations: [(org: String, stored: Int64)]
-        /// From job to proof, to a push provider's answer, and to the mail relay's; nil without any.
+        /// From job to proof, to a push provider's answer, and to the relay's; nil without any.
         package let socket: Latency?
         package let push: Latency?
         package let email: Latency?

@@ -11,7 +11,7 @@ const unknown = "Not found. Without a user, the search finds only notifications 
 /** A hyphenated UUID. Those of version 4 are ids that the gateway gave to jobs. */
 const isNotification = (id) => /^[0-9a-f]{8}-[0-9a-f]{4}-[0-35-9a-f][0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}$/i.test(id);
 
-/** The view of a trace: why a notification did or did not reach its user. A job has its own view. */
+/** The view of a trace: why a notification did or did not reach its user. Jobs have their own. */
 export function trace(page, [id = "", user = ""]) {
   const idField = h("input", {
     name: "id", required: true, maxlength: 128, value: id, spellcheck: "false", autocomplete: "off", placeholder: "0192…", size: 38,
