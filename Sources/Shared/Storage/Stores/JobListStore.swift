@@ -162,7 +162,7 @@ package struct JobListStore: Sendable {
 
     /// The rows of a page: those of its jobs, one a status, and one for where it ended.
     ///
-    /// $1 to $3: the place after which it begins, $1 null for the newest, $4: earliest time or null,
+    /// $1 to $3: the place after which it begins, $1 null for the newest, $4: earliest time,
     /// $5: type, $6: status, $7: organisation, $8: jobs, $9: notifications to look at.
     private static let page = """
         WITH looked AS MATERIALIZED (
