@@ -58,7 +58,7 @@ struct InboxActionTests {
         try await Stack.with { stack in
             let environment = try catalog.map { try stack.catalog($0) } ?? [:]
             let gateway = try await stack.startGateway(environment: environment)
-            _ = try await stack.startDispatcher()
+            _ = try await stack.startDispatcher(environment: environment)
             let ada = try await CompatibilityClient(gateway, user: "ada")
             let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
             try await body(Scene(stack: stack, gateway: gateway, socket: socket, ada: ada))
@@ -81,6 +81,40 @@ struct InboxActionTests {
             #expect(again.status == 200 && again.body["changed"]?.integer == 0)
             let other = try await CompatibilityClient(scene.gateway, user: "ben")
             #expect(try await other.send(.post, "/v1/notifications/\(id)/unread").status == 404)
+        }
+    }
+
+    @Test("each press of a button reaches upstream apps, with the button's id; only the user's own do")
+    func press() async throws {
+        let catalog = """
+            types:
+              invoice_created: {actions: invoices}
+            actions:
+              invoices:
+                buttons:
+                  approve: {title: {en: Approve}, url: /invoices}
+                  refuse: {title: {en: Refuse}}
+                default: {buttons: [approve, refuse]}
+            """
+        try await Self.with(catalog: catalog) { scene in
+            let id = try await scene.notify("one", [("id", "j1"), ("org", "shop")])
+            let shown = try await scene.ada.get("/v1/notifications/\(id)").body["data"]?["actions"]?.array ?? []
+            #expect(shown.map { $0["id"]?.string } == ["approve", "refuse"])
+            #expect(shown.map { $0["url"]?.string } == ["/invoices", nil])
+            let path = "/v1/notifications/\(id)/actions"
+            let ben = try await CompatibilityClient(scene.gateway, user: "ben")
+            #expect(try await ben.send(.post, path, #"{"action":"approve"}"#).status == 404)
+            for body in ["{}", #"{"action":""}"#, #"{"action":7}"#, #"{"action":"a","more":1}"#] {
+                #expect(try await scene.ada.send(.post, path, body).status == 422, "\(body)")
+            }
+            for _ in 0..<2 {
+                #expect(try await scene.ada.send(.post, path, #"{"action":"approve"}"#).status == 204)
+            }
+            let events = try await scene.stack.events().filter { $0["user"] == "ada" }
+            let presses = events.filter { $0["event"] == "acted" }
+            #expect(presses.map { $0["reason"] } == ["approve", "approve"])
+            #expect(presses.allSatisfy { $0["notification"] == id && $0["job"] == "j1" && $0["org"] == "shop" })
+            #expect(events.count { $0["event"] == "opened" } == 1)
         }
     }
 

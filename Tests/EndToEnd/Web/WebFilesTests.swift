@@ -55,6 +55,43 @@ struct WebFilesTests {
         }
     }
 
+    /// The modules that the element loads for a user with notifications, in English and without Web
+    /// Push.
+    private static let element = [
+        "carillon.js", "web/dom.js", "web/icons.js", "web/inbox.js", "web/inbox-client.js", "web/inbox-connection.js",
+        "web/inbox-item.js", "web/inbox-list.js", "web/inbox-panel.js", "web/inbox-store.js", "web/inbox-styles.js",
+        "web/marks.js", "web/menu.js", "web/texts.js", "web/time.js", "web/words.js",
+    ]
+
+    @Test("files are compressed for clients that take gzip, and the element needs less than 30 KB")
+    func compression() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            var total = 0
+            for path in Self.element {
+                let plain = try await gateway.call(.get, "/\(path)", token: nil)
+                #expect(plain.header("content-encoding") == nil, "\(path)")
+                let packed = try await gateway.call(
+                    .get, "/\(path)", token: nil, headers: [(name: "accept-encoding", value: "br;q=1.0, gzip;q=0.8")])
+                #expect(packed.header("content-encoding") == "gzip", "\(path)")
+                #expect(packed.header("vary") == "Accept-Encoding", "\(path)")
+                #expect(packed.response.body.prefix(2) == [0x1F, 0x8B], "\(path)")
+                total += packed.response.body.count
+                let tag = try #require(packed.header("etag"), "\(path)")
+                let again = try await gateway.call(
+                    .get, "/\(path)", token: nil, headers: [(name: "if-none-match", value: tag)])
+                #expect(again.status == 304, "\(path)")
+                #expect(!String(decoding: plain.response.body, as: UTF8.self).contains("SPDX"), "\(path)")
+            }
+            #expect(total < 30_000)
+            for refused in ["identity", "gzip;q=0", "br, gzip; q=0.000", "*;q=0"] {
+                let plain = try await gateway.call(
+                    .get, "/carillon.js", token: nil, headers: [(name: "accept-encoding", value: refused)])
+                #expect(plain.header("content-encoding") == nil, "\(refused)")
+            }
+        }
+    }
+
     @Test("operators see volumes by minute and type, failures, and clients' reports")
     func statistics() async throws {
         try await Stack.with { stack in

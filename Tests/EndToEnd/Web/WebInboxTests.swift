@@ -38,6 +38,9 @@ struct WebInboxTests {
                 """)
             try await browser.click("\(InboxPage.item("Water the plants")).querySelector('.action')")
             try await browser.wait(for: "the page hears of the button", "window.acted === 'done'")
+            try await eventually("upstream apps hear of it, once") {
+                try await stack.events().filter { $0["event"] == "acted" }.map { $0["reason"] } == ["done"]
+            }
             try await page.waitForUnread(1)
             #expect(try await page.complaints() == [])
         }
