@@ -22,6 +22,9 @@ struct InboxPage {
         try await self.follow(user: user)
         try await self.browser.click("document.getElementById('take')")
         try await self.waitUntilOnline()
+        // A busy machine may be slower than a user who reads.
+        try await self.browser.run(
+            "return import('/web/inbox-panel.js').then(({ Panel }) => { Panel.toastTime = 600_000; })")
     }
 
     /// Opens a link with a token and waits until the page asks whether to sign in.
