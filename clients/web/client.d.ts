@@ -105,6 +105,8 @@ export class Inbox extends EventTarget {
   restore(id: string): Promise<boolean>;
   /** Reports that the user opened a notification, and marks it read. */
   opened(id: string): Promise<boolean> | undefined;
+  /** Reports that the user pressed a button of a notification, and marks it read. */
+  acted(id: string, action: string): Promise<boolean> | undefined;
 
   addEventListener<Name extends keyof InboxEvents>(
     type: Name, listener: (event: InboxEvents[Name]) => void, options?: boolean | AddEventListenerOptions,

@@ -20,6 +20,8 @@ export type Delivery = "push" | "in_app";
 export interface Action {
   readonly id: string;
   readonly title?: string;
+  /** Where it leads; without one, to the notification's own link. */
+  readonly url?: string;
   readonly foreground?: boolean;
   readonly destructive?: boolean;
   readonly authentication?: boolean;

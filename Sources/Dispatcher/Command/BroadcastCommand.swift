@@ -134,7 +134,7 @@ struct BroadcastCommand: AsyncParsableCommand {
             abstract: "Stops a broadcast where it is, until it is resumed.",
             discussion: """
                 Notifications that are stored already go out. Exits with 1 if the broadcast
-                does not exist or has ended.
+                does not exist, or if its state does not allow it.
 
                 Examples:
                   dispatcher broadcast pause news-2026-11-20
@@ -151,7 +151,8 @@ struct BroadcastCommand: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Goes on with a paused broadcast.",
             discussion: """
-                Exits with 1 if the broadcast does not exist or is not paused.
+                Exits with 1 if the broadcast does not exist, or if its state does not allow it.
+                Repeating it is no error.
 
                 Examples:
                   dispatcher broadcast resume news-2026-11-20 --org shop
@@ -168,7 +169,8 @@ struct BroadcastCommand: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Starts a broadcast that waits because its audience is large.",
             discussion: """
-                Exits with 1 if the broadcast does not exist or waits for no confirmation.
+                Exits with 1 if the broadcast does not exist, or if its state does not allow it.
+                Repeating it is no error.
 
                 Examples:
                   dispatcher broadcast confirm news-2026-11-20

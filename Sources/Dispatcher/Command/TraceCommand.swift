@@ -76,7 +76,7 @@ struct TraceCommand: AsyncParsableCommand {
         try await JobTools.with(self.options, name: "trace") { tools in
             let name = tools.control.name(org: self.org ?? "", id: id)
             let items = try await tools.database.jobs.notifications(
-                of: name, status: nil, after: "", limit: self.limit)
+                of: name, status: nil, of: self.user, after: "", limit: self.limit)
             try await self.print(items, tools.database, none: "there is no notification of the job \(id)")
         }
     }

@@ -152,10 +152,8 @@ package final class LeaseService: Service {
         self.lease = Lease(
             key: dispatcher.keys.dispatcherLease(dispatcher.name),
             value: ProcessNote(version: CommandFrame.version, startedAt: dispatcher.now()).leaseValue("dispatcher"),
-            // One Redis is shared by all, so none needs to know the others.
-            register: dispatcher.keys.isSpread
-                ? Lease.Register(key: dispatcher.keys.dispatchers, name: dispatcher.name, now: dispatcher.clock.now)
-                : nil,
+            register: Lease.Register(
+                key: dispatcher.keys.dispatchers, name: dispatcher.name, now: dispatcher.clock.now),
             lifetime: dispatcher.clock.lease,
             connection: dispatcher.redis
         )

@@ -104,7 +104,9 @@ struct InboxActionTests {
             let path = "/v1/notifications/\(id)/actions"
             let ben = try await CompatibilityClient(scene.gateway, user: "ben")
             #expect(try await ben.send(.post, path, #"{"action":"approve"}"#).status == 404)
-            for body in ["{}", #"{"action":""}"#, #"{"action":7}"#, #"{"action":"a","more":1}"#] {
+            for body in [
+                "{}", #"{"action":""}"#, #"{"action":7}"#, #"{"action":"a","more":1}"#, #"{"action":"other"}"#,
+            ] {
                 #expect(try await scene.ada.send(.post, path, body).status == 422, "\(body)")
             }
             for _ in 0..<2 {

@@ -157,6 +157,74 @@ struct OperatorRestTests {
             #expect(try await gateway.call(.post, path, token: admin).status == 400)
             let wrong = try await gateway.call(.post, "/v1/admin/jobs/j1/resend", token: admin, json: "{}")
             #expect(wrong.body["errors"]?.array?.first?["field"]?.string == "status")
+
+            // The same key sends each once.
+            for _ in 0..<2 {
+                let keyed = try await gateway.call(
+                    .post, "/v1/admin/jobs/j1/resend", token: admin, json: #"{"status":"sent","key":"k1"}"#)
+                #expect(keyed.body["count"]?.integer == 2)
+            }
+            try await stack.append([("user", "ben"), ("type", "invoice_created"), ("title", "Last")])
+            try await eventually("the last is stored") {
+                try await stack.query("SELECT FROM carillon.notifications WHERE title = 'Last'").count == 1
+            }
+            let keyed = try await stack.query("SELECT FROM carillon.notifications WHERE job_id LIKE 'resend:%:k1'")
+            #expect(keyed.count == 2)
+            #expect(try await stack.query("SELECT FROM carillon.dead_letters").isEmpty)
+        }
+    }
+
+    @Test("a resend follows the preferences of now, takes large data, and is refused for an unknown type")
+    func resendRules() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let admin = try await Self.admin()
+            func prefer(_ isOn: Bool) async throws {
+                let json = "{\"types\":[{\"type\":\"payment_received\",\"in_app\":\(isOn),\"push\":\(isOn)}]}"
+                let token = try await Stack.token(user: "ada")
+                #expect(try await gateway.call(.put, "/v1/preferences", token: token, json: json).status == 200)
+            }
+            func find(_ title: String) async throws -> (id: String, status: String) {
+                try await eventualValue("\(title) is settled") {
+                    let row = try await stack.query(
+                        """
+                        SELECT id::text, status FROM carillon.notifications
+                        WHERE user_id = 'ada' AND title = $1 AND status <> 'pending'
+                        """, .text(title)
+                    ).first
+                    return try row.map { (try $0.text(0), try $0.text(1)) }
+                }
+            }
+            try await gateway.register(user: "ada", platform: "android", token: "ada-phone")
+            try await prefer(false)
+            try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "Refused")])
+            let refused = try await find("Refused")
+            #expect(refused.status == "suppressed")
+            try await prefer(true)
+            let again = try await gateway.call(
+                .post, "/v1/admin/notifications/\(refused.id)/resend?user=ada&key=k", token: admin)
+            #expect(again.body["id"]?.string == "resend:\(refused.id):k")
+            try await eventually("it is pushed") { stack.pushed()["ada-phone"] == ["Refused"] }
+
+            // PostgreSQL writes JSON with more white space than a job may have.
+            let data = "{" + (0..<1_400).map { "\"k\($0)\":1" }.joined(separator: ",") + "}"
+            try await stack.append([
+                ("user", "ada"), ("type", "payment_received"), ("title", "Large"), ("data", data),
+            ])
+            let large = try await find("Large")
+            let sent = try await gateway.call(
+                .post, "/v1/admin/notifications/\(large.id)/resend?user=ada", token: admin)
+            #expect(sent.status == 202)
+            try await eventually("it is pushed twice") {
+                stack.pushed()["ada-phone"]?.count { $0 == "Large" } == 2
+            }
+            _ = try await stack.query("UPDATE carillon.notifications SET type = 'gone' WHERE title = 'Large'")
+            let gone = try await gateway.call(
+                .post, "/v1/admin/notifications/\(large.id)/resend?user=ada", token: admin)
+            #expect(gone.status == 422)
+            #expect(gone.body["errors"]?.array?.first?["field"]?.string == "type")
+            #expect(try await stack.query("SELECT FROM carillon.dead_letters").isEmpty)
         }
     }
 

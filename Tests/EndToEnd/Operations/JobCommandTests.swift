@@ -46,14 +46,16 @@ struct JobCommandTests {
             let lines = try told.output.split(separator: "\n").map { try JSONParser.parse(Array($0.utf8)) }
             #expect(lines.map { $0["user_id"]?.string } == ["ada"])
             #expect(lines.first?["org_id"]?.string == "shop")
-            for arguments in [["trace", "j2"], ["trace", "--user", "cleo"]] {
+            for arguments in [
+                ["trace", "j2"], ["trace", "--user", "cleo"], ["trace", "j1", "--org", "shop", "--user", "cleo"],
+            ] {
                 #expect(try await stack.command(arguments).code == 1, "\(arguments)")
             }
             #expect(try await stack.command(["trace"]).code == 64)
         }
     }
 
-    @Test("broadcasts are listed, paused, resumed and cancelled")
+    @Test("broadcasts are listed, confirmed and cancelled, and what their state does not allow is refused")
     func broadcast() async throws {
         try await Stack.with(settings: ["BROADCAST_CONFIRM_ABOVE": "1"]) { stack in
             _ = try await stack.startGateway()

@@ -85,10 +85,14 @@ struct InboxService: Sendable {
     }
 
     /// Schedules a notification for a later moment, and deletes it.
+    ///
+    /// - Throws: errors of the stores; `JobFaults` if it cannot be sent again.
     func snooze(_ notification: Notification, until: Timestamp) async throws -> InboxStore.Change {
         // The schedule comes first, and stays even if another call has deleted the notification
         // meanwhile: the user sees it twice rather than never again.
-        _ = try await self.schedules.add([RepeatedJob.schedule(of: notification, until: until, now: self.now())])
+        let schedule = try RepeatedJob.schedule(
+            of: notification, until: until, now: self.now(), catalog: self.catalogs.current)
+        _ = try await self.schedules.add([schedule])
         let change = try await self.store.delete(user: notification.user, id: notification.id, at: self.now())
         await self.publish(notification.user, .deleted, change, all: nil)
         return change
@@ -107,11 +111,10 @@ struct InboxService: Sendable {
     /// Tells upstream apps that the user pressed a button of a notification, and records that it
     /// was opened.
     ///
-    /// - Returns: whether the user has the notification.
-    func act(user: String, id: NotificationID, action: String) async throws -> Bool {
-        guard try await self.markOpened(user: user, id: id),
-            let label = try await self.store.label(user: user, id: id)
-        else { return false }
+    /// - Returns: whether the notification has the button; nil if the user has no such notification.
+    func act(user: String, id: NotificationID, action: String) async throws -> Bool? {
+        guard let (label, isThere) = try await self.store.button(action, user: user, id: id) else { return nil }
+        guard isThere, try await self.markOpened(user: user, id: id) else { return false }
         await self.events.publish([LifecycleEvent(.acted, label, at: self.now(), reason: action)])
         return true
     }

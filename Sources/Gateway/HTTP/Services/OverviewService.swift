@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
+import HTTPTypes
+import Hummingbird
 import Storage
 
 /// Counts over a span of time, for operators; cached and shared by concurrent callers.
@@ -37,11 +39,15 @@ actor OverviewService {
     /// Counting takes at most this part of the time, for each question.
     private static let rest = 20
     private static let mostKnown = 32
+    /// The counts that run or wait at most.
+    private static let mostReading = 8
 
     private let store: OverviewStore
     private let now: @Sendable () -> Timestamp
     private var known: [Question: Known] = [:]
     private var reading: [Question: Task<OverviewStore.Summary, any Error>] = [:]
+    /// The count that was asked for last; one runs at a time, as inboxes share its connections.
+    private var last: Task<OverviewStore.Summary, any Error>?
 
     init(store: OverviewStore, now: @escaping @Sendable () -> Timestamp) {
         self.store = store
@@ -49,15 +55,25 @@ actor OverviewService {
     }
 
     /// Returns the counts of a span that ends now.
+    ///
+    /// - Throws: errors of the store; ``Problem`` 503 if too many counts wait.
     func summary(_ question: Question) async throws -> OverviewStore.Summary {
         if let known = self.known[question], ContinuousClock.now < known.until { return known.summary }
         if let reading = self.reading[question] { return try await reading.value }
-        let store = self.store
-        let now = self.now()
-        let start = ContinuousClock.now
-        let task = Task {
-            try await store.summary(since: now + (.zero - question.span.duration), org: question.org, now: now)
+        guard self.reading.count < Self.mostReading else {
+            throw Problem(.serviceUnavailable, "too many overviews are being counted", retryAfter: 5)
         }
+        let store = self.store
+        let now = self.now
+        let before = self.last
+        let task = Task {
+            _ = await before?.result
+            let now = now()
+            return try await store.summary(
+                since: now + (.zero - question.span.duration), org: question.org, now: now)
+        }
+        let start = ContinuousClock.now
+        self.last = task
         self.reading[question] = task
         defer { self.reading[question] = nil }
         let summary = try await task.value

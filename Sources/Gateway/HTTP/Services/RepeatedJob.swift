@@ -10,13 +10,27 @@ import Storage
 enum RepeatedJob {
     /// Returns the schedule of the job that ends a snooze.
     ///
-    /// The same notification and moment give the same id, so a repeated call stores it once.
-    static func schedule(of notification: Notification, until: Timestamp, now: Timestamp) -> Schedule {
+    /// The same notification and moment give the same id, so a repeated call stores it once. It
+    /// takes the channels that the notification had, so that a snooze adds none.
+    ///
+    /// - Throws: `JobFaults` if the catalog would refuse the job.
+    static func schedule(
+        of notification: Notification,
+        until: Timestamp,
+        now: Timestamp,
+        catalog: Catalog
+    ) throws(JobFaults) -> Schedule {
         let jobID = ScheduleStore.snoozePrefix(of: notification.id) + "\(until.microseconds / 1_000_000)"
         let origin = EntryDigest(stream: "snooze", entry: jobID, fields: [])
+        let channels = DeliveryChannel.allCases.filter { notification.channels.contains(Channels($0)) }
+        var fields = Self.fields(notification, id: jobID, now: now, catalog: catalog)
+        if !channels.isEmpty {
+            let names = channels.map { "\"\($0.rawValue)\"" }.joined(separator: ",")
+            fields.append(("channels", Array("[\(names)]".utf8)))
+        }
+        _ = try catalog.checkedJob(fields)
         var schedule = Schedule(
-            id: NotificationID(origin: origin, user: notification.user),
-            fields: Self.fields(notification, id: jobID), dueAt: until, createdAt: now)
+            id: NotificationID(origin: origin, user: notification.user), fields: fields, dueAt: until, createdAt: now)
         // Not `api`, so that it does not count towards its organisation's limit of schedules.
         schedule.source = "snooze"
         schedule.org = notification.org
@@ -26,32 +40,61 @@ enum RepeatedJob {
         return schedule
     }
 
-    /// Returns the id of the job that sends a notification again now.
+    /// Returns the fields of the job that sends a notification again now, on the channels of its
+    /// type.
     ///
-    /// Two calls within a second give the same id, so a double click sends it once.
-    static func id(of notification: Notification, now: Timestamp) -> String {
-        "resend:\(notification.id):\(now.seconds)"
+    /// - Parameter key: the caller's key; the same key sends the notification once.
+    /// - Throws: `JobFaults` if the catalog would refuse the job.
+    static func resend(
+        _ notification: Notification,
+        key: String,
+        now: Timestamp,
+        catalog: Catalog
+    ) throws(JobFaults) -> [(name: String, value: [UInt8])] {
+        let id = "resend:\(notification.id):\(key)"
+        let fields = Self.fields(notification, id: id, now: now, catalog: catalog)
+        _ = try catalog.checkedJob(fields)
+        return fields
     }
 
     /// The job's fields: those of the notification, without its collapse key, as a newer one may
     /// have that by then.
-    static func fields(_ notification: Notification, id: String) -> [(name: String, value: [UInt8])] {
-        let channels = DeliveryChannel.allCases.filter { notification.channels.contains(Channels($0)) }
+    private static func fields(
+        _ notification: Notification,
+        id: String,
+        now: Timestamp,
+        catalog: Catalog
+    ) -> [(name: String, value: [UInt8])] {
         let extras = notification.extras
         let texts: [(String, String?)] = [
             ("id", id), ("org", notification.org.isEmpty ? nil : notification.org), ("user", notification.user),
             ("type", notification.type), ("title", notification.title), ("body", notification.body),
             ("severity", notification.severity.rawValue), ("delivery", notification.delivery.rawValue),
             ("lane", notification.lane.rawValue), ("category", notification.category),
-            ("channels", "[" + channels.map { "\"\($0.rawValue)\"" }.joined(separator: ",") + "]"),
             ("entity_type", notification.entityType), ("entity_id", notification.entityID), ("url", extras.url),
             ("image", extras.image), ("sound", extras.sound), ("state", extras.state),
             ("badge", extras.badge.map { "\($0)" }), ("push_priority", extras.pushPriority?.rawValue),
-            ("keep_until", notification.keepUntil?.rfc3339),
+            ("keep_until", notification.keepUntil.flatMap { $0 > now ? $0.rfc3339 : nil }),
         ]
         var fields = texts.compactMap { name, text in text.map { (name: name, value: Array($0.utf8)) } }
-        if let data = notification.data { fields.append(("data", data)) }
-        if let platform = extras.platform { fields.append(("platform", platform)) }
+        // The buttons come from the catalog again, in the user's language of then.
+        let hasButtons = catalog.actions(of: notification.type)?.rule(for: extras.state)?.buttons.isEmpty == false
+        if let data = Self.compact(notification.data, without: hasButtons ? "actions" : nil) {
+            fields.append(("data", data))
+        }
+        if var platform = Self.compact(extras.platform) {
+            // A template's mail may be longer than a job's own; the title and the body stand in.
+            if platform.count > JobLimits.json { platform = Self.compact(platform, without: "email") ?? [] }
+            if !platform.isEmpty { fields.append(("platform", platform)) }
+        }
         return fields
+    }
+
+    /// Returns an object without white space and without a member; nil if nothing is left.
+    private static func compact(_ json: [UInt8]?, without name: String? = nil) -> [UInt8]? {
+        guard let members = json.flatMap({ try? JSONParser.parse($0) })?.object?.filter({ $0.key != name }),
+            !members.isEmpty
+        else { return nil }
+        return JSONWriter.bytes(of: .object(members))
     }
 }

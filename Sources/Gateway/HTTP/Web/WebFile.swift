@@ -72,16 +72,15 @@ struct WebFile: Sendable {
         return Response(status: .ok, headers: headers, body: ResponseBody(byteBuffer: compressed))
     }
 
-    /// Whether `Accept-Encoding` names gzip, or every coding, without refusing it (RFC 9110 section
-    /// 12.5.3).
+    /// Whether `Accept-Encoding` takes gzip: as named, or else by `*` (RFC 9110 section 12.5.3).
     private static func takesGzip(_ accepted: String) -> Bool {
-        accepted.lowercased().split(separator: ",").contains { part in
-            let words = part.split(separator: ";").map { $0.filter { $0 != " " && $0 != "\t" } }
-            let isRefused = words.dropFirst().contains { word in
-                word.hasPrefix("q=0") && !word.contains { ("1"..."9").contains($0) }
-            }
-            return ["gzip", "*"].contains(words.first) && !isRefused
+        var codings: [Substring: Bool] = [:]
+        for part in accepted.lowercased().filter({ $0 != " " && $0 != "\t" }).split(separator: ",") {
+            let words = part.split(separator: ";")
+            let weight = words.dropFirst().first { $0.hasPrefix("q=") }?.dropFirst(2)
+            if let name = words.first { codings[name] = weight?.contains { ("1"..."9").contains($0) } ?? true }
         }
+        return codings["gzip"] ?? codings["*"] ?? false
     }
 
     /// Returns code without its indentation and without comments that have lines of their own; with

@@ -219,8 +219,12 @@ enum InboxSQL {
         SELECT \(EndpointColumns.list), n.is_first FROM n \(EndpointColumns.join)
         """
 
-    /// $1: user, $2: id.
-    static let label = "SELECT \(LabelColumns.list) FROM carillon.notifications n WHERE \(Self.received)"
+    /// $1: user, $2: id, $3: the button's id.
+    static let button = """
+        SELECT \(LabelColumns.list),
+            (n.data -> 'actions' @> jsonb_build_array(jsonb_build_object('id', $3::text))) IS TRUE
+        FROM carillon.notifications n WHERE \(Self.received)
+        """
 
     /// $1: user, $2: id, $3: when, $4: through what.
     static let delivered = """

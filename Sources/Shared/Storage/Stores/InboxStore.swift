@@ -291,12 +291,18 @@ package struct InboxStore: Sendable {
         return Receipt(changed: try row.bool(EndpointColumns.count) ? try EndpointColumns.read(row) : nil)
     }
 
-    /// Returns what names a notification to upstream apps.
+    /// Returns what names a notification to upstream apps, and whether it has a button.
     ///
     /// - Returns: nil if the user has no such notification, in the inbox or as a push.
-    package func label(user: String, id: NotificationID) async throws(PostgresError) -> NotificationLabel? {
-        let result = try await self.pool.query(InboxSQL.label, .text(user), .uuid(id.halves))
-        return try result.first.map { (row) throws(PostgresError) in try LabelColumns.read(row) }
+    package func button(
+        _ button: String,
+        user: String,
+        id: NotificationID
+    ) async throws(PostgresError) -> (label: NotificationLabel, isThere: Bool)? {
+        let result = try await self.pool.query(InboxSQL.button, .text(user), .uuid(id.halves), .text(button))
+        return try result.first.map { (row) throws(PostgresError) in
+            (try LabelColumns.read(row), try row.bool(LabelColumns.count))
+        }
     }
 
     /// Records that the client has a notification.

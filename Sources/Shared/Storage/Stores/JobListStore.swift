@@ -119,43 +119,46 @@ package struct JobListStore: Sendable {
     }
 
     /// Returns the notifications of a job by user, starting after `user`.
+    ///
+    /// - Parameter one: the only user whose notifications are wanted; nil for all.
     package func notifications(
         of name: CancellationStore.Name,
         status: NotificationStatus?,
+        of one: String? = nil,
         after user: String,
         limit: Int
     ) async throws(PostgresError) -> [PeopleStore.Item] {
+        let filter: [PostgresValue] = [
+            .text(user), .text(status?.rawValue), .int4(Int32(clamping: limit)), .text(one),
+        ]
         for id in name.ids {
-            let found = try await self.read(
-                "n.job_id = $2", name.org, .text(id), status: status, after: user, limit: limit)
+            let found = try await self.read("n.job_id = $2", [.text(name.org), .text(id)] + filter)
             if !found.isEmpty { return found }
         }
         guard !name.entries.isEmpty else { return [] }
         let (from, until) = name.span
         return try await self.read(
-            "n.job_entry = ANY($2) AND n.stored_at >= $6 AND n.stored_at < $7", name.org,
-            .array(PostgresArray(texts: name.entries)),
-            more: [.timestamptz(from.microseconds), .timestamptz(until.microseconds)], status: status, after: user,
-            limit: limit)
+            "n.job_entry = ANY($2) AND n.stored_at >= $7 AND n.stored_at < $8",
+            [.text(name.org), .array(PostgresArray(texts: name.entries))] + filter
+                + [.timestamptz(from.microseconds), .timestamptz(until.microseconds)])
     }
 
+    /// - Parameters:
+    ///   - condition: selects a job by $2.
+    ///   - parameters: $1: organisation, $2: the job, $3: last user, $4: status, $5: limit, $6: user.
     private func read(
         _ condition: String,
-        _ org: String,
-        _ job: PostgresValue,
-        more: [PostgresValue] = [],
-        status: NotificationStatus?,
-        after user: String,
-        limit: Int
+        _ parameters: [PostgresValue]
     ) async throws(PostgresError) -> [PeopleStore.Item] {
         let statement = PostgresStatement(
             """
             SELECT n.sent_via, a.archived_at, \(NotificationColumns.list) FROM carillon.notifications n
             LEFT JOIN carillon.archived a ON a.user_id = n.user_id AND a.notification_id = n.id
             WHERE n.org_id = $1 AND \(condition) AND n.user_id > $3 AND ($4::text IS NULL OR n.status = $4)
+                AND ($6::text IS NULL OR n.user_id = $6)
             ORDER BY n.user_id LIMIT $5
             """,
-            [.text(org), job, .text(user), .text(status?.rawValue), .int4(Int32(clamping: limit))] + more)
+            parameters)
         guard let result = try await self.pool.run([statement], timeout: .seconds(20)).first else { return [] }
         return try PeopleStore.items(result)
     }

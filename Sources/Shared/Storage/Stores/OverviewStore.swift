@@ -36,7 +36,7 @@ package struct OverviewStore: Sendable {
 
     /// The number of notifications that are counted at most.
     private static let mostRows: Int32 = 200_000
-    /// The number of attempts that latencies are taken from.
+    /// The number of accepted attempts that a latency is taken from.
     private static let mostAttempts: Int32 = 20_000
     private static let mostOrganisations: Int32 = 20
     private static let patience: Duration = .seconds(10)
@@ -46,7 +46,9 @@ package struct OverviewStore: Sendable {
     /// Counts what happened since a moment, of one organisation or of all.
     package func summary(since: Timestamp, org: String?, now: Timestamp) async throws(PostgresError) -> Summary {
         let rows: [PostgresValue] = [.timestamptz(since.microseconds), .int4(Self.mostRows), .text(org)]
-        let attempts: [PostgresValue] = [.timestamptz(since.microseconds), .int4(Self.mostAttempts), .text(org)]
+        let attempts: [PostgresValue] = [
+            .timestamptz(since.microseconds), .int4(Self.mostRows), .text(org), .int4(Self.mostAttempts),
+        ]
         let results = try await self.pool.run(
             [
                 PostgresStatement(OverviewSQL.reach, rows),
@@ -110,21 +112,25 @@ private enum OverviewSQL {
         ) n GROUP BY org_id ORDER BY 2 DESC, 1 LIMIT $3
         """
 
-    /// First attempts that were accepted, of notifications that nothing had put off: a row has a
-    /// `handed_at` if its delivery was enqueued later than 30 s after it was stored.
+    /// Accepted attempts of notifications that quiet hours did not put off, which the audit tells.
     ///
-    /// $1: since, $2: the most attempts, $3: organisation or null.
+    /// $1: since, $2: the most attempts that are looked at, $3: organisation or null, $4: the most
+    /// accepted ones of the kind.
     static func latency(of kind: String) -> String {
         let duration = "a.at + coalesce(a.duration_ms, 0) * interval '1 millisecond' - n.created_at"
         return """
             SELECT count(*), \(Self.percentiles(of: duration))
             FROM (
-                SELECT at, user_id, notification_id, duration_ms, outcome, attempt FROM carillon.delivery_attempts
-                WHERE at >= $1 AND kind = '\(kind)' ORDER BY at DESC LIMIT $2
+                SELECT * FROM (
+                    SELECT at, kind, user_id, notification_id, duration_ms, outcome FROM carillon.delivery_attempts
+                    WHERE at >= $1 ORDER BY at DESC LIMIT $2
+                ) newest WHERE kind = '\(kind)' AND outcome = 'accepted' LIMIT $4
             ) a
             JOIN carillon.notifications n ON n.user_id = a.user_id AND n.id = a.notification_id
-            WHERE a.outcome = 'accepted' AND a.attempt = 1 AND n.handed_at IS NULL
-                AND ($3::text IS NULL OR n.org_id = $3)
+            WHERE ($3::text IS NULL OR n.org_id = $3) AND NOT EXISTS (
+                SELECT FROM carillon.delivery_attempts s
+                WHERE s.notification_id = n.id AND s.kind = '\(AuditStep.kind)' AND s.at >= $1
+                    AND s.outcome = '\(AuditStep.deferred.rawValue)')
             """
     }
 

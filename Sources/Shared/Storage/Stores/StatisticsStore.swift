@@ -50,7 +50,7 @@ package struct StatisticsStore: Sendable {
     }
 
     /// The number of rows that a query reads at most.
-    private static let mostRows: Int32 = 200_000
+    package static let mostRows: Int32 = 200_000
     private static let mostBroadcasts: Int32 = 10
     /// The number of types that a summary has at most.
     package static let mostTypes: Int32 = 100

@@ -197,9 +197,11 @@ package struct StreamSurvey: Sendable {
         return try cursor.string().flatMap { StreamEntry.moment(ofID: $0) }
     }
 
-    /// The dispatchers in the consumer groups of the jobs streams.
+    /// The dispatchers that hold their lease, and those in the consumer groups of the jobs streams.
     package func dispatchers() async throws(RedisError) -> [Worker] {
         var pending: [String: Int] = [:]
+        let known = try await self.live.connection.send("ZRANGE", .text(self.live.keys.dispatchers), 0, -1).strings()
+        for name in known { pending[name] = 0 }
         for stream in self.live.keys.jobSources.flatMap({ keys in Lane.allCases.map { keys.jobs($0) } }) {
             let group = ConsumerGroup(stream: stream, consumer: "", connection: self.live.connection)
             for consumer in try await group.consumers() { pending[consumer.name, default: 0] += consumer.pending }

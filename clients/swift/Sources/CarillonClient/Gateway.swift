@@ -108,6 +108,11 @@ public struct Gateway: Sendable {
         _ = try await self.send("POST", ["notifications", id, "opened"])
     }
 
+    /// Reports that the user pressed a button of a notification: one of the `actions` of its data.
+    public func reportAction(_ action: String, of id: String) async throws(GatewayError) {
+        _ = try await self.send("POST", ["notifications", id, "actions"], ["action": action])
+    }
+
     /// Reports that a push is shown; sockets prove receipt without it.
     public func reportDelivered(_ id: String) async throws(GatewayError) {
         _ = try await self.send("POST", ["notifications", id, "delivered"])
@@ -141,6 +146,8 @@ public struct Gateway: Sendable {
     func send(
         _ method: String, _ path: [String], query: [URLQueryItem] = [], _ body: (some Encodable & Sendable)?
     ) async throws(GatewayError) -> GatewayAnswer {
+        // Without its id, a call for one notification would be one for all.
+        guard path.allSatisfy({ !$0.isEmpty }) else { throw .invalidArgument("id: must not be empty") }
         let data: Data?
         do {
             data = try body.map { try JSON.encode($0) }

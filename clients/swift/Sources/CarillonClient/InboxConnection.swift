@@ -146,7 +146,11 @@ actor InboxConnection {
             await self.deliver(.frame(frame))
             switch frame {
             case .update(let update):
-                self.version = max(self.version ?? 0, update.version)
+                if case .sync(_, _, true) = update.content {
+                    self.version = update.version
+                } else {
+                    self.version = max(self.version ?? 0, update.version)
+                }
                 if update.isSync { self.failures = 0 }
             case .goodbye(let wait):
                 self.drainDelay = wait
@@ -180,8 +184,10 @@ actor InboxConnection {
     private func renew(_ token: String, on socket: any Socket) async {
         var token = token
         while let expiry = TokenSource.expiry(of: token) {
-            let left = expiry.timeIntervalSince(self.timing.now()) - Self.renewalLead
-            guard (try? await self.timing.sleep(.seconds(max(1, left)))) != nil,
+            let left = expiry.timeIntervalSince(self.timing.now())
+            // A token that lives shorter than twice the lead is renewed at half of its time.
+            let pause = max(1, left - min(Self.renewalLead, left / 2))
+            guard (try? await self.timing.sleep(.seconds(pause))) != nil,
                 let fresh = try? await self.gateway.tokens.token(replacing: token),
                 TokenSource.expiry(of: fresh).map({ $0 > expiry }) ?? true
             else { return }

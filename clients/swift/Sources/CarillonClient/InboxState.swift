@@ -57,7 +57,8 @@ struct InboxState: Sendable {
             self.remember(Change(version: update.version, content: update.content))
         }
         self.dropOldest()
-        self.version = max(self.version ?? 0, update.version)
+        // After a reset the versions may have begun again.
+        self.version = isReset ? update.version : max(self.version ?? 0, update.version)
         self.unread = update.unread
         return (arrivals, isReset)
     }
@@ -99,9 +100,10 @@ struct InboxState: Sendable {
         for notification in notifications { self.insert(notification) }
         guard let before else { return [] }
         // A reset also holds notifications from before the gap, beyond those in the list.
+        let last = version < before ? 0 : before
         return
             notifications
-            .filter { !$0.isRead && !known.contains($0.id) && ($0.version > before || !isReset) }
+            .filter { !$0.isRead && !known.contains($0.id) && ($0.version > last || !isReset) }
             .sorted { $0.version < $1.version }
     }
 

@@ -10,6 +10,8 @@ import Storage
 struct AdminJobRoutes {
     /// The most notifications that a call sends again.
     private static let mostResent = 1_000
+    /// The most characters of a key; a job's id has room for it.
+    private static let longestKey = 64
 
     private static let org: Fields = ["org?": .text(JobLimits.org)("Only of this organisation.")]
     private static let type: Fields = ["type?": .text(JobLimits.name)("Only of this type.")]
@@ -131,40 +133,48 @@ struct AdminJobRoutes {
 
     // MARK: Sending again
 
+    private static let key: Fields = [
+        "key?": .text(longestKey)("Any text of yours; the same key sends a notification once. Random if absent.")
+    ]
+
     private static let resend = Operation(
         "resendNotification",
         "Sends a notification again, as a new job for its user.",
-        "Preferences, quiet hours and caps of now apply. The same call within a second sends it once.",
+        "It takes the channels of its type; preferences, quiet hours and caps of now apply.",
         scope: .admin,
         path: ["id": .uuid("A notification.")],
-        query: ["user": .text(JobLimits.user)("Its user.")],
+        query: ["user": .text(JobLimits.user)("Its user.")] + key,
         answers: [.accepted("Redis has the job.", .jobAccepted), 404, 422])
 
     private func resend(_ request: Request, _ context: APIContext) async throws -> Response {
         var query = FieldReader(query: request, of: Self.resend)
         let user = query.text("user", limit: JobLimits.user, isRequired: true) ?? ""
+        let key = query.text("key", limit: Self.longestKey) ?? Self.randomKey()
         try query.finish()
         let id = try InboxRoutes.id(context)
         guard let record = try await self.jobs.base.database.traces.record(id, user: user), record.gathering == nil
         else { throw Problem.notFound }
         let notification = record.notification
-        guard self.jobs.base.catalog[notification.type] != nil else { throw Self.unknownType }
-        let (ids, places) = try await self.append([notification])
+        let (places, faults) = try await self.append([notification], key: key)
+        guard let place = places.first else {
+            throw Problem(.unprocessableContent, "it cannot be sent again", faults: faults)
+        }
         return Response.object(status: .accepted) { writer in
-            writer.member("id", ids[0])
+            writer.member("id", "resend:\(notification.id):\(key)")
             writer.member("lane", notification.lane.rawValue)
-            writer.member("entry", places[0].name)
+            writer.member("entry", place.name)
         }
     }
 
     private static let resendJob = Operation(
         "resendJob",
         "Sends the notifications of a job that have a status again, as new jobs for their users.",
-        "Up to 1,000 a call, by user; give `next_cursor` as `cursor` until it is null.",
+        "Up to 1,000 a call, by user; give `next_cursor` as `cursor`, with the same `key`, until it is null.",
         scope: .admin,
         path: JobControlRoutes.id,
         body: .object(
             [
+                "key?": .text(longestKey).orNull("Any text; the same key sends each once. Random if absent."),
                 "org?": .text(JobLimits.org).orNull("The organisation of the job; none if absent."),
                 "status": .cases(of: NotificationStatus.self)("Which of them."),
                 "cursor?": .text(JobLimits.user).orNull("`next_cursor` of the previous call."),
@@ -172,7 +182,11 @@ struct AdminJobRoutes {
         answers: [
             .accepted(
                 "Redis has the jobs.",
-                .object(["count": .count("The notifications of this call."), "next_cursor": .string.orNull])),
+                .object([
+                    "count": .count("Those sent again by this call."),
+                    "refused": .count("Those that the catalog no longer takes."),
+                    "next_cursor": .string.orNull,
+                ])),
             422,
         ])
 
@@ -182,31 +196,45 @@ struct AdminJobRoutes {
         let org = body.text("org", limit: JobLimits.org)
         let status = body.choice("status", of: NotificationStatus.self, isRequired: true)
         let last = body.text("cursor", limit: JobLimits.user)
+        let key = body.text("key", limit: Self.longestKey) ?? Self.randomKey()
         try body.finish()
         let name = self.jobs.control.name(org: org ?? "", id: id)
         let items = try await self.store.notifications(
             of: name, status: status, after: last ?? "", limit: Self.mostResent + 1)
         let notifications = items.prefix(Self.mostResent).map(\.notification)
-        guard notifications.allSatisfy({ self.jobs.base.catalog[$0.type] != nil }) else { throw Self.unknownType }
-        if !notifications.isEmpty { _ = try await self.append(notifications) }
+        let sent = try await self.append(notifications, key: key).places.count
         return Response.object(status: .accepted) { writer in
-            writer.member("count", notifications.count)
+            writer.member("count", sent)
+            writer.member("refused", notifications.count - sent)
             writer.member("next_cursor", items.count > Self.mostResent ? notifications.last?.user : nil)
         }
     }
 
-    private static let unknownType = Problem(
-        .unprocessableContent, "its type is not in the catalog any more, so it cannot be sent again",
-        faults: [JobFault("type", "is not in the catalog")])
+    private static func randomKey() -> String {
+        NotificationID(high: .random(in: .min ... .max), low: .random(in: .min ... .max)).asRandomUUID.description
+    }
 
-    private func append(_ notifications: [Notification]) async throws -> (ids: [String], places: [JobPlace]) {
+    /// Appends the jobs of all that the catalog takes.
+    ///
+    /// - Returns: their places, and the faults of the others.
+    private func append(
+        _ notifications: [Notification],
+        key: String
+    ) async throws -> (places: [JobPlace], faults: [JobFault]) {
         let now = self.jobs.base.now()
-        let ids = notifications.map { RepeatedJob.id(of: $0, now: now) }
-        let jobs = zip(notifications, ids).map { notification, id in
-            (lane: notification.lane, org: notification.org, fields: RepeatedJob.fields(notification, id: id))
+        var jobs: [(lane: Lane, org: String, fields: [(name: String, value: [UInt8])])] = []
+        var faults: [JobFault] = []
+        for notification in notifications {
+            do throws(JobFaults) {
+                let fields = try RepeatedJob.resend(notification, key: key, now: now, catalog: self.jobs.base.catalog)
+                jobs.append((notification.lane, notification.org, fields))
+            } catch {
+                faults += error.faults
+            }
         }
+        guard !jobs.isEmpty else { return ([], faults) }
         try await self.jobs.requireRoom(for: jobs)
-        return (ids, try await self.jobs.stream.append(jobs.map { ($0.lane, $0.fields) }))
+        return (try await self.jobs.stream.append(jobs.map { ($0.lane, $0.fields) }), faults)
     }
 }
 

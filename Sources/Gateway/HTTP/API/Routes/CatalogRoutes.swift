@@ -79,7 +79,10 @@ enum CatalogJSON {
         to writer: inout JSONWriter
     ) {
         let entry = register.entry
-        let hasAll = (sent?.count ?? 0) < StatisticsStore.mostTypes
+        // At a bound of the counts, a type without one may still have been sent.
+        let counted = sent?.reduce(0) { $0 + $1.reach.stored } ?? 0
+        let hasAll =
+            (sent?.count ?? 0) < StatisticsStore.mostTypes && counted < Int64(StatisticsStore.mostRows)
         let sent = sent.map { types in Dictionary(types.map { ($0.type, $0.reach.stored) }) { first, _ in first } }
         writer.member("digest", entry.catalog.digest)
         writer.member("loaded_at", entry.loadedAt.rfc3339)

@@ -142,6 +142,7 @@ struct DeadLetterRoutes {
         answers: [
             .accepted("1, or 0 if a replay is pending already.", .object(["count": .integer, "until?": .time.orNull])),
             404,
+            409,
             422,
         ])
 
@@ -198,6 +199,7 @@ struct DeadLetterRoutes {
         }
         let now = self.base.now()
         guard try await letters.replay(id, with: fields, now: now) else {
+            guard try await !letters.list(filter, limit: 1).isEmpty else { throw Problem.notFound }
             throw Problem(.conflict, "its replay is under way")
         }
         return Self.answer((1, now))

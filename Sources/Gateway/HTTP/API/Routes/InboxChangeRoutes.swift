@@ -116,9 +116,13 @@ struct InboxChangeRoutes {
             let reason = "is after \(end.rfc3339), when the notification is removed"
             throw Problem(.unprocessableContent, "until \(reason)", faults: [JobFault("until", reason)])
         }
-        let change = try await self.inbox.service.snooze(notification, until: until)
-        guard !change.isEmpty else { throw Problem.notFound }
-        return InboxRoutes.answer(change)
+        do {
+            let change = try await self.inbox.service.snooze(notification, until: until)
+            guard !change.isEmpty else { throw Problem.notFound }
+            return InboxRoutes.answer(change)
+        } catch let faults as JobFaults {
+            throw Problem(.unprocessableContent, "it cannot be sent again", faults: faults.faults)
+        }
     }
 
     // MARK: Undo

@@ -276,8 +276,9 @@ struct InboxRoutes {
         "Upstream apps get the event `acted` with the button's id; each call is one. It also records that the "
             + "notification was opened.",
         path: one,
-        body: .object(["action": .text(JobLimits.name)("The button's id.")], isClosed: true),
-        answers: [.done, 404])
+        body: .object(
+            ["action": .text(JobLimits.name)("The id of one of the `actions` of its data.")], isClosed: true),
+        answers: [.done, 404, 422])
 
     private func act(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
@@ -285,8 +286,13 @@ struct InboxRoutes {
         var body = try await FieldReader(body: request, of: Self.act)
         let action = body.text("action", limit: JobLimits.name, isRequired: true) ?? ""
         try body.finish()
-        guard try await self.inbox.service.act(user: user, id: id, action: action) else { throw Problem.notFound }
-        return Response(status: .noContent)
+        switch try await self.inbox.service.act(user: user, id: id, action: action) {
+        case nil: throw Problem.notFound
+        case false?:
+            let fault = JobFault("action", "is not among the `actions` of the notification's data")
+            throw Problem(.unprocessableContent, "action \(fault.reason)", faults: [fault])
+        case true?: return Response(status: .noContent)
+        }
     }
 
     private static let delivered = Operation(

@@ -23,7 +23,7 @@ struct OverviewRoutes {
     private static let show = Operation(
         "getOverview",
         "Returns counts, rates and latencies over a span that ends now, and the running processes.",
-        "Counted from the newest 200,000 notifications and 20,000 attempts, and cached for at least five seconds.",
+        "Counted from the newest 200,000 notifications and attempts, and cached for at least five seconds.",
         scope: .admin,
         query: [
             "span?": .cases(of: OverviewService.Span.self)("Defaults to `1h`."),
@@ -120,12 +120,13 @@ extension Schema {
             "latency": .object([
                 "socket": Schema.latency.orNull("From the job to the proof of an open socket."),
                 "push": Schema.latency.orNull(
-                    "From the job to a push provider's answer; without what quiet hours or a cap had put off."),
+                    "From the job to the answer of the push provider that accepted it; without what quiet hours put off."
+                ),
                 "email": Schema.latency.orNull("From the job to the mail relay's answer, likewise."),
             ]),
-            "held": .count("Steps that wait for their time: quiet hours, caps, escalation."),
-            "late": .count("Steps whose time passed more than a minute ago."),
-            "dead_letters": .count,
+            "held": .count("Steps that wait for their time, up to 200,000: quiet hours, caps, escalation."),
+            "late": .count("Steps whose time passed more than a minute ago, up to 200,000."),
+            "dead_letters": .count("Up to 200,000."),
             "organisations": .list(
                 of: .object(["org_id": .string, "stored": .count]), max: 20)("The largest, of all notifications."),
             "processes": .list(

@@ -14,13 +14,15 @@ const lanes = [["", "The type's"], ["critical", "Critical"], ["normal", "Normal"
 /** The view that composes a broadcast, `#broadcasts/new?type=…`. The link holds the draft. */
 export function compose(page, query) {
   const composer = new Composer(page, query);
-  return { element: composer.element, update: () => composer.load() };
+  return { element: composer.element, update: () => composer.load(), get every() { return composer.isLoaded ? null : 5_000; } };
 }
 
 /** A draft: its inputs, their preview, and its sending. */
 class Composer {
   #page;
-  #isLoaded = false;
+  isLoaded = false;
+  /** The types of the catalog by name. */
+  #types = new Map();
   #isSending = false;
   /** Counts the changes of the inputs. */
   #changes = 0;
@@ -76,11 +78,12 @@ class Composer {
 
   /** Loads the types, once. */
   async load() {
-    if (this.#isLoaded) return;
+    if (this.isLoaded) return;
     const { types } = await this.#page.call("GET", "/v1/admin/catalog");
+    this.#types = new Map(types.map((type) => [type.name, type]));
     const choices = types.filter(({ enabled }) => enabled !== false).map(({ name, title }) => [name, title ? `${title} (${name})` : name]);
     offer(this.#type.input, [["", "Choose a type"], ...choices], this.#wanted);
-    this.#isLoaded = true;
+    this.isLoaded = true;
   }
 
   get #fields() {
@@ -97,7 +100,7 @@ class Composer {
   #keep() {
     const own = [this.#lane, this.#org, this.#id, this.#more].map(({ input, value }) => [input.name, value]);
     // Before the types are known, the input is empty.
-    const type = this.#isLoaded ? this.#type.value : this.#wanted;
+    const type = this.isLoaded ? this.#type.value : this.#wanted;
     const topic = this.#audience === "topic" ? this.#topic.value : "";
     history.replaceState(null, "", address("broadcasts/new", { type, topic, ...this.#text.values, ...Object.fromEntries(own) }));
   }
@@ -146,7 +149,7 @@ class Composer {
     this.#sendFault.textContent = "";
     this.#stale.textContent = "";
     this.#result.hidden = false;
-    this.#reach.replaceChildren(...reachWords(topic, audience));
+    this.#reach.replaceChildren(...reachWords(topic, audience, this.#types.get(this.#type.value)));
     const isEmpty = audience.complete && audience.count === 0;
     this.#ready = isEmpty ? null : { job, topic, audience };
     this.#send.textContent = `Send to ${sizeWords(audience)} …`;
@@ -205,11 +208,15 @@ function sizeWords({ count, complete }) {
 }
 
 /** Says how many users the broadcast is for. */
-function reachWords(topic, { count, complete }) {
-  const who = topic ? ["subscribers of ", h("code", null, topic)] : ["users, which is everyone"];
+function reachWords(topic, { count, complete }, type) {
+  const isOne = complete && count === 1;
+  const who = topic ? [isOne ? "subscriber of " : "subscribers of ", h("code", null, topic)]
+    : [isOne ? "user, which is everyone" : "users, which is everyone"];
+  const choice = type?.required ? "" : type?.default === false ? " Only those who have switched the type on get it."
+    : " Those who have switched the type off get nothing.";
   if (complete && count === 0) return [pill("nobody", "bad"), topic ? " No user has subscribed to this topic." : " There are no users yet."];
   return [h("strong", { "data-audience": count }, `${complete ? "" : "More than "}${number(count)}`), " ", ...who,
-    ". Those who have switched the type off get nothing."];
+    `.${choice}`];
 }
 
 /** Suggests an id that no other broadcast has: `broadcast-2026-11-26-k3x9qp`. */

@@ -16,16 +16,23 @@ export function tile(label, value, { kind = "", href = null, key = null, note = 
 
 /** The tiles of the chosen span; the counts may be null. */
 export function countTiles(counts) {
-  const { stored, delivered, opened, held, late, dead_letters: dead, failed } = counts ?? {};
+  const { stored, delivered, opened, failed } = counts ?? {};
   const part = (value) => (counts && stored ? `${number(value)} of ${number(stored)}` : null);
   return [
     tile("stored", number(stored), { key: "stored" }),
     tile("delivered", counts ? share(delivered, stored) : "–", { key: "delivered", note: part(delivered) }),
     tile("opened", counts ? share(opened, stored) : "–", { key: "opened", note: part(opened) }),
     tile("failed", number(failed), { key: "failed", kind: failed ? "bad" : "" }),
-    tile("held now", number(held), { key: "held", note: "quiet hours, caps, idle users" }),
-    tile("late now", number(late), { key: "late", kind: late ? "bad" : "" }),
-    tile("dead letters now", number(dead), { key: "dead-letters", kind: dead ? "warn" : "", href: "#dead-letters" }),
+  ];
+}
+
+/** The tiles of work that waits now, of all organisations; the counts may be null. */
+export function waitingTiles(counts) {
+  const { held, late, dead_letters: dead } = counts ?? {};
+  return [
+    tile("held", number(held), { key: "held", note: "quiet hours, caps, idle users" }),
+    tile("late", number(late), { key: "late", kind: late ? "bad" : "" }),
+    tile("dead letters", number(dead), { key: "dead-letters", kind: dead ? "warn" : "", href: "#dead-letters" }),
   ];
 }
 
@@ -44,7 +51,7 @@ export function latencyTable(counts) {
       const found = counts.latency?.[key];
       return [name, ...[found?.p50, found?.p95, found?.p99].map(duration), number(found?.count)];
     })),
-    h("p", { class: "hint" }, "From the job to a socket's proof, or to the answer of the provider or mail relay."),
+    h("p", { class: "hint" }, "From the job to a socket's proof, or to the acceptance by the provider or mail relay. Pushes and mails: the newest 20,000."),
   ];
 }
 

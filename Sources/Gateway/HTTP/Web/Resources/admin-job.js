@@ -4,7 +4,7 @@
 import { address } from "./admin-forms.js";
 import { NotificationHistory, ofJob } from "./admin-history.js";
 import { card, confirm, facts, fill, number, orFault, pill, table, when } from "./admin-parts.js";
-import { resendAll } from "./admin-resend.js";
+import { ResendRun } from "./admin-resend.js";
 import { statusKinds } from "./admin-words.js";
 import { h, readable } from "./dom.js";
 
@@ -29,6 +29,9 @@ export class Job {
   #org;
   #history;
   /** The milliseconds to the next look. Counting a large job takes a while, so that is rare. */
+  #isResending = false;
+  /** The runs by status; one that stopped goes on where it was. */
+  #resends = {};
   #pause = 5_000;
   #fault = h("p", { class: "fault", role: "alert" });
   #head = h("div", { class: "job-head" });
@@ -63,7 +66,7 @@ export class Job {
     });
     if (!answer) return;
     const { found } = answer;
-    this.#pause = Math.max(found?.final ? 30_000 : 5_000, 20 * (performance.now() - begin));
+    this.#pause = Math.max(found?.final ? 30_000 : 5_000, Math.min(60_000, 20 * (performance.now() - begin)));
     const example = this.#history.example;
     this.#known.hidden = !found;
     this.#cancel.hidden = Boolean(found?.cancelled_at);
@@ -133,8 +136,13 @@ export class Job {
   }
 
   async #resend(status, count) {
+    if (this.#isResending) return;
+    this.#isResending = true;
     const tell = (text) => { this.#resent.textContent = text; };
-    await this.#page.perform(() => resendAll(this.#page, { id: this.#id, org: this.#org }, status, count, tell));
+    const run = this.#resends[status] ??= new ResendRun({ id: this.#id, org: this.#org }, status);
+    await this.#page.perform(() => run.go(this.#page, count, tell));
+    if (run.isDone) delete this.#resends[status];
+    this.#isResending = false;
   }
 }
 

@@ -56,7 +56,12 @@ export class LetterList {
       if (!this.#views.has(letter.id)) this.#views.set(letter.id, new LetterView(this.#page, letter));
       this.#views.get(letter.id).show(letter);
     }
-    this.#shown = letters.map(({ id }) => this.#views.get(id));
+    const ids = new Set(letters.map(({ id }) => id));
+    for (const [id, view] of this.#views) {
+      // A letter that is being edited stays, though newer ones have filled the page.
+      if (!ids.has(id) && !view.element.querySelector(".letter-form")) this.#views.delete(id);
+    }
+    this.#shown = [...this.#views.entries()].sort(([one], [other]) => other - one).map(([, view]) => view);
     arrange(this.#list, this.#shown.map(({ element }) => element));
   }
 

@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { chart } from "./admin-charts.js";
-import { countNote, countTiles, latencyTable, mergeProcesses, organisationTable, processTable, tile } from "./admin-figures.js";
+import {
+  countNote, countTiles, latencyTable, mergeProcesses, organisationTable, processTable, tile, waitingTiles,
+} from "./admin-figures.js";
 import { address, Field, segments } from "./admin-forms.js";
 import { bannerOf, deliveriesOf, isJobs, isLate, outages } from "./admin-outages.js";
 import { card, fill, number, pill, span, table, until } from "./admin-parts.js";
@@ -79,7 +81,9 @@ export function overview(page, _, query) {
     fill(organisations, [counts, chosen], () =>
       organisationTable(counts.value, chosen.org, (org) => hrefOf({ ...chosen, org }), (org) => choose({ org })));
     form.offer(counts.value?.organisations ?? []);
-    fill(nowTiles, [survey, waiting, known, statistics.value?.channels], () => stateTiles(survey.value, waiting.value, known.value, statistics.value));
+    fill(nowTiles, [counts, survey, waiting, known, statistics.value?.channels], () => [
+      ...waitingTiles(counts.value), ...stateTiles(survey.value, waiting.value, known.value, statistics.value),
+    ]);
     fill(processes, [all, Math.floor(Date.now() / 30_000)], () => processTable(all));
     fill(streams, waiting, () => streamTable(waiting.value, statistics.value));
     fill(providers, known, () => providerTable(known.value));

@@ -13,8 +13,11 @@ export function number(value) {
 
 /** Formats a share as a percentage; `–` if the whole is 0. */
 export function share(part, whole) {
-  const maximumFractionDigits = part && part < whole * 0.1 ? 1 : 0;
-  return whole ? (part / whole).toLocaleString(language, { style: "percent", maximumFractionDigits }) : "–";
+  if (!whole) return "–";
+  // Small parts and small losses must not round away.
+  const isFine = part && part < whole && (part < whole * 0.1 || part > whole * 0.99);
+  const value = isFine ? Math.min(part / whole, part > whole * 0.99 ? 0.999 : 1) : part / whole;
+  return value.toLocaleString(language, { style: "percent", maximumFractionDigits: isFine ? 1 : 0 });
 }
 
 /** Formats seconds as `12 s`, `3 min`, `2 h` or `30 days`. */

@@ -29,7 +29,7 @@ export class Resend {
     set(this.button, { "aria-disabled": "true" });
     await this.#page.perform(async () => {
       try {
-        const query = new URLSearchParams({ user });
+        const query = new URLSearchParams({ user, key: randomKey() });
         const job = await this.#page.call("POST", `/v1/admin/notifications/${encodeURIComponent(id)}/resend?${query}`);
         this.answer.replaceChildren("Sent again: ", jobLink(job.id, org));
         return job;
@@ -42,29 +42,56 @@ export class Resend {
   }
 }
 
-/**
- * Asks, then sends all notifications of a job with one status again, a thousand a call.
- *
- * @param {(text: string) => void} tell is called with the progress and the outcome.
- */
-export async function resendAll(page, { id, org }, status, count, tell) {
-  const words = notifications(count);
-  const text = `Everyone with a notification of the status “${readable(status).toLowerCase()}” gets it again, as a new job. ${rules}`;
-  if (!await confirm(`Resend ${words}?`, text, `Resend ${number(count)}`)) return;
-  const path = `/v1/admin/jobs/${encodeURIComponent(id)}/resend`;
-  let total = 0;
-  let cursor = null;
-  try {
-    do {
-      const answer = await page.call("POST", path, { status, ...(org ? { org } : {}), ...(cursor ? { cursor } : {}) });
-      total += answer.count;
-      cursor = answer.next_cursor;
-      tell(`${notifications(total)} sent again${cursor ? " so far" : ""}.`);
-    } while (cursor);
-  } catch (error) {
-    tell(`${notifications(total)} sent again, then it stopped: ${page.explain(error)}`);
-    if (error.kind !== "refused" || error.status === 403) throw error;
+/** Sends all notifications of a job with one status again, a thousand a call. */
+export class ResendRun {
+  #path;
+  #org;
+  #status;
+  /** A repeated call sends nothing twice. */
+  #key = randomKey();
+  #cursor = null;
+  #total = 0;
+  #refused = 0;
+  isDone = false;
+
+  constructor({ id, org }, status) {
+    this.#path = `/v1/admin/jobs/${encodeURIComponent(id)}/resend`;
+    this.#org = org;
+    this.#status = status;
   }
+
+  /**
+   * Asks, then sends; after a failure it goes on where it stopped.
+   *
+   * @param {(text: string) => void} tell is called with the progress and the outcome.
+   */
+  async go(page, count, tell) {
+    const text = `Everyone with a notification of the status “${readable(this.#status).toLowerCase()}” gets it again, as a new job. ${rules}`;
+    const rest = count - this.#total;
+    if (!await confirm(`Resend ${notifications(rest)}?`, text, `Resend ${number(rest)}`)) return;
+    try {
+      do {
+        const answer = await page.call("POST", this.#path, {
+          status: this.#status, key: this.#key, ...(this.#org ? { org: this.#org } : {}),
+          ...(this.#cursor ? { cursor: this.#cursor } : {}),
+        });
+        this.#total += answer.count;
+        this.#refused += answer.refused;
+        this.#cursor = answer.next_cursor;
+        const refused = this.#refused ? ` ${notifications(this.#refused)} cannot be: the catalog no longer takes them.` : "";
+        tell(`${notifications(this.#total)} sent again${this.#cursor ? " so far" : ""}.${refused}`);
+      } while (this.#cursor);
+      this.isDone = true;
+    } catch (error) {
+      tell(`${notifications(this.#total)} sent again, then it stopped: ${page.explain(error)}`);
+      if (error.kind !== "refused" || error.status === 403) throw error;
+    }
+  }
+}
+
+/** Returns a key that no other call has; also works on pages without TLS. */
+function randomKey() {
+  return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 const notifications = (count) => `${number(count)} ${count === 1 ? "notification" : "notifications"}`;

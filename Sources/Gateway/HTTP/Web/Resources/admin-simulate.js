@@ -83,7 +83,7 @@ export function simulate(page, [name = ""], query) {
     });
   }
 
-  return { element: h("div", { class: "view" }, card("What would a user get?", form), result), update };
+  return { element: h("div", { class: "view" }, card("What would a user get?", form), result), update, get every() { return isLoaded ? null : 5_000; } };
 }
 
 /** Returns a moment as an input takes it, in the operator's zone; empty if it is none. */

@@ -42,11 +42,14 @@ export class CarillonInbox extends HTMLElement {
   #popover = null;
   #lastUnread = null;
   /** Takes clicks on pushes, which the service worker keeps until a page is signed in. */
-  #clicked = ({ data }) => {
+  #clicked = (event) => {
+    const { data } = event;
     // One of the elements that share an inbox is enough.
     if (!this.#inbox || (this.#inbox.speaker ??= this.#panel) !== this.#panel) return;
     if (data?.kind === "carillon-clicks" && this.#inbox?.store.isLoaded) takeClicks();
     if (data?.kind !== "carillon-clicked" || !data.id || !this.#inbox) return;
+    // Another inbox of the page may be another user's, or the same in another language.
+    event.stopImmediatePropagation();
     const item = this.#inbox.store.find(data.id);
     if (data.action && item) this.#fire("carillon-action", { notification: item, action: { id: data.action } });
     if (data.action) this.#inbox.acted(data.id, data.action);
@@ -129,7 +132,7 @@ export class CarillonInbox extends HTMLElement {
     const [{ tag, texts, direction }, push] = await Promise.all([
       language(wanted, this.#own.texts),
       // Few pages have a worker.
-      worker ? import("./web/inbox-push.js") : null,
+      worker ? import("./web/inbox-push.js").catch((error) => console.warn("carillon:", error.message)) : null,
     ]);
     // The element may have been removed or changed meanwhile.
     if (start !== this.#starts) return;
@@ -250,7 +253,7 @@ export class CarillonInbox extends HTMLElement {
     const isLeft = this.#fire("carillon-action", { notification: item, action });
     this.#inbox.acted(item.id, action.id);
     if (!isLeft) return;
-    const url = safeURL(action.url) ?? safeURL(item.url);
+    const url = safeURL(action.url || item.url);
     if (url) location.assign(url);
     else this.#panel.tell(texts.noAction(action.title));
   }

@@ -32,14 +32,18 @@ export class Client {
     return this.#token;
   }
 
-  /** Calls the gateway and returns the JSON of the answer, or null if it has no body. */
-  async call(method, path, body) {
+  /**
+   * Calls the gateway and returns the JSON of the answer, or null if it has no body.
+   *
+   * @param {boolean} keepalive whether the call goes on if the page is left.
+   */
+  async call(method, path, body, keepalive = false) {
     let token = await this.token();
     if (!token) throw new CallError("signedOut", "no token");
-    let answer = await this.#send(method, path, body, token);
+    let answer = await this.#send(method, path, body, token, keepalive);
     if (answer.status === 401) {
       const fresh = await this.token(true);
-      if (fresh && fresh !== token) answer = await this.#send(method, path, body, fresh);
+      if (fresh && fresh !== token) answer = await this.#send(method, path, body, fresh, keepalive);
       if (answer.status === 401) throw new CallError("signedOut", "the token was refused", { status: 401 });
     }
     const text = await answer.text();
@@ -57,7 +61,7 @@ export class Client {
     });
   }
 
-  async #send(method, path, body, token) {
+  async #send(method, path, body, token, keepalive) {
     const headers = { authorization: `Bearer ${token}` };
     if (body !== undefined) headers["content-type"] = "application/json";
     try {
@@ -68,6 +72,7 @@ export class Client {
         cache: "no-store",
         credentials: "omit",
         referrerPolicy: "no-referrer",
+        keepalive,
         signal: AbortSignal.timeout(Client.patience),
       });
     } catch (error) {

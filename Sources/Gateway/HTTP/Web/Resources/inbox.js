@@ -281,7 +281,8 @@ export class Inbox extends EventTarget {
   acted(id, action) { return this.#report(id, "actions", { action: String(action) }); }
 
   #report(id, what, body) {
-    this.#client.call("POST", `/v1/notifications/${id}/${what}`, body)
+    // The click may lead to another page.
+    this.#client.call("POST", `/v1/notifications/${id}/${what}`, body, true)
       .catch((error) => console.warn("carillon:", error.message));
     return this.markRead(id);
   }
@@ -291,7 +292,7 @@ export class Inbox extends EventTarget {
     this.#tabs?.postMessage(change);
     if (change.kind === "read") this.#closeShown(change.ids);
     try {
-      const answer = await this.#client.call(method, path, body);
+      const answer = await this.#client.call(method, path, body, change.kind === "read");
       if (answer) this.store.settle(answer);
       return true;
     } catch (error) {

@@ -35,6 +35,7 @@ async function show(message) {
   const tag = message.tag ?? message.collapse_key ?? message.notification_id;
   setBadge(message.badge);
   const { title, body } = message.notification ?? message;
+  const actions = list(message.actions).filter((one) => one?.id && one?.title);
   const own = {
     body: body ?? "",
     icon: safe(look.icon) ?? undefined,
@@ -45,9 +46,9 @@ async function show(message) {
     timestamp: message.created_at ? Date.parse(message.created_at) : Date.now(),
     data: {
       id: message.notification_id, url: message.url,
-      urls: Object.fromEntries(list(message.actions).map(({ id, url }) => [id, url])),
+      urls: Object.fromEntries(actions.map(({ id, url }) => [id, url])),
     },
-    actions: list(message.actions).slice(0, mostActions).map(({ id, title }) => ({ action: String(id), title: String(title) })),
+    actions: actions.slice(0, mostActions).map(({ id, title }) => ({ action: String(id), title: String(title) })),
   };
   const options = message.options instanceof Object ? message.options : {};
   // A click needs our `data`, so the sender's options cannot override it.
