@@ -6,9 +6,21 @@ import Crypto
 import HTTPTypes
 import Hummingbird
 import NIOCore
+import Synchronization
 
 /// A static file, embedded in the program.
-struct WebFile: Sendable {
+///
+/// It is prepared at its first request, so that the gateway starts at once.
+final class WebFile: Sendable {
+    /// What is served.
+    private struct Content {
+        let body: ByteBuffer
+        /// The body in the coding gzip; nil if that is no smaller.
+        let compressed: ByteBuffer?
+        let tag: String
+        let headers: HTTPFields
+    }
+
     /// Pages run and load only what the gateway serves, and no inline code.
     ///
     /// Images of notifications may come from anywhere.
@@ -19,23 +31,35 @@ struct WebFile: Sendable {
         """
     private static let permissions = "camera=(), geolocation=(), microphone=(), payment=(), usb=()"
 
-    private let body: ByteBuffer
-    /// The body in the coding gzip; nil if that is no smaller.
-    private let compressed: ByteBuffer?
-    private let tag: String
-    private let headers: HTTPFields
+    let path: String
+    private let type: String
+    private let source: @Sendable () -> [UInt8]
+    private let content = Mutex<Content?>(nil)
 
-    init(_ source: [UInt8], type: String) {
+    init(_ path: String, _ source: @autoclosure @escaping @Sendable () -> [UInt8], type: String) {
+        self.path = path
+        self.source = source
+        self.type = type
+    }
+
+    private var prepared: Content {
+        self.content.withLock { content in
+            if let content { return content }
+            let made = Self.content(of: self.source(), type: self.type)
+            content = made
+            return made
+        }
+    }
+
+    private static func content(of source: [UInt8], type: String) -> Content {
         let isCode = type.hasPrefix("text/javascript") || type.hasPrefix("text/css")
         let bytes = isCode ? Self.withoutComments(source) : source
-        self.body = ByteBuffer(bytes: bytes)
-        self.compressed = Gzip.compress(bytes).flatMap { $0.count < bytes.count ? ByteBuffer(bytes: $0) : nil }
         let digits = Array("0123456789abcdef".utf8)
         let digest = SHA256.hash(data: bytes).prefix(12).flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }
-        self.tag = "\"\(String(decoding: digest, as: UTF8.self))\""
+        let tag = "\"\(String(decoding: digest, as: UTF8.self))\""
         var headers: HTTPFields = [
             // Browsers revalidate each file, so that all parts of a page have one version.
-            .contentType: type, .eTag: self.tag, .cacheControl: "no-cache", .vary: "Accept-Encoding",
+            .contentType: type, .eTag: tag, .cacheControl: "no-cache", .vary: "Accept-Encoding",
         ]
         var fields: [(name: String, value: String)] = [
             ("X-Content-Type-Options", "nosniff"), ("Referrer-Policy", "no-referrer"),
@@ -52,23 +76,25 @@ struct WebFile: Sendable {
         for (name, value) in fields {
             if let name = HTTPField.Name(name) { headers[name] = value }
         }
-        self.headers = headers
+        let compressed = Gzip.compress(bytes).flatMap { $0.count < bytes.count ? ByteBuffer(bytes: $0) : nil }
+        return Content(body: ByteBuffer(bytes: bytes), compressed: compressed, tag: tag, headers: headers)
     }
 
     /// Returns the file, compressed if the client takes that, or 304 if the client has it.
     func response(to request: Request) -> Response {
-        var headers = self.headers
+        let content = self.prepared
+        var headers = content.headers
         let known = request.headers[.ifNoneMatch]?.split(separator: ",").map { $0.drop { $0 == " " } } ?? []
-        if known.contains(where: { $0 == self.tag || $0 == "W/" + self.tag || $0 == "*" }) {
+        if known.contains(where: { $0 == content.tag || $0 == "W/" + content.tag || $0 == "*" }) {
             headers[.contentType] = nil
             return Response(status: .notModified, headers: headers)
         }
-        guard let compressed, Self.takesGzip(request.headers[.acceptEncoding] ?? "") else {
-            return Response(status: .ok, headers: headers, body: ResponseBody(byteBuffer: self.body))
+        guard let compressed = content.compressed, Self.takesGzip(request.headers[.acceptEncoding] ?? "") else {
+            return Response(status: .ok, headers: headers, body: ResponseBody(byteBuffer: content.body))
         }
         headers[.contentEncoding] = "gzip"
         // Both codings have the same content, so their tag is weak (RFC 9110 section 8.8.3).
-        headers[.eTag] = "W/" + self.tag
+        headers[.eTag] = "W/" + content.tag
         return Response(status: .ok, headers: headers, body: ResponseBody(byteBuffer: compressed))
     }
 
@@ -86,14 +112,22 @@ struct WebFile: Sendable {
     /// Returns code without its indentation and without comments that have lines of their own; with
     /// them it is a quarter larger, compressed too.
     private static func withoutComments(_ source: [UInt8]) -> [UInt8] {
-        var lines: [Substring] = []
+        let (blank, slash, star) = (UInt8(ascii: " "), UInt8(ascii: "/"), UInt8(ascii: "*"))
+        var code: [UInt8] = []
+        code.reserveCapacity(source.count)
         var isComment = false
-        for line in String(decoding: source, as: UTF8.self).split(separator: "\n") {
-            let text = line.drop { $0 == " " }
-            isComment = isComment || text.hasPrefix("/*")
-            if !isComment, !text.hasPrefix("//") { lines.append(text) }
-            if isComment, text.contains("*/") { isComment = false }
+        for line in source.split(separator: UInt8(ascii: "\n")) {
+            let text = line.drop { $0 == blank }
+            let isBlock = text.starts(with: [slash, star])
+            isComment = isComment || isBlock
+            if !isComment, !text.starts(with: [slash, slash]), !text.isEmpty {
+                code += text
+                code.append(UInt8(ascii: "\n"))
+            }
+            if isComment, zip(text, text.dropFirst()).contains(where: { $0 == star && $1 == slash }) {
+                isComment = false
+            }
         }
-        return Array(lines.joined(separator: "\n").utf8)
+        return code
     }
 }
