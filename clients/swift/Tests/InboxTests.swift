@@ -105,16 +105,16 @@ struct InboxTests {
         await #expect(throws: GatewayError.signedOut) { try await inbox.connected() }
     }
 
-    @Test("renews a token before it expires")
-    func renewal() async throws {
+    @Test("renews a token a minute before its end, or at half of its time", arguments: [(200, 140), (60, 30)])
+    func renewal(lifetime: Int, pause: Int) async throws {
         let now = Date(timeIntervalSince1970: 1_800_000_000)
-        let tokens = [Self.token(expiry: now + 100), Self.token(expiry: now + 3_600)]
+        let tokens = [Self.token(expiry: now + TimeInterval(lifetime)), Self.token(expiry: now + 3_600)]
         let gateway = FakeGateway(.open([sync(0)]))
         var timing = self.time.timing
         timing.now = { now }
         let inbox = try self.inbox(gateway, timing: timing) { $0 ? tokens[1] : tokens[0] }
         inbox.connect()
-        try await self.time.pass(.seconds(40))
+        try await self.time.pass(.seconds(pause))
         try await eventually { gateway.sockets.first?.sent.isEmpty == false }
         #expect(gateway.sockets[0].sent == [#"{"token":"\#(tokens[1])","type":"auth"}"#])
         inbox.close()

@@ -111,7 +111,7 @@ struct InboxService: Sendable {
     /// Tells upstream apps that the user pressed a button of a notification, and records that it
     /// was opened.
     ///
-    /// - Returns: whether the notification has the button; nil if the user has no such notification.
+    /// - Returns: whether the notification has the button; nil if the user does not have it.
     func act(user: String, id: NotificationID, action: String) async throws -> Bool? {
         guard let (label, isThere) = try await self.store.button(action, user: user, id: id) else { return nil }
         guard isThere, try await self.markOpened(user: user, id: id) else { return false }

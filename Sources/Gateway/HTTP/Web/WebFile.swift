@@ -12,7 +12,7 @@ import Synchronization
 ///
 /// It is prepared at its first request, so that the gateway starts at once.
 final class WebFile: Sendable {
-    /// What is served.
+    /// A prepared file.
     private struct Content {
         let body: ByteBuffer
         /// The body in the coding gzip; nil if that is no smaller.

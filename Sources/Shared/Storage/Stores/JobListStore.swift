@@ -145,7 +145,7 @@ package struct JobListStore: Sendable {
 
     /// - Parameters:
     ///   - condition: selects a job by $2.
-    ///   - parameters: $1: organisation, $2: the job, $3: last user, $4: status, $5: limit, $6: user.
+    ///   - parameters: $1: organisation, $2: job, $3: last user, $4: status, $5: limit, $6: user.
     private func read(
         _ condition: String,
         _ parameters: [PostgresValue]

@@ -132,7 +132,7 @@ export class CarillonInbox extends HTMLElement {
     const [{ tag, texts, direction }, push] = await Promise.all([
       language(wanted, this.#own.texts),
       // Few pages have a worker.
-      worker ? import("./web/inbox-push.js").catch((error) => console.warn("carillon:", error.message)) : null,
+      worker ? import("./web/inbox-push.js").catch(() => null) : null,
     ]);
     // The element may have been removed or changed meanwhile.
     if (start !== this.#starts) return;
