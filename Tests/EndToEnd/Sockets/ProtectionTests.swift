@@ -290,8 +290,10 @@ struct ProtectionTests {
             let ben = try await Stack.token(user: "ben")
             let types = String(repeating: " ", count: 500_000)
             try await eventually("there is room again") {
-                try await gateway.call(.put, "/v1/preferences", token: ben, json: #"{"types":[]\#(types)}"#).status
-                    == 200
+                // A refusal may close the connection before all of the body is sent.
+                let answer = try? await gateway.call(
+                    .put, "/v1/preferences", token: ben, json: #"{"types":[]\#(types)}"#)
+                return answer?.status == 200
             }
         }
     }
