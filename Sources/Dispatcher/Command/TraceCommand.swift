@@ -69,15 +69,15 @@ struct TraceCommand: AsyncParsableCommand {
             let hint = self.user == nil ? "; --user finds one that was never tried" : " of that user"
             throw CommandFailure(ExitStatus.no, "there is no notification \(id)\(hint)")
         }
-        self.print(record)
+        self.show(record)
     }
 
     private func traceJob(_ id: String) async throws {
         try await JobTools.with(self.options, name: "trace") { tools in
             let name = tools.control.name(org: self.org ?? "", id: id)
             let items = try await tools.database.jobs.notifications(
-                of: name, status: nil, of: self.user, after: "", limit: self.limit)
-            try await self.print(items, tools.database, none: "there is no notification of the job \(id)")
+                of: name, status: nil, user: self.user, after: "", limit: self.limit)
+            try await self.show(items, tools.database, none: "there is no notification of the job \(id)")
         }
     }
 
@@ -86,11 +86,11 @@ struct TraceCommand: AsyncParsableCommand {
             var filter = PeopleStore.Filter()
             filter.limit = self.limit
             let items = try await Database(pool).people.notifications(user: user, filter)
-            try await self.print(items, Database(pool), none: "there is no notification for \(user)")
+            try await self.show(items, Database(pool), none: "there is no notification for \(user)")
         }
     }
 
-    private func print(_ items: [PeopleStore.Item], _ database: Database, none: String) async throws {
+    private func show(_ items: [PeopleStore.Item], _ database: Database, none: String) async throws {
         guard !items.isEmpty else { throw CommandFailure(ExitStatus.no, none) }
         for (index, item) in items.enumerated() {
             let notification = item.notification
@@ -98,11 +98,11 @@ struct TraceCommand: AsyncParsableCommand {
                 continue
             }
             if index > 0, !self.output.json { Terminal.line("") }
-            self.print(record)
+            self.show(record)
         }
     }
 
-    private func print(_ record: TraceStore.Record) {
+    private func show(_ record: TraceStore.Record) {
         let trace = NotificationTrace(record)
         if self.output.json { Terminal.object { trace.write(to: &$0) } } else { Self.show(trace) }
     }

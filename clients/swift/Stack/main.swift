@@ -75,6 +75,7 @@ func until(_ step: String, _ condition: () -> Bool) async throws {
     let deadline = ContinuousClock.now + .seconds(60)
     while !condition() {
         try require(ContinuousClock.now < deadline, step)
+        // The model has no signal for each condition that a step waits for.
         try await Task.sleep(for: .milliseconds(5))
     }
 }

@@ -227,6 +227,7 @@ func eventually(_ condition: () async throws -> Bool) async throws {
     let deadline = ContinuousClock.now + .seconds(60)
     while try await !condition() {
         guard ContinuousClock.now < deadline else { throw NeverHappened() }
+        // The fakes have no signal for each condition that a test waits for.
         try await Task.sleep(for: .milliseconds(1))
     }
 }

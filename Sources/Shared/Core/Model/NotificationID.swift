@@ -65,6 +65,11 @@ package struct NotificationID: Sendable, Hashable, Comparable, CustomStringConve
 
     package var halves: (UInt64, UInt64) { (self.high, self.low) }
 
+    /// Returns a UUID of random bits.
+    package static func random() -> NotificationID {
+        NotificationID(high: .random(in: .min ... .max), low: .random(in: .min ... .max)).asRandomUUID
+    }
+
     /// The same bits with version 4 and the variant of RFC 9562, for ids made of random bits.
     package var asRandomUUID: NotificationID {
         NotificationID(

@@ -118,18 +118,18 @@ package struct JobListStore: Sendable {
         return Page(jobs: jobs, next: next, reached: reached)
     }
 
-    /// Returns the notifications of a job by user, starting after `user`.
+    /// Returns the notifications of a job by user, starting after the user `last`.
     ///
-    /// - Parameter one: the only user whose notifications are wanted; nil for all.
+    /// - Parameter user: the only user whose notifications are wanted; nil for all.
     package func notifications(
         of name: CancellationStore.Name,
         status: NotificationStatus?,
-        of one: String? = nil,
-        after user: String,
+        user: String? = nil,
+        after last: String,
         limit: Int
     ) async throws(PostgresError) -> [PeopleStore.Item] {
         let filter: [PostgresValue] = [
-            .text(user), .text(status?.rawValue), .int4(Int32(clamping: limit)), .text(one),
+            .text(last), .text(status?.rawValue), .int4(Int32(clamping: limit)), .text(user),
         ]
         for id in name.ids {
             let found = try await self.read("n.job_id = $2", [.text(name.org), .text(id)] + filter)

@@ -71,7 +71,7 @@ public enum SocketLimits {
 
 /// Time and chance, which tests replace.
 public struct Timing: Sendable {
-    /// Waits, or throws when the task is cancelled.
+    /// Waits, or throws when the task is cancelled: before a reconnect and before a token expires.
     public var sleep: @Sendable (Duration) async throws -> Void = { try await Task.sleep(for: $0) }
     public var now: @Sendable () -> Date = { Date() }
     /// Returns the share of the longest backoff that is waited, from 0 to 1.

@@ -149,7 +149,7 @@ struct AdminJobRoutes {
     private func resend(_ request: Request, _ context: APIContext) async throws -> Response {
         var query = FieldReader(query: request, of: Self.resend)
         let user = query.text("user", limit: JobLimits.user, isRequired: true) ?? ""
-        let key = query.text("key", limit: Self.longestKey) ?? Self.randomKey()
+        let key = query.text("key", limit: Self.longestKey) ?? NotificationID.random().description
         try query.finish()
         let id = try InboxRoutes.id(context)
         guard let record = try await self.jobs.base.database.traces.record(id, user: user), record.gathering == nil
@@ -196,7 +196,7 @@ struct AdminJobRoutes {
         let org = body.text("org", limit: JobLimits.org)
         let status = body.choice("status", of: NotificationStatus.self, isRequired: true)
         let last = body.text("cursor", limit: JobLimits.user)
-        let key = body.text("key", limit: Self.longestKey) ?? Self.randomKey()
+        let key = body.text("key", limit: Self.longestKey) ?? NotificationID.random().description
         try body.finish()
         let name = self.jobs.control.name(org: org ?? "", id: id)
         let items = try await self.store.notifications(
@@ -208,10 +208,6 @@ struct AdminJobRoutes {
             writer.member("refused", notifications.count - sent)
             writer.member("next_cursor", items.count > Self.mostResent ? notifications.last?.user : nil)
         }
-    }
-
-    private static func randomKey() -> String {
-        NotificationID(high: .random(in: .min ... .max), low: .random(in: .min ... .max)).asRandomUUID.description
     }
 
     /// Appends the jobs of all that the catalog takes.

@@ -146,8 +146,7 @@ struct JobRoutes {
             }
             if body["id"] == nil { fields.append(("id", Array(key.utf8))) }
         } else if body["id"] == nil || body["id"] == .null {
-            let random = NotificationID(high: .random(in: .min ... .max), low: .random(in: .min ... .max))
-            fields.append(("id", Array(random.asRandomUUID.description.utf8)))
+            fields.append(("id", Array(NotificationID.random().description.utf8)))
         }
         if let trace, body[SpanTracer.field] == nil {
             fields.append((SpanTracer.field, Array(trace.traceParent.utf8)))

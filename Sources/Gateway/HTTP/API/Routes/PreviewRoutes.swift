@@ -114,8 +114,8 @@ private struct Preview {
         writer.member("locale", self.locale)
         let title = InlineMarks.plain(self.message.title)
         let body = InlineMarks.plain(self.message.body)
-        self.write("in_app", .inApp, ("title", self.message.title), ("body", self.message.body), to: &writer)
-        self.write("push", .push, ("title", title), ("body", body), to: &writer)
+        self.write("in_app", .inApp, title: self.message.title, body: self.message.body, to: &writer)
+        self.write("push", .push, title: title, body: body, to: &writer)
         writer.key("email")
         if self.channels.contains(.email) {
             writer.beginObject()
@@ -132,15 +132,15 @@ private struct Preview {
     private func write(
         _ name: StaticString,
         _ channel: Channels,
-        _ title: (StaticString, String),
-        _ body: (StaticString, String),
+        title: String,
+        body: String,
         to writer: inout JSONWriter
     ) {
         writer.key(name)
         guard self.channels.contains(channel) else { return writer.null() }
         writer.beginObject()
-        writer.member(title.0, title.1)
-        writer.member(body.0, body.1)
+        writer.member("title", title)
+        writer.member("body", body)
         writer.endObject()
     }
 }

@@ -222,7 +222,7 @@ struct ScheduleBody {
     }
 
     private static func randomID() -> NotificationID {
-        NotificationID(high: .random(in: .min ... .max), low: .random(in: .min ... .max)).asRandomUUID
+        NotificationID.random()
     }
 
     /// Reads the job with the dispatcher's decoder.

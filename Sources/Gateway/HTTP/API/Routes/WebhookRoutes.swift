@@ -49,7 +49,7 @@ struct WebhookRoutes {
         let kinds = Self.kinds(&body)
         try body.finish()
         let webhook = Webhook(
-            id: NotificationID(high: .random(in: .min ... .max), low: .random(in: .min ... .max)).asRandomUUID,
+            id: NotificationID.random(),
             org: org,
             url: url,
             kinds: kinds,

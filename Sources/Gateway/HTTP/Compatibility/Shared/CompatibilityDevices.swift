@@ -25,7 +25,7 @@ struct CompatibilityDevices {
     /// Registers a device; it replaces devices with the same name or `deviceID`.
     func register(_ registration: Registration, user: String) async throws -> Device {
         var device = Device(
-            id: NotificationID(high: .random(in: .min ... .max), low: .random(in: .min ... .max)).asRandomUUID,
+            id: NotificationID.random(),
             user: user,
             platform: registration.platform,
             provider: registration.provider,

@@ -58,7 +58,7 @@ struct JobSender {
     /// - Returns: the job's id.
     /// - Throws: `Problem` 422 with every fault, or 503 if the lane is full.
     func send(_ type: NotificationType, _ fields: [(name: String, value: String)]) async throws -> String {
-        let id = NotificationID(high: .random(in: .min ... .max), low: .random(in: .min ... .max)).asRandomUUID
+        let id = NotificationID.random()
         let named = [("type", type.name), ("id", id.description)] + fields
         let bytes = named.map { (name: $0.0, value: Array($0.1.utf8)) }
         do throws(JobFaults) {
