@@ -369,6 +369,9 @@ actor RedisConnection {
 
     private func checkDeadlines() {
         self.nextCheck = .distantFuture
+        // It has fired. To cancel it would search all timers of the event loop in vain, which took
+        // over a thread with a thousand connections.
+        self.deadlineTimer = nil
         defer { self.scheduleCheck() }
         let now = NIODeadline.now()
         if self.pending.failOverdue(now, grace: TimeAmount(self.configuration.commandTimeout)) {
