@@ -381,7 +381,8 @@ struct FloodTests {
                 }
                 return false
             }
-            // On a busy machine one round may not reach every limit, so attack again.
+            // On a busy machine a short attack may not reach every limit, so each one is longer.
+            var duration = Duration.seconds(5)
             try await eventually("refusals are counted") {
                 let page = try await gateway.call(.get, "/metrics", token: nil).response.body
                 let samples = try MetricsText(String(decoding: page, as: UTF8.self)).samples
@@ -389,7 +390,8 @@ struct FloodTests {
                 // REST refuses jobs without a valid token.
                 let names = refused + [#"carillon_calls_answered{class="4xx"}"#]
                 let isCounted = names.allSatisfy { (samples[$0] ?? 0) > 0 }
-                if !isCounted { _ = await DoorAttack(port: gateway.port, token: token).run(for: .seconds(5)) }
+                if !isCounted { _ = await DoorAttack(port: gateway.port, token: token).run(for: duration) }
+                duration *= 2
                 return isCounted
             }
         }
