@@ -15,6 +15,7 @@ import asyncio
 import os
 import sys
 
+from aiohttp import ClientConnectionError
 from pysignalr.client import SignalRClient
 
 # The longest wait in seconds; long, so that only a failure ends it on a busy machine.
@@ -90,7 +91,17 @@ async def gateway(client, title):
     await until(lambda: results == [0] and read == [identifier] and counts[-1] == 0, "the read")
 
 
-async def stay(client):
+async def run(client):
+    # The system of a killed gateway may accept one more connection and then reset it. The client
+    # negotiates anew, and gives up if that is refused.
+    while True:
+        try:
+            await client.run()
+        except ClientConnectionError:
+            await asyncio.sleep(1)
+
+
+async def stay(client, running):
     async def on_received(arguments):
         for notification in arguments:
             print("received", notification["title"], flush=True)
@@ -101,7 +112,8 @@ async def stay(client):
     client.on("ReceiveNotification", on_received)
     client.on("UnreadCountChanged", on_count)
     print("listening", flush=True)
-    await asyncio.Event().wait()
+    # Ends with an error if the client gives up.
+    await running
 
 
 async def main():
@@ -121,12 +133,12 @@ async def main():
         print("open", flush=True)
 
     client.on_open(on_open)
-    tasks = [asyncio.create_task(client.run()), asyncio.create_task(opened.wait())]
+    tasks = [asyncio.create_task(run(client)), asyncio.create_task(opened.wait())]
     await asyncio.wait(tasks, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
     if not opened.is_set():
         raise SystemExit("Error: the hub did not open")
     if mode == "stay":
-        await stay(client)
+        await stay(client, tasks[0])
     await (conformance(client) if mode == "conformance" else gateway(client, sys.argv[4]))
     print("ok", flush=True)
     # The client cannot be stopped.

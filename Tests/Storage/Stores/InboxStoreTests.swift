@@ -140,8 +140,8 @@ struct InboxStoreTests {
             let batch = (0..<6).map { Samples.notification($0, user: $0 < 5 ? "a" : "b") }
             _ = try await database.notifications.store(batch, areRepeats: false)
             _ = try await inbox.markRead(user: "a", ids: [batch[4].id], at: Samples.start)
-            let (states, unread) = try await inbox.newestUnread(["a", "b", "c"], limit: 2)
-            #expect(states.map(\.unread) == [4, 1, 0])
+            let (states, unread) = try await inbox.newestUnread(["a", "b", "a", "c"], limit: 2)
+            #expect(states.map(\.unread) == [4, 1, 4, 0])
             #expect(unread[ExactText("a")]?.map(\.title) == ["n3", "n2"])
             #expect(unread[ExactText("b")]?.map(\.title) == ["n5"])
             #expect(unread[ExactText("c")] == nil)
@@ -180,6 +180,7 @@ struct InboxStoreTests {
                 notification.body = "\"é\"\n\\ 😀"
                 notification.data = Array(#"{"a": [1, null]}"#.utf8)
                 notification.category = "c"
+                notification.org = "acme"
                 notification.entityType = "invoice"
                 notification.entityID = "7"
                 notification.collapseKey = "k"

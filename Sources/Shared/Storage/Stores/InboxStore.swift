@@ -90,6 +90,7 @@ package struct InboxStore: Sendable {
         package var unreadOnly: Bool
         package var type: String?
         package var category: String?
+        package var org: String?
 
         package init(limit: Int, before: NotificationID? = nil, unreadOnly: Bool = false, type: String? = nil) {
             self.limit = limit
@@ -97,6 +98,9 @@ package struct InboxStore: Sendable {
             self.unreadOnly = unreadOnly
             self.type = type
         }
+
+        /// Whether it shows one of a page's several feeds.
+        package var isOfFeed: Bool { self.category != nil || self.org != nil }
     }
 
     let pool: PostgresPool
@@ -131,7 +135,8 @@ package struct InboxStore: Sendable {
     ) async throws(PostgresError) -> (states: [State], unread: [ExactText: [Notification]]) {
         // The states come first: later commits have higher versions and arrive as frames.
         let states = try await self.states(users)
-        let waiting = zip(users, states).filter { $1.unread > 0 }.map(\.0)
+        // Several sockets of a user may open at once.
+        let waiting = ExactText.distinct(zip(users, states).filter { $1.unread > 0 }.map(\.0))
         guard !waiting.isEmpty else { return (states, [:]) }
         let result = try await self.pool.query(
             """
@@ -211,7 +216,7 @@ package struct InboxStore: Sendable {
     /// - Parameter known: a state that the caller has seen. If the inbox still shows the same, the
     ///   page has no notifications.
     package func page(user: String, filter: Filter, unless known: State? = nil) async throws(PostgresError) -> Page {
-        if filter.category != nil { return try await self.categoryPage(user: user, filter: filter, unless: known) }
+        if filter.isOfFeed { return try await self.feedPage(user: user, filter: filter, unless: known) }
         let request = InboxReads.PageRequest(user: user, filter: filter)
         if known != nil || self.standby != nil {
             let state = try await self.state(of: user)
@@ -237,7 +242,7 @@ package struct InboxStore: Sendable {
                 InboxSQL.changes, .text(user), .int8(version), .int4(Int32(clamping: limit))))
     }
 
-    private func categoryPage(
+    private func feedPage(
         user: String,
         filter: Filter,
         unless known: State?
@@ -245,15 +250,20 @@ package struct InboxStore: Sendable {
         if let page = try await self.unchanged(user, since: known) { return page }
         return try Page(
             try await self.pool.query(
-                filter.unreadOnly ? InboxSQL.unreadCategoryPage : InboxSQL.categoryPage,
+                filter.unreadOnly ? InboxSQL.unreadFeed : InboxSQL.feed,
                 .text(user), .uuid(filter.end.halves), .text(filter.type), .int4(Int32(clamping: filter.limit)),
-                .text(filter.category)))
+                .text(filter.category), .text(filter.org)))
     }
 
     /// Returns the unread count of each category, of the newest 10,000 unread; the key is empty for
     /// notifications without a category.
-    package func unreadByCategory(user: String) async throws(PostgresError) -> [(category: String, count: Int32)] {
-        let result = try await self.pool.query(InboxSQL.unreadByCategory, .text(user))
+    ///
+    /// - Parameter org: counts only those of this organisation; nil for all.
+    package func unreadByCategory(
+        user: String,
+        org: String? = nil
+    ) async throws(PostgresError) -> [(category: String, count: Int32)] {
+        let result = try await self.pool.query(InboxSQL.unreadByCategory, .text(user), .text(org))
         var counts: [(category: String, count: Int32)] = []
         for row in result { counts.append((try row.text(0), try row.int4(1))) }
         return counts
