@@ -69,7 +69,8 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     private var kept = 0
     /// Counts what the connection holds of unanswered requests.
     private var share: BudgetShare
-    var timeout: Scheduled<Void>?
+    /// Closes or refuses a connection that takes too long for the next step.
+    private var limit: TimeLimit?
     private(set) var hasServer = false
     private var isSettled = false
     /// Whether it counts for its client's address.
@@ -108,6 +109,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
 
     func handlerAdded(context: ChannelHandlerContext) {
         self.context = context
+        self.limit = TimeLimit(on: context.eventLoop)
         self.closeAfter(self.timeouts.firstRequest)
     }
 
@@ -121,7 +123,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     private func leave() {
-        self.timeout?.cancel()
+        self.limit?.remove()
         self.stall?.cancel()
         self.settle(.taken)
         self.context = nil
@@ -149,10 +151,8 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     func closeAfter(_ duration: Duration) {
-        self.timeout?.cancel()
         guard let context else { return }
-        let bound = NIOLoopBound(context, eventLoop: context.eventLoop)
-        self.timeout = context.eventLoop.scheduleTask(in: TimeAmount(duration)) { bound.value.close(promise: nil) }
+        self.limit?.set(duration) { context.close(promise: nil) }
     }
 
     func channelWritabilityChanged(context: ChannelHandlerContext) {
@@ -297,7 +297,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     private func take(_ part: HTTPServerRequestPart, _ context: ChannelHandlerContext) {
         switch (self.phase, part) {
         case (.idle, .head(let head)):
-            self.timeout?.cancel()
+            self.limit?.remove()
             if let endpoint = self.endpoint(of: head) {
                 self.begin(head, endpoint, context)
             } else {
@@ -309,7 +309,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         case (.forwarding, _):
             if case .end = part {
                 self.phase = .idle
-                self.timeout?.cancel()
+                self.limit?.remove()
             }
             context.fireChannelRead(self.wrapInboundOut(part))
         case (.collecting(let exchange, var body, let endpoint), .body(let bytes)):
@@ -329,7 +329,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
             body.writeImmutableBuffer(bytes)
             self.phase = .collecting(exchange, body, endpoint)
         case (.collecting(let exchange, let body, let endpoint), .end):
-            self.timeout?.cancel()
+            self.limit?.remove()
             self.exchange = exchange
             self.phase = .answering
             exchange.complete(body, endpoint)
@@ -654,14 +654,11 @@ extension DoorHandler {
 extension DoorHandler {
     /// Closes the connection if the body does not arrive in time.
     func limitBody() {
-        self.timeout?.cancel()
-        guard let context else { return }
-        let bound = NIOLoopBound((self, context), eventLoop: context.eventLoop)
-        self.timeout = context.eventLoop.scheduleTask(in: TimeAmount(self.timeouts.body)) {
-            let (handler, context) = bound.value
+        self.limit?.set(self.timeouts.body) { [weak self] in
+            guard let self, let context = self.context else { return }
             DoorMetrics.refusedSlow.increment()
-            guard case .collecting(_, _, let endpoint) = handler.phase else { return context.close(promise: nil) }
-            handler.answer(nil, endpoint.refusal(.requestTimeout, reason: "the body did not come in time"))
+            guard case .collecting(_, _, let endpoint) = self.phase else { return context.close(promise: nil) }
+            self.answer(nil, endpoint.refusal(.requestTimeout, reason: "the body did not come in time"))
         }
     }
 

@@ -1,0 +1,49 @@
+// Carillon · TimeLimit.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import NIOCore
+
+/// A moment at which something ends, which is moved often and rarely comes.
+///
+/// Confined to its event loop. NIO finds a timer to cancel by a search of all timers of the loop,
+/// which would cost each new connection more the more there are. So a timer is left to fire; then
+/// it looks whether the moment has come, and if not, waits for it.
+final class TimeLimit {
+    private let eventLoop: any EventLoop
+    private var moment: NIODeadline?
+    private var action: () -> Void = {}
+    /// When the timer fires that counts; earlier ones are ignored.
+    private var timer: NIODeadline?
+
+    init(on eventLoop: any EventLoop) {
+        self.eventLoop = eventLoop
+    }
+
+    /// Calls `action` after `duration`, unless the limit is set again or removed before.
+    func set(_ duration: Duration, _ action: @escaping () -> Void) {
+        let moment = self.eventLoop.now + TimeAmount(duration)
+        self.moment = moment
+        self.action = action
+        if self.timer.map({ moment < $0 }) ?? true { self.schedule(moment) }
+    }
+
+    func remove() {
+        self.moment = nil
+        self.action = {}
+    }
+
+    private func schedule(_ moment: NIODeadline) {
+        self.timer = moment
+        self.eventLoop.assumeIsolated().scheduleTask(deadline: moment) { [weak self] in self?.fire(moment) }
+    }
+
+    private func fire(_ scheduled: NIODeadline) {
+        guard scheduled == self.timer else { return }
+        self.timer = nil
+        guard let moment else { return }
+        guard moment <= self.eventLoop.now else { return self.schedule(moment) }
+        let action = self.action
+        self.remove()
+        action()
+    }
+}
