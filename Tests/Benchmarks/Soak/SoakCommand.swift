@@ -68,6 +68,8 @@ struct SoakCommand: AsyncParsableCommand {
         }
     }
 
+    private var jobCount: Int { self.jobs ?? Int(self.rate * self.seconds) }
+
     /// Starts the servers whose master is killed; nil if none is.
     private func servers() async throws -> SoakRedis? {
         guard self.failovers > 0 else { return nil }
@@ -83,7 +85,7 @@ struct SoakCommand: AsyncParsableCommand {
     ) async throws -> (SoakLedger.Summary, Int?) {
         let tag = String(UInt32.random(in: .min ... .max), radix: 36)
         let names = (0..<self.users).map { "soak-\(tag)-\($0)" }
-        let ledger = SoakLedger(users: self.users, offline: self.users / 2)
+        let ledger = SoakLedger(jobs: self.jobCount, users: self.users, offline: self.users / 2)
         let sandbox = try SandboxControl()
         let firstPush = try await sandbox.count("fcm").next
         try await OfflineUsers.register(names, in: stack.database.pool)
@@ -150,25 +152,35 @@ struct SoakCommand: AsyncParsableCommand {
         _ ledger: SoakLedger,
         _ servers: SoakRedis?
     ) async throws {
-        let jobs = self.jobs ?? Int(self.rate * self.seconds)
         let start = ContinuousClock.now
-        for job in 0..<jobs {
-            let due = start + .seconds(self.seconds * Double(job) / Double(jobs))
-            // Spread the jobs evenly over the time.
-            if due > .now { try await Task.sleep(until: due, tolerance: .zero) }
-            ledger.append(1)
-            let user = names[ledger.user(ofJob: job)]
-            var fields: [RedisArgument] = [
-                "XADD", .text(servers?.stream(of: user) ?? "carillon:jobs:critical"), "*", "user", .text(user), "type",
-                "payment_received", "title", "Payment received", "body", "EUR 40 from Ada", "data",
-                .text(#"{"n":\#(job)}"#),
-            ]
-            // Alternate per user, so that each user gets jobs with and without an id.
-            let hasID = self.failovers > 0 || (job / self.users + job) % 2 == 0
-            if hasID { fields += ["id", .text("job-\(job)")] }
-            try await self.append(fields, redis)
-            if hasID, job % 10 < 2 { try await self.append(fields, redis) }
+        // Each user has a producer, as one whose master is away must not hold up the others.
+        try await withThrowingTaskGroup(of: Void.self) { producers in
+            for user in 0..<self.users {
+                producers.addTask {
+                    for job in stride(from: user, to: self.jobCount, by: self.users) {
+                        let due = start + .seconds(self.seconds * Double(job) / Double(self.jobCount))
+                        // Spread the jobs evenly over the time.
+                        if due > .now { try await Task.sleep(until: due, tolerance: .zero) }
+                        ledger.append(job, due: due)
+                        try await self.append(job, of: names[user], redis, servers)
+                    }
+                }
+            }
+            try await producers.waitForAll()
         }
+    }
+
+    private func append(_ job: Int, of user: String, _ redis: RedisClient, _ servers: SoakRedis?) async throws {
+        var fields: [RedisArgument] = [
+            "XADD", .text(servers?.stream(of: user) ?? "carillon:jobs:critical"), "*", "user", .text(user), "type",
+            "payment_received", "title", "Payment received", "body", "EUR 40 from Ada", "data",
+            .text(#"{"n":\#(job)}"#),
+        ]
+        // Alternate per user, so that each user gets jobs with and without an id.
+        let hasID = self.failovers > 0 || (job / self.users + job) % 2 == 0
+        if hasID { fields += ["id", .text("job-\(job)")] }
+        try await self.append(fields, redis)
+        if hasID, job % 10 < 2 { try await self.append(fields, redis) }
     }
 
     /// Appends a job; repeats it until a replica has it, if there are failovers.
@@ -196,15 +208,17 @@ struct SoakCommand: AsyncParsableCommand {
         for number in 0..<self.failovers {
             // The load goes on for a while before, between and after.
             try await Task.sleep(for: .seconds(self.seconds / Double(self.failovers + 1)))
+            let start = ContinuousClock.now
             try await servers.failOver(of: names[number])
-            let (start, jobs) = (ContinuousClock.now, ledger.jobs)
-            while ledger.missing(before: jobs) > 0 {
-                guard .now - start < .seconds(self.patience) else { break }
+            let end = ContinuousClock.now
+            while ledger.missing(before: end) > 0 {
+                guard .now - end < .seconds(self.patience) else { break }
                 // Poll, because the ledger does not signal completion.
                 try await Task.sleep(for: .milliseconds(200))
             }
-            let seconds = (.now - start).inSeconds
-            let missing = ledger.missing(before: jobs)
+            let seconds = (.now - end).inSeconds
+            let missing = ledger.missing(before: end)
+            ledger.noteFailover(start..<ContinuousClock.now)
             FileHandle.standardError.write(
                 Data("failover done; after \(seconds) s \(missing) of the earlier jobs were missing\n".utf8))
         }
@@ -266,6 +280,11 @@ struct SoakCommand: AsyncParsableCommand {
         report.add("socket_p50_ms", percentile(0.5, summary.delays) * 1_000)
         report.add("socket_p99_ms", percentile(0.99, summary.delays) * 1_000)
         report.add("socket_longest_ms", (summary.delays.last ?? .nan) * 1_000)
+        if !summary.failoverDelays.isEmpty {
+            report.add("failover_jobs", summary.failoverDelays.count)
+            report.add("failover_p50_ms", percentile(0.5, summary.failoverDelays) * 1_000)
+            report.add("failover_p99_ms", percentile(0.99, summary.failoverDelays) * 1_000)
+        }
         report.add("gateway_kills", kills["gateway"] ?? 0)
         report.add("dispatcher_kills", kills["dispatcher"] ?? 0)
         report.add("deaths", deaths.count)
