@@ -32,6 +32,10 @@ package struct PushMessage: Sendable {
     package var priority: PushPriority
     /// Whether the user may unsubscribe from such notifications.
     package var isRefusable = true
+    /// The user's locale, for e-mail; nil if it is unknown.
+    package var locale: String?
+    /// The type's title in that locale, for e-mail; nil if the catalog has none.
+    package var typeTitle: String?
     /// Whether the provider may still be called, checked when the call's turn in our queue comes;
     /// nil means always.
     ///

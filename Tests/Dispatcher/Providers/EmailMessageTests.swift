@@ -123,6 +123,22 @@ struct EmailMessageTests {
         #expect(inner.parts["text/html"]?.contains("app://") == false)
     }
 
+    @Test(
+        "Carillon's own words are in the user's language, with the type's title",
+        arguments: [
+            ("de-AT", "Rechnungen", "Öffnen", "E-Mails zu „Rechnungen“ abbestellen", "de"),
+            ("pt_BR", nil, "Abrir", "Cancelar inscrição", "pt"),
+            ("nl", "<Facturen>", "Open", "Stop e-mail about “<Facturen>”", "en"),
+        ] as [(String, String?, String, String, String)])
+    func languages(locale: String, title: String?, open: String, exit: String, language: String) throws {
+        let url = "https://example.com/u"
+        let mail = try MailText.make(unsubscribe: url, words: (locale, title)) { $0.extras.url = url }
+        #expect(try #require(mail.parts["text/plain"]).hasSuffix("-- \r\n\(exit): \(url)"))
+        let html = try #require(mail.parts["text/html"])
+        #expect(html.contains(">\(open)</a>") && html.contains(#"<p lang="\#(language)" dir="auto""#))
+        #expect(html.contains(">\(EmailLayout.escaped(exit))</a>"))
+    }
+
     @Test("the job's or template's texts take precedence")
     func given() throws {
         let mail = try MailText.make {

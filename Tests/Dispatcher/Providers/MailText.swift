@@ -49,12 +49,14 @@ struct MailText {
         from sender: String = "Carillon <notices@example.com>",
         to recipient: String = "ada@example.com",
         unsubscribe: String? = nil,
+        words: (locale: String?, typeTitle: String?) = (nil, nil),
         _ change: (inout Core.Notification) -> Void = { _ in }
     ) throws -> MailText {
-        MailText(
-            try EmailMessage(
-                Messages.make(change), from: EmailSender(sender), to: recipient, unsubscribe: unsubscribe
-            ).content)
+        var message = Messages.make(change)
+        message.locale = words.locale
+        message.typeTitle = words.typeTitle
+        return MailText(
+            try EmailMessage(message, from: EmailSender(sender), to: recipient, unsubscribe: unsubscribe).content)
     }
 
     /// Returns all values of a field.

@@ -17,6 +17,7 @@ struct EmailTests {
           receipt: {channels: [email]}
           news: {channels: [in_app, email]}
           paid:
+            title: {en: Payments, de: Zahlungen}
             delivery: push
             channels: [in_app, push, email]
             templates:
@@ -46,6 +47,7 @@ struct EmailTests {
     func arrives() async throws {
         try await Self.with { stack, gateway, _ in
             try await stack.setAddress("ada@example.com", of: "ada", wanting: "paid", by: gateway)
+            try await gateway.set(#"{"email":"ada@example.com","locale":"de-AT"}"#, of: "ada")
             try await stack.append([
                 ("user", "ada"), ("type", "paid"), ("vars", #"{"amount":"€ 40","name":"<Eve>","number":"i9"}"#),
                 ("url", "https://example.com/i9"),
@@ -64,7 +66,7 @@ struct EmailTests {
             }
 
             let link = try #require(mail.unsubscribe)
-            #expect(mail.text.contains("Unsubscribe: \(link)"))
+            #expect(mail.text.contains("E-Mails zu „Zahlungen“ abbestellen: \(link)"))
             let click = TransferRequest(
                 .post, url: link, headers: [("content-type", "application/x-www-form-urlencoded")],
                 body: Array("List-Unsubscribe=One-Click".utf8), timeout: longestWait)

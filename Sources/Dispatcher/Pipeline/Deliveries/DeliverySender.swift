@@ -339,6 +339,13 @@ struct DeliverySender: Sendable {
         )
         message.lane = lane
         message.isRefusable = type?.isRequired != true
+        if self.provider == .email {
+            let catalog = self.dispatcher.catalog
+            let locale = facts.device.locale ?? catalog.defaultLocale.key
+            message.locale = locale
+            message.typeTitle = catalog.presentation(ofType: facts.notification.type).title
+                .text(for: [locale], default: catalog.defaultLocale)
+        }
         message.buttonCategory = self.dispatcher.catalog.buttonCategory(of: facts.notification)
         if work.isRetraction { message.purpose = .retract }
         if let priority = type?.pushPriority, facts.notification.extras.pushPriority == nil {

@@ -35,7 +35,11 @@ struct EmailMessage: Sendable {
     ) throws(Fault) {
         guard let address = EmailAddress(recipient) else { throw Fault("bad_address") }
         let notification = message.notification
-        let text = EmailText(notification, unsubscribe: unsubscribe)
+        let words = MailTexts(languages: message.locale.map { [$0] } ?? [])
+        let exit = unsubscribe.map { url in
+            EmailExit(url: url, text: message.typeTitle.map(words.stopType) ?? words.unsubscribe)
+        }
+        let text = EmailText(notification, words, exit)
         let boundary = "=_\(notification.id)"
         var header = EmailHeader()
         do {
@@ -86,6 +90,13 @@ struct EmailMessage: Sendable {
     }
 }
 
+/// The link with which a user stops such e-mail.
+struct EmailExit: Sendable {
+    let url: String
+    /// In the user's language.
+    let text: String
+}
+
 /// The texts of an e-mail, from the job or template, with the notification's own texts as fallback.
 struct EmailText: Sendable, Equatable {
     var subject: String
@@ -93,8 +104,8 @@ struct EmailText: Sendable, Equatable {
     var html: String
     var replyTo: EmailAddress?
 
-    /// - Parameter unsubscribe: the URL for unsubscribing; nil for none.
-    init(_ notification: Notification, unsubscribe: String?) {
+    /// - Parameter exit: nil for an e-mail that the user cannot refuse.
+    init(_ notification: Notification, _ words: MailTexts, _ exit: EmailExit?) {
         // Validated as JSON when the job was taken.
         let platform = notification.extras.platform.flatMap { try? JSONParser.parse($0) }
         let given = platform?["email"]
@@ -105,13 +116,13 @@ struct EmailText: Sendable, Equatable {
         let body = given?["text"]?.string ?? notification.body
         var text = given?["text"]?.string ?? [notification.title, notification.body].paragraphs
         if given?["text"] == nil, let link { text += "\n\n\(link)" }
-        if let unsubscribe { text += "\n\n-- \nUnsubscribe: \(unsubscribe)" }
+        if let exit { text += "\n\n-- \n\(exit.text): \(exit.url)" }
         self.text = text
         self.html =
             given?["html"]?.string
             ?? EmailLayout(
-                title: notification.title, body: body, link: link, image: Self.image(notification),
-                unsubscribe: unsubscribe
+                title: notification.title, body: body, link: link, image: Self.image(notification), words: words,
+                exit: exit
             ).html
         self.replyTo = given?["reply_to"]?.string.flatMap { EmailAddress($0) }
     }
@@ -145,12 +156,14 @@ struct EmailLayout {
     let body: String
     let link: String?
     let image: String?
-    let unsubscribe: String?
+    let words: MailTexts
+    let exit: EmailExit?
 
     var html: String {
         var rows = ""
         if !self.title.isEmpty {
-            rows += Self.row(#"<h1 style="margin:0;font-size:22px;line-height:30px">\#(Self.escaped(self.title))</h1>"#)
+            let title = Self.escaped(self.title)
+            rows += Self.row(#"<h1 dir="auto" style="margin:0;font-size:22px;line-height:30px">\#(title)</h1>"#)
         }
         if let image {
             rows += Self.row(
@@ -158,19 +171,21 @@ struct EmailLayout {
             )
         }
         for paragraph in self.paragraphs {
-            rows += Self.row(#"<p style="margin:0;font-size:16px;line-height:24px">\#(paragraph)</p>"#)
+            rows += Self.row(#"<p dir="auto" style="margin:0;font-size:16px;line-height:24px">\#(paragraph)</p>"#)
         }
         if let link {
             rows += Self.row(
                 #"<a href="\#(Self.escaped(link))" style="display:inline-block;padding:12px 24px;border-radius:8px;"#
-                    + #"background:#1f4fd8;color:#ffffff;font-size:16px;text-decoration:none">Open</a>"#
+                    + #"background:#1f4fd8;color:#ffffff;font-size:16px;text-decoration:none">"#
+                    + "\(self.words.open)</a>"
             )
         }
         var foot = ""
-        if let unsubscribe {
+        if let exit {
             foot = """
-                <p style="margin:16px 0;font-size:13px;line-height:20px;color:#5c6370">\
-                <a href="\(Self.escaped(unsubscribe))" style="color:#5c6370">Unsubscribe</a></p>
+                <p lang="\(self.words.language)" dir="auto" \
+                style="margin:16px 0;font-size:13px;line-height:20px;color:#5c6370">\
+                <a href="\(Self.escaped(exit.url))" style="color:#5c6370">\(Self.escaped(exit.text))</a></p>
 
                 """
         }

@@ -50,7 +50,7 @@ struct UnsubscribeRoutes {
     /// Asks for confirmation, because mail programs prefetch links.
     private func page(_ request: Request, _ context: APIContext) async throws -> Response {
         let target = try self.target(request)
-        let texts = UnsubscribeTexts(request)
+        let texts = Self.texts(request)
         let all = "<button class=\"plain\" name=\"scope\" value=\"all\">\(texts.stopAll)</button>"
         var choices = ["<p class=\"hint\">\(texts.explanation)</p>"]
         if let type = target.type {
@@ -88,7 +88,7 @@ struct UnsubscribeRoutes {
     private func unsubscribe(_ request: Request, _ context: APIContext) async throws -> Response {
         let target = try self.target(request)
         let isAll = try await self.isForAll(request)
-        let texts = UnsubscribeTexts(request)
+        let texts = Self.texts(request)
         try await self.users.preferences.stopEmail(user: target.user, type: isAll ? nil : target.type)
         let name = isAll ? nil : target.type.map { HTMLPage.escaped(self.name(of: $0, texts.language)) }
         let done = name.map { texts.stoppedType($0) } ?? texts.stoppedAll
@@ -97,6 +97,13 @@ struct UnsubscribeRoutes {
             language: texts.language,
             body: "<p>\(done)</p><p class=\"hint\">\(texts.wayBack)</p>"
         )
+    }
+
+    /// Returns the texts of the page in the browser's language if available, else in English.
+    private static func texts(_ request: Request) -> MailTexts {
+        // Browsers send the best language first, so weights do not matter.
+        let wanted = (request.headers[.acceptLanguage] ?? "").split(separator: ",")
+        return MailTexts(languages: wanted.map { String($0.drop { $0 == " " }) })
     }
 
     /// Returns a type's title in the catalog, or its name for people.
