@@ -96,7 +96,7 @@ struct CanonicalShapeTests {
         #expect(
             Self.text(Self.notification())
                 == #"{"id":"01a1f866-0d7b-841c-a9a6-5597aa0575f3","type":"greeting","severity":"info","#
-                + #""delivery":"in_app","title":"","body":"","data":{},"category":null,"entity_type":null,"#
+                + #""delivery":"in_app","title":"","body":"","data":{},"category":null,"org":null,"entity_type":null,"#
                 + #""entity_id":null,"url":null,"image":null,"collapse_key":null,"version":0,"#
                 + #""created_at":"2026-11-20T10:00:00.123Z","read_at":null,"expires_at":null,"held_back":null}"#)
     }
@@ -110,6 +110,7 @@ struct CanonicalShapeTests {
         notification.body = "€ 40\\😀\u{1}"
         notification.data = Array(#"{ "a" : [1.50] }"#.utf8)
         notification.category = "payments"
+        notification.org = "acme"
         notification.entityType = "invoice"
         notification.entityID = "i9"
         notification.extras.url = "app://i9"
@@ -122,7 +123,7 @@ struct CanonicalShapeTests {
             Self.text(notification)
                 == #"{"id":"01a1f866-0d7b-841c-a9a6-5597aa0575f3","type":"greeting","severity":"alert","#
                 + #""delivery":"push","title":"Say \"hi\"\n","body":"€ 40\\😀\u0001","data":{ "a" : [1.50] },"#
-                + #""category":"payments","entity_type":"invoice","entity_id":"i9","url":"app://i9","#
+                + #""category":"payments","org":"acme","entity_type":"invoice","entity_id":"i9","url":"app://i9","#
                 + #""image":"https://example.org/i.png","collapse_key":"k","version":42,"#
                 + #""created_at":"2026-11-20T10:00:00.123Z","read_at":"1970-01-01T00:00:00.000Z","#
                 + #""expires_at":"1969-12-31T23:59:59.000Z","held_back":null}"#)
@@ -131,7 +132,6 @@ struct CanonicalShapeTests {
     @Test("server-only fields are left out")
     func keepsPrivate() {
         var notification = Self.notification()
-        notification.org = "secret-org"
         notification.jobID = "secret-job"
         notification.jobEntry = "secret-entry"
         notification.statusReason = "secret-reason"

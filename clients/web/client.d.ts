@@ -13,11 +13,16 @@ export class CallError extends Error {
   readonly faults: readonly { readonly field: string; readonly reason: string }[];
 }
 
-/** Chooses a list: only unread notifications, only a category, or all. */
-export interface Filter {
-  readonly isUnread?: boolean;
+/** Those of a category, of an organisation, of both, or all. */
+export interface Feed {
   /** The empty name has those without a category. */
-  readonly category?: string;
+  readonly category?: string | null;
+  readonly org?: string | null;
+}
+
+/** Chooses a list: a feed, or only what is unread of it. */
+export interface Filter extends Feed {
+  readonly isUnread?: boolean;
 }
 
 /** The state of the connection. `displaced` means that the user has too many newer connections. */
@@ -75,8 +80,6 @@ export class Inbox extends EventTarget {
   /** The error of the last load of the first page. */
   readonly loadError: CallError | null;
   readonly hasMoreFailed: boolean;
-  /** Unread notifications by category; null before `countCategories()`. */
-  readonly unreadByCategory: Readonly<Record<string, number>> | null;
   /** The archive as far as it is loaded; null before `loadArchive()`. */
   readonly archive: { readonly items: readonly Notification[]; readonly cursor: string | null } | null;
 
@@ -90,7 +93,13 @@ export class Inbox extends EventTarget {
   loadMore(filter: Filter): Promise<void>;
   /** Loads the archive's first page, or the next. */
   loadArchive(isFirst: boolean): Promise<void>;
-  countCategories(): void;
+  /**
+   * Counts the unread by category again, of an organisation or of all, for `unread()`; the event
+   * `change` says when that is done.
+   */
+  countCategories(org?: string | null): void;
+  /** Returns the unread count of a feed; null before `countCategories()`. */
+  unread(feed: Feed): number | null;
 
   /** Returns undefined if it is read already; else whether the gateway took it. */
   markRead(id: string): Promise<boolean> | undefined;

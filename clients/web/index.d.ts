@@ -38,6 +38,8 @@ export interface Notification {
   /** The job's own data; its `actions` are the buttons. */
   readonly data: { readonly actions?: readonly Action[]; readonly [name: string]: unknown };
   readonly category: string | null;
+  /** The organisation of the job. */
+  readonly org: string | null;
   readonly entity_type: string | null;
   readonly entity_id: string | null;
   readonly url: string | null;
@@ -85,6 +87,8 @@ export interface CarillonAttributes {
   view?: "page";
   /** Shows only notifications of this category. */
   category?: string;
+  /** Shows only notifications of this organisation. */
+  org?: string;
   /** `en`, `de`, `fr`, `es`, `pt`, `ja` or `ar`; by default the page's language. */
   lang?: string;
   /** The theme; the system's by default. */
@@ -126,7 +130,7 @@ export class CarillonInbox extends HTMLElement {
 
   renderItem: RenderItem | null;
 
-  /** The unread count of the inbox, or of `category`; null until it is known. */
+  /** The unread count of the inbox, or of `category` and `org`; null until it is known. */
   get unread(): number | null;
 
   /** The URL of the gateway that the element uses. */

@@ -31,10 +31,10 @@ export interface CarillonInboxProps extends Attributes, Omit<CarillonAttributes,
 export const CarillonInbox: ForwardRefExoticComponent<CarillonInboxProps & RefAttributes<Element>>;
 
 /**
- * Returns the unread count of the page's first inbox of a category, or of the first that shows all;
- * null until it is known.
+ * Returns the unread count of the page's first inbox with this category and organisation, or of the
+ * first that shows all; null until it is known.
  */
-export function useUnread(category?: string): number | null;
+export function useUnread(category?: string, org?: string): number | null;
 
 declare module "react" {
   namespace JSX {

@@ -6,7 +6,7 @@ import {
   createElement, forwardRef, useEffect, useImperativeHandle, useLayoutEffect, useRef, useSyncExternalStore,
 } from "react";
 
-const attributes = ["token", "url", "view", "category", "lang", "theme", "worker"];
+const attributes = ["token", "url", "view", "category", "org", "lang", "theme", "worker"];
 const events = {
   onUnread: "carillon-unread", onArrival: "carillon-arrival", onOpen: "carillon-open",
   onAction: "carillon-action", onEvent: "carillon-event", onSignedOut: "carillon-signed-out",
@@ -47,12 +47,13 @@ export const CarillonInbox = forwardRef(function CarillonInbox(props, ref) {
 });
 
 /**
- * Returns the unread count of the page's first inbox of a category, or of the first that shows all.
+ * Returns the unread count of the page's first inbox with this category and organisation, or of the
+ * first that shows all.
  *
  * Null until the count is known.
  */
-export function useUnread(category = "") {
-  return useSyncExternalStore(subscribe, () => unread(category), () => null);
+export function useUnread(category = "", org = "") {
+  return useSyncExternalStore(subscribe, () => unread({ category, org }), () => null);
 }
 
 function subscribe(redraw) {
@@ -61,9 +62,10 @@ function subscribe(redraw) {
   return () => names.forEach((name) => document.removeEventListener(name, redraw));
 }
 
-function unread(category) {
+function unread(feed) {
   const inboxes = [...document.querySelectorAll("carillon-inbox")];
-  return inboxes.find((one) => (one.getAttribute("category") ?? "") === category)?.unread ?? null;
+  const isIt = (one) => Object.entries(feed).every(([name, value]) => (one.getAttribute(name) ?? "") === value);
+  return inboxes.find(isIt)?.unread ?? null;
 }
 
 /**

@@ -264,6 +264,25 @@ struct InboxActionTests {
         }
     }
 
+    @Test("a list of one organisation, and its unread counts by category")
+    func organisations() async throws {
+        try await Self.with { scene in
+            _ = try await scene.notify("i1")
+            _ = try await scene.notify("a1", [("org", "acme")])
+            _ = try await scene.notify("a2", [("org", "acme"), ("category", "news")])
+            _ = try await scene.notify("b1", [("org", "bolt"), ("category", "news")])
+            let acme = try await scene.ada.get("/v1/notifications?org=acme").body
+            #expect(acme["notifications"]?.texts("title") == ["a2", "a1"])
+            #expect(acme["notifications"]?.texts("org") == ["acme", "acme"])
+            let news = try await scene.ada.get("/v1/notifications?org=bolt&category=news&unread_only=true").body
+            #expect(news["notifications"]?.texts("title") == ["b1"])
+            let counts = try await scene.ada.get("/v1/notifications/unread-count?by_category=true&org=acme").body
+            #expect(counts["categories"]?.object?.map(\.key) == ["invoices", "news"])
+            #expect(counts["categories"]?.object?.allSatisfy { $0.value.integer == 1 } == true)
+            #expect(try await scene.ada.get("/v1/notifications/unread-count?org=acme").status == 400)
+        }
+    }
+
     @Test("types have names, descriptions and icons in the wanted language")
     func types() async throws {
         let catalog = """

@@ -208,6 +208,7 @@ struct WebInboxActionTests {
                 </script></head><body>
                 <carillon-inbox id="bell" token="\(token)"></carillon-inbox>
                 <carillon-inbox id="payments" view="page" category="payments" token="\(token)"></carillon-inbox>
+                <carillon-inbox id="acme" view="page" org="acme" token="\(token)"></carillon-inbox>
                 <carillon-inbox id="reports" view="page" category="reports" token="\(token)">
                   <p slot="empty">Come back on Monday.</p></carillon-inbox>
                 </body></html>
@@ -215,7 +216,7 @@ struct WebInboxActionTests {
             try await HTTPStub.with(HTTPStub.Answer(body: html, type: "text/html"), port: host) { stub in
                 try await browser.open(stub.url)
                 func root(_ id: String) -> String { "document.querySelector('#\(id)').shadowRoot" }
-                for id in ["bell", "payments", "reports"] {
+                for id in ["bell", "payments", "acme", "reports"] {
                     try await browser.wait(
                         for: "\(id) is online", "\(root(id))?.querySelector('.panel')?.dataset.state === 'online'")
                 }
@@ -223,7 +224,7 @@ struct WebInboxActionTests {
                 let presence = try await gateway.call(.get, "/v1/admin/presence/ada", token: operators).body
                 #expect(presence["connections"]?.array?.count == 1)
                 try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "€ 5")])
-                try await stack.notify("ada", "an invoice")
+                try await stack.notify("ada", "an invoice", [("org", "acme")])
                 try await browser.wait(
                     for: "the badge counts", "\(root("bell")).querySelector('.badge').textContent === '2'")
                 try await browser.click("\(root("bell")).querySelector('.bell')")
@@ -231,9 +232,9 @@ struct WebInboxActionTests {
                     """
                     const titles = (id) => [...document.querySelector(id).shadowRoot.querySelectorAll('.title')]
                       .map((one) => one.textContent).join();
-                    return [titles("#bell"), titles("#payments"), titles("#reports")];
+                    return [titles("#bell"), titles("#payments"), titles("#acme"), titles("#reports")];
                     """)
-                #expect(titles.strings == ["an invoice,Money: € 5", "€ 5", ""])
+                #expect(titles.strings == ["an invoice,Money: € 5", "€ 5", "an invoice", ""])
                 #expect(
                     try await browser.run("return \(root("bell")).querySelector('h2').textContent")
                         == .string("News for you"))
@@ -241,8 +242,12 @@ struct WebInboxActionTests {
                     try await browser.run(
                         "return \(root("reports")).querySelector('slot[name=empty]').assignedElements()[0].textContent")
                         == .string("Come back on Monday."))
+                for id in ["payments", "acme"] {
+                    try await browser.wait(for: "\(id) counts its own", "document.querySelector('#\(id)').unread === 1")
+                }
                 try await browser.wait(
-                    for: "the feed counts its own", "document.querySelector('#payments').unread === 1")
+                    for: "the organisation's tabs count its own",
+                    "\(root("acme")).querySelector(\"[data-filter='category:payments'] .count\").hidden")
             }
         }
     }

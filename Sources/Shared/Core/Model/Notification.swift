@@ -148,7 +148,7 @@ package struct NotificationDraft: Sendable {
 
 /// A field of a notification that clients can see.
 package enum NotificationField: Int, Sendable, CaseIterable {
-    case id, type, severity, delivery, title, body, data, category, entityType, entityID, url, image, collapseKey
+    case id, type, severity, delivery, title, body, data, category, org, entityType, entityID, url, image, collapseKey
     case version, createdAt, readAt, expiresAt, heldBack
 }
 
@@ -172,6 +172,7 @@ extension Notification: NotificationFields {
         case .body: writer.string(self.body)
         case .data: if let data = self.data { writer.raw(data) } else { writer.raw("{}") }
         case .category: writer.string(self.category)
+        case .org: writer.string(self.org.isEmpty ? nil : self.org)
         case .entityType: writer.string(self.entityType)
         case .entityID: writer.string(self.entityID)
         case .url: writer.string(self.extras.url)

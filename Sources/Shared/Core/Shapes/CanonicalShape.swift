@@ -5,10 +5,10 @@
 package enum CanonicalShape {
     private static let members: [(key: StaticString, field: NotificationField)] = [
         ("id", .id), ("type", .type), ("severity", .severity), ("delivery", .delivery), ("title", .title),
-        ("body", .body), ("data", .data), ("category", .category), ("entity_type", .entityType),
-        ("entity_id", .entityID), ("url", .url), ("image", .image), ("collapse_key", .collapseKey),
-        ("version", .version), ("created_at", .createdAt), ("read_at", .readAt), ("expires_at", .expiresAt),
-        ("held_back", .heldBack),
+        ("body", .body), ("data", .data), ("category", .category), ("org", .org),
+        ("entity_type", .entityType), ("entity_id", .entityID), ("url", .url), ("image", .image),
+        ("collapse_key", .collapseKey), ("version", .version), ("created_at", .createdAt), ("read_at", .readAt),
+        ("expires_at", .expiresAt), ("held_back", .heldBack),
     ]
 
     /// Returns the JSON object.

@@ -124,15 +124,18 @@ enum InboxSQL {
     static let page = Self.page(where: "x.deleted_at IS NULL", limit: "$4")
     static let unreadPage = Self.page(where: Self.isUnread("x"), limit: Self.unreadLimit("$4", of: "$1"))
 
-    /// $1 to $4 as in ``page``, $5: category.
-    static let categoryPage = Self.page(where: "x.category = $5 AND x.deleted_at IS NULL", limit: "$4")
-    static let unreadCategoryPage = Self.page(where: "x.category = $5 AND \(Self.isUnread("x"))", limit: "$4")
+    /// $1 to $4 as in ``page``, $5: category or null, $6: organisation or null.
+    static let feed = Self.page(where: "\(Self.isOfFeed) AND x.deleted_at IS NULL", limit: "$4")
+    static let unreadFeed = Self.page(where: "\(Self.isOfFeed) AND \(Self.isUnread("x"))", limit: "$4")
+    private static let isOfFeed =
+        "($5::text IS NULL OR x.category = $5) AND ($6::text IS NULL OR x.org_id = $6)"
 
-    /// $1: user.
+    /// $1: user, $2: organisation or null.
     static let unreadByCategory = """
         SELECT coalesce(u.category, ''), count(*)::int4
         FROM (
-            SELECT x.category FROM carillon.notifications x WHERE x.user_id = $1 AND \(Self.isUnread("x"))
+            SELECT x.category FROM carillon.notifications x
+            WHERE x.user_id = $1 AND ($2::text IS NULL OR x.org_id = $2) AND \(Self.isUnread("x"))
             ORDER BY x.id DESC LIMIT \(Self.unreadLimit("10000", of: "$1"))
         ) u
         GROUP BY 1 ORDER BY 1

@@ -51,7 +51,7 @@ struct NotificationColumn: Sendable {
             append: { $1.append(int8: $0.version) },
             read: { (row, place, notification) throws(PostgresError) in notification.version = try row.int8(place) }),
         .text("job_entry", [.insert, .message, .item], { $0.jobEntry }, { $0.jobEntry = $1 }),
-        .text("org_id", [.insert, .message, .item], { $0.org }, { $0.org = $1 }),
+        .text("org_id", as: .org, [.insert, .message, .item], { $0.org }, { $0.org = $1 }),
         .optionalText("job_id", [.insert, .message, .item], { $0.jobID }, { $0.jobID = $1 }),
         .text("type", as: .type, [.insert, .message, .item], { $0.type }, { $0.type = $1 }),
         .word("severity", as: .severity, [.insert, .message, .item], { $0.severity }, { $0.severity = $1 }),
@@ -260,6 +260,8 @@ package struct InboxRow: NotificationFields, Sendable {
     /// How a field is written.
     private enum Form {
         case id, text, json, integer, moment
+        /// A text whose absence is stored as an empty one.
+        case emptyText
         case extra(@Sendable (NotificationExtras) -> String?)
     }
 
@@ -275,6 +277,7 @@ package struct InboxRow: NotificationFields, Sendable {
                 preconditionFailure("no column for \(field)")
             }
             switch Self.columns[place].type {
+            case .text where field == .org: return (place, .emptyText)
             case .uuid: return (place, .id)
             case .jsonb: return (place, .json)
             case .int8: return (place, .integer)
@@ -324,6 +327,10 @@ package struct InboxRow: NotificationFields, Sendable {
         case .text:
             try self.row.withBytes(place) { text in
                 if let text { writer.string(utf8: text) } else { writer.null() }
+            }
+        case .emptyText:
+            try self.row.withBytes(place) { text in
+                if let text, !text.isEmpty { writer.string(utf8: text) } else { writer.null() }
             }
         case .json:
             try self.row.withBytes(place) { json in

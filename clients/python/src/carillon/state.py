@@ -32,6 +32,7 @@ class Notification:
     read_at: datetime | None = None
     expires_at: datetime | None = None
     category: str | None = None
+    org: str | None = None
     entity_type: str | None = None
     entity_id: str | None = None
     url: str | None = None

@@ -16,6 +16,8 @@ public struct InboxNotification: Codable, Hashable, Identifiable, Sendable {
     public let body: String
     public let data: JSONValue?
     public let category: String?
+    /// The organisation of the job.
+    public let org: String?
     public let entityType: String?
     public let entityID: String?
     public let url: String?
@@ -37,7 +39,7 @@ public struct InboxNotification: Codable, Hashable, Identifiable, Sendable {
     public var isSilent: Bool { self.silent ?? false }
 
     private enum CodingKeys: String, CodingKey {
-        case id, type, severity, delivery, title, body, data, category, url, image, version, silent, again
+        case id, type, severity, delivery, title, body, data, category, org, url, image, version, silent, again
         case entityType = "entity_type"
         case entityID = "entity_id"
         case collapseKey = "collapse_key"

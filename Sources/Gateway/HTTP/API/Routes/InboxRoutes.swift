@@ -46,6 +46,7 @@ struct InboxRoutes {
             "unread_only?": .bool(default: false)("Only unread notifications."),
             "type?": .text(JobLimits.name)("Only of this type."),
             "category?": .text(JobLimits.name)("Only of this category."),
+            "org?": .text(JobLimits.org)("Only of this organisation."),
             "since_version?": .integer(0...9_223_372_036_854_775_807)(
                 "Returns at most 500 changes after this version; the other parameters are ignored."),
         ],
@@ -70,11 +71,12 @@ struct InboxRoutes {
         filter.unreadOnly = query.flag("unread_only") ?? false
         filter.type = query.text("type", limit: JobLimits.name)
         filter.category = query.text("category", limit: JobLimits.name)
+        filter.org = query.text("org", limit: JobLimits.org)
         try query.finish()
         let known = InboxTag.known(request)
         if let since { return try await self.changes(user, since: since, known: known) }
         // A client with a tag gets 304, or a page that has changed.
-        let isKept = known == nil && filter.before == nil && filter.type == nil && filter.category == nil
+        let isKept = known == nil && filter.before == nil && filter.type == nil && !filter.isOfFeed
         let selection = InboxPageCache.Selection(limit: limit, unreadOnly: filter.unreadOnly)
         let kept = isKept ? self.inbox.pages.page(of: user, selection) : nil
         if let kept {
@@ -151,7 +153,8 @@ struct InboxRoutes {
         "countUnread",
         "The counts of the inbox.",
         query: [
-            "by_category?": .bool(default: false)("Also counts the newest 10,000 unread by category.")
+            "by_category?": .bool(default: false)("Also counts the newest 10,000 unread by category."),
+            "org?": .text(JobLimits.org)("Counts by category only those of this organisation."),
         ],
         headers: ["If-None-Match?": .string("The ETag of the client's copy.")],
         answers: [
@@ -165,11 +168,13 @@ struct InboxRoutes {
         let user = try context.user()
         var query = FieldReader(query: request, of: Self.unreadCount)
         let isByCategory = query.flag("by_category") ?? false
+        let org = query.text("org", limit: JobLimits.org)
+        if org != nil, !isByCategory { query.fault("org", "needs by_category=true") }
         try query.finish()
         let state = try await self.inbox.store.state(of: user)
         let known = InboxTag.known(request)
         let isKnown = known.map { state.showsSame(as: $0) } ?? false
-        let counts = isByCategory && !isKnown ? try await self.inbox.store.unreadByCategory(user: user) : nil
+        let counts = isByCategory && !isKnown ? try await self.inbox.store.unreadByCategory(user: user, org: org) : nil
         return InboxTag.answer(state, unless: known) {
             Response.object { writer in
                 self.write(state, to: &writer)
@@ -344,6 +349,7 @@ extension Schema {
             "body": .string(max: 4096),
             "data": .anyObject,
             "category": .string.orNull,
+            "org": .string.orNull("The organisation of the job."),
             "entity_type": .string.orNull,
             "entity_id": .string.orNull,
             "url": .string.orNull,

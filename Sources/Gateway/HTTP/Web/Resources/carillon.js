@@ -5,6 +5,7 @@ import { h, safeURL } from "./web/dom.js";
 import { icon } from "./web/icons.js";
 import { shareInbox } from "./web/inbox.js";
 import { Panel } from "./web/inbox-panel.js";
+import { isOfFeed } from "./web/inbox-store.js";
 import { sheet } from "./web/inbox-styles.js";
 import { language } from "./web/texts.js";
 
@@ -15,8 +16,9 @@ const script = import.meta.url;
  * `<carillon-inbox>`: a bell with a badge and a panel; with `view="page"`, only the panel.
  *
  * Attributes: `token`, `url` (the gateway; default: the origin of this script), `view`, `lang`,
- * `theme` (`light` or `dark`; default: the system's), `category` (shows only that one), `worker`
- * (for Web Push: the URL of a service worker on the page's own origin).
+ * `theme` (`light` or `dark`; default: the system's), `category` and `org` (shows only those of
+ * this category or organisation), `worker` (for Web Push: the URL of a service worker on the page's
+ * own origin).
  *
  * Properties: `tokenProvider`, `texts` (replaces words of the inbox), `renderItem` (draws an
  * entry).
@@ -27,7 +29,7 @@ const script = import.meta.url;
  * ({name, args}) and `carillon-signed-out`. `carillon-open` and `carillon-action` are cancelable.
  */
 export class CarillonInbox extends HTMLElement {
-  static observedAttributes = ["token", "url", "lang", "view", "worker", "category"];
+  static observedAttributes = ["token", "url", "lang", "view", "worker", "category", "org"];
   static #properties = ["tokenProvider", "texts", "renderItem"];
 
   #own = { tokenProvider: null, texts: {}, renderItem: null };
@@ -104,10 +106,11 @@ export class CarillonInbox extends HTMLElement {
 
   /** The unread count; null until it is known. */
   get unread() {
-    if (!this.#inbox?.store.isLoaded) return null;
-    if (!this.getAttribute("category")) return this.#inbox.store.unread;
-    return this.#inbox.unreadByCategory?.[this.getAttribute("category")] ?? null;
+    return this.#inbox?.unread(this.#feed()) ?? null;
   }
+
+  /** Returns the category and the organisation of the attributes. */
+  #feed() { return { category: this.getAttribute("category") || null, org: this.getAttribute("org") || null }; }
 
   get token() { return this.getAttribute("token"); }
   set token(token) {
@@ -144,7 +147,7 @@ export class CarillonInbox extends HTMLElement {
     const pushes = push && new push.Push(inbox.client, new URL(worker, document.baseURI).href);
     const render = this.#own.renderItem && ((item) => this.#own.renderItem(item, { language: tag, texts }));
     this.#panel = new Panel(inbox, pushes, {
-      language: tag, texts, render, category: this.getAttribute("category") || null,
+      language: tag, texts, render, feed: this.#feed(),
       open: (item, event, url) => this.#open(item, event, url),
       act: (item, action) => this.#act(item, action, texts),
       close: this.#isPage() ? null : () => this.#popover.hidePopover(),
@@ -155,7 +158,7 @@ export class CarillonInbox extends HTMLElement {
     this.#root.replaceChildren(frame);
     this.#panel.start();
     this.#showCount(texts);
-    if (this.#isPage() && !this.getAttribute("category")) {
+    if (this.#isPage() && !this.getAttribute("category") && !this.getAttribute("org")) {
       const wide = matchMedia("(min-width: 64rem)");
       if (wide.matches) this.#panel.loadSettings();
       wide.onchange = () => wide.matches && this.#panel?.loadSettings();
@@ -173,15 +176,10 @@ export class CarillonInbox extends HTMLElement {
     this.#listeners = new AbortController();
     const { signal } = this.#listeners;
     inbox.addEventListener("change", () => this.#showCount(texts), { signal });
-    inbox.addEventListener("arrival", ({ detail }) => this.#isMine(detail) && this.#fire("carillon-arrival", detail), { signal });
+    inbox.addEventListener("arrival", ({ detail }) => isOfFeed(this.#feed(), detail) && this.#fire("carillon-arrival", detail), { signal });
     inbox.addEventListener("event", ({ detail }) => this.#fire("carillon-event", detail), { signal });
     inbox.addEventListener("signedOut", () => this.#fire("carillon-signed-out", null), { signal });
     navigator.serviceWorker?.addEventListener("message", this.#clicked, { signal });
-  }
-
-  /** Whether a notification belongs to the category that this element shows. */
-  #isMine(item) {
-    return !this.getAttribute("category") || (item.category ?? "") === this.getAttribute("category");
   }
 
   #stop() {

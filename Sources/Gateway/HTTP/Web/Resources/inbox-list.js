@@ -170,7 +170,7 @@ export class ListView {
     if (this.#context.isArchive()) return archive ? "emptyArchive" : hasMoreFailed && !isLoadingArchive ? "failed" : "loading";
     if (store.isLoaded && store.cursor(filter)) return hasMoreFailed ? "failed" : "more";
     if (store.isLoaded && filter.isUnread) return store.total > 0 ? "emptyUnread" : "empty";
-    if (store.isLoaded) return filter.category !== undefined && !this.#context.isFeed ? "emptyCategory" : "empty";
+    if (store.isLoaded) return filter.category && !this.#context.feed.category ? "emptyCategory" : "empty";
     if (loadError?.kind === "signedOut") return "signedOut";
     return loadError && !isLoading ? "failed" : "loading";
   }

@@ -35,8 +35,8 @@ export class Panel {
   #listeners = new AbortController();
 
   /**
-   * @param context `language`, `texts`, `open`, `act`, `render`, `category` of a feed, and `close`
-   *   if the panel can close.
+   * @param context `language`, `texts`, `open`, `act`, `render`, `feed` (its `category` and `org`,
+   *   null for all), and `close` if the panel can close.
    */
   constructor(inbox, push, context) {
     this.#inbox = inbox;
@@ -47,7 +47,7 @@ export class Panel {
     };
     this.#context = {
       ...context, filter: () => this.#filter(), isArchive: () => this.#tab === "archive",
-      isFeed: context.category !== null, tell: (name) => this.tell(texts[name] ?? name),
+      isFeed: Boolean(context.feed.category ?? context.feed.org), tell: (name) => this.tell(texts[name] ?? name),
       get words() { return inbox.words; },
       markRead: (id) => inbox.markRead(id), markUnread: (id) => inbox.markUnread(id),
       archive: undoable((id) => inbox.moveToArchive(id), texts.archivedDone),
@@ -156,9 +156,9 @@ export class Panel {
   // Tabs.
 
   #filter() {
-    const { category } = this.#context;
-    const own = this.#tab.startsWith("category:") ? this.#tab.slice(9) : category ?? undefined;
-    return { isUnread: this.#tab === "unread", category: own };
+    const { category, org } = this.#context.feed;
+    const own = this.#tab.startsWith("category:") ? this.#tab.slice(9) : category;
+    return { isUnread: this.#tab === "unread", category: own, org };
   }
 
   #choose(tab) {
@@ -169,15 +169,13 @@ export class Panel {
   }
 
   #showTabs() {
-    const { texts } = this.#context;
-    const { store, unreadByCategory, words } = this.#inbox;
-    const isFeed = this.#context.isFeed;
-    const unread = isFeed ? unreadByCategory?.[this.#context.category] ?? 0 : store.unread;
-    const categories = isFeed || words.categories.length < 2 ? [] : words.categories;
+    const { feed, isFeed, texts } = this.#context;
+    const { words } = this.#inbox;
+    const categories = feed.category || words.categories.length < 2 ? [] : words.categories;
     const wanted = [
-      { tab: "all", label: texts.all }, { tab: "unread", label: texts.unread, count: unread },
+      { tab: "all", label: texts.all }, { tab: "unread", label: texts.unread, count: this.#inbox.unread(feed) },
       ...categories.map((category) => ({
-        tab: `category:${category}`, label: words.categoryName(category), count: unreadByCategory?.[category] ?? 0,
+        tab: `category:${category}`, label: words.categoryName(category), count: this.#inbox.unread({ ...feed, category }),
       })),
     ];
     const shape = JSON.stringify(wanted.map(({ tab, label }) => [tab, label]));
@@ -203,7 +201,7 @@ export class Panel {
     const { version } = this.#inbox.store;
     if (version === null || version === this.#counted) return;
     this.#counted = version;
-    this.#inbox.countCategories();
+    this.#inbox.countCategories(this.#context.feed.org);
   }
 
   /** Shows the settings or the list. */

@@ -185,9 +185,19 @@ export class InboxStore extends EventTarget {
 }
 
 /** Whether a list shows a notification. */
-function matches({ isUnread, category }, item) {
-  return (!isUnread || !item.read_at) && (category === undefined || (item.category ?? "") === category);
+function matches({ isUnread, ...feed }, item) { return (!isUnread || !item.read_at) && isOfFeed(feed, item); }
+
+/**
+ * Whether a notification belongs to a feed: null or no `category` and `org` stand for all, an empty
+ * name for those without one.
+ */
+export function isOfFeed({ category, org }, item) {
+  const isOf = (wanted, own) => (wanted ?? null) === null || wanted === (own ?? "");
+  return isOf(category, item.category) && isOf(org, item.org);
 }
 
-/** Identifies a list: `isUnread` shows only unread ones, `category` only those of a category. */
-function key({ isUnread = false, category }) { return JSON.stringify([isUnread, category ?? null]); }
+/**
+ * Identifies a list: `isUnread` shows only unread ones, `category` and `org` only those of a
+ * category and an organisation.
+ */
+function key({ isUnread = false, category, org }) { return JSON.stringify([isUnread, category ?? null, org ?? null]); }

@@ -19,8 +19,6 @@ export class Inbox extends EventTarget {
   words = new Words();
   /** The archive, as far as it was loaded; null before. */
   archive = null;
-  /** Unread notifications by category; null before they were counted. */
-  unreadByCategory = null;
   /** The error of the last load of the first page, or null. */
   loadError = null;
   /** Whether the last load of older notifications failed. */
@@ -31,7 +29,9 @@ export class Inbox extends EventTarget {
   #connection;
   #tabs = null;
   #loading = null;
-  #counting = null;
+  /** Unread notifications by category, of each organisation with a feed and, for null, of all. */
+  #counts = new Map();
+  #counting = new Map();
   #locale;
   #isClosed = false;
   /** The panel that acts for all that share this inbox. */
@@ -74,7 +74,7 @@ export class Inbox extends EventTarget {
 
   close() {
     this.#isClosed = true;
-    clearTimeout(this.#counting);
+    for (const timer of this.#counting.values()) clearTimeout(timer);
     this.#connection.close();
     this.#tabs?.close();
     this.#tabs = null;
@@ -124,18 +124,31 @@ export class Inbox extends EventTarget {
     this.#fire("words");
   }
 
-  /** Counts the unread of each category again, soon and once for a burst of changes. */
-  countCategories() {
-    this.#counting ??= setTimeout(async () => {
-      this.#counting = null;
+  /** Returns the unread count of a feed; null before it was counted. */
+  unread({ category, org }) {
+    if (!category && !org) return this.store.isLoaded ? this.store.unread : null;
+    const counts = this.#counts.get(org);
+    if (!counts) return null;
+    return category ? counts[category] ?? 0 : Object.values(counts).reduce((sum, one) => sum + one, 0);
+  }
+
+  /**
+   * Counts the unread of each category again, of one organisation or, for null, of all; soon, and
+   * once for a burst of changes.
+   */
+  countCategories(org) {
+    if (this.#counting.has(org)) return;
+    this.#counting.set(org, setTimeout(async () => {
+      this.#counting.delete(org);
+      const query = new URLSearchParams({ by_category: true, ...(org ? { org } : {}) });
       try {
-        const answer = await this.#client.call("GET", "/v1/notifications/unread-count?by_category=true");
-        this.unreadByCategory = answer.categories;
+        const answer = await this.#client.call("GET", `/v1/notifications/unread-count?${query}`);
+        this.#counts.set(org, answer.categories);
         this.#fire("change");
       } catch {
         // The next change counts again.
       }
-    }, 400);
+    }, 400));
   }
 
   /** Loads the next page of the archive. */
@@ -165,7 +178,7 @@ export class Inbox extends EventTarget {
     this.#fire("change");
     const query = new URLSearchParams({ limit: Inbox.pageSize, cursor });
     if (filter.isUnread) query.set("unread_only", "true");
-    if (filter.category !== undefined) query.set("category", filter.category);
+    for (const name of ["category", "org"]) if ((filter[name] ?? null) !== null) query.set(name, filter[name]);
     try {
       this.store.append(await this.#client.call("GET", `/v1/notifications?${query}`), filter);
       this.hasMoreFailed = false;
