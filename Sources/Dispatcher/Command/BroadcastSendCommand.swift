@@ -51,6 +51,11 @@ struct BroadcastSendCommand: AsyncParsableCommand {
     @Flag(help: "Does not wait until it is stored.")
     var detach = false
 
+    func validate() throws {
+        guard self.confirm, self.detach else { return }
+        throw ValidationError("--confirm: give it without --detach, as it waits until the broadcast is stored")
+    }
+
     func run() async throws {
         try await DispatcherCommand.run {
             let submission = try JobSubmission(

@@ -5,6 +5,7 @@ import { dateTime, fill, jobAddress, number, personLink, pill, table, when } fro
 import { Resend } from "./admin-resend.js";
 import { outcomeWords, statusKinds } from "./admin-words.js";
 import { h, readable } from "./dom.js";
+import { unmarked } from "./marks.js";
 
 const pageSize = 25;
 
@@ -126,7 +127,7 @@ export class NotificationHistory {
     const columns = ["Time", user === undefined ? "User" : "Type", "Title", "What became of it", "Seen", "Notification"];
     fill(this.#list, this.#rows, () => table("Notifications", columns, this.#rows.map((row) => [
       dateTime(row.created_at), user === undefined ? personLink(row.user_id) : readable(row.type),
-      h("bdi", { class: "title" }, row.title || "–"),
+      h("bdi", { class: "title" }, unmarked(row.title) || "–"),
       [pill(row.status, statusKinds[row.status]), " ", h("span", { class: "outcome" }, outcomeWords(row))],
       seen(row), this.#actions(row),
     ]), this.#isFiltered ? "No notification matches the filters." : "No notifications."));

@@ -7,6 +7,7 @@ import { card, confirm, facts, fill, number, orFault, pill, table, when } from "
 import { ResendRun } from "./admin-resend.js";
 import { statusKinds } from "./admin-words.js";
 import { h, readable } from "./dom.js";
+import { unmarked } from "./marks.js";
 
 /** A cancellation's status in words. */
 const outcomes = {
@@ -81,7 +82,7 @@ export class Job {
     const title = broadcast ? broadcast.title : example?.title;
     const state = found.cancelled_at ? pill("cancelled", "warn") : found.final ? pill("complete", "good") : pill("under way", "warn");
     const entries = [
-      ["Type", type ? readable(type) : null], ["Title", title], ["Organisation", found.org],
+      ["Type", type ? readable(type) : null], ["Title", title ? unmarked(title) : null], ["Organisation", found.org],
       ["Cancelled", found.cancelled_at ? when(found.cancelled_at) : null],
       ["Wait for their moment", found.scheduled ? `${number(found.scheduled)} scheduled` : null],
       ["Broadcast", broadcast ? h("a", { href: "#broadcasts" }, broadcastWords(broadcast)) : null],

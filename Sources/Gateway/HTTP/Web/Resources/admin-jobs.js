@@ -7,6 +7,7 @@ import { Job } from "./admin-job.js";
 import { card, dateTime, fill, jobAddress, jobLink, number, orFault, pill, table } from "./admin-parts.js";
 import { statusKinds } from "./admin-words.js";
 import { h, readable } from "./dom.js";
+import { unmarked } from "./marks.js";
 
 const pageSize = 25;
 const columns = ["Newest", "Title", "#Notifications", "By status", "Job"];
@@ -165,7 +166,7 @@ function merge(parts) {
 function row(job) {
   const about = [readable(job.type), `lane ${job.lane}`, job.org_id].filter(Boolean).join(" · ");
   return [
-    dateTime(job.newest_at), [h("bdi", { class: "title" }, job.title || "–"), h("div", { class: "hint" }, about)],
+    dateTime(job.newest_at), [h("bdi", { class: "title" }, unmarked(job.title ?? "") || "–"), h("div", { class: "hint" }, about)],
     number(job.notifications),
     h("div", { class: "pills" }, job.statuses.map(({ status, count }) =>
       pill(`${number(count)} ${readable(status).toLowerCase()}`, statusKinds[status]))),

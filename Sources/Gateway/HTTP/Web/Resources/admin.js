@@ -80,8 +80,13 @@ function route() {
   clearTimeout(timer);
   current = make(page, rest.map(decodeURIComponent), new URLSearchParams(query));
   for (const link of nav.querySelectorAll("a")) {
-    if (link.hash === `#${key}`) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
+    if (link.hash !== `#${key}`) {
+      link.removeAttribute("aria-current");
+      continue;
+    }
+    link.setAttribute("aria-current", "page");
+    // On a phone the tabs are wider than the screen.
+    link.scrollIntoView({ block: "nearest", inline: "center" });
   }
   document.title = `${title} · Carillon`;
   content.replaceChildren(h("h1", null, title), current.element);
