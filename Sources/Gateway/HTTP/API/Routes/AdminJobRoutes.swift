@@ -155,9 +155,9 @@ struct AdminJobRoutes {
         guard let record = try await self.jobs.base.database.traces.record(id, user: user), record.gathering == nil
         else { throw Problem.notFound }
         let notification = record.notification
-        let (places, faults) = try await self.append([notification], key: key)
-        guard let place = places.first else {
-            throw Problem(.unprocessableContent, "it cannot be sent again", faults: faults)
+        let repeats = self.repeats(of: [notification], key: key)
+        guard let place = try await self.append(repeats).first else {
+            throw Problem(.unprocessableContent, "it cannot be sent again", faults: repeats.faults)
         }
         return Response.object(status: .accepted) { writer in
             writer.member("id", "resend:\(notification.id):\(key)")
@@ -202,7 +202,7 @@ struct AdminJobRoutes {
         let items = try await self.store.notifications(
             of: name, status: status, after: last ?? "", limit: Self.mostResent + 1)
         let notifications = items.prefix(Self.mostResent).map(\.notification)
-        let sent = try await self.append(notifications, key: key).places.count
+        let sent = try await self.append(self.repeats(of: notifications, key: key)).count
         return Response.object(status: .accepted) { writer in
             writer.member("count", sent)
             writer.member("refused", notifications.count - sent)
@@ -210,27 +210,31 @@ struct AdminJobRoutes {
         }
     }
 
-    /// Appends the jobs of all that the catalog takes.
-    ///
-    /// - Returns: their places, and the faults of the others.
-    private func append(
-        _ notifications: [Notification],
-        key: String
-    ) async throws -> (places: [JobPlace], faults: [JobFault]) {
-        let now = self.jobs.base.now()
+    /// The jobs that send notifications again.
+    private struct Repeats {
         var jobs: [(lane: Lane, org: String, fields: [(name: String, value: [UInt8])])] = []
+        /// Why the catalog no longer takes the others.
         var faults: [JobFault] = []
+    }
+
+    private func repeats(of notifications: [Notification], key: String) -> Repeats {
+        let now = self.jobs.base.now()
+        var repeats = Repeats()
         for notification in notifications {
             do throws(JobFaults) {
                 let fields = try RepeatedJob.resend(notification, key: key, now: now, catalog: self.jobs.base.catalog)
-                jobs.append((notification.lane, notification.org, fields))
+                repeats.jobs.append((notification.lane, notification.org, fields))
             } catch {
-                faults += error.faults
+                repeats.faults += error.faults
             }
         }
-        guard !jobs.isEmpty else { return ([], faults) }
-        try await self.jobs.requireRoom(for: jobs)
-        return (try await self.jobs.stream.append(jobs.map { ($0.lane, $0.fields) }), faults)
+        return repeats
+    }
+
+    private func append(_ repeats: Repeats) async throws -> [JobPlace] {
+        guard !repeats.jobs.isEmpty else { return [] }
+        try await self.jobs.requireRoom(for: repeats.jobs)
+        return try await self.jobs.stream.append(repeats.jobs.map { ($0.lane, $0.fields) })
     }
 }
 
