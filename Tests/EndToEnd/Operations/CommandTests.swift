@@ -494,6 +494,10 @@ struct CommandHelpTests {
             ("dispatcher", ["enqueue", "--user", "u", "--type", "x", "--data", "{"], "data: ", "dispatcher enqueue ["),
             ("dispatcher", ["dead", "replay"], "give a number, a filter", "dispatcher dead replay ["),
             ("dispatcher", ["simulate", "--user", "u", "--at", "noon"], "--at must be", "dispatcher simulate ["),
+            (
+                "dispatcher", ["broadcast", "send", "--all", "--type", "x", "--confirm", "--detach"],
+                "--confirm: give it without --detach", "dispatcher broadcast send ["
+            ),
             ("dispatcher", ["trace"], "give an id, or --user", "dispatcher trace ["),
         ]
         for (program, arguments, message, usage) in table {
