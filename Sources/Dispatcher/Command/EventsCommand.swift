@@ -59,16 +59,10 @@ struct EventsCommand: AsyncParsableCommand {
             let redis = CommandClients.redis(reader, name: "events")
             try reader.finish()
             try await CommandClients.withRedis(redis) { connection in
-                let tail = try await Live.installed(on: connection).eventTail
-                // At least one, whose id says where new events begin.
-                let earlier = try await tail.newest(max(self.count, 1))
-                for entry in earlier.prefix(self.count).reversed() { self.show(entry) }
-                var last = earlier.first?.id ?? "0"
+                var tail = try await Live.installed(on: connection).eventTail
+                for entry in try await tail.newest(self.count).reversed() { self.show(entry) }
                 while self.follow {
-                    for entry in try await tail.after(last, patience: .seconds(5)) {
-                        self.show(entry)
-                        last = entry.id
-                    }
+                    for entry in try await tail.next(patience: .seconds(5)) { self.show(entry) }
                 }
             }
         }

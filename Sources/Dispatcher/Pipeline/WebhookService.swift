@@ -65,7 +65,7 @@ package struct WebhookService: Service {
                 await self.repeatedly("cannot queue events for webhooks; retrying") {
                     interval = Self.idleInterval
                     while isRunning {
-                        let count = try await self.distribute()
+                        let count = try await self.distribute(self.dispatcher.share.parts)
                         if count > 0 { interval = Self.interval }
                         if count < Self.batchSize { break }
                     }
@@ -101,45 +101,54 @@ package struct WebhookService: Service {
         let webhooks = try await self.store.live()
         self.cache.set(webhooks)
         guard isCheck else { return }
-        guard !webhooks.isEmpty else { return try await self.feed.skip() }
+        let parts = self.dispatcher.share.parts
+        guard !webhooks.isEmpty else { return try await self.feed.skip(parts) }
         let fence = self.dispatcher.fence(for: Self.abandoned)
-        let abandoned = try await self.feed.takeOver(idle: Self.abandoned, count: Self.batchSize)
+        let sources = parts + self.dispatcher.keys.otherSources
+        let abandoned = try await self.feed.takeOver(from: sources, idle: Self.abandoned, count: Self.batchSize)
         try await self.hand(abandoned, to: webhooks, within: fence)
+        // What was not read before the installation grew.
+        _ = try await self.distribute(self.dispatcher.keys.otherSources)
     }
 
-    private func distribute() async throws -> Int {
+    /// Hands on new events of these parts.
+    ///
+    /// - Returns: the most that a part had.
+    private func distribute(_ parts: [Keyspace]) async throws -> Int {
         let webhooks = self.cache.all
         guard !webhooks.isEmpty else { return 0 }
         let fence = self.dispatcher.fence(for: Self.abandoned)
-        let entries = try await self.feed.take(count: Self.batchSize)
-        try await self.hand(entries, to: webhooks, within: fence)
-        return entries.count
+        let batches = try await self.feed.take(from: parts, count: Self.batchSize)
+        try await self.hand(batches, to: webhooks, within: fence)
+        return batches.map(\.entries.count).max() ?? 0
     }
 
     /// Appends events to the queues of the webhooks that want them, then acknowledges them.
     ///
     /// - Parameter fence: around the entries; another dispatcher takes them over after it.
-    func hand(_ entries: [StreamEntry], to webhooks: [Webhook], within fence: Fence) async throws {
-        guard !entries.isEmpty, fence.isOpen else { return }
-        let events = entries.compactMap { WebhookEvent($0) }
-        var lists = webhooks.map { (webhook: $0.id, json: [[UInt8]]()) }
-        for event in events {
-            var json: [UInt8]?
-            for (place, webhook) in webhooks.enumerated()
-            where event.at >= webhook.createdAt && webhook.wants(event.kind, org: event.org) {
-                let text = json ?? event.json
-                json = text
-                lists[place].json.append(text)
+    func hand(_ batches: [EventFeed.Batch], to webhooks: [Webhook], within fence: Fence) async throws {
+        for batch in batches {
+            guard fence.isOpen else { return }
+            let events = batch.entries.compactMap { WebhookEvent($0, name: batch.name(of: $0)) }
+            var lists = webhooks.map { (webhook: $0.id, json: [[UInt8]]()) }
+            for event in events {
+                var json: [UInt8]?
+                for (place, webhook) in webhooks.enumerated()
+                where event.at >= webhook.createdAt && webhook.wants(event.kind, org: event.org) {
+                    let text = json ?? event.json
+                    json = text
+                    lists[place].json.append(text)
+                }
             }
+            let now = self.dispatcher.now()
+            let lost = try await self.queues.append(lists, now: now)
+            self.dispatcher.alarms.webhooks.note(now + WebhookQueues.gathering)
+            try await self.feed.acknowledge(batch)
+            guard !lost.isEmpty else { continue }
+            WebhookMetrics.full.increment(by: lost.values.reduce(0, +))
+            try await self.store.noteDropped(
+                Array(lost.keys), reason: "more than \(WebhookQueues.bound) events waited; the oldest were dropped")
         }
-        let now = self.dispatcher.now()
-        let lost = try await self.queues.append(lists, now: now)
-        self.dispatcher.alarms.webhooks.note(now + WebhookQueues.gathering)
-        try await self.feed.acknowledge(entries.map(\.id))
-        guard !lost.isEmpty else { return }
-        WebhookMetrics.full.increment(by: lost.values.reduce(0, +))
-        try await self.store.noteDropped(
-            Array(lost.keys), reason: "more than \(WebhookQueues.bound) events waited; the oldest were dropped")
     }
 
     private func send() async {
@@ -282,7 +291,7 @@ struct WebhookSender: Sendable {
 
 /// An event of the stream, in the form that webhooks get.
 struct WebhookEvent {
-    /// The entry's id, by which receivers recognize a repeat.
+    /// The entry's name, by which receivers recognise a repeat.
     let id: String
     let kind: String
     let org: String
@@ -290,10 +299,10 @@ struct WebhookEvent {
     private let entry: StreamEntry
 
     /// Nil for an entry that was deleted.
-    init?(_ entry: StreamEntry) {
+    init?(_ entry: StreamEntry, name: String) {
         guard entry.fields != nil else { return nil }
         self.entry = entry
-        self.id = entry.id
+        self.id = name
         self.kind = Self.text(entry, "event")
         self.org = Self.text(entry, "org")
         self.at = Timestamp(milliseconds: Int64(entry.id.prefix { $0 != "-" }) ?? 0)

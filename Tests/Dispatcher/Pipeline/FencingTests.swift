@@ -322,12 +322,18 @@ struct FencingTests {
                     dispatcher: dispatcher, store: Database(database.pool).webhooks, transfer: transfer)
                 let webhook = Webhook(
                     id: Self.notification(1), org: nil, url: "https://a.example", kinds: nil, secret: "s",
-                    createdAt: TestDispatcher.now)
-                let entry = StreamEntry(
-                    id: "\(TestDispatcher.now.milliseconds)-0", fields: [("event", Array("sent".utf8)[...])])
+                    createdAt: Timestamp(milliseconds: 0))
+                let label = NotificationLabel(
+                    id: Self.notification(1), user: "ada", type: "news", category: nil, org: "", job: nil)
+                let event = LifecycleEvent(.sent, label, at: TestDispatcher.now)
+                try await EventLog(keys: keys, length: 100).append([event], on: redis)
+                let feed = dispatcher.live.eventFeed
+                // The first look makes the group.
+                _ = try await feed.take(from: keys.parts, count: 10)
+                let batches = try await feed.take(from: keys.parts, count: 10)
                 for isOpen in [false, true] {
                     let fence = dispatcher.fence(for: isOpen ? .seconds(30) : .zero)
-                    try await service.hand([entry], to: [webhook], within: fence)
+                    try await service.hand(batches, to: [webhook], within: fence)
                     let queued = try await dispatcher.live.webhookQueues.oldest(of: webhook.id, limit: 10)
                     #expect(queued.count == (isOpen ? 1 : 0))
                 }

@@ -112,6 +112,38 @@ struct ClusterTests {
         }
     }
 
+    @Test("webhooks, and `dispatcher events`, get the events of every part once")
+    func events() async throws {
+        let cluster = try await TestCluster.start(replicas: false)
+        let settings = Self.settings(cluster).merging(["JOB_REPLICAS": "0", "WEBHOOKS_PRIVATE": "on"]) { $1 }
+        try await Stack.with(settings: settings) { stack in
+            try await HTTPStub.with(.init(body: "ok")) { stub in
+                let gateway = try await stack.startGateway()
+                let answer = try await gateway.call(
+                    .post, "/v1/webhooks", token: try await Stack.token(user: "shop", scope: .service),
+                    json: #"{"url":"\#(stub.url)/hook"}"#)
+                #expect(answer.status == 201)
+                for name in ["one", "two"] { _ = try await stack.startDispatcher(name: name) }
+                let users = (1...40).map { "user-\($0)" }
+                for user in users {
+                    try await stack.append([("user", user), ("type", "invoice_created"), ("title", "x")])
+                }
+                try await eventually("the receiver has all") { try Self.received(stub).count >= users.count }
+                let received = try Self.received(stub)
+                #expect(received.compactMap { $0["user"]?.string }.sorted() == users.sorted())
+                let ids = Set(received.compactMap { $0["id"]?.string })
+                #expect(ids.count == users.count)
+                let shown = try await stack.command(["events", "--count", "100", "--json"])
+                let printed = try shown.output.split(separator: "\n").map { try JSONParser.parse(Array($0.utf8)) }
+                #expect(Set(printed.compactMap { $0["id"]?.string }) == ids)
+            }
+        }
+    }
+
+    private static func received(_ stub: HTTPStub) throws -> [JSONValue] {
+        try stub.received.flatMap { try JSONParser.parse($0.body)["events"]?.array ?? [] }
+    }
+
     @Test("an installation moves from one Redis to a cluster with the steps of docs/scaling.md")
     func moving() async throws {
         let cluster = try await TestCluster.start(replicas: false)

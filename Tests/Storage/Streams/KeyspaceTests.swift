@@ -204,7 +204,10 @@ struct PartTests {
             // All but webhooks, which belong to no user.
             let all =
                 groups.filter { !$0.contains(keys.webhooksDue) }.joined() + Lane.allCases.map { part.jobs($0) }
-                + [part.memory, part.nodeChannel("n"), keys.unconfirmed(shard: keys.unconfirmedShard(user: user))]
+                + [
+                    part.memory, part.events, part.nodeChannel("n"),
+                    keys.unconfirmed(shard: keys.unconfirmedShard(user: user)),
+                ]
             #expect(Set(all.map(Self.slot)).count == 1, "\(user)")
         }
     }
@@ -234,7 +237,7 @@ struct PartTests {
         #expect(keys.jobSources.count == 64 + 1 + 16)
         let before = Keyspace(parts: 16)
         for part in before.parts {
-            let source = keys.otherJobSources.first { $0.jobs(.bulk) == part.jobs(.bulk) }
+            let source = keys.otherSources.first { $0.jobs(.bulk) == part.jobs(.bulk) }
             #expect(source?.index == nil)
             #expect(source?.overflowPart(of: "acme").overflow("acme") == keys.part(of: "acme").overflow("acme"))
             #expect(keys.lane(ofJobs: part.jobs(.bulk)) == .bulk)

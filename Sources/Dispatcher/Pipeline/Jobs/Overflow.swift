@@ -208,7 +208,7 @@ struct OverflowReader: Sendable {
         while isRunning {
             do {
                 var count = 0
-                for keys in self.dispatcher.share.parts + self.dispatcher.keys.otherJobSources {
+                for keys in self.dispatcher.share.parts + self.dispatcher.keys.otherSources {
                     count += try await self.round(keys)
                 }
                 isFailing = false

@@ -102,7 +102,7 @@ package struct ClaimService: Service {
     }
 
     private func claimJobs() async {
-        let sources = self.dispatcher.share.knownParts + self.dispatcher.keys.otherJobSources
+        let sources = self.dispatcher.share.knownParts + self.dispatcher.keys.otherSources
         for keys in sources {
             for lane in Lane.allCases { await self.claimJobs(self.dispatcher.group(keys.jobs(lane), in: keys), lane) }
         }

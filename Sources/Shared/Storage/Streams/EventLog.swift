@@ -4,10 +4,11 @@
 import Clients
 import Core
 
-/// The stream on which upstream apps read the events of their notifications.
+/// The streams on which upstream apps read the events of their notifications: one for each part,
+/// with the events of its users.
 ///
-/// It is bounded: a reader that is too slow loses the oldest events, which shows as the difference
-/// between the stream's `entries-added` and its length.
+/// They are bounded: a reader that is too slow loses the oldest events, which shows as the
+/// difference between a stream's `entries-added` and its length.
 package struct EventLog: Sendable {
     /// The fields of every entry, in this order; those that do not apply are empty.
     ///
@@ -20,19 +21,27 @@ package struct EventLog: Sendable {
     /// The wire form of each field's name.
     private static let names = Self.fields.map { RedisBatch.encoded(.text($0)) }
 
-    private let length: Int
-    /// The command up to its fields.
-    private let head: [UInt8]
+    private let keys: Keyspace
+    /// The command up to its fields, for each part; empty if events are off.
+    private let heads: [[UInt8]]
 
-    /// - Parameter length: the approximate number of entries to keep; nil turns events off.
+    /// - Parameter length: the approximate number of entries to keep in all parts together; nil
+    ///   turns events off.
     package init(keys: Keyspace, length: Int?) {
-        self.length = length ?? 0
-        self.head = RedisBatch.encoded(
-            "XADD", .text(keys.events), "MAXLEN", "~", .integer(Int64(length ?? 0)), "*")
+        self.keys = keys
+        guard let length else {
+            self.heads = []
+            return
+        }
+        let parts = keys.parts
+        let share = Int64(max(1, length / parts.count))
+        self.heads = parts.map {
+            RedisBatch.encoded("XADD", .text($0.events), "MAXLEN", "~", .integer(share), "*")
+        }
     }
 
     /// Whether events are written.
-    package var isOn: Bool { self.length > 0 }
+    package var isOn: Bool { !self.heads.isEmpty }
 
     /// Adds an event to a batch unless events are off.
     ///
@@ -42,7 +51,7 @@ package struct EventLog: Sendable {
         let label = event.label
         var bytes: [UInt8] = []
         bytes.reserveCapacity(640)
-        bytes += self.head
+        bytes += self.heads[self.keys.isSpread ? self.keys.index(of: label.user) : 0]
         Self.write(0, event.kind.rawValue, to: &bytes)
         Self.write(1, event.at.rfc3339, to: &bytes)
         Self.write(2, label.id.halves == (0, 0) ? nil : label.id.description, to: &bytes)
@@ -74,73 +83,6 @@ package struct EventLog: Sendable {
             for event in rest.prefix(500) { self.add(event, in: &batch) }
             rest = rest.dropFirst(500)
             for reply in try await connection.send(batch) { _ = try reply.checked() }
-        }
-    }
-}
-
-/// The events stream for webhooks, read by one consumer group that all dispatchers share as one
-/// consumer.
-///
-/// Acknowledged entries stay, as upstream apps read them too.
-package struct EventFeed: Sendable {
-    private static let group = "webhooks"
-    private static let consumer = "dispatchers"
-
-    let live: Live
-
-    private var key: String { self.live.keys.events }
-
-    /// Reads up to `count` new events.
-    ///
-    /// Creates a missing group at the oldest entry.
-    package func take(count: Int) async throws(RedisError) -> [StreamEntry] {
-        do throws(RedisError) {
-            let reply = try await self.live.connection.send(
-                "XREADGROUP", "GROUP", .text(Self.group), .text(Self.consumer), "COUNT", .integer(Int64(count)),
-                "STREAMS", .text(self.key), ">"
-            )
-            guard var cursor = try reply.cursor(), try cursor.array() == 1, try cursor.array() != nil else { return [] }
-            try cursor.skip()
-            return try StreamEntry.read(&cursor)
-        } catch  where error.serverCode == "NOGROUP" {
-            do throws(RedisError) {
-                try await self.live.connection.send(
-                    "XGROUP", "CREATE", .text(self.key), .text(Self.group), "0", "MKSTREAM")
-            } catch  where error.serverCode == "BUSYGROUP" {}
-            return []
-        }
-    }
-
-    /// Takes over events that a dead dispatcher read and did not acknowledge within `idle`.
-    package func takeOver(idle: Duration, count: Int) async throws(RedisError) -> [StreamEntry] {
-        do throws(RedisError) {
-            let reply = try await self.live.connection.send(
-                "XAUTOCLAIM", .text(self.key), .text(Self.group), .text(Self.consumer),
-                .integer(idle.components.seconds * 1_000), "0", "COUNT", .integer(Int64(count))
-            )
-            guard var cursor = try reply.cursor(), try cursor.array() != nil else { return [] }
-            try cursor.skip()
-            return try StreamEntry.read(&cursor)
-        } catch  where error.serverCode == "NOGROUP" {
-            return []
-        }
-    }
-
-    /// Acknowledges events that are in their queues.
-    package func acknowledge(_ ids: [String]) async throws(RedisError) {
-        guard !ids.isEmpty else { return }
-        try await self.live.connection.send(["XACK", .text(self.key), .text(Self.group)] + ids.map { .text($0) })
-    }
-
-    /// Skips all events in the stream, as no webhook wants them.
-    package func skip() async throws(RedisError) {
-        do throws(RedisError) {
-            try await self.live.connection.send("XGROUP", "SETID", .text(self.key), .text(Self.group), "$")
-        } catch  where error.serverCode == "NOGROUP" || error.message?.contains("requires the key") == true {
-            do throws(RedisError) {
-                try await self.live.connection.send(
-                    "XGROUP", "CREATE", .text(self.key), .text(Self.group), "$", "MKSTREAM")
-            } catch  where error.serverCode == "BUSYGROUP" {}
         }
     }
 }

@@ -4,17 +4,20 @@
 import Clients
 import Core
 
-/// Reads the event stream as an onlooker, without a consumer group.
+/// Reads the events as an onlooker, without a consumer group.
 package struct EventTail: Sendable {
     /// An event with its fields that are not empty, in the order of the stream.
     package struct Entry: Sendable {
         package let id: String
         package let fields: [(name: String, value: String)]
+        fileprivate let position: (milliseconds: Int64, number: Int64)
 
         package subscript(_ name: String) -> String? { self.fields.first { $0.name == name }?.value }
 
-        fileprivate init(_ entry: StreamEntry) {
-            self.id = entry.id
+        fileprivate init(_ entry: StreamEntry, id: String) {
+            self.id = id
+            let numbers = entry.id.split(separator: "-").map { Int64($0) ?? 0 }
+            self.position = (numbers.first ?? 0, numbers.last ?? 0)
             self.fields = (entry.fields ?? []).compactMap { name, value in
                 value.isEmpty ? nil : (name, String(decoding: value, as: UTF8.self))
             }
@@ -22,27 +25,68 @@ package struct EventTail: Sendable {
     }
 
     private static let mostAtOnce: Int64 = 1_000
+    private static let interval: Duration = .milliseconds(250)
 
-    let live: Live
+    private let live: Live
+    /// The last entry that was seen, for each part's stream.
+    private var last: [(stream: String, entry: String)]
 
-    private var key: RedisArgument { .text(self.live.keys.events) }
-
-    /// Returns the last events, the newest first.
-    package func newest(_ count: Int) async throws(RedisError) -> [Entry] {
-        let reply = try await self.live.connection.send(
-            "XREVRANGE", self.key, "+", "-", "COUNT", .integer(Int64(count)))
-        guard var cursor = try reply.cursor() else { return [] }
-        return try StreamEntry.read(&cursor).map { Entry($0) }
+    init(live: Live) {
+        self.live = live
+        self.last = live.keys.parts.map { ($0.events, "0") }
     }
 
-    /// Waits for events after an id, and returns them, the oldest first; none when the time is up.
-    package func after(_ id: String, patience: Duration) async throws(RedisError) -> [Entry] {
-        let reply = try await self.live.connection.send(
-            "XREAD", "COUNT", .integer(Self.mostAtOnce), "BLOCK",
-            .integer(patience.components.seconds * 1_000), "STREAMS", self.key, .text(id),
-            timeout: patience + .seconds(5))
-        guard var cursor = try reply.cursor(), try cursor.array() == 1, try cursor.array() != nil else { return [] }
-        try cursor.skip()
-        return try StreamEntry.read(&cursor).map { Entry($0) }
+    /// Returns the last events, the newest first, and notes where new ones begin.
+    package mutating func newest(_ count: Int) async throws(RedisError) -> [Entry] {
+        var batch = RedisBatch()
+        for (stream, _) in self.last {
+            // At least one, whose id says where new events begin.
+            batch.append("XREVRANGE", .text(stream), "+", "-", "COUNT", .integer(Int64(max(count, 1))))
+        }
+        var entries: [Entry] = []
+        for (place, reply) in try await self.live.connection.send(batch).enumerated() {
+            guard var cursor = try reply.cursor() else { continue }
+            let found = try StreamEntry.read(&cursor)
+            if let newest = found.first { self.last[place].entry = newest.id }
+            entries += found.map { self.entry($0, of: place) }
+        }
+        return Array(entries.sorted { $0.position > $1.position }.prefix(count))
+    }
+
+    /// Waits for events after the last one, and returns them, the oldest first; none when the time
+    /// is up.
+    package mutating func next(patience: Duration) async throws -> [Entry] {
+        guard self.live.keys.isSpread else { return try await self.read(blocking: patience) }
+        // The streams are on several masters, and one connection cannot wait for all, so poll.
+        let start = ContinuousClock.now
+        while ContinuousClock.now - start < patience {
+            let entries = try await self.read(blocking: nil)
+            guard entries.isEmpty else { return entries }
+            try await Task.sleep(for: Self.interval)
+        }
+        return []
+    }
+
+    private mutating func read(blocking patience: Duration?) async throws(RedisError) -> [Entry] {
+        var batch = RedisBatch()
+        for (stream, entry) in self.last {
+            let wait: [RedisArgument] = patience.map { ["BLOCK", .integer($0.components.seconds * 1_000)] } ?? []
+            batch.append(
+                ["XREAD", "COUNT", .integer(Self.mostAtOnce)] + wait + ["STREAMS", .text(stream), .text(entry)])
+        }
+        let replies = try await self.live.connection.send(batch, timeout: patience.map { $0 + .seconds(5) })
+        var entries: [Entry] = []
+        for (place, reply) in replies.enumerated() {
+            guard var cursor = try reply.cursor(), try cursor.array() == 1, try cursor.array() != nil else { continue }
+            try cursor.skip()
+            let found = try StreamEntry.read(&cursor)
+            if let newest = found.last { self.last[place].entry = newest.id }
+            entries += found.map { self.entry($0, of: place) }
+        }
+        return entries.sorted { $0.position < $1.position }
+    }
+
+    private func entry(_ entry: StreamEntry, of place: Int) -> Entry {
+        Entry(entry, id: self.live.keys.eventName(entry.id, in: self.last[place].stream))
     }
 }

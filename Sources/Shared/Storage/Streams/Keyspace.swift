@@ -76,21 +76,23 @@ package struct Keyspace: Sendable {
         self.isSpread ? self.tags.indices.map { Keyspace(self.layout, index: $0) } : [self]
     }
 
-    /// The names outside the parts of a spread keyspace under which apps may append jobs, too: the
-    /// plain ones, and those of former parts, as apps learn of new ones late.
-    package var otherJobSources: [Keyspace] {
+    /// The names outside the parts of a spread keyspace: the plain ones, and those of former parts.
+    ///
+    /// Apps may go on to append jobs under them, as they learn of new ones late.
+    package var otherSources: [Keyspace] {
         self.isSpread ? [self.tagged(nil)] + self.layout.formerTags.map { self.tagged($0) } : []
     }
 
     /// Everything that has streams of jobs.
-    package var jobSources: [Keyspace] { self.parts + self.otherJobSources }
+    package var jobSources: [Keyspace] { self.parts + self.otherSources }
 
     /// The part in which a user's keys are; itself for one Redis.
     package func part(of user: String) -> Keyspace {
         self.isSpread ? Keyspace(self.layout, index: self.index(of: user)) : self
     }
 
-    private func index(of user: String) -> Int { Int(FNV1a.hash32(user) % UInt32(self.tags.count)) }
+    /// The number of a user's part in a spread keyspace.
+    func index(of user: String) -> Int { Int(FNV1a.hash32(user) % UInt32(self.tags.count)) }
 
     /// The name of a key of this part.
     private func own(_ name: String) -> String {
@@ -221,14 +223,20 @@ package struct Keyspace: Sendable {
 
     /// The memories of all servers that have jobs or deliveries.
     package var memories: [String] {
-        let others = self.otherJobSources.flatMap { keys in Lane.allCases.map { keys.memory(of: keys.jobs($0)) } }
+        let others = self.otherSources.flatMap { keys in Lane.allCases.map { keys.memory(of: keys.jobs($0)) } }
         return self.parts.map(\.memory) + Set(others).sorted()
     }
 
     var dead: String { self.prefix + "dead" }
 
-    /// The events stream.
-    var events: String { self.prefix + "events" }
+    /// The stream of events of this part's users.
+    var events: String { self.own("events") }
+
+    /// The name of an event for its readers: the entry's id, and `stream/entry` if parts may have
+    /// the same id.
+    func eventName(_ entry: String, in stream: String) -> String {
+        self.isSpread ? "\(stream)/\(entry)" : entry
+    }
 
     /// Webhooks by due time.
     var webhooksDue: String { self.prefix + "{webhooks}:due" }

@@ -1,0 +1,105 @@
+// Carillon · EventStreamsTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Support
+import Testing
+
+@testable import Core
+@testable import Storage
+
+/// The streams of events, written for upstream apps and read for webhooks.
+@Suite(.timeLimit(.minutes(10)))
+struct EventStreamsTests {
+    private static let users = (1...40).map { "user-\($0)" }
+
+    private static func events(_ users: [String]) -> [LifecycleEvent] {
+        users.map { user in
+            let label = NotificationLabel(
+                id: NotificationID(high: 1, low: 2), user: user, type: "news", category: nil, org: "", job: nil)
+            return LifecycleEvent(.sent, label, at: Timestamp(milliseconds: 1))
+        }
+    }
+
+    private static func users(_ batches: [EventFeed.Batch]) -> [String] {
+        batches.flatMap { batch in batch.entries.map { String(decoding: $0["user"] ?? [], as: UTF8.self) } }
+    }
+
+    @Test("each part has the events of its users, and webhooks get each once", arguments: [1, 4])
+    func parts(count: Int) async throws {
+        try await TestRedis.with { redis, prefix in
+            let keys = Keyspace(prefix: prefix, parts: count)
+            try await EventLog(keys: keys, length: 1_000).append(Self.events(Self.users), on: redis)
+            for part in keys.parts {
+                let length = try await redis.send("XLEN", .text(part.events)).integer()
+                #expect(Int(length) == Self.users.count { keys.part(of: $0).events == part.events })
+            }
+            let feed = Live(redis, keys: keys).eventFeed
+            // The first look makes the groups.
+            #expect(try await feed.take(from: keys.parts, count: 100).isEmpty)
+            let batches = try await feed.take(from: keys.parts, count: 100)
+            #expect(Self.users(batches).sorted() == Self.users.sorted())
+            #expect(Set(batches.flatMap { batch in batch.entries.map { batch.name(of: $0) } }).count == 40)
+            #expect(try await feed.take(from: keys.parts, count: 100).isEmpty)
+            // What is not acknowledged is taken over.
+            for batch in batches.dropFirst() { try await feed.acknowledge(batch) }
+            let abandoned = try await feed.takeOver(from: keys.parts, idle: .zero, count: 100)
+            #expect(Self.users(abandoned).sorted() == Self.users(Array(batches.prefix(1))).sorted())
+        }
+    }
+
+    @Test("what webhooks had not read before the installation grew is read afterwards")
+    func growth() async throws {
+        try await TestRedis.with { redis, prefix in
+            let former = Keyspace(prefix: prefix, parts: 4)
+            let feed = Live(redis, keys: former).eventFeed
+            _ = try await feed.take(from: former.parts, count: 100)
+            try await EventLog(keys: former, length: 1_000).append(Self.events(Self.users), on: redis)
+            let keys = Keyspace(prefix: prefix, parts: 16, former: [4])
+            let later = Live(redis, keys: keys).eventFeed
+            let batches = try await later.take(from: keys.otherSources, count: 100)
+            #expect(Self.users(batches).sorted() == Self.users.sorted())
+            // Nothing makes streams that no part has.
+            #expect(try await redis.send("EXISTS", .text(keys.otherSources[0].events)).integer() == 0)
+        }
+    }
+
+    @Test("without webhooks the events are skipped", arguments: [1, 4])
+    func skipped(count: Int) async throws {
+        try await TestRedis.with { redis, prefix in
+            let keys = Keyspace(prefix: prefix, parts: count)
+            let log = EventLog(keys: keys, length: 1_000)
+            let feed = Live(redis, keys: keys).eventFeed
+            for isFirst in [true, false] {
+                try await log.append(Self.events(Self.users), on: redis)
+                // The first time there are no groups.
+                try await feed.skip(keys.parts)
+                #expect(try await feed.take(from: keys.parts, count: 100).isEmpty, "\(isFirst)")
+            }
+            try await log.append(Self.events(["ada"]), on: redis)
+            #expect(try await Self.users(feed.take(from: keys.parts, count: 100)) == ["ada"])
+        }
+    }
+
+    @Test("an onlooker sees the events of all parts in the order of their time", arguments: [1, 4])
+    func tail(count: Int) async throws {
+        try await TestRedis.with { redis, prefix in
+            let keys = Keyspace(prefix: prefix, parts: count)
+            let log = EventLog(keys: keys, length: 1_000)
+            // Each in a write of its own, so that their entries have different times.
+            for user in Self.users {
+                try await log.append(Self.events([user]), on: redis)
+                let start = ContinuousClock.now
+                while ContinuousClock.now - start < .milliseconds(2) { await Task.yield() }
+            }
+            var tail = Live(redis, keys: keys).eventTail
+            #expect(try await tail.newest(10).compactMap { $0["user"] } == Array(Self.users.suffix(10).reversed()))
+            let new = ["ada", "bob", "cleo"]
+            try await log.append(Self.events(new), on: redis)
+            var seen: [EventTail.Entry] = []
+            while seen.count < new.count { seen += try await tail.next(patience: .seconds(5)) }
+            #expect(Set(seen.compactMap { $0["user"] }) == Set(new))
+            #expect(seen.allSatisfy { $0.id.contains("}:events/") == (count > 1) })
+        }
+    }
+}
