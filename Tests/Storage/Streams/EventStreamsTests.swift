@@ -41,7 +41,7 @@ struct EventStreamsTests {
             #expect(Self.users(batches).sorted() == Self.users.sorted())
             #expect(Set(batches.flatMap { batch in batch.entries.map { batch.name(of: $0) } }).count == 40)
             #expect(try await feed.take(from: keys.parts, count: 100).isEmpty)
-            // What is not acknowledged is taken over.
+            // Entries that are not acknowledged are taken over.
             for batch in batches.dropFirst() { try await feed.acknowledge(batch) }
             let abandoned = try await feed.takeOver(from: keys.parts, idle: .zero, count: 100)
             #expect(Self.users(abandoned).sorted() == Self.users(Array(batches.prefix(1))).sorted())
