@@ -103,6 +103,22 @@ struct SentinelTests {
         await subscription.close()
     }
 
+    @Test("writes go on at the new master when the old one becomes a replica and cuts no connection")
+    func demoted() async throws {
+        let group = try await SentinelGroup.start()
+        let configuration = RedisConfiguration(address: try RedisAddress(url: group.url), clientName: "test")
+        try await TestRedis.with(configuration) { redis in
+            try await redis.send("SET", "one", "1")
+            try await group.name(1)
+            _ = try await TestRedis.withPatience(group.servers[0].url) { old in
+                try await old.send("REPLICAOF", "127.0.0.1", .text("\(group.servers[1].port)"))
+            }
+            try await eventually("a write is taken") { (try? await redis.send("SET", "two", "2")) != nil }
+            let port = try await redis.send("CONFIG", "GET", "port").strings().last
+            #expect(port == "\(group.servers[1].port)")
+        }
+    }
+
     @Test("names the reason when no Sentinel knows the group")
     func unknownGroup() async throws {
         let group = try await SentinelGroup.start()
