@@ -277,6 +277,38 @@ struct OperatorRestTests {
         }
     }
 
+    @Test("the overview's latencies leave broadcasts out, which may wait for their confirmation")
+    func latencies() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            try await gateway.register(user: "ada", platform: "android", token: "ada-phone")
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ben")
+            for user in ["ada", "ben"] {
+                try await stack.append([("user", user), ("type", "payment_received"), ("title", "one")])
+            }
+            for (user, status) in [("ada", "sent"), ("ben", "delivered")] {
+                try await eventually("\(user) has it") { try await stack.statuses(user: user) == ["one": status] }
+            }
+            try await stack.append([("all", "true"), ("type", "payment_received"), ("title", "all"), ("id", "b1")])
+            try await eventually("the broadcast is proven and accepted") {
+                let rows = try await stack.query(
+                    """
+                    SELECT (SELECT count(*) FROM carillon.notifications WHERE status = 'delivered'),
+                        (SELECT count(*) FROM carillon.delivery_attempts WHERE kind = 'push' AND outcome = 'accepted')
+                    """)
+                return try rows.first?.int8(0) == 2 && rows.first?.int8(1) == 2
+            }
+            #expect(socket.titles == ["one", "all"])
+            let found = try await gateway.call(.get, "/v1/admin/overview", token: try await Self.admin())
+            #expect(found.body["stored"]?.integer == 4)
+            #expect(found.body["delivered"]?.integer == 2)
+            #expect(found.body["accepted"]?.integer == 2)
+            #expect(found.body["latency"]?["socket"]?["count"]?.integer == 1)
+            #expect(found.body["latency"]?["push"]?["count"]?.integer == 1)
+        }
+    }
+
     @Test("a preview has the texts of each locale for each channel, and an audience its size")
     func previews() async throws {
         try await Stack.with { stack in

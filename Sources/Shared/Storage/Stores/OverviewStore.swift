@@ -24,6 +24,8 @@ package struct OverviewStore: Sendable {
         /// The number of notifications of the largest organisations.
         package let organisations: [(org: String, stored: Int64)]
         /// From job to proof, to a push provider's answer, and to the relay's; nil without any.
+        ///
+        /// Broadcasts are left out: they may wait for their confirmation, and are stored in pages.
         package let socket: Latency?
         package let push: Latency?
         package let email: Latency?
@@ -96,13 +98,14 @@ private enum OverviewSQL {
     /// $1: since, $2: the most rows, $3: organisation or null.
     static let reach = """
         WITH newest AS MATERIALIZED (
-            SELECT org_id, created_at, stored_at, \(Reach.source) FROM carillon.notifications
+            SELECT org_id, job_id, created_at, stored_at, \(Reach.source) FROM carillon.notifications
             WHERE stored_at >= $1 ORDER BY stored_at DESC LIMIT $2
         )
         SELECT \(Reach.columns),
             count(*) FILTER (WHERE \(Self.isLive)), \(Self.percentiles(of: Self.toProof, where: Self.isLive)),
             (SELECT count(*) FROM newest), (SELECT min(stored_at) FROM newest)
-        FROM newest n WHERE $3::text IS NULL OR n.org_id = $3
+        FROM newest n LEFT JOIN carillon.broadcasts b ON b.org_id = n.org_id AND b.job_id = n.job_id
+        WHERE $3::text IS NULL OR n.org_id = $3
         """
 
     /// $1: since, $2: the most rows, $3: the most organisations.
@@ -112,7 +115,7 @@ private enum OverviewSQL {
         ) n GROUP BY org_id ORDER BY 2 DESC, 1 LIMIT $3
         """
 
-    /// Accepted attempts of notifications that quiet hours did not put off, which the audit tells.
+    /// Accepted attempts, without those of broadcasts and those that quiet hours put off.
     ///
     /// $1: since, $2: the most attempts that are looked at, $3: organisation or null, $4: the most
     /// accepted ones of the kind.
@@ -127,7 +130,8 @@ private enum OverviewSQL {
                 ) newest WHERE kind = '\(kind)' AND outcome = 'accepted' LIMIT $4
             ) a
             JOIN carillon.notifications n ON n.user_id = a.user_id AND n.id = a.notification_id
-            WHERE ($3::text IS NULL OR n.org_id = $3) AND NOT EXISTS (
+            LEFT JOIN carillon.broadcasts b ON b.org_id = n.org_id AND b.job_id = n.job_id
+            WHERE ($3::text IS NULL OR n.org_id = $3) AND b.id IS NULL AND NOT EXISTS (
                 SELECT FROM carillon.delivery_attempts s
                 WHERE s.notification_id = n.id AND s.kind = '\(AuditStep.kind)' AND s.at >= $1
                     AND s.outcome = '\(AuditStep.deferred.rawValue)')
@@ -146,8 +150,8 @@ private enum OverviewSQL {
     /// $1: the most letters.
     static let deadLetters = "SELECT count(*) FROM (SELECT FROM carillon.dead_letters LIMIT $1) d"
 
-    /// Whether a socket that was open at the time got the notification.
-    private static let isLive = "n.sent_via = 'socket' AND n.delivered_at IS NOT NULL"
+    /// Whether a socket that was open at the time got the notification, which is of no broadcast `b`.
+    private static let isLive = "n.sent_via = 'socket' AND n.delivered_at IS NOT NULL AND b.id IS NULL"
     private static let toProof = "n.delivered_at - n.created_at"
 
     /// Three columns of milliseconds: 50 %, 95 % and 99 %.

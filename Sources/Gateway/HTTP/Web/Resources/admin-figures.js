@@ -51,7 +51,7 @@ export function latencyTable(counts) {
       const found = counts.latency?.[key];
       return [name, ...[found?.p50, found?.p95, found?.p99].map(duration), number(found?.count)];
     })),
-    h("p", { class: "hint" }, "From the job to a socket's proof, or to the acceptance by the provider or mail relay. Pushes and mails: the newest 20,000."),
+    h("p", { class: "hint" }, "From the job to a socket's proof, or to the acceptance by the provider or mail relay. Broadcasts are left out, as they may wait for their confirmation. Pushes and mails: the newest 20,000."),
   ];
 }
 
