@@ -170,11 +170,13 @@ extension Stack {
     ///   - notifications: those that are stored before the page opens; they need the dispatcher.
     ///   - startsDispatcher: whether there is a dispatcher.
     ///   - catalog: the text of the catalog; nil for that of the examples.
+    ///   - size: the size of the browser's window, in pixels.
     static func withOperator<Value>(
         at view: String = "",
         notifications: [(user: String, title: String)] = [],
         startsDispatcher: Bool = true,
         catalog: String? = nil,
+        size: (width: Int, height: Int) = (1_280, 900),
         _ body: (Stack, Gateway, OperatorPage) async throws -> Value
     ) async throws -> Value {
         try await Stack.with { stack in
@@ -186,7 +188,7 @@ extension Stack {
                 let count = try await stack.query("SELECT count(*) FROM carillon.notifications")
                 return try count.first?.int8(0) == Int64(notifications.count)
             }
-            return try await Browser.with(in: stack.directory.path, http: stack.http) { browser in
+            return try await Browser.with(in: stack.directory.path, http: stack.http, size: size) { browser in
                 let page = OperatorPage(browser, gateway)
                 try await page.open(view)
                 return try await body(stack, gateway, page)

@@ -16,11 +16,14 @@ struct OperatorBroadcastTests {
             severity: info
             delivery: push
             category: news
+            icon: megaphone
+            actor: author
             channels: [in_app, push, email]
             templates:
               en: {title: "{{headline}}", body: "Read it **now**", email_html: "<h1>{{headline}}</h1>"}
               de: {title: "{{headline}}", body: "Jetzt lesen", email_html: "<h1>{{headline}}</h1>"}
           invoice_created:
+            icon: document
             severity: info
             delivery: in_app
         """
@@ -32,6 +35,13 @@ struct OperatorBroadcastTests {
         shows words: String...
     ) async throws {
         for word in words { try await page.wait("[data-channel=\(channel)]", shows: word) }
+    }
+
+    /// Waits until the preview of the inbox has a picture, by its selector.
+    private static func waitForPicture(_ selector: String, _ page: OperatorPage) async throws {
+        try await page.browser.wait(
+            for: "the inbox's preview has \(selector)",
+            "\(OperatorPage.part(".inbox-sample")).shadowRoot.querySelector('\(selector)')")
     }
 
     private static func waitForAudience(_ count: Int, _ page: OperatorPage) async throws {
@@ -56,9 +66,12 @@ struct OperatorBroadcastTests {
             try await page.wait(".compose-result[hidden]", counts: 1)
 
             try await page.enter(#"{"headline": "Extra & more"}"#, into: "[name=vars]")
+            try await page.enter(#"{"author": {"name": "Cleo Roth"}}"#, into: "[name=data]")
             try await page.click(".compose-form .primary")
             try await Self.waitForAudience(3, page)
             try await Self.waitForPreview("in_app", page, shows: "Extra & more", "Read it now")
+            try await Self.waitForPicture(".avatar > .initials", page)
+            try await Self.waitForPicture(".avatar-badge > .icon-megaphone", page)
             try await Self.waitForPreview("push", page, shows: "Extra & more", "Read it now")
             try await Self.waitForPreview("email", page, shows: "Extra & more")
             try await browser.wait(
@@ -164,6 +177,7 @@ struct OperatorBroadcastTests {
             try await eventually("one is listed") {
                 let rows = try await page.rows("Types")
                 return rows.count == 1 && rows.first?.first?.hasPrefix("news_flash") == true
+                    && rows.first?[4] == "In app, Push, E-mail"
             }
             try await page.wait("#content", shows: "1 of 2 types match.")
             try await page.browser.press(Browser.Key.tab)
@@ -175,6 +189,7 @@ struct OperatorBroadcastTests {
             try await page.click(".advice li a[href=\"#catalog/invoice_created\"]")
             try await page.waitForLink("#catalog/invoice_created")
             try await Self.waitForPreview("in_app", page, shows: "A sample of the title")
+            try await Self.waitForPicture(".avatar > .icon-document", page)
             try await page.enter("Invoice **9**", into: ".type-form [name=title]")
             try await page.click(".type-form .primary")
             let bold = OperatorPage.part("[data-channel=in_app] strong strong")
@@ -197,7 +212,7 @@ struct OperatorBroadcastTests {
                 return rows.map { $0.prefix(2).joined(separator: " ") } == ["In app yes", "Push no", "E-mail no"]
                     && rows.last?.last == "the type has no such channel"
             }
-            try await page.wait(".timeline", shows: "Store")
+            try await page.wait(".timeline", shows: "Store", "In app")
             try await page.choose("online", of: "[name=presence]")
             try await page.click(".simulate-form .primary")
             try await page.waitForLink("#simulate/ada?type=invoice_created&title=Hello&presence=online")

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
+import Storage
 import Support
 import Testing
 
@@ -52,6 +53,66 @@ struct OperatorOverviewTests {
             _ = try await dispatcher.stop()
             try await page.wait(Self.outage("no-dispatcher"), counts: 1)
             #expect(try await page.complaints() == [])
+        }
+    }
+
+    /// Reports two dispatchers, which serve FCM; one of them has an open circuit breaker.
+    private static func reportDispatchers(_ stack: Stack) async throws {
+        let board = Live(stack.connection).providerBoard
+        // A report of the future does not age during the test.
+        let now = Timestamp(seconds: 4_000_000_000)
+        for (dispatcher, breaker) in [("one", ProviderState.Breaker.closed), ("two", .open)] {
+            let state = ProviderState(
+                provider: .fcm, app: "shop", dispatcher: dispatcher, breaker: breaker,
+                until: breaker == .open ? now : nil, inFlight: 2)
+            try await board.put([state], dispatcher: dispatcher, now: now)
+        }
+    }
+
+    @Test("a provider has one row for its dispatchers, with the worst breaker, and tiles fill their rows")
+    func providers() async throws {
+        try await Stack.withOperator(startsDispatcher: false) { stack, _, page in
+            try await Self.reportDispatchers(stack)
+            try await eventually("the row has both") { try await page.rows("Providers").first?[4] == "2" }
+            let rows = try await page.rows("Providers")
+            #expect(rows.count == 1)
+            #expect(rows.first?.prefix(3) == ["FCM", "shop", "openon 1 of 2"])
+            #expect(rows.first?[5] == "4", "calls in flight")
+            try await page.browser.wait(
+                for: "four tiles are in each row",
+                """
+                [...document.querySelectorAll('.tiles')]
+                  .map((tiles) => Map.groupBy([...tiles.children], (tile) => tile.offsetTop))
+                  .map((rows) => [...rows.values()].map((row) => row.length).join()).join(' ') === '4 4,4'
+                """)
+            #expect(try await page.complaints() == [])
+        }
+    }
+
+    @Test("on a phone the rows of wide tables become cards, which keep the roles of a table")
+    func cards() async throws {
+        try await Stack.withOperator(startsDispatcher: false, size: (500, 900)) { stack, _, page in
+            try await Self.reportDispatchers(stack)
+            try await eventually("the row has both") { try await page.rows("Providers").first?[4] == "2" }
+            for (view, label) in [("overview", "Median"), ("catalog", "Category")] {
+                if view != "overview" { try await page.show(view) }
+                try await page.browser.wait(for: "\(view) has cards", OperatorPage.part(".stacks tbody tr"))
+                let found = try await page.browser.run(
+                    """
+                    const isWide = (one) => one.scrollWidth > one.clientWidth;
+                    const wide = [document.documentElement, ...document.querySelectorAll('.scroller')].filter(isWide);
+                    const { display } = getComputedStyle(document.querySelector('.stacks tbody tr'));
+                    const parts = ['table', 'rowgroup', 'row', 'columnheader', 'cell'];
+                    const missing = parts.filter((role) => !document.querySelector(`.stacks [role=${role}]`));
+                    const label = document.querySelector('.stacks td:nth-child(2)').dataset.label;
+                    return [wide.length, display, missing.length, label].join();
+                    """)
+                #expect(found == .string("0,flex,0,\(label)"), "\(view)")
+            }
+            #expect(try await page.complaints() == [])
+            try await page.show("overview")
+            try await eventually("the row is there again") { try await page.rows("Providers").count == 1 }
+            #expect(try await page.browser.barriers() == [])
         }
     }
 

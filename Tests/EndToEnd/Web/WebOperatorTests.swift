@@ -48,6 +48,11 @@ struct WebOperatorTests {
                 for: "the trace is drawn",
                 "['Enqueued', 'Stored', 'Push: failed'].every((text) => "
                     + "document.querySelector('.timeline')?.textContent.includes(text))")
+            // Channels and providers have names; a provider's reason stays as it is.
+            try await page.wait(".card:has(.timeline) > .facts", shows: "In app")
+            try await page.wait(".timeline", shows: "FCM", "UNREGISTERED")
+            let trace = "document.querySelector('.card:has(.timeline)').textContent"
+            #expect(try await browser.run("return /in_app|fcm/.test(\(trace))") == .bool(false))
             #expect(try await page.complaints() == [])
         }
     }

@@ -4,9 +4,10 @@
 import { address, Field } from "./admin-forms.js";
 import { card, fill, number, pill, span, table, when } from "./admin-parts.js";
 import { typeView } from "./admin-type.js";
+import { channelList } from "./admin-words.js";
 import { h } from "./dom.js";
 
-const columns = ["Type", "Category", "Severity", "Lane", "Channels", "Quiet hours", "Time to live", "#Stored, 24 h", ""];
+const columns = ["Type", "Category", "Severity", "Lane", "Channels", "Quiet hours", "Time to live", "#Stored, 24 h", "Flags"];
 const severities = { alert: "bad", warning: "warn" };
 const pageSize = 100;
 
@@ -58,7 +59,7 @@ function catalogView(page, query) {
   function list() {
     if (!found) return;
     const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const text = (type) => [type.name, type.title, type.category, ...type.channels].join(" ").toLowerCase();
+    const text = (type) => [type.name, type.title, type.category, ...type.channels, channelList(type.channels)].join(" ").toLowerCase();
     const matching = found.types.filter((type) => words.every((word) => text(type).includes(word)));
     fill(types, matching.slice(0, shown), () => typeTable(matching.slice(0, shown), words.length > 0));
     more.hidden = matching.length <= shown;
@@ -90,7 +91,7 @@ function typeTable(types, isFiltered) {
   return table("Types", columns, types.map((type) => [
     [typeLink(type.name), type.title ? h("div", { class: "hint" }, type.title) : ""],
     type.category ?? "–", pill(type.severity, severities[type.severity]), type.lane,
-    h("span", { class: "nowrap" }, type.channels.join(", ")), type.quiet_hours, span(type.time_to_live), number(type.sent),
+    h("span", { class: "nowrap" }, channelList(type.channels)), type.quiet_hours, span(type.time_to_live), number(type.sent),
     [type.required ? pill("required") : "", type.enabled ? "" : pill("disabled", "warn"), type.default ? "" : pill("opt-in")],
   ]), isFiltered ? "No type matches the filter." : "The catalog is empty.");
 }

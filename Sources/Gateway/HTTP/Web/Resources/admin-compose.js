@@ -79,7 +79,7 @@ class Composer {
   /** Loads the types, once. */
   async load() {
     if (this.isLoaded) return;
-    const { types } = await this.#page.call("GET", "/v1/admin/catalog");
+    const [{ types }] = await Promise.all([this.#page.call("GET", "/v1/admin/catalog"), this.#previews.load(this.#page)]);
     this.#types = new Map(types.map((type) => [type.name, type]));
     const choices = types.filter(({ enabled }) => enabled !== false).map(({ name, title }) => [name, title ? `${title} (${name})` : name]);
     offer(this.#type.input, [["", "Choose a type"], ...choices], this.#wanted);
@@ -145,7 +145,7 @@ class Composer {
     const job = {
       id: this.#id.value, org: this.#org.value || undefined, ...(topic ? { topic } : { all: true }), ...content,
     };
-    this.#previews.show(previews);
+    this.#previews.show(previews, job, this.#types.get(this.#type.value));
     this.#sendFault.textContent = "";
     this.#stale.textContent = "";
     this.#result.hidden = false;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { bar, card, fill, number, personLink, pill, table, when } from "./admin-parts.js";
+import { channelName } from "./admin-words.js";
 import { h, readable } from "./dom.js";
 
 /** The view of deliveries: outcomes, recent failures, and client reports. */
@@ -42,7 +43,7 @@ function rates(caption, column, rows, name) {
 function failureTable(failed) {
   if (!failed) return h("p", { class: "hint empty" }, "Not available from this gateway.");
   return table("Recent failures", ["When", "Provider", "Reason", "User", "#Attempt", "Notification"], failed.failures.map((failure) => [
-    when(failure.at), failure.provider, h("span", { class: "reason" }, failure.reason ?? "–"), personLink(failure.user_id),
+    when(failure.at), channelName(failure.provider), h("span", { class: "reason" }, failure.reason ?? "–"), personLink(failure.user_id),
     number(failure.attempt), failure.notification_id
       ? h("a", { href: `#trace/${failure.notification_id}/${encodeURIComponent(failure.user_id)}` }, "Trace") : "–",
   ]), "No failures in the last 24 hours.");
@@ -53,12 +54,12 @@ function reportTables(reported) {
   const kinds = { granted: "good", denied: "bad", failed: "bad", dismissed: "warn" };
   return [
     table("Reports of the last 24 hours", ["Kind", "Provider", "Outcome", "#Reports"], reported.counts.map((row) => [
-      row.kind === "permission" ? "Permission prompt" : "Device registration", row.provider,
+      row.kind === "permission" ? "Permission prompt" : "Device registration", channelName(row.provider),
       pill(row.outcome, kinds[row.outcome]), number(row.count),
     ]), "No reports in the last 24 hours."),
     reported.failed.length ? h("h3", null, "Failed registrations") : null,
     reported.failed.length ? table("Failed registrations", ["When", "Provider", "User", "Reason"], reported.failed.map((row) => [
-      when(row.at), row.provider, personLink(row.user_id), row.reason ?? "–",
+      when(row.at), channelName(row.provider), personLink(row.user_id), row.reason ?? "–",
     ])) : null,
   ].filter(Boolean);
 }

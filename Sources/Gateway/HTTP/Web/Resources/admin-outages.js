@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { number, span, until } from "./admin-parts.js";
-import { channelNames } from "./admin-words.js";
+import { channelName } from "./admin-words.js";
 import { h } from "./dom.js";
 
 /** Whether a stream has jobs rather than a provider's deliveries. */
@@ -68,7 +68,7 @@ function breakers(providers) {
       const waiting = deliveriesOf(provider);
       return {
         key: `breaker-${provider.provider}-${app}`, kind: "bad", provider: provider.provider,
-        title: `${channelNames[provider.provider] ?? provider.provider} is unavailable for app ${app}.`,
+        title: `${channelName(provider.provider)} is unavailable for app ${app}.`,
         text: [
           waiting ? `${count(waiting, "delivery waits", "deliveries wait")}, the oldest for ${span(provider.oldest_waiting_seconds)}. `
             : "Nothing is waiting. ",

@@ -8,7 +8,7 @@ import {
 import { address, Field, segments } from "./admin-forms.js";
 import { bannerOf, deliveriesOf, isJobs, isLate, outages } from "./admin-outages.js";
 import { card, fill, number, pill, span, table, until } from "./admin-parts.js";
-import { channelNames } from "./admin-words.js";
+import { channelIDs, channelName } from "./admin-words.js";
 import { h } from "./dom.js";
 
 const spans = [["1h", "1 h"], ["24h", "24 h"], ["7d", "7 d"]];
@@ -171,27 +171,36 @@ function streamTable(waiting, statistics) {
   ]), "No streams yet.");
 }
 
+/** A breaker's states, best first. */
+const breakers = { closed: "good", probing: "warn", open: "bad" };
+
+/** A row for each provider and app, with the worst of its dispatchers' breakers. */
 function providerTable(known) {
   if (!known) return none();
-  const kinds = { closed: "good", probing: "warn", open: "bad" };
-  const rows = (known.providers ?? []).flatMap((provider) => provider.ways.map((way) => [
-    channelNames[provider.provider] ?? provider.provider, way.app,
-    pill(way.breaker, kinds[way.breaker] ?? "warn"), way.open_until ? until(way.open_until) : "",
-    number(way.in_flight), number(deliveriesOf(provider)),
-  ]));
-  return table("Providers", ["Provider", "App", "Breaker", "Open until", "#In flight", "#Waiting"], rows, "No provider is configured.");
+  const rank = Object.keys(breakers);
+  const rows = (known.providers ?? []).flatMap((provider) => [...Map.groupBy(provider.ways, (way) => way.app)].map(([app, ways]) => {
+    const worst = rank[Math.max(...ways.map((way) => rank.indexOf(way.breaker)))];
+    const those = ways.filter((way) => way.breaker === worst);
+    const next = those.map((way) => way.open_until).filter(Boolean).sort()[0];
+    const part = those.length < ways.length ? h("div", { class: "hint" }, `on ${number(those.length)} of ${number(ways.length)}`) : null;
+    return [
+      channelName(provider.provider), app, [pill(worst, breakers[worst]), part].filter(Boolean), next ? until(next) : "",
+      number(ways.length), number(ways.reduce((sum, way) => sum + way.in_flight, 0)), number(deliveriesOf(provider)),
+    ];
+  }));
+  const columns = ["Provider", "App", "Breaker", "Open until", "#Dispatchers", "#In flight", "#Waiting"];
+  return table("Providers", columns, rows, "No provider is configured.");
 }
 
 function chartRow(statistics) {
   if (!statistics) return none();
-  const names = Object.keys(channelNames);
-  const place = ({ channel }) => (names.includes(channel) ? names.indexOf(channel) : names.length);
+  const place = ({ channel }) => (channelIDs.includes(channel) ? channelIDs.indexOf(channel) : channelIDs.length);
   const shown = statistics.channels.filter(({ outcomes }) => outcomes.length)
     .sort((one, other) => place(one) - place(other));
   if (!shown.length) return h("p", { class: "hint empty" }, "Nothing went out in the last hour.");
   const note = statistics.complete ? null
     : h("p", { class: "hint" }, "Too much data to count; the oldest minutes are missing.");
   const begin = Date.parse(statistics.since);
-  const charts = shown.map(({ channel, outcomes }) => chart({ title: channelNames[channel] ?? channel, outcomes }, begin));
+  const charts = shown.map(({ channel, outcomes }) => chart({ title: channelName(channel), outcomes }, begin));
   return [...charts, note].filter(Boolean);
 }

@@ -1,7 +1,8 @@
 // Carillon · admin-parts.js
 // SPDX-License-Identifier: Apache-2.0
 
-import { h } from "./dom.js";
+import { channelList, channelName, followUpName, reasonWords, wayWords } from "./admin-words.js";
+import { h, readable } from "./dom.js";
 import { ago, exactly } from "./time.js";
 
 const language = document.documentElement.lang;
@@ -81,20 +82,27 @@ export function card(title, ...children) {
   return h("section", { class: "card" }, heading, ...children);
 }
 
-/** A table that scrolls when it is too wide. A `#` before a column title marks numbers. */
+/**
+ * A table that scrolls when it is too wide; on a phone the rows of one with more than three columns
+ * become cards. A `#` before a column title marks numbers.
+ */
 export function table(caption, columns, rows, empty = "None.") {
   if (rows.length === 0) return h("p", { class: "hint empty" }, empty);
-  const numeric = columns.map((column) => column.startsWith("#"));
-  return h("div", { class: "scroller", tabindex: "0", role: "group", "aria-label": caption },
-    h("table", null, h("caption", { class: "spoken" }, caption),
-      h("thead", null, h("tr", null, columns.map((column, index) =>
-        h("th", { scope: "col", class: numeric[index] ? "number" : null }, column.replace(/^#/, ""))))),
-      h("tbody", null, rows.map((cells) => h("tr", null, cells.map((cell, index) =>
-        h("td", { class: numeric[index] ? "number" : null }, content(cell))))))));
+  const titles = columns.map((column) => column.replace(/^#/, ""));
+  const numeric = columns.map((column) => (column.startsWith("#") ? "number" : null));
+  // Browsers drop a table's own roles once CSS makes blocks of its parts.
+  return h("div", { class: columns.length > 3 ? "scroller stacks" : "scroller", tabindex: "0", role: "group", "aria-label": caption },
+    h("table", { role: "table" }, h("caption", { class: "spoken" }, caption),
+      h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, titles.map((title, index) =>
+        h("th", { role: "columnheader", scope: "col", class: numeric[index] }, title)))),
+      h("tbody", { role: "rowgroup" }, rows.map((cells) => h("tr", { role: "row" }, cells.map((cell, index) =>
+        h("td", { role: "cell", class: numeric[index], "data-label": titles[index] }, content(cell))))))));
 }
 
+/** The content of a cell as one node, which a card can lay out next to its label. */
 function content(cell) {
-  return cell instanceof Node || Array.isArray(cell) ? cell : String(cell ?? "–");
+  if (Array.isArray(cell)) return h("div", { class: "cell" }, cell);
+  return cell instanceof Node ? cell : String(cell ?? "–");
 }
 
 /** A list of names and values. */
@@ -176,6 +184,28 @@ export function confirm(title, text, label, kind = "danger", ...more) {
     });
     document.body.append(dialog);
     dialog.showModal();
+  });
+}
+
+/** A reason in words, followed by its id, by which logs and answers name it; a provider's own as it is. */
+export function reasonText(reason) {
+  const words = reasonWords(reason);
+  return words === reason ? reason : h("span", null, words, " (", h("code", null, reason), ")");
+}
+
+/** The details of steps that are the gateway's terms, by name. */
+const terms = {
+  channels: (list) => channelList(list.split(",")), provider: channelName, reason: reasonText, until: dateTime,
+};
+
+/** Returns the details of a step of a trace or simulation, [name, value], for a timeline. */
+export function detailsOf({ at, event, step = event, ...details }) {
+  const known = Object.entries(details).filter(([, value]) => value !== null && value !== "");
+  return known.map(([name, value]) => {
+    if (name === "via") return ["How", wayWords(value)];
+    if (name === "milliseconds") return ["Took", `${number(value)} ms`];
+    if (name === "what" && ["due", "postpone"].includes(step)) return ["What", followUpName(value)];
+    return [readable(name), terms[name]?.(value) ?? value];
   });
 }
 

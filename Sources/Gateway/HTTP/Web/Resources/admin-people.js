@@ -3,13 +3,12 @@
 
 import { NotificationHistory, ofUser, traceLink } from "./admin-history.js";
 import { card, confirm, dateTime, facts, fill, number, personLink, pill, table, until, when } from "./admin-parts.js";
-import { channelList, channelNames, quietHoursWords, reasonWords } from "./admin-words.js";
+import { channelList, channelName, followUpName, quietHoursWords, reasonWords } from "./admin-words.js";
 import { h, readable, set } from "./dom.js";
 
 const language = document.documentElement.lang;
 const platforms = { ios: "iOS", android: "Android", web: "Web", webhook: "Webhook" };
 const protocols = { native: "Carillon", socketio: "Socket.IO", signalr: "SignalR", sse: "Server-Sent Events" };
-const waits = { release: "Push after quiet hours", attention: "Push to an idle user", email: "E-mail if unread" };
 const sendKinds = { accepted: "good", retry_later: "warn", no_answer: "warn", not_sent: "warn" };
 
 /** Changes each minute, so that what shows relative times is drawn again. */
@@ -122,7 +121,7 @@ class Person {
       ? h("ul", { class: "tags" }, found.topics.map((topic) => h("li", null, h("code", null, topic)))) : none("No topics.")));
     fill(waiting, [found.waiting, minute()], () => table("What waits", ["What", "Due", "Reason", "Notification"],
       found.waiting.map(({ kind, due_at: due, reason, notification_id: id }) => [
-        waits[kind] ?? readable(kind), reason === "handed_on" ? "–" : [until(due), h("div", { class: "hint" }, dateTime(due))],
+        followUpName(kind), reason === "handed_on" ? "–" : [until(due), h("div", { class: "hint" }, dateTime(due))],
         reason ? reasonWords(reason) : "–", traceLink(id, this.id),
       ]), "Nothing waits."));
     this.#history.offer(found.preferences.types.map(({ type }) => type));
@@ -215,7 +214,7 @@ class DeviceView {
       : words === reason ? `the provider reported ${reason}` : words;
     fill(this.#head, device, () => [
       h("div", { class: "broadcast-head" }, h("h3", null, this.#name), state, why ? h("span", { class: "reason" }, why) : ""),
-      h("p", { class: "hint" }, [platforms[platform] ?? platform, channelNames[provider] ?? provider, `app ${app}`,
+      h("p", { class: "hint" }, [platforms[platform] ?? platform, channelName(provider), `app ${app}`,
         version ? `version ${version}` : null, locale].filter(Boolean).join(" · "), " · last used ", when(device.last_used_at)),
     ]);
   }

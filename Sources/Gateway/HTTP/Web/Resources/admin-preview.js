@@ -3,8 +3,10 @@
 
 import { Field, segments } from "./admin-forms.js";
 import { h } from "./dom.js";
-import { icon } from "./icons.js";
+import { avatar, pictureOf } from "./inbox-item.js";
+import { sheet } from "./inbox-styles.js";
 import { marked } from "./marks.js";
+import { Words } from "./words.js";
 
 /** The inputs of a job's text: title, body, the values of the type's own texts, and data. */
 export class TextInputs {
@@ -53,11 +55,24 @@ export class Previews {
   #place = h("div", { class: "preview" });
   #locale = null;
   #found = [];
+  #item = {};
+  /** The icons of types; null before they are known. */
+  #words = null;
   element = h("div", { class: "previews" });
 
-  /** @param found the previews of an answer of `POST /v1/admin/previews`. */
-  show(found) {
+  /** Loads the icons of types, once. */
+  async load(page) {
+    this.#words ??= new Words(await page.call("GET", "/v1/types"));
+  }
+
+  /**
+   * @param found the previews of an answer of `POST /v1/admin/previews`.
+   * @param job the previewed job.
+   * @param type its type, of the answer of `GET /v1/admin/catalog`.
+   */
+  show(found, job, type) {
     this.#found = found;
+    this.#item = { severity: type?.severity, category: type?.category, ...job };
     const locales = found.map(({ locale }) => locale);
     if (!locales.includes(this.#locale)) this.#locale = locales[0];
     const choose = (locale) => {
@@ -86,7 +101,7 @@ export class Previews {
     if (!shown) return this.#place.replaceChildren();
     this.#place.lang = shown.locale;
     this.#place.replaceChildren(
-      channel("In app", "in_app", shown.in_app && inbox(shown.in_app)),
+      channel("In app", "in_app", shown.in_app && inbox(shown.in_app, this.#item, this.#words ?? new Words())),
       channel("Push", "push", shown.push && banner(shown.push)),
       channel("E-mail", "email", shown.email && mail(shown.email, shown.locale)));
   }
@@ -111,10 +126,15 @@ function channel(title, name, content) {
 const texts = (title, body) => h("div", { class: "sample-text" },
   title ? h("strong", null, marked(title)) : null, body ? h("p", null, marked(body)) : null);
 
-/** An entry of the inbox. */
-function inbox({ title, body }) {
-  return h("div", { class: "sample inbox-sample", dir: "auto" }, h("span", { class: "sample-avatar", "aria-hidden": "true" }, icon("bell")),
-    texts(title, body), h("span", { class: "sample-time", "aria-hidden": "true" }, "now"));
+/** An entry of the inbox, whose pictures its own code draws, in its own styles. */
+function inbox({ title, body }, item, words) {
+  const sample = h("div", { class: "inbox-sample", dir: "auto" },
+    texts(title, body), h("span", { class: "sample-time", slot: "time", "aria-hidden": "true" }, "now"));
+  const root = sample.attachShadow({ mode: "open" });
+  root.adoptedStyleSheets = [sheet];
+  root.append(h("div", { class: "item", "data-severity": item.severity },
+    avatar(item, words), h("div", { class: "content" }, h("slot"), pictureOf(item, words)), h("slot", { name: "time" })));
+  return sample;
 }
 
 /** The banner of a phone. */

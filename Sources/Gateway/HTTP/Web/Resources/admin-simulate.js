@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { address, Field, offer, select, showFaults } from "./admin-forms.js";
-import { card, dateTime, facts, number, pill, table, timeline } from "./admin-parts.js";
-import { channelNames, fateWords, reasonWords } from "./admin-words.js";
-import { h, readable } from "./dom.js";
+import { card, dateTime, detailsOf, facts, number, pill, table, timeline } from "./admin-parts.js";
+import { channelName, fateWords, stepName } from "./admin-words.js";
+import { h } from "./dom.js";
 
 const presences = { actual: "as now", offline: "offline", online: "online and looking", idle: "online, but away" };
 
@@ -104,23 +104,23 @@ function view(found) {
   return card("Result", facts(known, "facts"), channelTable(found.channels),
     found.steps.length ? h("h3", null, "Steps") : h("p", { class: "hint empty" }, "The user gets nothing, so there are no steps."),
     timeline(found.steps.map((step) => ({
-      at: step.at, title: readable(step.step), kind: kind(step),
-      details: Object.entries(step).filter(([name, value]) => !["at", "step"].includes(name) && value !== null && value !== "")
-        .map(detail),
+      at: step.at, title: stepName(step.step), kind: kind(step),
+      details: detailsOf(step.devices ? { ...step, devices: reached(found.push_devices) } : step),
     })), "Steps"));
 }
 
 /** Which channels are used, and why. */
 function channelTable(channels) {
   return table("Channels", ["Channel", "Used", "Why"], channels.map((fate) => [
-    channelNames[fate.channel] ?? fate.channel, pill(fate.used ? "yes" : "no", fate.used ? "good" : "neutral"),
+    channelName(fate.channel), pill(fate.used ? "yes" : "no", fate.used ? "good" : "neutral"),
     [fateWords(fate), fate.at ? h("div", { class: "hint" }, "at ", dateTime(fate.at)) : ""],
   ]));
 }
 
-function detail([name, value]) {
-  if (name === "until") return [readable(name), dateTime(value)];
-  return [readable(name), name === "reason" ? reasonWords(value) : value];
+/** The devices that a push reaches, with their ids. */
+function reached(devices) {
+  return devices.filter(({ reachable }) => reachable)
+    .map(({ provider, id, name }) => `${channelName(provider)} ${id}${name ? ` (${name})` : ""}`).join(", ");
 }
 
 function kind({ step, status }) {

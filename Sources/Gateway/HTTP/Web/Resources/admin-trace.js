@@ -1,9 +1,9 @@
 // Carillon · admin-trace.js
 // SPDX-License-Identifier: Apache-2.0
 
-import { card, facts, jobAddress, jobLink, personLink, pill, timeline } from "./admin-parts.js";
+import { card, detailsOf, facts, jobAddress, jobLink, personLink, pill, reasonText, timeline } from "./admin-parts.js";
 import { Resend } from "./admin-resend.js";
-import { statusKinds } from "./admin-words.js";
+import { channelList, channelName, statusKinds, stepName, wayWords } from "./admin-words.js";
 import { h, readable } from "./dom.js";
 
 const unknown = "Not found. Without a user, the search finds only notifications that were sent, or stored within ten minutes of the time in their id.";
@@ -56,22 +56,21 @@ export function trace(page, [id = "", user = ""]) {
 function view(found, resend) {
   const { notification } = found;
   const known = [
-    ["User", personLink(found.user_id)], ["Type", notification.type], ["Channels", found.channels.join(", ")], ["Sent via", found.sent_via],
-    ["Held back", found.held_back], ["Reason", found.reason],
+    ["User", personLink(found.user_id)], ["Type", notification.type], ["Channels", channelList(found.channels)],
+    ["Sent", found.sent_via && wayWords(found.sent_via)], ["Held back", found.held_back && reasonText(found.held_back)],
+    ["Reason", found.reason && reasonText(found.reason)],
     ["Job", found.job_id && jobLink(found.job_id, found.org_id)], ["Entry", found.job_entry && jobLink(found.job_entry, found.org_id)],
   ].filter(([, value]) => value);
   return card(notification.title || readable(notification.type),
     h("p", { class: "counts" }, pill(found.status, statusKinds[found.status]), " ", notification.body),
     facts(known, "facts"), h("div", { class: "resending" }, resend.button, resend.answer),
     timeline(found.steps.map((step) => ({
-      at: step.at, title: title(step), kind: kind(step),
-      details: Object.entries(step).filter(([name]) => !["at", "event"].includes(name))
-        .map(([name, value]) => [readable(name), value]),
+      at: step.at, title: title(step), kind: kind(step), details: detailsOf(step),
     })), "What happened"));
 }
 
 function title(step) {
-  return step.event === "push" ? `Push: ${step.outcome}` : readable(step.event);
+  return ["push", "email"].includes(step.event) ? `${channelName(step.event)}: ${step.outcome}` : stepName(step.event);
 }
 
 function kind(step) {

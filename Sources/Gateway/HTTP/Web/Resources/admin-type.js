@@ -25,10 +25,11 @@ export function typeView(page, name, query) {
     preview();
   });
   let isShown = false;
+  let type = null;
 
   async function update() {
-    const { types } = await page.call("GET", "/v1/admin/catalog");
-    const type = types.find((one) => one.name === name);
+    const [{ types }] = await Promise.all([page.call("GET", "/v1/admin/catalog"), previews.load(page)]);
+    type = types.find((one) => one.name === name);
     fill(head, type ?? null, () => (type ? settingsOf(type) : h("p", { class: "fault" }, "The catalog has no such type.")));
     if (!type || isShown) return;
     isShown = true;
@@ -48,8 +49,9 @@ export function typeView(page, name, query) {
     const sample = text.isEmpty ? { ...content, vars: {} } : content;
     await page.perform(async () => {
       try {
-        const found = await page.call("POST", "/v1/admin/previews", { job: { type: name, ...sample } });
-        previews.show(found.previews);
+        const job = { type: name, ...sample };
+        const found = await page.call("POST", "/v1/admin/previews", { job });
+        previews.show(found.previews, job, type);
       } catch (error) {
         if (error.kind !== "refused" || error.status === 403) throw error;
         previews.clear();

@@ -3,15 +3,29 @@
 
 // The gateway's terms in words.
 
+import { readable } from "./dom.js";
 import { weekdays } from "./time.js";
 
-/** The names of channels and providers. */
-export const channelNames = {
+const channelNames = {
   in_app: "In app", push: "Push", fcm: "FCM", apns: "APNs", webpush: "Web Push", email: "E-mail", webhook: "Webhook",
 };
 
+/** The ids of channels and providers, in the order of the charts. */
+export const channelIDs = Object.keys(channelNames);
+
+/** Returns the name of a channel or provider, or an unknown id as it is. */
+export const channelName = (id) => (Object.hasOwn(channelNames, id) ? channelNames[id] : id);
+
 /** Returns the names of channels, or `–` for none. */
-export const channelList = (channels) => channels.map((channel) => channelNames[channel] ?? channel).join(", ") || "–";
+export const channelList = (channels) => channels.map(channelName).join(", ") || "–";
+
+/** Returns the title of a step of a trace or simulation. */
+export const stepName = (id) => (Object.hasOwn(channelNames, id) ? channelNames[id] : readable(id));
+
+const followUps = { release: "Push after quiet hours", attention: "Push to an idle user", email: "E-mail if unread" };
+
+/** Returns what waits for its time, in words. */
+export const followUpName = (kind) => (Object.hasOwn(followUps, kind) ? followUps[kind] : readable(kind));
 
 /** For each status of a notification: good or bad. */
 export const statusKinds = {
@@ -59,7 +73,7 @@ export const reasonWords = (reason) => (Object.hasOwn(reasons, reason) ? reasons
 
 /** The reasons of a simulation, which looks ahead. */
 const fates = {
-  delivery_in_app: "the delivery is in_app, which does not interrupt",
+  delivery_in_app: "the delivery is to the inbox, which does not interrupt",
   due: "no rule holds it back",
   excepted: "the job leaves the user out",
   expired: "it expires before then",
@@ -91,12 +105,15 @@ const ways = {
   client: "confirmed by the client", email: "by e-mail", inbox: "in the inbox", socket: "on sockets", summary: "in a summary",
 };
 
+/** Returns how a notification went out: `by FCM`, `on sockets`. */
+export const wayWords = (via) => (Object.hasOwn(ways, via) ? ways[via] : `by ${channelName(via)}`);
+
 /** Returns why a notification has its status, and how it went out. */
 export function outcomeWords({ status, status_reason: reason, decision, sent_via: via }) {
   const words = [
     reason && reason !== decision && reason !== status ? reasonWords(reason) : null,
     decision ? `held back: ${reasonWords(decision)}` : null,
-    via ? (ways[via] ?? `by ${channelNames[via] ?? via}`) : null,
+    via ? wayWords(via) : null,
   ];
   return [...new Set(words.filter(Boolean))].join(" · ");
 }

@@ -33,7 +33,7 @@ export class ItemView {
     this.element.classList.toggle("unread", !item.read_at);
     this.element.setAttribute("part", item.read_at ? "item" : "item unread");
     this.element.dataset.severity = item.severity;
-    this.element.replaceChildren(this.#avatar(item), this.#body(item), this.#tools(item));
+    this.element.replaceChildren(avatar(item, this.#context.words), this.#body(item), this.#tools(item));
     if (hadFocus) (this.element.querySelector(`[data-part="${place}"]`) ?? this.main)?.focus();
     this.main.setAttribute("aria-description", item.read_at ? "" : texts.isUnread);
   }
@@ -42,36 +42,6 @@ export class ItemView {
   get main() { return this.element.querySelector('[data-part="main"]'); }
 
   get item() { return this.#item; }
-
-  // The avatar: who is behind it, or the type's icon.
-
-  #avatar(item) {
-    const { image, actor } = this.#context.words.type(item.type);
-    const person = actor ? item.data?.[actor] : item.data?.actor;
-    const name = typeof person === "string" ? person : person?.name;
-    const picture = this.#picture(typeof person === "object" ? person?.image : null, "face");
-    const shown = picture ?? (name ? h("span", { class: "initials" }, initials(String(name))) : this.#icon(item, image));
-    return h("div", { class: "avatar", part: "avatar", "aria-hidden": "true", "data-tint": tint(name ? String(name) : item.type) },
-      shown, picture || name ? h("span", { class: "avatar-badge" }, this.#icon(item)) : null);
-  }
-
-  #icon(item) {
-    const { words } = this.#context;
-    const symbol = words.type(item.type).icon ?? words.category(item.category).icon;
-    const fallback = item.severity === "info" ? "bell" : "alert";
-    if (!symbol) return icon(fallback);
-    if (isIcon(symbol)) return icon(symbol);
-    return this.#picture(symbol, "sign") ?? h("span", { class: "emoji" }, symbol);
-  }
-
-  /** A picture that gives way if it cannot be loaded; null without a usable URL. */
-  #picture(text, name) {
-    const url = /^https?:/.test(text ?? "") ? safeURL(text) : null;
-    if (!url) return null;
-    const image = h("img", { class: name, src: url, alt: "", loading: "lazy", decoding: "async", referrerpolicy: "no-referrer" });
-    image.addEventListener("error", () => image.replaceWith(name === "picture" ? "" : icon("bell")));
-    return image;
-  }
 
   // The content.
 
@@ -94,7 +64,7 @@ export class ItemView {
         this.#time(item)),
       h("h4", null, main),
       item.body ? h("p", { class: "body", part: "body" }, ...marked(item.body)) : null,
-      this.#picture(item.image ?? words.type(item.type).image, "picture"),
+      pictureOf(item, words),
       this.#actions(item));
   }
 
@@ -139,6 +109,37 @@ export class ItemView {
       ];
     return h("div", { class: "tools" }, tools);
   }
+}
+
+/** The avatar: who is behind a notification, or its type's icon. */
+export function avatar(item, words) {
+  const { actor } = words.type(item.type);
+  const person = actor ? item.data?.[actor] : item.data?.actor;
+  const name = typeof person === "string" ? person : person?.name;
+  const face = image(person?.image, "face");
+  const shown = face ?? (name ? h("span", { class: "initials" }, initials(String(name))) : symbol(item, words));
+  return h("div", { class: "avatar", part: "avatar", "aria-hidden": "true", "data-tint": tint(name ? String(name) : item.type) },
+    shown, face || name ? h("span", { class: "avatar-badge" }, symbol(item, words)) : null);
+}
+
+/** The picture of a notification, or of its type; null without one. */
+export const pictureOf = (item, words) => image(item.image ?? words.type(item.type).image, "picture");
+
+function symbol(item, words) {
+  const sign = words.type(item.type).icon ?? words.category(item.category).icon;
+  const fallback = item.severity === "info" ? "bell" : "alert";
+  if (!sign) return icon(fallback);
+  if (isIcon(sign)) return icon(sign);
+  return image(sign, "sign") ?? h("span", { class: "emoji" }, sign);
+}
+
+/** An image that gives way if it cannot be loaded; null without a usable URL. */
+function image(text, name) {
+  const url = /^https?:/.test(text ?? "") ? safeURL(text) : null;
+  if (!url) return null;
+  const element = h("img", { class: name, src: url, alt: "", loading: "lazy", decoding: "async", referrerpolicy: "no-referrer" });
+  element.addEventListener("error", () => element.replaceWith(name === "picture" ? "" : icon("bell")));
+  return element;
 }
 
 /** Returns the first letters of the first and the last word of a name. */
