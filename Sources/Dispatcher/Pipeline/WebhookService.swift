@@ -108,7 +108,7 @@ package struct WebhookService: Service {
         let abandoned = try await self.feed.takeOver(from: sources, idle: Self.abandoned, count: Self.batchSize)
         try await self.hand(abandoned, to: webhooks, within: fence)
         // What was not read before the installation grew.
-        _ = try await self.distribute(self.dispatcher.keys.otherSources)
+        while isRunning, try await self.distribute(self.dispatcher.keys.otherSources) >= Self.batchSize {}
     }
 
     /// Hands on new events of these parts.

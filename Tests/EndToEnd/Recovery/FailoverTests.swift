@@ -48,6 +48,59 @@ struct FailoverTests {
         }
     }
 
+    @Test("without JOB_REPLICAS a failover loses the jobs that the new master lacks, and nothing that was stored")
+    func unreplicated() async throws {
+        let group = try await SentinelGroup.start(replicas: 2)
+        try await Stack.with(settings: ["REDIS_URL": group.url].merging(Stack.shortLease) { $1 }) { stack in
+            let gateway = try await stack.startGateway()
+            let dispatcher = try await stack.startDispatcher()
+            try await gateway.register(user: "offline", platform: "android", token: "phone")
+            let socket = try await TestSocket.synced(port: gateway.port, user: "online")
+            func send(_ name: String) async throws -> [String] {
+                let titles = (1...20).map { "\(name) \($0)" }
+                for user in ["online", "offline"] {
+                    for title in titles {
+                        try await stack.append([("user", user), ("type", "payment_received"), ("title", title)])
+                    }
+                }
+                return titles
+            }
+            func waitUntilStored(_ titles: [String]) async throws {
+                try await eventually("all are stored") {
+                    let online = try await stack.statuses(user: "online")
+                    let offline = try await stack.statuses(user: "offline")
+                    return titles.allSatisfy { online[$0] != nil && offline[$0] != nil }
+                }
+            }
+            var titles = try await send("before")
+            try await waitUntilStored(titles)
+            // The replicas have these jobs, and will not hear that they were done.
+            dispatcher.send(SIGSTOP)
+            titles += try await send("replicated")
+            #expect(try await stack.connection.send("WAIT", "2", "5000").integer() == 2)
+            for replica in group.servers.dropFirst() { try await replica.stall() }
+            // More than the kernel's buffers hold; the replicas would still read those.
+            try await group.fill(0, megabytes: 32)
+            titles += try await send("stored")
+            dispatcher.send(SIGCONT)
+            try await waitUntilStored(titles)
+            dispatcher.send(SIGSTOP)
+            let lost = try await send("lost")
+            try await group.servers[0].kill()
+            for replica in group.servers.dropFirst() { replica.resume() }
+            try await group.waitForNewMaster()
+            dispatcher.send(SIGCONT)
+            titles += try await send("after")
+            try await waitUntilStored(titles)
+            let stored = Set(try await stack.statuses(user: "online").keys)
+            #expect(stored == Set(titles) && stored.isDisjoint(with: lost))
+            try await eventually("socket and phone have all that was stored") {
+                Producer.shown(socket) == Set(titles) && Set(stack.pushed()["phone"] ?? []) == Set(titles)
+            }
+            #expect(socket.titles.count == Set(socket.titles).count, "twice on the socket")
+        }
+    }
+
     /// A primary and its standby, and a URL that names both.
     private static func pair() async throws -> (primary: PostgresServer, standby: PostgresServer, url: String) {
         let primary = try await PostgresServer.start()
