@@ -92,10 +92,14 @@ struct FailoverTests {
             dispatcher.send(SIGCONT)
             titles += try await send("after")
             try await waitUntilStored(titles)
-            let stored = Set(try await stack.statuses(user: "online").keys)
-            #expect(stored == Set(titles) && stored.isDisjoint(with: lost))
+            let online = Set(try await stack.statuses(user: "online").keys)
+            let offline = Set(try await stack.statuses(user: "offline").keys)
+            for stored in [online, offline] {
+                // A reply with the first of the lost jobs may have reached the dispatcher.
+                #expect(stored.subtracting(titles).isStrictSubset(of: lost))
+            }
             try await eventually("socket and phone have all that was stored") {
-                Producer.shown(socket) == Set(titles) && Set(stack.pushed()["phone"] ?? []) == Set(titles)
+                Producer.shown(socket) == online && Set(stack.pushed()["phone"] ?? []) == offline
             }
             #expect(socket.titles.count == Set(socket.titles).count, "twice on the socket")
         }
