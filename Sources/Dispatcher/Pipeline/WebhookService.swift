@@ -107,7 +107,7 @@ package struct WebhookService: Service {
         let sources = parts + self.dispatcher.keys.otherSources
         let abandoned = try await self.feed.takeOver(from: sources, idle: Self.abandoned, count: Self.batchSize)
         try await self.hand(abandoned, to: webhooks, within: fence)
-        // What was not read before the installation grew.
+        // Some may be left from before the installation grew.
         while isRunning, try await self.distribute(self.dispatcher.keys.otherSources) >= Self.batchSize {}
     }
 

@@ -150,7 +150,7 @@ private enum OverviewSQL {
     /// $1: the most letters.
     static let deadLetters = "SELECT count(*) FROM (SELECT FROM carillon.dead_letters LIMIT $1) d"
 
-    /// Whether a socket that was open at the time got the notification, which is of no broadcast `b`.
+    /// Whether a socket that was open at the time got the notification, and it is of no broadcast.
     private static let isLive = "n.sent_via = 'socket' AND n.delivered_at IS NOT NULL AND b.id IS NULL"
     private static let toProof = "n.delivered_at - n.created_at"
 

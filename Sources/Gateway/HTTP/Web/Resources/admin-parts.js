@@ -187,7 +187,7 @@ export function confirm(title, text, label, kind = "danger", ...more) {
   });
 }
 
-/** A reason in words, followed by its id, by which logs and answers name it; a provider's own as it is. */
+/** A reason in words, followed by its id for searching in logs; a provider's own as it is. */
 export function reasonText(reason) {
   const words = reasonWords(reason);
   return words === reason ? reason : h("span", null, words, " (", h("code", null, reason), ")");
