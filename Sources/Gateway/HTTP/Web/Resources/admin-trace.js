@@ -5,6 +5,7 @@ import { card, detailsOf, facts, jobAddress, jobLink, personLink, pill, reasonTe
 import { Resend } from "./admin-resend.js";
 import { channelList, channelName, statusKinds, stepName, wayWords } from "./admin-words.js";
 import { h, readable } from "./dom.js";
+import { marked, unmarked } from "./marks.js";
 
 const unknown = "Not found. Without a user, the search finds only notifications that were sent, or stored within ten minutes of the time in their id.";
 
@@ -61,8 +62,8 @@ function view(found, resend) {
     ["Reason", found.reason && reasonText(found.reason)],
     ["Job", found.job_id && jobLink(found.job_id, found.org_id)], ["Entry", found.job_entry && jobLink(found.job_entry, found.org_id)],
   ].filter(([, value]) => value);
-  return card(notification.title || readable(notification.type),
-    h("p", { class: "counts" }, pill(found.status, statusKinds[found.status]), " ", notification.body),
+  return card(unmarked(notification.title) || readable(notification.type),
+    h("p", { class: "counts" }, pill(found.status, statusKinds[found.status]), " ", marked(notification.body)),
     facts(known, "facts"), h("div", { class: "resending" }, resend.button, resend.answer),
     timeline(found.steps.map((step) => ({
       at: step.at, title: title(step), kind: kind(step), details: detailsOf(step),
