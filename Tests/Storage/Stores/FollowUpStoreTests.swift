@@ -45,6 +45,26 @@ struct FollowUpStoreTests {
         }
     }
 
+    @Test("a deferred notification stays so when the mark of its earlier push comes late, until its release")
+    func lateMark() async throws {
+        try await Samples.withStores { database in
+            let batch = [Samples.notification(1, user: "a"), Samples.notification(2, user: "a")]
+            let store = database.notifications
+            _ = try await store.store(batch, areRepeats: false)
+            try await database.followUps.put(
+                batch.map { (Self.item($0), Self.now + .seconds(60), "quiet_hours") }, now: Self.now)
+            func statuses() async throws -> [NotificationStatus] {
+                try await store.load(batch.map { ($0.user, $0.id) }).map(\.status)
+            }
+            try await store.mark(batch.map { ($0.user, $0.id, .pending, "queued", nil) })
+            #expect(try await statuses() == [.deferred, .deferred])
+            try await store.mark([("a", batch[0].id, .pending, "queued", nil)], areReleases: true)
+            // Its reader may end it while it waits.
+            try await store.mark([("a", batch[1].id, .sent, "read", "inbox")])
+            #expect(try await statuses() == [.pending, .sent])
+        }
+    }
+
     @Test("remembers enqueued follow-ups until they end, and recalls them when streams are lost")
     func handedOn() async throws {
         try await Samples.withStores { database in

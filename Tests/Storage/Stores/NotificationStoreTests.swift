@@ -333,7 +333,8 @@ struct LookupPlanTests {
             let ids = PostgresValue.array(PostgresArray(uuids: notifications.map(\.id.halves)))
             let texts = PostgresValue.array(PostgresArray(texts: notifications.map(\.title)))
             let statements = [
-                PostgresStatement("EXPLAIN " + NotificationSQL.mark, [users, ids, texts, texts, texts]),
+                PostgresStatement(
+                    "EXPLAIN " + NotificationSQL.mark, [users, ids, texts, texts, texts, .bool(false)]),
                 PostgresStatement("EXPLAIN " + NotificationSQL.load, [users, ids]),
                 PostgresStatement("EXPLAIN " + DeliverySQL.failed, [users, ids, texts]),
                 PostgresStatement("EXPLAIN " + DeliverySQL.accepted, [users, ids, texts, ids]),

@@ -209,7 +209,7 @@ struct Router: Sendable {
         let releases = plan.releases
         if !releases.isEmpty {
             try await self.dispatcher.untilDone("release notifications") {
-                try await self.dispatcher.database.notifications.mark(releases, notes: [])
+                try await self.dispatcher.database.notifications.mark(releases, areReleases: true)
             }
         }
         try await self.publish(plan)

@@ -218,6 +218,12 @@ enum NotificationSQL {
         ORDER BY n.moment, n.id LIMIT $5
         """
 
+    /// Sets statuses.
+    ///
+    /// A push may be faster than the mark that it is queued. If quiet hours put it off meanwhile,
+    /// it stays deferred until its release.
+    ///
+    /// $1 to $5: users, ids, statuses, reasons, ways; $6: whether deferred ones are released.
     static let mark = """
         UPDATE carillon.notifications n
         SET status = c.status, status_reason = c.reason, sent_via = coalesce(c.via, n.sent_via),
@@ -226,7 +232,8 @@ enum NotificationSQL {
                 ELSE n.handed_at
             END
         FROM \(Self.rows("user_id", "id", "status", "reason", "via")) AS c
-        WHERE \(Self.isNamed(by: "c")) AND n.status IN ('pending', 'deferred')
+        WHERE \(Self.isNamed(by: "c"))
+            AND (n.status = 'pending' OR n.status = 'deferred' AND (c.status <> 'pending' OR $6::bool))
         """
 
     /// Notes decisions, and raises the note counts of their inboxes, which are locked.

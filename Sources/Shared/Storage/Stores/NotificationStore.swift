@@ -275,10 +275,12 @@ package struct NotificationStore: Sendable {
     /// Sets the status of notifications that were handed on, and notes why less was done than
     /// requested.
     ///
-    /// A final status stays.
+    /// A final status stays, and a deferred notification does not become pending unless it is
+    /// released.
     package func mark(
         _ changes: [(user: String, id: NotificationID, status: NotificationStatus, reason: String?, via: String?)],
-        notes: [(user: String, id: NotificationID, decision: String)] = []
+        notes: [(user: String, id: NotificationID, decision: String)] = [],
+        areReleases: Bool = false
     ) async throws(PostgresError) {
         var statements: [PostgresStatement] = []
         if !notes.isEmpty {
@@ -286,7 +288,7 @@ package struct NotificationStore: Sendable {
             let users = ExactText.distinct(notes.map(\.user))
             statements.append(PostgresStatement(NotificationSQL.lockInboxes, [.array(PostgresArray(texts: users))]))
         }
-        if !changes.isEmpty { statements.append(StatusChanges(changes).statement) }
+        if !changes.isEmpty { statements.append(StatusChanges(changes, areReleases: areReleases).statement) }
         if !notes.isEmpty {
             statements.append(
                 PostgresStatement(
@@ -486,7 +488,10 @@ struct InboxPlaces {
 struct StatusChanges {
     let statement: PostgresStatement
 
-    init(_ changes: [(user: String, id: NotificationID, status: NotificationStatus, reason: String?, via: String?)]) {
+    init(
+        _ changes: [(user: String, id: NotificationID, status: NotificationStatus, reason: String?, via: String?)],
+        areReleases: Bool
+    ) {
         var users = PostgresArray(.text, capacity: changes.count)
         var ids = PostgresArray(.uuid, capacity: changes.count)
         var statuses = PostgresArray(.text, capacity: changes.count)
@@ -501,7 +506,7 @@ struct StatusChanges {
         }
         self.statement = PostgresStatement(
             NotificationSQL.mark,
-            [.array(users), .array(ids), .array(statuses), .array(reasons), .array(vias)]
+            [.array(users), .array(ids), .array(statuses), .array(reasons), .array(vias), .bool(areReleases)]
         )
     }
 }
