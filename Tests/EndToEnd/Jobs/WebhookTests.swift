@@ -40,10 +40,6 @@ struct WebhookTests {
         return try await gateway.call(.get, "/v1/webhooks/\(hook.id)", token: token)
     }
 
-    private static func events(_ stub: HTTPStub) throws -> [JSONValue] {
-        try stub.received.flatMap { try JSONParser.parse($0.body)["events"]?.array ?? [] }
-    }
-
     private static func notify(_ stack: Stack, _ user: String, org: String = "") async throws {
         var fields = [("user", user), ("type", "invoice_created"), ("title", "x")]
         if !org.isEmpty { fields.append(("org", org)) }
@@ -82,10 +78,10 @@ struct WebhookTests {
                 }
                 stub.answer(.init(body: "ok"))
                 try await eventually("all came") {
-                    let users = try Self.events(stub).compactMap { $0["user"]?.string }
+                    let users = try stub.events().compactMap { $0["user"]?.string }
                     return (0..<150).allSatisfy { users.contains("u\($0)") }
                 }
-                let events = try Self.events(stub)
+                let events = try stub.events()
                 #expect(events.allSatisfy { $0["org"]?.string == "acme" && $0["event"]?.string == "sent" })
                 #expect(events.allSatisfy { $0["device"] == .null && $0["channel"]?.string == "in_app" })
                 let largest = try stub.received.map { try JSONParser.parse($0.body)["events"]?.array?.count ?? 0 }.max()
@@ -162,7 +158,7 @@ struct WebhookTests {
                     try await eventually("the silent one is called") { silent.requests > 0 }
                     for number in 0..<20 { try await Self.notify(stack, "u\(number)") }
                     try await eventually("the quick one has all") {
-                        let users = try Self.events(quick).compactMap { $0["user"]?.string }
+                        let users = try quick.events().compactMap { $0["user"]?.string }
                         return (0..<20).allSatisfy { users.contains("u\($0)") }
                     }
                     first.send(SIGKILL)
@@ -171,7 +167,7 @@ struct WebhookTests {
                     _ = try await next.waitForLine("ready ")
                     try await Self.notify(stack, "after")
                     try await eventually("another dispatcher goes on") {
-                        try Self.events(quick).contains { $0["user"]?.string == "after" }
+                        try quick.events().contains { $0["user"]?.string == "after" }
                     }
                     quick.answer(.init(status: 410, body: "gone"))
                     try await Self.notify(stack, "last")
@@ -255,5 +251,12 @@ struct WebhookTests {
             #expect(try await gateway.call(.delete, "/v1/webhooks/\(hook.id)", token: service).status == 404)
             #expect(!dispatcher.errors().contains(hook.secret))
         }
+    }
+}
+
+extension HTTPStub {
+    /// Returns the events that it received as a webhook.
+    func events() throws -> [JSONValue] {
+        try self.received.flatMap { try JSONParser.parse($0.body)["events"]?.array ?? [] }
     }
 }

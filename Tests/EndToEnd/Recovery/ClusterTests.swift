@@ -128,20 +128,17 @@ struct ClusterTests {
                 for user in users {
                     try await stack.append([("user", user), ("type", "invoice_created"), ("title", "x")])
                 }
-                try await eventually("the receiver has all") { try Self.received(stub).count >= users.count }
-                let received = try Self.received(stub)
+                try await eventually("the receiver has all") { try stub.events().count >= users.count }
+                let received = try stub.events()
                 #expect(received.compactMap { $0["user"]?.string }.sorted() == users.sorted())
                 let ids = Set(received.compactMap { $0["id"]?.string })
                 #expect(ids.count == users.count)
+                #expect(Set(ids.compactMap { $0.split(separator: "/").first }).count > 1, "several streams")
                 let shown = try await stack.command(["events", "--count", "100", "--json"])
                 let printed = try shown.output.split(separator: "\n").map { try JSONParser.parse(Array($0.utf8)) }
                 #expect(Set(printed.compactMap { $0["id"]?.string }) == ids)
             }
         }
-    }
-
-    private static func received(_ stub: HTTPStub) throws -> [JSONValue] {
-        try stub.received.flatMap { try JSONParser.parse($0.body)["events"]?.array ?? [] }
     }
 
     @Test("an installation moves from one Redis to a cluster with the steps of docs/scaling.md")

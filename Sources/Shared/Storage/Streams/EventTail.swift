@@ -57,11 +57,11 @@ package struct EventTail: Sendable {
     /// is up.
     package mutating func next(patience: Duration) async throws -> [Entry] {
         guard self.live.keys.isSpread else { return try await self.read(blocking: patience) }
-        // The streams are on several masters, and one connection cannot wait for all, so poll.
         let start = ContinuousClock.now
         while ContinuousClock.now - start < patience {
             let entries = try await self.read(blocking: nil)
             guard entries.isEmpty else { return entries }
+            // The streams are on several masters, and one connection cannot wait for all, so poll.
             try await Task.sleep(for: Self.interval)
         }
         return []
