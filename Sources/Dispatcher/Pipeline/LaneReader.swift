@@ -151,8 +151,6 @@ struct LaneBatch: Sendable {
     /// The lease term in which they were taken.
     var term = LeaseClock.Term()
     var areRepeats = false
-    /// Whether they come from the overflow of an organisation.
-    var isOverflow = false
     /// Entries appended before this moment may have been taken before; Unix milliseconds.
     var replaySafeFrom: Int64 = 0
 

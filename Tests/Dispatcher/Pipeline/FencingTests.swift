@@ -264,7 +264,7 @@ struct FencingTests {
                 let streams = dispatcher.live.overflows
                 _ = try await streams.append([(org: "acme", fields: [("title", Array("moved".utf8))])])
                 let queue = LaneQueue<LaneBatch>(capacity: 8)
-                let reader = OverflowReader(dispatcher: dispatcher, queue: queue)
+                let reader = OverflowReader(dispatcher: dispatcher, lanes: nil, queue: queue)
                 #expect(try await reader.round(dispatcher.keys) == 0)
                 dispatcher.leaseClock.renewed(at: .now - .seconds(20))
                 #expect(try await reader.round(dispatcher.keys) == 0)

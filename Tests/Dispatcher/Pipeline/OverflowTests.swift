@@ -20,9 +20,8 @@ struct OverflowGuardTests {
         let entries = (0..<count).map { number in
             StreamEntry(id: "1-\(number)", fields: [("org", Array(org.utf8)[...]), ("title", Array("x".utf8)[...])])
         }
-        var batch = LaneBatch(lane: .normal, group: dispatcher.group(stream), entries: entries)
-        batch.isOverflow = stream.hasPrefix(dispatcher.keys.overflows)
-        return batch
+        let term = dispatcher.leaseClock.term ?? LeaseClock.Term()
+        return LaneBatch(lane: .normal, group: dispatcher.group(stream), entries: entries, term: term)
     }
 
     @Test("an organisation with jobs in its overflow keeps its turn limited, also while the lane is short")
@@ -31,10 +30,11 @@ struct OverflowGuardTests {
             try await TestDatabase.with { database in
                 let keys = Keyspace(prefix: prefix)
                 let dispatcher = try TestDispatcher.make(database.pool, redis, keys, [NotificationType(name: "news")])
+                dispatcher.leaseClock.renewed(at: .now)
                 let policy = OverflowPolicy(backlog: 10, leastShare: Self.share)
                 let overflow = OverflowGuard(dispatcher: dispatcher, policy: policy)
-                func kept(_ count: Int, of org: String, in stream: String? = nil) async throws -> Int {
-                    let batch = Self.batch(count, of: org, in: stream ?? keys.jobs(.normal), dispatcher)
+                func kept(_ count: Int, of org: String) async throws -> Int {
+                    let batch = Self.batch(count, of: org, in: keys.jobs(.normal), dispatcher)
                     return try await overflow.relieve(batch).entries.count
                 }
                 for _ in 0..<10 { try await redis.send("XADD", .text(keys.jobs(.normal)), "*", "org", "loud") }
@@ -46,14 +46,39 @@ struct OverflowGuardTests {
                 // Far more than the average of the others.
                 #expect(try await kept(100, of: "other") == 100)
                 #expect(try await kept(100, of: "loud") == 0)
-                // Its overflow is not moved again when its turn comes.
-                #expect(try await kept(10, of: "loud", in: keys.overflow("loud")) == 10)
 
                 // Once that has been worked off, it is like any other.
                 try await redis.send("DEL", .text(keys.overflow("loud")))
                 try await dispatcher.live.overflows.dropIfEmpty("loud")
                 try await overflow.look()
                 #expect(try await kept(100, of: "loud") == 100)
+            }
+        }
+    }
+
+    @Test("overflows wait for lanes with a backlog, but not for ever")
+    func yields() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")])
+                let overflow = OverflowGuard(dispatcher: dispatcher, policy: OverflowPolicy(backlog: 10))
+                // No lane has a backlog.
+                await overflow.waitForLanes(atMost: .seconds(3_600))
+                let start = ContinuousClock.now
+                overflow.noteBacklog()
+                // The lane gives no further full batch.
+                await overflow.waitForLanes(atMost: .seconds(3_600))
+                #expect(ContinuousClock.now - start >= .milliseconds(50))
+                let lane = Task {
+                    while !Task.isCancelled {
+                        overflow.noteBacklog()
+                        // A lane that gives full batches for as long as the test runs.
+                        try await Task.sleep(for: .milliseconds(5))
+                    }
+                }
+                await overflow.waitForLanes(atMost: .milliseconds(200))
+                lane.cancel()
             }
         }
     }

@@ -54,8 +54,7 @@ package struct JobsService: Service {
                 defer { stored.finish() }
                 let intake = JobIntake(dispatcher: self.dispatcher)
                 while let taken = await taken.receive() {
-                    let owned = try await self.dispatcher.owned(taken)
-                    let batch = try await self.overflow?.relieve(owned) ?? owned
+                    let batch = try await self.dispatcher.owned(taken)
                     guard !batch.entries.isEmpty else { continue }
                     await stored.send(try await intake.take(batch), lane: .critical)
                 }
@@ -72,12 +71,34 @@ package struct JobsService: Service {
         defer { queue.finish() }
         try await withThrowingTaskGroup(of: Void.self) { group in
             for one in self.readers {
-                let reader = LaneReader(
-                    one, of: one.keys.jobs(one.lane), count: Self.batchSize, into: queue, self.dispatcher)
-                group.addTask { try await reader.run() }
+                group.addTask { try await self.read(one, into: queue) }
             }
             // Always, because other dispatchers may have moved jobs.
-            group.addTask { await OverflowReader(dispatcher: self.dispatcher, queue: queue).run() }
+            let reader = OverflowReader(dispatcher: self.dispatcher, lanes: self.overflow, queue: queue)
+            group.addTask { await reader.run() }
+            try await group.waitForAll()
+        }
+    }
+
+    /// Reads a lane, and moves what exceeds an organisation's share.
+    ///
+    /// Before the queue: behind it, a flood would take turns of the stages only to be moved.
+    private func read(_ one: PartLane, into queue: LaneQueue<LaneBatch>) async throws {
+        // The next batch is read while one is moved.
+        let read = LaneQueue<LaneBatch>(capacity: 0)
+        let reader = LaneReader(one, of: one.keys.jobs(one.lane), count: Self.batchSize, into: read, self.dispatcher)
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            // After a failure, frees a reader that waits to hand over its batch.
+            defer { read.finish() }
+            group.addTask {
+                defer { read.finish() }
+                try await reader.run()
+            }
+            while let batch = await read.receive() {
+                if batch.entries.count == Self.batchSize { self.overflow?.noteBacklog() }
+                let rest = try await self.overflow?.relieve(batch) ?? batch
+                if !rest.entries.isEmpty { await queue.send(rest, lane: one.lane) }
+            }
             try await group.waitForAll()
         }
     }

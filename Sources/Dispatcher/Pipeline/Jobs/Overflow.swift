@@ -30,6 +30,8 @@ package struct OverflowPolicy: Sendable {
 /// the same origin and so the same ids. Jobs without an organisation stay.
 final class OverflowGuard: Sendable {
     private static let interval: Duration = .seconds(1)
+    /// A lane has no backlog when it gave no full batch for this long.
+    private static let rest: Duration = .milliseconds(50)
 
     private struct State {
         var windows: [Lane: OrgWindow] = [:]
@@ -43,6 +45,8 @@ final class OverflowGuard: Sendable {
         var full: Set<String> = []
         /// Whether a batch came since the last look.
         var isInUse = true
+        /// When a lane last gave a full batch.
+        var backlog: ContinuousClock.Instant?
     }
 
     private let dispatcher: Dispatcher
@@ -90,10 +94,28 @@ final class OverflowGuard: Sendable {
         }
     }
 
-    /// Moves the excess of a batch and returns the rest.
+    /// Notes that a lane gave a full batch, so more jobs wait there.
+    func noteBacklog() {
+        self.state.withLock { $0.backlog = .now }
+    }
+
+    /// Waits until no lane has a backlog, but no longer than `most`.
+    ///
+    /// The processor time that an overflow takes would delay the lanes.
+    func waitForLanes(atMost most: Duration) async {
+        let start = ContinuousClock.now
+        while isRunning {
+            let now = ContinuousClock.now
+            guard let backlog = self.state.withLock({ $0.backlog }), now < backlog + Self.rest, now < start + most
+            else { return }
+            // The end of a backlog shows only by full batches that do not come, so poll.
+            await pause(for: Self.rest)
+        }
+    }
+
+    /// Moves the excess of a lane's batch, and returns the rest.
     func relieve(_ batch: LaneBatch) async throws -> LaneBatch {
-        // A batch of an overflow has its turn now.
-        guard !batch.isOverflow else { return batch }
+        let batch = try await self.dispatcher.owned(batch)
         let excess = self.excess(batch)
         guard !excess.isEmpty else { return batch }
         let jobs = excess.map { item in
@@ -198,9 +220,13 @@ struct OverflowReader: Sendable {
     private static let interval: Duration = .milliseconds(500)
     /// Finds overflows that only other dispatchers have filled.
     private static let longestInterval: Duration = .seconds(5)
+    /// How long an overflow waits for its turn while lanes have a backlog.
+    private static let longestWait: Duration = .seconds(1)
     private static let batchSize = 64
 
     let dispatcher: Dispatcher
+    /// The lanes go first; nil if their floods stay in them.
+    let lanes: OverflowGuard?
     let queue: LaneQueue<LaneBatch>
 
     func run() async {
@@ -234,6 +260,7 @@ struct OverflowReader: Sendable {
         let orgs = try await streams.orgs()
         if !orgs.isEmpty { self.dispatcher.alarms.overflows.note(self.dispatcher.now()) }
         for org in orgs {
+            await self.lanes?.waitForLanes(atMost: Self.longestWait)
             // As for the lanes, nothing is read without a lease.
             guard isRunning, let term = self.dispatcher.leaseClock.term else { break }
             let group = self.dispatcher.group(keys.overflow(org), in: keys)
@@ -245,8 +272,7 @@ struct OverflowReader: Sendable {
             count += entries.count
             PipelineMetrics.returned.increment(by: entries.count)
             self.dispatcher.inFlight.take(entries.lazy.map(\.id), of: group.stream)
-            var batch = LaneBatch(lane: .bulk, group: group, entries: entries, term: term)
-            batch.isOverflow = true
+            let batch = LaneBatch(lane: .bulk, group: group, entries: entries, term: term)
             for part in batch.parts() { await self.queue.send(part, lane: .bulk) }
         }
         return count
