@@ -1,7 +1,7 @@
 // Carillon · admin-compose.js
 // SPDX-License-Identifier: Apache-2.0
 
-import { address, Field, offer, segments, select, showFaults, typingField } from "./admin-forms.js";
+import { address, Field, offer, segments, select, showFaults, typeChoices, typingField } from "./admin-forms.js";
 import { card, confirm, number, pill } from "./admin-parts.js";
 import { Previews, TextInputs } from "./admin-preview.js";
 import { h, readable, set } from "./dom.js";
@@ -81,7 +81,7 @@ class Composer {
     if (this.isLoaded) return;
     const [{ types }] = await Promise.all([this.#page.call("GET", "/v1/admin/catalog"), this.#previews.load(this.#page)]);
     this.#types = new Map(types.map((type) => [type.name, type]));
-    const choices = types.filter(({ enabled }) => enabled !== false).map(({ name, title }) => [name, title ? `${title} (${name})` : name]);
+    const choices = typeChoices(types.filter(({ enabled }) => enabled !== false));
     offer(this.#type.input, [["", "Choose a type"], ...choices], this.#wanted);
     this.isLoaded = true;
   }

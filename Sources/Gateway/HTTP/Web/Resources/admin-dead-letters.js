@@ -64,11 +64,12 @@ class Reasons {
       await work(this.#page, filter, count);
       this.#page.refresh();
     };
+    const [first, last] = [when(oldest), when(newest)];
     return h("article", { class: "reason-group", "data-reason": reason, "data-stream": stream },
       h("div", { class: "letter-head" },
         h("p", { class: "reason" }, h("a", { href: address("dead-letters/letters", filter) }, reason)),
         h("p", { class: "hint" }, h("strong", null, letters(count)), " from ", h("code", null, stream), " · ",
-          oldest === newest ? when(newest) : ["oldest ", when(oldest), ", newest ", when(newest)],
+          first.textContent === last.textContent ? last : ["oldest ", first, ", newest ", last],
           replayable < count ? ` · ${number(count - replayable)} cannot be replayed now` : "")),
       h("div", { class: "row" },
         h("button", {

@@ -103,6 +103,9 @@ export function offer(element, choices, chosen = "") {
   return element;
 }
 
+/** Returns types of the catalog as choices of a select. */
+export const typeChoices = (types) => types.map(({ name, title }) => [name, title ? `${title} (${name})` : name]);
+
 /** Returns the URL of a view with the inputs that are not empty. */
 export function address(path, values) {
   const query = new URLSearchParams(Object.entries(values).filter(([, value]) => value)).toString();

@@ -1,7 +1,7 @@
 // Carillon · admin-simulate.js
 // SPDX-License-Identifier: Apache-2.0
 
-import { address, Field, offer, select, showFaults } from "./admin-forms.js";
+import { address, Field, offer, select, showFaults, typeChoices } from "./admin-forms.js";
 import { card, dateTime, detailsOf, facts, number, pill, table, timeline } from "./admin-parts.js";
 import { channelName, fateWords, stepName } from "./admin-words.js";
 import { h } from "./dom.js";
@@ -48,7 +48,7 @@ export function simulate(page, [name = ""], query) {
     if (isLoaded) return;
     const { types } = await page.call("GET", "/v1/admin/catalog");
     const wanted = query.get("type");
-    offer(type.input, types.map(({ name }) => [name, name]), wanted ?? "");
+    offer(type.input, typeChoices(types), wanted ?? "");
     isLoaded = true;
     if (wanted && user.value) await run();
   }

@@ -57,7 +57,7 @@ export function trace(page, [id = "", user = ""]) {
 function view(found, resend) {
   const { notification } = found;
   const known = [
-    ["User", personLink(found.user_id)], ["Type", notification.type], ["Channels", channelList(found.channels)],
+    ["User", personLink(found.user_id)], ["Type", readable(notification.type)], ["Channels", channelList(found.channels)],
     ["Sent", found.sent_via && wayWords(found.sent_via)], ["Held back", found.held_back && reasonText(found.held_back)],
     ["Reason", found.reason && reasonText(found.reason)],
     ["Job", found.job_id && jobLink(found.job_id, found.org_id)], ["Entry", found.job_entry && jobLink(found.job_entry, found.org_id)],
@@ -66,12 +66,15 @@ function view(found, resend) {
     h("p", { class: "counts" }, pill(found.status, statusKinds[found.status]), " ", marked(notification.body)),
     facts(known, "facts"), h("div", { class: "resending" }, resend.button, resend.answer),
     timeline(found.steps.map((step) => ({
-      at: step.at, title: title(step), kind: kind(step), details: detailsOf(step),
+      at: step.at, title: title(step), kind: kind(step), details: detailsOf(isSend(step) ? { ...step, outcome: null } : step),
     })), "What happened"));
 }
 
+/** Whether a step is a request to a provider; its title names the outcome. */
+const isSend = ({ event }) => ["push", "email"].includes(event);
+
 function title(step) {
-  return ["push", "email"].includes(step.event) ? `${channelName(step.event)}: ${step.outcome}` : stepName(step.event);
+  return isSend(step) ? `${channelName(step.event)}: ${step.outcome}` : stepName(step.event);
 }
 
 function kind(step) {
