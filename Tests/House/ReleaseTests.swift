@@ -111,11 +111,25 @@ struct ReleaseTests {
         #expect(code == 0 && text == "98.7.6\n", "\(text)")
     }
 
+    @Test("no other file has the version of development, which a release would leave there")
+    func otherPlaces() throws {
+        let (text, code) = try Self.run(
+            #"""
+            version=$(read_version "$ROOT")
+            [[ $version == *-dev ]] || exit 0
+            sed -n 's/^ *?\{0,1\}\([^ ]*\) .*/\1/p' <<<"$CODE_VERSIONS$RELEASE_VERSIONS" | sort >places
+            (cd "$ROOT" && grep -rlIF --exclude-dir={.build,.git,node_modules} --exclude=CHANGELOG.md -- "$version" .) |
+                sed 's|^\./||' | sort >found
+            comm -13 places found
+            """#)
+        #expect(code == 0 && text.isEmpty, "add to the lists in deploy/lib/version.sh: \(text)")
+    }
+
     @Test("a release is newer than its development version and than earlier numbers")
     func order() throws {
         for (version, other, isNewer) in [
-            ("1.0.0", "1.0.0-dev", true), ("1.0.0-dev", "1.0.0", false), ("1.10.0", "1.9.0", true),
-            ("1.1.0-dev", "1.0.9", true), ("0.9.0", "1.0.0-dev", false), ("1.0.0", "1.0.0", false),
+            ("70.0.0", "70.0.0-dev", true), ("70.0.0-dev", "70.0.0", false), ("70.10.0", "70.9.0", true),
+            ("70.1.0-dev", "70.0.9", true), ("69.9.0", "70.0.0-dev", false), ("70.0.0", "70.0.0", false),
         ] {
             let (text, code) = try Self.run("is_newer \(version) \(other)")
             #expect((code == 0) == isNewer, "\(version) after \(other): \(text)")
