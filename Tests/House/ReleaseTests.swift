@@ -118,7 +118,8 @@ struct ReleaseTests {
             version=$(read_version "$ROOT")
             [[ $version == *-dev ]] || exit 0
             sed -n 's/^ *?\{0,1\}\([^ ]*\) .*/\1/p' <<<"$CODE_VERSIONS$RELEASE_VERSIONS" | sort >places
-            (cd "$ROOT" && grep -rlIF --exclude-dir={.build,.git,node_modules} --exclude=CHANGELOG.md -- "$version" .) |
+            (cd "$ROOT" &&
+                grep -rlIF --exclude-dir={.build,.git,.local,node_modules} --exclude=CHANGELOG.md -- "$version" .) |
                 sed 's|^\./||' | sort >found
             comm -13 places found
             """#)
