@@ -9,12 +9,22 @@ import Synchronization
 
 /// The Redis that tests share: `CARILLON_TEST_REDIS_URL`, or a private one.
 package enum TestRedis {
+    /// How long a fixture waits for a reply: Redis answers no write while a slow disk syncs its file.
+    package static let patience: Duration = .seconds(60)
+
     package static func url() async throws -> String {
         try await SharedServers.shared.redisURL()
     }
 
     package static func configuration(clientName: String = "test") async throws -> RedisConfiguration {
-        RedisConfiguration(address: try RedisAddress(url: try await Self.url()), clientName: clientName)
+        try Self.patientConfiguration(url: try await Self.url(), clientName: clientName)
+    }
+
+    /// The configuration of a fixture's connection, which waits longer for a busy machine.
+    package static func patientConfiguration(url: String, clientName: String) throws -> RedisConfiguration {
+        var configuration = RedisConfiguration(address: try RedisAddress(url: url), clientName: clientName)
+        configuration.commandTimeout = Self.patience
+        return configuration
     }
 
     /// Opens a connection; the caller closes it.
@@ -75,9 +85,7 @@ package enum TestRedis {
         _ url: String,
         _ body: (RedisClient) async throws -> Result
     ) async throws -> Result {
-        var configuration = RedisConfiguration(address: try RedisAddress(url: url), clientName: "fixture")
-        configuration.commandTimeout = .seconds(60)
-        return try await Self.with(configuration, body)
+        try await Self.with(try Self.patientConfiguration(url: url, clientName: "fixture"), body)
     }
 
     /// Deletes every key that contains `prefix`.

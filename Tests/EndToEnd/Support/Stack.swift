@@ -43,8 +43,8 @@ final class Stack: Sendable {
         self.database = database
         self.sandbox = sandbox
         self.directory = directory
-        let address = try RedisAddress(url: settings["REDIS_URL"] ?? redis.url)
-        self.connection = try TestRedis.connect(RedisConfiguration(address: address, clientName: "test"))
+        let url = settings["REDIS_URL"] ?? redis.url
+        self.connection = try TestRedis.connect(TestRedis.patientConfiguration(url: url, clientName: "test"))
         var configuration = TransferConfiguration()
         configuration.allowPlainHTTP = true
         self.http = try TransferClient(configuration: configuration, logger: TestLog.logger)
