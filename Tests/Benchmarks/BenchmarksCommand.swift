@@ -14,7 +14,7 @@ struct BenchmarksCommand: AsyncParsableCommand {
         subcommands: [
             RedisCommand.self, PersistCommand.self, TransferCommand.self, SocketsCommand.self, PushCommand.self,
             DeliveriesCommand.self, HangingCommand.self, WebPushCommand.self, MailCommand.self, IdleCommand.self,
-            BacklogCommand.self, GrowthCommand.self, FloodCommand.self,
+            BacklogCommand.self, GrowthCommand.self, FloodCommand.self, SteadyCommand.self,
             SoakCommand.self,
             FanoutCommand.self,
             UnicastCommand.self, ConnectsCommand.self, ReconnectCommand.self, RestCommand.self, BroadcastCommand.self,

@@ -18,17 +18,14 @@ struct FloorCounters {
         let rows = try await stack.database.pool.query(
             """
             SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::int8,
-                pg_snapshot_xmax(pg_current_snapshot())::text::int8, pg_backend_pid()::int8
+                pg_snapshot_xmax(pg_current_snapshot())::text::int8
             """
         )
         guard let row = rows.first else { throw ValidationError("PostgreSQL returned no counters") }
-        guard let postmaster = ProcessFields(of: Int(try row.int8(2))).parent else {
-            throw ValidationError("PostgreSQL does not run on this machine")
-        }
+        let servers = try await stack.servers()
         var seconds = programs.mapValues { CoreShare.seconds(of: $0.pid) }
-        seconds["postgres"] = try CoreShare.seconds(ofServer: postmaster)
-        let redis = try await stack.redis.information("server", "process_id")
-        seconds["redis"] = try CoreShare.seconds(ofServer: redis)
+        seconds["postgres"] = try CoreShare.seconds(ofServer: servers.postmaster)
+        seconds["redis"] = try CoreShare.seconds(ofServer: servers.redis)
         return FloorCounters(seconds: seconds, walBytes: try row.int8(0), transactions: try row.int8(1))
     }
 

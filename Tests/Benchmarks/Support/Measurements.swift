@@ -102,8 +102,7 @@ struct CoreShare {
             throw ValidationError("process \(pid) does not run on this machine")
         }
         var seconds = Self.seconds(of: pid) + Double(ended + endedSystem) / 100
-        for name in try FileManager.default.contentsOfDirectory(atPath: "/proc") {
-            guard let child = Int(name), ProcessFields(of: child).parent == pid else { continue }
+        for child in try ProcessFields.family(of: pid) where child != pid {
             let used = Self.seconds(of: child)
             // A child that has just ended has no time any more.
             if !used.isNaN { seconds += used }
@@ -129,6 +128,12 @@ struct ProcessFields {
 
     /// The process id of the parent; nil if the process has ended.
     var parent: Int? { self[4] }
+
+    /// The process and its children.
+    static func family(of pid: Int) throws -> [Int] {
+        try FileManager.default.contentsOfDirectory(atPath: "/proc").compactMap { Int($0) }
+            .filter { $0 == pid || ProcessFields(of: $0).parent == pid }
+    }
 }
 
 /// The page `/metrics` of a service.

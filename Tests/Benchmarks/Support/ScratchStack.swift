@@ -99,6 +99,15 @@ final class ScratchStack: Sendable {
 
     var sandboxPath: String { self.programs.sandboxPath }
 
+    /// The process ids of both stores' servers, which must run on this machine.
+    func servers() async throws -> (postmaster: Int, redis: Int) {
+        let rows = try await self.database.pool.query("SELECT pg_backend_pid()::int8")
+        guard let backend = try rows.first?.int8(0), let postmaster = ProcessFields(of: Int(backend)).parent else {
+            throw ValidationError("PostgreSQL does not run on this machine")
+        }
+        return (postmaster, try await self.redis.information("server", "process_id"))
+    }
+
     private var variables: [String: String] { ["REDIS_URL": self.redis.url, "DATABASE_URL": self.database.url] }
 }
 

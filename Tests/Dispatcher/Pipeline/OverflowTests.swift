@@ -82,4 +82,24 @@ struct OverflowGuardTests {
             }
         }
     }
+
+    @Test("an overflow is read only after the backlog of the lanes")
+    func readsAfterLanes() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")])
+                dispatcher.leaseClock.renewed(at: .now)
+                let fields = [("title", Array("moved".utf8))]
+                _ = try await dispatcher.live.overflows.append([(org: "acme", fields: fields)])
+                let lanes = OverflowGuard(dispatcher: dispatcher, policy: OverflowPolicy(backlog: 10))
+                let reader = OverflowReader(
+                    dispatcher: dispatcher, lanes: lanes, queue: LaneQueue<LaneBatch>(capacity: 8))
+                let start = ContinuousClock.now
+                lanes.noteBacklog()
+                #expect(try await reader.round(dispatcher.keys) == 1)
+                #expect(ContinuousClock.now - start >= .milliseconds(50))
+            }
+        }
+    }
 }
