@@ -277,14 +277,15 @@ func pause(for duration: Duration) async {
 /// A shutdown or a cancellation ends the command that blocks.
 ///
 /// - Parameter others: a connection to the same Redis for commands that do not block.
+/// - Throws: what `work` throws.
 func interruptible(
     _ reader: RedisClient,
     through others: RedisClient,
-    _ work: @escaping @Sendable () async -> Void
-) async {
-    await withTaskGroup(of: Bool.self) { group in
+    _ work: @escaping @Sendable () async throws -> Void
+) async throws {
+    try await withThrowingTaskGroup(of: Bool.self) { group in
         group.addTask {
-            await work()
+            try await work()
             return true
         }
         group.addTask {
@@ -292,7 +293,7 @@ func interruptible(
             while isRunning { await pause(for: .seconds(3_600)) }
             return false
         }
-        while await group.next() == false {
+        while try await group.next() == false {
             // Again until the work ends, because its next command may only begin.
             await reader.unblock(through: others)
             group.addTask {

@@ -21,21 +21,26 @@ package struct PartLane: Sendable {
     }
 }
 
-/// Reads batches from one stream into the workers' queue until the process shuts down.
+/// Reads batches from one stream.
 struct LaneReader: Sendable {
     private static let leasePoll: Duration = .milliseconds(200)
     private static let sharePoll: Duration = .seconds(1)
+    private static let backoff = Backoff(base: .milliseconds(50), limit: .seconds(2))
 
     let lane: Lane
     let group: ConsumerGroup
     /// Its own connection, because reads block.
     let connection: RedisClient
     let count: Int
-    let queue: LaneQueue<LaneBatch>
     let inFlight: InFlightEntries
     let leaseClock: LeaseClock
     let share: PartShare
     let logger: Logger
+
+    private var source = Source()
+    private var failures = 0
+    /// What the last read returned and ``next()`` did not yet.
+    private var parts: ArraySlice<LaneBatch> = []
 
     /// The Redis that the reader last read from.
     struct Source {
@@ -62,14 +67,19 @@ struct LaneReader: Sendable {
         }
     }
 
-    func run() async throws {
-        await interruptible(self.connection, through: self.group.connection) { await self.read() }
+    /// Reads into the workers' queue until the process shuts down.
+    func run(into queue: LaneQueue<LaneBatch>) async throws {
+        try await interruptible(self.connection, through: self.group.connection) {
+            var reader = self
+            while let batch = await reader.next() { await queue.send(batch, lane: batch.lane) }
+        }
     }
 
-    private func read() async {
-        let backoff = Backoff(base: .milliseconds(50), limit: .seconds(2))
-        var failures = 0
-        var source = Source()
+    /// Waits for the next batch; returns nil when the process shuts down.
+    ///
+    /// Blocks in Redis, so call it within ``interruptible(_:through:_:)``.
+    mutating func next() async -> LaneBatch? {
+        if let part = self.parts.popFirst() { return part }
         while isRunning {
             guard self.share.owns(self.group.keys) else {
                 // The share changes with the leases, every few seconds at most, so poll for it.
@@ -86,52 +96,47 @@ struct LaneReader: Sendable {
             do {
                 let entries = try await self.group.read(
                     on: self.connection, count: self.count, block: self.leaseClock.block)
-                failures = 0
+                self.failures = 0
                 guard !entries.isEmpty else { continue }
                 // If this fails, the entries are not in flight and are found as a lost reply.
-                try await self.refresh(&source)
+                try await self.refresh()
                 self.inFlight.take(entries.lazy.map(\.id), of: self.group.stream)
                 var batch = LaneBatch(lane: self.lane, group: self.group, entries: entries, term: term)
-                batch.replaySafeFrom = source.replaySafeFrom
-                for part in batch.parts() { await self.queue.send(part, lane: self.lane) }
+                batch.replaySafeFrom = self.source.replaySafeFrom
+                self.parts = batch.parts()[...]
+                return self.parts.popFirst()
             } catch {
-                if failures == 0 {
+                if self.failures == 0 {
                     self.logger.warning(
                         "cannot read stream; retrying",
                         metadata: ["redis.stream": "\(self.group.stream)", "error": "\(error)"]
                     )
                 }
                 // Redis does not signal that it is back, so retry with backoff.
-                try? await Task.sleep(for: backoff.delay(attempt: failures))
-                failures += 1
+                try? await Task.sleep(for: Self.backoff.delay(attempt: self.failures))
+                self.failures += 1
             }
         }
+        return nil
     }
 
     /// Looks up which Redis it is after each reconnect.
-    private func refresh(_ source: inout Source) async throws {
+    private mutating func refresh() async throws {
         let session = self.connection.session
-        guard session != source.session else { return }
-        source.note(try await RedisRun.ask(self.connection, memory: self.group.memory))
-        source.session = session
+        guard session != self.source.session else { return }
+        self.source.note(try await RedisRun.ask(self.connection, memory: self.group.memory))
+        self.source.session = session
     }
 }
 
 extension LaneReader {
     /// Creates a reader of a dispatcher's stream.
-    init(
-        _ place: PartLane,
-        of stream: String,
-        count: Int,
-        into queue: LaneQueue<LaneBatch>,
-        _ dispatcher: Dispatcher
-    ) {
+    init(_ place: PartLane, of stream: String, count: Int, _ dispatcher: Dispatcher) {
         self.init(
             lane: place.lane,
             group: dispatcher.group(stream, in: place.keys),
             connection: place.connection,
             count: count,
-            queue: queue,
             inFlight: dispatcher.inFlight,
             leaseClock: dispatcher.leaseClock,
             share: dispatcher.share,

@@ -234,10 +234,9 @@ struct FencingTests {
             try await group.create()
             let queue = LaneQueue<LaneBatch>(capacity: 8)
             let reader = LaneReader(
-                lane: .normal, group: group, connection: connection, count: 10, queue: queue,
-                inFlight: InFlightEntries(),
+                lane: .normal, group: group, connection: connection, count: 10, inFlight: InFlightEntries(),
                 leaseClock: clock, share: PartShare(Keyspace(), name: "one"), logger: TestLog.logger)
-            let running = Task { try await reader.run() }
+            let running = Task { try await reader.run(into: queue) }
             let rival = ConsumerGroup(stream: stream, consumer: "rival", connection: redis)
             for number in 0..<20 {
                 try await Self.append([("title", "\(number)")], to: stream, redis)

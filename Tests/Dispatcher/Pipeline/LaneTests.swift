@@ -108,9 +108,9 @@ struct LaneSourceTests {
             let reader = LaneReader(
                 lane: .normal,
                 group: ConsumerGroup(stream: stream, consumer: "test", connection: redis, keys: keys),
-                connection: connection, count: 10, queue: queue, inFlight: InFlightEntries(), leaseClock: clock,
+                connection: connection, count: 10, inFlight: InFlightEntries(), leaseClock: clock,
                 share: PartShare(keys, name: "test"), logger: TestLog.logger)
-            let running = Task { try await reader.run() }
+            let running = Task { try await reader.run(into: queue) }
             let batch = try #require(await queue.receive())
             #expect(batch.entries.map { batch.mayBeRepeat($0) } == [mayBeRepeat])
             running.cancel()

@@ -35,7 +35,9 @@ struct OverflowGuardTests {
                 let overflow = OverflowGuard(dispatcher: dispatcher, policy: policy)
                 func kept(_ count: Int, of org: String) async throws -> Int {
                     let batch = Self.batch(count, of: org, in: keys.jobs(.normal), dispatcher)
-                    return try await overflow.relieve(batch).entries.count
+                    let excess = overflow.excess(of: batch)
+                    guard !excess.isEmpty else { return count }
+                    return try await overflow.move(excess, of: batch).entries.count
                 }
                 for _ in 0..<10 { try await redis.send("XADD", .text(keys.jobs(.normal)), "*", "org", "loud") }
                 try await overflow.look()

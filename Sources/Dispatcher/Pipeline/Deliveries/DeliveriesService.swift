@@ -129,9 +129,9 @@ package struct DeliveriesService: Service {
         try await withThrowingTaskGroup(of: Void.self) { group in
             for one in readers {
                 let reader = LaneReader(
-                    one, of: one.keys.deliveries(self.provider, one.lane), count: self.batchSize, into: queue,
+                    one, of: one.keys.deliveries(self.provider, one.lane), count: self.batchSize,
                     self.dispatcher)
-                group.addTask { try await reader.run() }
+                group.addTask { try await reader.run(into: queue) }
             }
             try await group.waitForAll()
         }

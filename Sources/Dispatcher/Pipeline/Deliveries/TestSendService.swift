@@ -39,7 +39,7 @@ package struct TestSendService: Service {
     }
 
     package func run() async throws {
-        await interruptible(self.reader, through: self.dispatcher.redis) { await self.work() }
+        try await interruptible(self.reader, through: self.dispatcher.redis) { await self.work() }
     }
 
     private func work() async {

@@ -43,10 +43,12 @@ package struct JobsService: Service {
     }
 
     private func work() async throws {
-        let taken = LaneQueue<LaneBatch>(capacity: 1)
+        // Without room: a batch that waits for a stage is as small as when it was read, so under
+        // load each place in a queue would add the time of a small batch.
+        let taken = LaneQueue<LaneBatch>(capacity: 0)
         // One lane for all: what is stored later has later versions of the same inboxes, however
         // urgent it is.
-        let stored = LaneQueue<StoredBatch>(capacity: 1)
+        let stored = LaneQueue<StoredBatch>(capacity: 0)
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await self.read(into: taken) }
             if let overflow { group.addTask { await overflow.watch() } }
@@ -82,24 +84,31 @@ package struct JobsService: Service {
 
     /// Reads a lane, and moves what exceeds an organisation's share.
     ///
-    /// Before the queue: behind it, a flood would take turns of the stages only to be moved.
+    /// Before the queue: behind it, a flood would take turns of the stages only to be moved. The
+    /// next batch is read when a stage has taken the last one, or while one is moved.
     private func read(_ one: PartLane, into queue: LaneQueue<LaneBatch>) async throws {
-        // The next batch is read while one is moved.
-        let read = LaneQueue<LaneBatch>(capacity: 0)
-        let reader = LaneReader(one, of: one.keys.jobs(one.lane), count: Self.batchSize, into: read, self.dispatcher)
-        try await withThrowingTaskGroup(of: Void.self) { group in
-            // After a failure, frees a reader that waits to hand over its batch.
-            defer { read.finish() }
-            group.addTask {
-                defer { read.finish() }
-                try await reader.run()
+        let reader = LaneReader(one, of: one.keys.jobs(one.lane), count: Self.batchSize, self.dispatcher)
+        guard let overflow else { return try await reader.run(into: queue) }
+        try await interruptible(one.connection, through: reader.group.connection) {
+            try await withThrowingTaskGroup(of: Void.self) { moves in
+                var reader = reader
+                while let batch = await reader.next() {
+                    if batch.entries.count == Self.batchSize { overflow.noteBacklog() }
+                    // The batch before this one reaches the queue first.
+                    try await moves.waitForAll()
+                    let batch = try await self.dispatcher.owned(batch)
+                    let excess = overflow.excess(of: batch)
+                    guard !excess.isEmpty else {
+                        if !batch.entries.isEmpty { await queue.send(batch, lane: one.lane) }
+                        continue
+                    }
+                    moves.addTask {
+                        let rest = try await overflow.move(excess, of: batch)
+                        if !rest.entries.isEmpty { await queue.send(rest, lane: one.lane) }
+                    }
+                }
+                try await moves.waitForAll()
             }
-            while let batch = await read.receive() {
-                if batch.entries.count == Self.batchSize { self.overflow?.noteBacklog() }
-                let rest = try await self.overflow?.relieve(batch) ?? batch
-                if !rest.entries.isEmpty { await queue.send(rest, lane: one.lane) }
-            }
-            try await group.waitForAll()
         }
     }
 }

@@ -33,6 +33,12 @@ final class OverflowGuard: Sendable {
     /// A lane has no backlog when it gave no full batch for this long.
     private static let rest: Duration = .milliseconds(50)
 
+    /// A job that goes to the overflow of its organisation.
+    struct Excess: Sendable {
+        let org: String
+        let entry: StreamEntry
+    }
+
     private struct State {
         var windows: [Lane: OrgWindow] = [:]
         var backlogs: [Lane: Int] = [:]
@@ -114,10 +120,7 @@ final class OverflowGuard: Sendable {
     }
 
     /// Moves the excess of a lane's batch, and returns the rest.
-    func relieve(_ batch: LaneBatch) async throws -> LaneBatch {
-        let batch = try await self.dispatcher.owned(batch)
-        let excess = self.excess(batch)
-        guard !excess.isEmpty else { return batch }
+    func move(_ excess: [Excess], of batch: LaneBatch) async throws -> LaneBatch {
         let jobs = excess.map { item in
             let origin = JobOrigin(stream: batch.group.stream, entry: item.entry.id, fields: item.entry.fields ?? [])
             return (org: item.org, fields: origin.movedFields)
@@ -138,7 +141,9 @@ final class OverflowGuard: Sendable {
         return batch.with(batch.entries.filter { !ids.contains($0.id) })
     }
 
-    private func excess(_ batch: LaneBatch) -> [(org: String, entry: StreamEntry)] {
+    /// Counts a batch's jobs, and returns those that exceed their organisation's share of a long
+    /// lane.
+    func excess(of batch: LaneBatch) -> [Excess] {
         let now = self.dispatcher.now()
         return self.state.withLock { state in
             state.isInUse = true
@@ -152,7 +157,7 @@ final class OverflowGuard: Sendable {
                 guard let org = Self.org(entry), !window.take(org, at: now), !state.full.contains(org),
                     isLong || state.overflowing.contains(org)
                 else { return nil }
-                return (org, entry)
+                return Excess(org: org, entry: entry)
             }
         }
     }
