@@ -15,6 +15,8 @@ final class LaneQueue<Element: Sendable>: Sendable {
         var credits = LaneCredits()
         var senders: [Lane: Deque<UnsafeContinuation<Void, Never>>] = [:]
         var receivers: Deque<UnsafeContinuation<Element?, Never>> = []
+        /// Senders that wait for a receiver before they make an element.
+        var watchers: [UnsafeContinuation<Void, Never>] = []
         var isFinished = false
 
         mutating func take() -> (element: Element, sender: UnsafeContinuation<Void, Never>?)? {
@@ -55,15 +57,30 @@ final class LaneQueue<Element: Sendable>: Sendable {
         }
     }
 
+    /// Waits until a receiver waits, or the queue is finished.
+    func awaitReceiver() async {
+        await withUnsafeContinuation { continuation in
+            let isDone = self.state.withLock { state in
+                guard state.receivers.isEmpty, !state.isFinished else { return true }
+                state.watchers.append(continuation)
+                return false
+            }
+            if isDone { continuation.resume() }
+        }
+    }
+
     /// Takes the next element, waiting for one; nil when the queue is finished and empty.
     func receive() async -> Element? {
         await withUnsafeContinuation { continuation in
+            var watchers: [UnsafeContinuation<Void, Never>] = []
             let outcome = self.state.withLock { state -> (Element?, UnsafeContinuation<Void, Never>?)? in
                 if let (element, sender) = state.take() { return (element, sender) }
                 if state.isFinished { return (nil, nil) }
                 state.receivers.append(continuation)
+                swap(&watchers, &state.watchers)
                 return nil
             }
+            for watcher in watchers { watcher.resume() }
             guard let (element, sender) = outcome else { return }
             sender?.resume()
             continuation.resume(returning: element)
@@ -82,8 +99,9 @@ final class LaneQueue<Element: Sendable>: Sendable {
             defer {
                 state.receivers = []
                 state.senders = [:]
+                state.watchers = []
             }
-            return (state.receivers, state.senders.values.flatMap { $0 })
+            return (state.receivers, state.senders.values.flatMap { $0 } + state.watchers)
         }
         for receiver in receivers { receiver.resume(returning: nil) }
         for sender in senders { sender.resume() }

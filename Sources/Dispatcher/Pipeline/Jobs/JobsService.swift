@@ -53,6 +53,8 @@ package struct JobsService: Service {
             group.addTask { try await self.read(into: taken) }
             if let overflow { group.addTask { await overflow.watch() } }
             group.addTask {
+                // After a failure, frees what waits for this stage.
+                defer { taken.finish() }
                 defer { stored.finish() }
                 let intake = JobIntake(dispatcher: self.dispatcher)
                 while let taken = await taken.receive() {
@@ -62,6 +64,7 @@ package struct JobsService: Service {
                 }
             }
             group.addTask {
+                defer { stored.finish() }
                 let router = Router(dispatcher: self.dispatcher)
                 while let batch = await stored.receive() { try await router.finish(batch) }
             }
@@ -84,28 +87,31 @@ package struct JobsService: Service {
 
     /// Reads a lane, and moves what exceeds an organisation's share.
     ///
-    /// Before the queue: behind it, a flood would take turns of the stages only to be moved. The
-    /// next batch is read when a stage has taken the last one, or while one is moved.
+    /// Before the queue: behind it, a flood would take turns of the stages only to be moved. After
+    /// a full batch, the next is read at once, while the last is moved or stored. Otherwise it is
+    /// read when a stage can take it, because one that is read earlier is smaller and waits.
     private func read(_ one: PartLane, into queue: LaneQueue<LaneBatch>) async throws {
         let reader = LaneReader(one, of: one.keys.jobs(one.lane), count: Self.batchSize, self.dispatcher)
-        guard let overflow else { return try await reader.run(into: queue) }
         try await interruptible(one.connection, through: reader.group.connection) {
             try await withThrowingTaskGroup(of: Void.self) { moves in
                 var reader = reader
+                await queue.awaitReceiver()
                 while let batch = await reader.next() {
-                    if batch.entries.count == Self.batchSize { overflow.noteBacklog() }
+                    let isFull = batch.entries.count == Self.batchSize
+                    if isFull { self.overflow?.noteBacklog() }
                     // The batch before this one reaches the queue first.
                     try await moves.waitForAll()
                     let batch = try await self.dispatcher.owned(batch)
-                    let excess = overflow.excess(of: batch)
-                    guard !excess.isEmpty else {
-                        if !batch.entries.isEmpty { await queue.send(batch, lane: one.lane) }
-                        continue
+                    let excess = self.overflow?.excess(of: batch) ?? []
+                    if let overflow, !excess.isEmpty {
+                        moves.addTask {
+                            let rest = try await overflow.move(excess, of: batch)
+                            if !rest.entries.isEmpty { await queue.send(rest, lane: one.lane) }
+                        }
+                    } else if !batch.entries.isEmpty {
+                        await queue.send(batch, lane: one.lane)
                     }
-                    moves.addTask {
-                        let rest = try await overflow.move(excess, of: batch)
-                        if !rest.entries.isEmpty { await queue.send(rest, lane: one.lane) }
-                    }
+                    if !isFull { await queue.awaitReceiver() }
                 }
                 try await moves.waitForAll()
             }
