@@ -8,8 +8,9 @@ import Storage
 
 /// Takes jobs from the three lanes until the process shuts down, and finishes what it took.
 ///
-/// Two stages overlap: one batch is routed while the next one is stored. Each stage is sequential,
-/// so a user's notifications go out in the order of their versions.
+/// Three stages overlap: one batch is acknowledged while the next is routed and the one after that
+/// is stored. Each stage is sequential, so a user's notifications go out in the order of their
+/// versions.
 package struct JobsService: Service {
     private static let batchSize = 256
 
@@ -49,6 +50,7 @@ package struct JobsService: Service {
         // One lane for all: what is stored later has later versions of the same inboxes, however
         // urgent it is.
         let stored = LaneQueue<StoredBatch>(capacity: 0)
+        let routed = LaneQueue<StoredBatch>(capacity: 0)
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await self.read(into: taken) }
             if let overflow { group.addTask { await overflow.watch() } }
@@ -63,10 +65,17 @@ package struct JobsService: Service {
                     await stored.send(try await intake.take(batch), lane: .critical)
                 }
             }
+            let router = Router(dispatcher: self.dispatcher)
             group.addTask {
                 defer { stored.finish() }
-                let router = Router(dispatcher: self.dispatcher)
-                while let batch = await stored.receive() { try await router.finish(batch) }
+                defer { routed.finish() }
+                while let batch = await stored.receive() {
+                    await routed.send(try await router.route(batch), lane: .critical)
+                }
+            }
+            group.addTask {
+                defer { routed.finish() }
+                while let batch = await routed.receive() { try await router.acknowledge(batch) }
             }
             try await group.waitForAll()
         }

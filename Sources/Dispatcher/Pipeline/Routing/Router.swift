@@ -22,16 +22,26 @@ struct Router: Sendable {
 
     /// Routes a batch, and acknowledges it once the next stage has all of it.
     func finish(_ batch: StoredBatch) async throws {
-        let batch = try await self.owned(batch)
-        let lifecycle = try await self.advance(batch.open, batch.catalog, within: batch.fence)
+        try await self.acknowledge(try await self.route(batch))
+    }
+
+    /// Acknowledges a routed batch, and publishes its events.
+    func acknowledge(_ batch: StoredBatch) async throws {
+        try await self.dispatcher.acknowledge(batch.finished, batch.group, publishing: batch.lifecycle)
+        PipelineMetrics.jobs.increment(by: batch.finished.count)
+    }
+
+    /// Routes a batch, and returns it with the events of that, to be acknowledged.
+    func route(_ batch: StoredBatch) async throws -> StoredBatch {
+        var batch = try await self.owned(batch)
+        batch.lifecycle += try await self.advance(batch.open, batch.catalog, within: batch.fence)
         try await self.show(batch.shown)
         try await self.pushAgain(batch.shown)
         try await self.publish(batch.replaced)
         try await self.publish(batch.events)
         try await self.publish(batch.eventsForEveryone)
         try await DeadLetterQueue(dispatcher: self.dispatcher).setAside(batch.dead)
-        try await self.dispatcher.acknowledge(batch.finished, batch.group, publishing: batch.lifecycle + lifecycle)
-        PipelineMetrics.jobs.increment(by: batch.finished.count)
+        return batch
     }
 
     /// Drops the entries that other dispatchers have taken over.
