@@ -37,10 +37,11 @@ struct LaneReader: Sendable {
     let share: PartShare
     let logger: Logger
 
-    private var source = Source()
-    private var failures = 0
+    var source = Source()
+    /// Reads that failed since the last one that did not.
+    var failures = 0
     /// What the last read returned and ``next()`` did not yet.
-    private var parts: ArraySlice<LaneBatch> = []
+    var parts: ArraySlice<LaneBatch> = []
 
     /// The Redis that the reader last read from.
     struct Source {

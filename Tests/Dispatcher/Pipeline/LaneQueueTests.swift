@@ -72,6 +72,23 @@ struct LaneQueueTests {
         #expect(queue.count == 0)
     }
 
+    @Test("a sender that waits for a receiver goes on when one waits")
+    func awaitsReceiver() async {
+        let queue = LaneQueue<Int>(capacity: 1)
+        let early = Waiter { await queue.awaitReceiver() }
+        #expect(await early.staysWaiting())
+        let receiver = Waiter { #expect(await queue.receive() == 1) }
+        await early.finish()
+        // The receiver still waits.
+        await queue.awaitReceiver()
+        await queue.send(1, lane: .normal)
+        await receiver.finish()
+        let late = Waiter { await queue.awaitReceiver() }
+        #expect(await late.staysWaiting())
+        queue.finish()
+        await late.finish()
+    }
+
     @Test("a finished queue hands out the rest, then nothing")
     func finishes() async {
         let queue = LaneQueue<Int>(capacity: 1)

@@ -189,6 +189,40 @@ struct LargeJobTests {
     }
 }
 
+/// Jobs that come while a batch is stored wait in Redis, and are stored together.
+@Suite(.timeLimit(.minutes(10)))
+struct LaneBatchTests {
+    /// The entries that dispatchers have taken and not acknowledged.
+    private static func taken(_ stack: Stack) async throws -> Int64 {
+        let reply = try await stack.connection.send("XPENDING", "carillon:jobs", "dispatchers")
+        guard var cursor = try reply.cursor(), try cursor.array() != nil else { return 0 }
+        return try cursor.integer()
+    }
+
+    @Test("jobs that come while others are stored are taken as one batch")
+    func gathers() async throws {
+        try await Stack.with { stack in
+            _ = try await stack.startDispatcher()
+            let pool = try #require(stack.database?.pool)
+            func append(_ title: String) async throws {
+                try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", title)])
+            }
+            // The lock holds the first batch in the database.
+            try await pool.transaction { transaction in
+                try await transaction.query("LOCK TABLE carillon.inboxes IN ACCESS EXCLUSIVE MODE")
+                try await append("first")
+                try await eventually("the first job is taken") { try await Self.taken(stack) == 1 }
+                for number in 1...5 { try await append("later \(number)") }
+            }
+            try await eventually("all are stored") { try await stack.statuses(user: "ada").count == 6 }
+            // Each transaction that stored a batch marks its rows.
+            let batches = try await stack.query(
+                "SELECT count(*)::int8 FROM carillon.notifications GROUP BY xmin::text ORDER BY 1")
+            #expect(try batches.map { try $0.int8(0) } == [1, 5])
+        }
+    }
+}
+
 /// A flood of one organisation delays no other, and none of it is lost.
 @Suite(.timeLimit(.minutes(10)))
 struct OverflowTests {
