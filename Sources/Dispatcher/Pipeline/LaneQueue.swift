@@ -15,7 +15,7 @@ final class LaneQueue<Element: Sendable>: Sendable {
         var credits = LaneCredits()
         var senders: [Lane: Deque<UnsafeContinuation<Void, Never>>] = [:]
         var receivers: Deque<UnsafeContinuation<Element?, Never>> = []
-        /// Senders that wait for a receiver before they make an element.
+        /// Senders that make an element only when one is asked for.
         var watchers: [UnsafeContinuation<Void, Never>] = []
         var isFinished = false
 
@@ -57,7 +57,9 @@ final class LaneQueue<Element: Sendable>: Sendable {
         }
     }
 
-    /// Waits until a receiver waits, or the queue is finished.
+    /// Waits until a receiver asks for an element, which it may get from another lane.
+    ///
+    /// Returns at once while one waits, and after ``finish()``.
     func awaitReceiver() async {
         await withUnsafeContinuation { continuation in
             let isDone = self.state.withLock { state in
@@ -74,10 +76,10 @@ final class LaneQueue<Element: Sendable>: Sendable {
         await withUnsafeContinuation { continuation in
             var watchers: [UnsafeContinuation<Void, Never>] = []
             let outcome = self.state.withLock { state -> (Element?, UnsafeContinuation<Void, Never>?)? in
+                swap(&watchers, &state.watchers)
                 if let (element, sender) = state.take() { return (element, sender) }
                 if state.isFinished { return (nil, nil) }
                 state.receivers.append(continuation)
-                swap(&watchers, &state.watchers)
                 return nil
             }
             for watcher in watchers { watcher.resume() }

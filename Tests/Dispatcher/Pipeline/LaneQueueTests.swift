@@ -83,6 +83,13 @@ struct LaneQueueTests {
         await queue.awaitReceiver()
         await queue.send(1, lane: .normal)
         await receiver.finish()
+        // A receiver that is served at once asks, too; otherwise a busy lane would starve others.
+        let next = Waiter { await queue.awaitReceiver() }
+        #expect(await next.staysWaiting())
+        await queue.send(2, lane: .bulk)
+        #expect(await next.staysWaiting())
+        #expect(await queue.receive() == 2)
+        await next.finish()
         let late = Waiter { await queue.awaitReceiver() }
         #expect(await late.staysWaiting())
         queue.finish()

@@ -44,11 +44,11 @@ package struct JobsService: Service {
     }
 
     private func work() async throws {
-        // Without room: a batch that waits for a stage is as small as when it was read, so under
-        // load each place in a queue would add the time of a small batch.
-        let taken = LaneQueue<LaneBatch>(capacity: 0)
-        // One lane for all: what is stored later has later versions of the same inboxes, however
-        // urgent it is.
+        // With room for what a flood leaves in a batch, so that the next can be moved.
+        let taken = LaneQueue<LaneBatch>(capacity: 1)
+        // Without room: a batch that waits is as small as when it was read, so under load each
+        // place would add the time of a small batch. One lane for all: what is stored later has
+        // later versions of the same inboxes, however urgent it is.
         let stored = LaneQueue<StoredBatch>(capacity: 0)
         let routed = LaneQueue<StoredBatch>(capacity: 0)
         try await withThrowingTaskGroup(of: Void.self) { group in
@@ -98,7 +98,7 @@ package struct JobsService: Service {
     ///
     /// Before the queue: behind it, a flood would take turns of the stages only to be moved. After
     /// a full batch, the next is read at once, while the last is moved or stored. Otherwise it is
-    /// read when a stage can take it, because one that is read earlier is smaller and waits.
+    /// read when a stage asks for one, because one that is read earlier is smaller and waits.
     private func read(_ one: PartLane, into queue: LaneQueue<LaneBatch>) async throws {
         let reader = LaneReader(one, of: one.keys.jobs(one.lane), count: Self.batchSize, self.dispatcher)
         try await interruptible(one.connection, through: reader.group.connection) {
