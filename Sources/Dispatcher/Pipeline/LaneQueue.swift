@@ -15,9 +15,22 @@ final class LaneQueue<Element: Sendable>: Sendable {
         var credits = LaneCredits()
         var senders: [Lane: Deque<UnsafeContinuation<Void, Never>>] = [:]
         var receivers: Deque<UnsafeContinuation<Element?, Never>> = []
-        /// Senders that make an element only when one is asked for.
-        var watchers: [UnsafeContinuation<Void, Never>] = []
+        /// Senders that make an element only when there is a need for it.
+        var watchers: [(lane: Lane, continuation: UnsafeContinuation<Void, Never>)] = []
         var isFinished = false
+
+        /// Whether a lane needs an element: a receiver waits, or has only other lanes to choose from.
+        func needs(_ lane: Lane) -> Bool {
+            self.isFinished || !self.receivers.isEmpty || self.slots.contains { $0 != lane && !$1.isEmpty }
+        }
+
+        /// Removes the watchers whose lane needs an element.
+        mutating func takeWatchers() -> [UnsafeContinuation<Void, Never>] {
+            guard !self.watchers.isEmpty else { return [] }
+            let all = self.watchers
+            self.watchers = all.filter { !self.needs($0.lane) }
+            return all.filter { self.needs($0.lane) }.map(\.continuation)
+        }
 
         mutating func take() -> (element: Element, sender: UnsafeContinuation<Void, Never>?)? {
             let filled = Lane.allCases.filter { !(self.slots[$0]?.isEmpty ?? true) }
@@ -41,33 +54,34 @@ final class LaneQueue<Element: Sendable>: Sendable {
     /// Drops the element after ``finish()``.
     func send(_ element: Element, lane: Lane) async {
         await withUnsafeContinuation { (continuation: UnsafeContinuation<Void, Never>) in
-            // Unsafe continuations are sound here: each is in one deque, and is resumed once, when
-            // it is removed.
+            // Unsafe continuations are sound here: each is in one collection, and is resumed once,
+            // when it is removed.
+            var watchers: [UnsafeContinuation<Void, Never>] = []
             let (receiver, isDone) = self.state.withLock {
                 state -> (UnsafeContinuation<Element?, Never>?, Bool) in
                 if state.isFinished { return (nil, true) }
                 if let receiver = state.receivers.popFirst() { return (receiver, true) }
                 state.slots[lane, default: []].append(element)
+                watchers = state.takeWatchers()
                 guard state.slots[lane, default: []].count > self.capacity else { return (nil, true) }
                 state.senders[lane, default: []].append(continuation)
                 return (nil, false)
             }
+            for watcher in watchers { watcher.resume() }
             receiver?.resume(returning: element)
             if isDone { continuation.resume() }
         }
     }
 
-    /// Waits until a receiver asks for an element, which it may get from another lane.
-    ///
-    /// Returns at once while one waits, and after ``finish()``.
-    func awaitReceiver() async {
-        await withUnsafeContinuation { continuation in
-            let isDone = self.state.withLock { state in
-                guard state.receivers.isEmpty, !state.isFinished else { return true }
-                state.watchers.append(continuation)
+    /// Waits until a receiver has no element, or only those of other lanes to choose from.
+    func awaitNeed(of lane: Lane) async {
+        await withUnsafeContinuation { (continuation: UnsafeContinuation<Void, Never>) in
+            let isNeeded = self.state.withLock { state in
+                if state.needs(lane) { return true }
+                state.watchers.append((lane, continuation))
                 return false
             }
-            if isDone { continuation.resume() }
+            if isNeeded { continuation.resume() }
         }
     }
 
@@ -76,10 +90,10 @@ final class LaneQueue<Element: Sendable>: Sendable {
         await withUnsafeContinuation { continuation in
             var watchers: [UnsafeContinuation<Void, Never>] = []
             let outcome = self.state.withLock { state -> (Element?, UnsafeContinuation<Void, Never>?)? in
-                swap(&watchers, &state.watchers)
                 if let (element, sender) = state.take() { return (element, sender) }
                 if state.isFinished { return (nil, nil) }
                 state.receivers.append(continuation)
+                watchers = state.takeWatchers()
                 return nil
             }
             for watcher in watchers { watcher.resume() }
@@ -101,9 +115,8 @@ final class LaneQueue<Element: Sendable>: Sendable {
             defer {
                 state.receivers = []
                 state.senders = [:]
-                state.watchers = []
             }
-            return (state.receivers, state.senders.values.flatMap { $0 } + state.watchers)
+            return (state.receivers, state.senders.values.flatMap { $0 } + state.takeWatchers())
         }
         for receiver in receivers { receiver.resume(returning: nil) }
         for sender in senders { sender.resume() }

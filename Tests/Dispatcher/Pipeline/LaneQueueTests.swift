@@ -72,28 +72,38 @@ struct LaneQueueTests {
         #expect(queue.count == 0)
     }
 
-    @Test("a sender that waits for a receiver goes on when one waits")
-    func awaitsReceiver() async {
+    @Test("a lane needs an element when a receiver waits")
+    func needOfReceiver() async {
         let queue = LaneQueue<Int>(capacity: 1)
-        let early = Waiter { await queue.awaitReceiver() }
+        let early = Waiter { await queue.awaitNeed(of: .normal) }
         #expect(await early.staysWaiting())
         let receiver = Waiter { #expect(await queue.receive() == 1) }
         await early.finish()
         // The receiver still waits.
-        await queue.awaitReceiver()
+        await queue.awaitNeed(of: .normal)
         await queue.send(1, lane: .normal)
         await receiver.finish()
-        // A receiver that is served at once asks, too; otherwise a busy lane would starve others.
-        let next = Waiter { await queue.awaitReceiver() }
-        #expect(await next.staysWaiting())
-        await queue.send(2, lane: .bulk)
-        #expect(await next.staysWaiting())
-        #expect(await queue.receive() == 2)
-        await next.finish()
-        let late = Waiter { await queue.awaitReceiver() }
+        let late = Waiter { await queue.awaitNeed(of: .normal) }
         #expect(await late.staysWaiting())
         queue.finish()
         await late.finish()
+    }
+
+    @Test("a lane needs an element while only others have one, so that each gets its turns")
+    func needAmongLanes() async {
+        let queue = LaneQueue<Int>(capacity: 1)
+        let early = Waiter { await queue.awaitNeed(of: .critical) }
+        let own = Waiter { await queue.awaitNeed(of: .bulk) }
+        #expect(await early.staysWaiting())
+        await queue.send(1, lane: .bulk)
+        await early.finish()
+        #expect(await own.staysWaiting())
+        await queue.awaitNeed(of: .normal)
+        #expect(await queue.receive() == 1)
+        let late = Waiter { await queue.awaitNeed(of: .critical) }
+        #expect(await late.staysWaiting())
+        queue.finish()
+        for waiter in [own, late] { await waiter.finish() }
     }
 
     @Test("a finished queue hands out the rest, then nothing")

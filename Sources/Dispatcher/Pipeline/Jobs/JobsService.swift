@@ -96,15 +96,17 @@ package struct JobsService: Service {
 
     /// Reads a lane, and moves what exceeds an organisation's share.
     ///
-    /// Before the queue: behind it, a flood would take turns of the stages only to be moved. After
-    /// a full batch, the next is read at once, while the last is moved or stored. Otherwise it is
-    /// read when a stage asks for one, because one that is read earlier is smaller and waits.
+    /// Before the queue: behind it, a flood would take turns of the stages only to be moved.
+    ///
+    /// After a full batch, or while one is moved, the next is read at once. Otherwise it is read
+    /// when it can be stored, or to take its turn among other lanes: one that is read earlier is
+    /// smaller, and waits.
     private func read(_ one: PartLane, into queue: LaneQueue<LaneBatch>) async throws {
         let reader = LaneReader(one, of: one.keys.jobs(one.lane), count: Self.batchSize, self.dispatcher)
         try await interruptible(one.connection, through: reader.group.connection) {
             try await withThrowingTaskGroup(of: Void.self) { moves in
                 var reader = reader
-                await queue.awaitReceiver()
+                await queue.awaitNeed(of: one.lane)
                 while let batch = await reader.next() {
                     let isFull = batch.entries.count == Self.batchSize
                     if isFull { self.overflow?.noteBacklog() }
@@ -120,7 +122,7 @@ package struct JobsService: Service {
                     } else if !batch.entries.isEmpty {
                         await queue.send(batch, lane: one.lane)
                     }
-                    if !isFull { await queue.awaitReceiver() }
+                    if !isFull, excess.isEmpty { await queue.awaitNeed(of: one.lane) }
                 }
                 try await moves.waitForAll()
             }
