@@ -9,7 +9,7 @@ import Synchronization
 
 /// The Redis that tests share: `CARILLON_TEST_REDIS_URL`, or a private one.
 package enum TestRedis {
-    /// How long a fixture waits for a reply: Redis answers no write while a slow disk syncs its file.
+    /// How long a fixture waits for a reply: Redis answers no write while a slow disk syncs.
     package static let patience: Duration = .seconds(60)
 
     package static func url() async throws -> String {

@@ -19,7 +19,7 @@ final class LaneQueue<Element: Sendable>: Sendable {
         var watchers: [(lane: Lane, continuation: UnsafeContinuation<Void, Never>)] = []
         var isFinished = false
 
-        /// Whether a lane needs an element: a receiver waits, or has only other lanes to choose from.
+        /// Whether a lane needs an element: a receiver waits, or only other lanes have one for it.
         func needs(_ lane: Lane) -> Bool {
             self.isFinished || !self.receivers.isEmpty || self.slots.contains { $0 != lane && !$1.isEmpty }
         }

@@ -40,7 +40,7 @@ struct LaneReader: Sendable {
     var source = Source()
     /// Reads that failed since the last one that did not.
     var failures = 0
-    /// What the last read returned and ``next()`` did not yet.
+    /// The rest of the last read, which ``next()`` returns before it reads again.
     var parts: ArraySlice<LaneBatch> = []
 
     /// The Redis that the reader last read from.
