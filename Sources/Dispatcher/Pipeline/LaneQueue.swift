@@ -32,12 +32,19 @@ final class LaneQueue<Element: Sendable>: Sendable {
             return all.filter { self.needs($0.lane) }.map(\.continuation)
         }
 
-        mutating func take() -> (element: Element, sender: UnsafeContinuation<Void, Never>?)? {
+        /// Removes the next element, and returns it with the waits that end by that.
+        mutating func take() -> (element: Element, waits: [UnsafeContinuation<Void, Never>])? {
             let filled = Lane.allCases.filter { !(self.slots[$0]?.isEmpty ?? true) }
             guard let lane = self.credits.next(among: filled), let element = self.slots[lane]?.popFirst() else {
                 return nil
             }
-            return (element, self.senders[lane]?.popFirst())
+            var waits: [UnsafeContinuation<Void, Never>] = []
+            if let sender = self.senders[lane]?.popFirst() { waits.append(sender) }
+            // Others keep the lane filled, so no receiver will wait. The watchers take turns.
+            if self.slots[lane]?.isEmpty == false, let index = self.watchers.firstIndex(where: { $0.lane == lane }) {
+                waits.append(self.watchers.remove(at: index).continuation)
+            }
+            return (element, waits)
         }
     }
 
@@ -73,7 +80,8 @@ final class LaneQueue<Element: Sendable>: Sendable {
         }
     }
 
-    /// Waits until a receiver has no element, or only those of other lanes to choose from.
+    /// Waits until a receiver has no element, or only those of other lanes or senders to choose
+    /// from.
     func awaitNeed(of lane: Lane) async {
         await withUnsafeContinuation { (continuation: UnsafeContinuation<Void, Never>) in
             let isNeeded = self.state.withLock { state in
@@ -88,18 +96,20 @@ final class LaneQueue<Element: Sendable>: Sendable {
     /// Takes the next element, waiting for one; nil when the queue is finished and empty.
     func receive() async -> Element? {
         await withUnsafeContinuation { continuation in
-            var watchers: [UnsafeContinuation<Void, Never>] = []
-            let outcome = self.state.withLock { state -> (Element?, UnsafeContinuation<Void, Never>?)? in
-                if let (element, sender) = state.take() { return (element, sender) }
-                if state.isFinished { return (nil, nil) }
+            var waits: [UnsafeContinuation<Void, Never>] = []
+            var element: Element?
+            let isDone = self.state.withLock { state in
+                if let taken = state.take() {
+                    (element, waits) = taken
+                    return true
+                }
+                if state.isFinished { return true }
                 state.receivers.append(continuation)
-                watchers = state.takeWatchers()
-                return nil
+                waits = state.takeWatchers()
+                return false
             }
-            for watcher in watchers { watcher.resume() }
-            guard let (element, sender) = outcome else { return }
-            sender?.resume()
-            continuation.resume(returning: element)
+            for wait in waits { wait.resume() }
+            if isDone { continuation.resume(returning: element) }
         }
     }
 

@@ -40,6 +40,8 @@ struct LaneReader: Sendable {
     var source = Source()
     /// Reads that failed since the last one that did not.
     var failures = 0
+    /// Whether the last read returned all that it asked for, so that more waits in the stream.
+    var isBehind = false
     /// The rest of the last read, which ``next()`` returns before it reads again.
     var parts: ArraySlice<LaneBatch> = []
 
@@ -98,6 +100,7 @@ struct LaneReader: Sendable {
                 let entries = try await self.group.read(
                     on: self.connection, count: self.count, block: self.leaseClock.block)
                 self.failures = 0
+                self.isBehind = entries.count == self.count
                 guard !entries.isEmpty else { continue }
                 // If this fails, the entries are not in flight and are found as a lost reply.
                 try await self.refresh()

@@ -106,6 +106,27 @@ struct LaneQueueTests {
         for waiter in [own, late] { await waiter.finish() }
     }
 
+    @Test("senders of one lane take turns when they wait for a need, while others keep the lane filled")
+    func needWithinLane() async {
+        let queue = LaneQueue<Int>(capacity: 1)
+        await queue.send(1, lane: .normal)
+        let sender = Waiter { await queue.send(2, lane: .normal) }
+        await eventually { queue.count == 2 }
+        let first = Waiter { await queue.awaitNeed(of: .normal) }
+        #expect(await first.staysWaiting())
+        let second = Waiter { await queue.awaitNeed(of: .normal) }
+        #expect(await second.staysWaiting())
+        #expect(await queue.receive() == 1)
+        await sender.finish()
+        await first.finish()
+        #expect(await second.staysWaiting())
+        let next = Waiter { await queue.send(3, lane: .normal) }
+        await eventually { queue.count == 2 }
+        #expect(await queue.receive() == 2)
+        await second.finish()
+        await next.finish()
+    }
+
     @Test("a finished queue hands out the rest, then nothing")
     func finishes() async {
         let queue = LaneQueue<Int>(capacity: 1)

@@ -77,7 +77,8 @@ package struct JobsService: Service {
                 defer { routed.finish() }
                 while let batch = await routed.receive() { try await router.acknowledge(batch) }
             }
-            try await group.waitForAll()
+            // Unlike `waitForAll`, ends all after the first failure.
+            for try await _ in group {}
         }
     }
 
@@ -90,7 +91,8 @@ package struct JobsService: Service {
             // Always, because other dispatchers may have moved jobs.
             let reader = OverflowReader(dispatcher: self.dispatcher, lanes: self.overflow, queue: queue)
             group.addTask { await reader.run() }
-            try await group.waitForAll()
+            // Unlike `waitForAll`, ends all after the first failure.
+            for try await _ in group {}
         }
     }
 
@@ -108,8 +110,7 @@ package struct JobsService: Service {
                 var reader = reader
                 await queue.awaitNeed(of: one.lane)
                 while let batch = await reader.next() {
-                    let isFull = batch.entries.count == Self.batchSize
-                    if isFull { self.overflow?.noteBacklog() }
+                    if reader.isBehind { self.overflow?.noteBacklog() }
                     // The batch before this one reaches the queue first.
                     try await moves.waitForAll()
                     let batch = try await self.dispatcher.owned(batch)
@@ -122,7 +123,8 @@ package struct JobsService: Service {
                     } else if !batch.entries.isEmpty {
                         await queue.send(batch, lane: one.lane)
                     }
-                    if !isFull, excess.isEmpty { await queue.awaitNeed(of: one.lane) }
+                    guard !reader.isBehind, reader.parts.isEmpty, excess.isEmpty else { continue }
+                    await queue.awaitNeed(of: one.lane)
                 }
                 try await moves.waitForAll()
             }
