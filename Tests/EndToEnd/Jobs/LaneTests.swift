@@ -194,8 +194,9 @@ struct LargeJobTests {
 struct LaneBatchTests {
     /// The entries that dispatchers have taken and not acknowledged.
     private static func taken(_ stack: Stack) async throws -> Int64 {
-        let reply = try await stack.connection.send("XPENDING", "carillon:jobs", "dispatchers")
-        guard var cursor = try reply.cursor(), try cursor.array() != nil else { return 0 }
+        // A dispatcher creates the group with its first read, and until then Redis refuses.
+        let reply = try? await stack.connection.send("XPENDING", "carillon:jobs", "dispatchers")
+        guard var cursor = try reply?.cursor(), try cursor.array() != nil else { return 0 }
         return try cursor.integer()
     }
 
