@@ -31,7 +31,7 @@ struct Router: Sendable {
         PipelineMetrics.jobs.increment(by: batch.finished.count)
     }
 
-    /// Routes a batch, and returns it with the events of that, to be acknowledged.
+    /// Routes a batch, and returns it with its events, ready to be acknowledged.
     func route(_ batch: StoredBatch) async throws -> StoredBatch {
         var batch = try await self.owned(batch)
         batch.lifecycle += try await self.advance(batch.open, batch.catalog, within: batch.fence)
