@@ -31,8 +31,12 @@ struct FloodCommand: AsyncParsableCommand {
     var audience = 20_000
     @OptionGroup var programs: ProgramOptions
 
+    /// The first seconds of a flood, until it is noticed and its first jobs are moved; the settled
+    /// figures leave them out.
+    private static let onset = 5
+
     private struct Course {
-        /// Seconds, ascending.
+        /// Seconds, in the order of the frames.
         var latencies: [Double] = []
         /// Seconds until the broadcast was done; nil if it was not.
         var broadcast: Double?
@@ -69,11 +73,17 @@ struct FloodCommand: AsyncParsableCommand {
             report.add("seconds", self.seconds)
             report.add("flood_per_second", Double(sent) / Double(self.seconds))
             report.add("waiting_in_lane", Int(waiting))
-            report.add("yardstick_p50_ms", percentile(0.5, alone.latencies) * 1_000)
-            report.add("yardstick_p99_ms", percentile(0.99, alone.latencies) * 1_000)
-            report.add("p50_ms", percentile(0.5, during.latencies) * 1_000)
-            report.add("p99_ms", percentile(0.99, during.latencies) * 1_000)
-            report.add("p99_ratio", percentile(0.99, during.latencies) / percentile(0.99, alone.latencies))
+            let settled = during.latencies.dropFirst(Int(Double(Self.onset) * self.paced))
+            var p99: [String: Double] = [:]
+            for (name, latencies) in [
+                ("yardstick_", alone.latencies), ("", during.latencies), ("settled_", Array(settled)),
+            ] where !latencies.isEmpty {
+                let sorted = latencies.sorted()
+                p99[name] = percentile(0.99, sorted)
+                report.add("\(name)p50_ms", percentile(0.5, sorted) * 1_000)
+                report.add("\(name)p99_ms", percentile(0.99, sorted) * 1_000)
+            }
+            if let during = p99[""], let alone = p99["yardstick_"] { report.add("p99_ratio", during / alone) }
             // Left out if it was not done in time.
             if let seconds = alone.broadcast { report.add("yardstick_broadcast_seconds", seconds) }
             if let seconds = during.broadcast { report.add("broadcast_seconds", seconds) }
@@ -105,7 +115,7 @@ struct FloodCommand: AsyncParsableCommand {
             try await Task.sleep(for: .milliseconds(50))
             latencies = sockets.seen.withLock { $0.latencies }
         }
-        return Course(latencies: latencies.sorted(), broadcast: try await broadcast.value)
+        return Course(latencies: latencies, broadcast: try await broadcast.value)
     }
 
     /// Sends a broadcast, and returns the seconds until all its pages are stored.

@@ -170,6 +170,13 @@ struct LaneBatch: Sendable {
         return batch
     }
 
+    /// Returns the batch without some entries.
+    func without(_ ids: [String]) -> LaneBatch {
+        guard !ids.isEmpty else { return self }
+        let ids = Set(ids)
+        return self.with(self.entries.filter { !ids.contains($0.id) })
+    }
+
     /// Splits the batch, in order, into parts with at most ``mostRecipients`` recipients.
     ///
     /// One entry may name a thousand users. Without parts, urgent work would wait for a whole batch

@@ -290,6 +290,41 @@ struct OverflowTests {
         }
     }
 
+    @Test("jobs in a batch with another organisation's flood do not wait until that has moved")
+    func rest() async throws {
+        try await Stack.with { stack in
+            let overflow: RedisArgument = "carillon:jobs:{overflow}:flood"
+            // No stream, so Redis refuses each move.
+            try await stack.connection.send("SET", overflow, "x")
+            var small: Set<String> = []
+            for number in 0..<100 {
+                try await Self.flood(stack, 50)
+                small.insert(
+                    try await stack.append([
+                        ("user", "ada"), ("type", "invoice_created"), ("title", "\(number)"), ("org", "small"),
+                    ]))
+            }
+            _ = try await stack.spawn("dispatcher", ["run"], name: "dispatcher", environment: Self.environment)
+            try await eventually("only jobs of the flood are left of what was read") {
+                // A dispatcher creates the group with its first read, and until then Redis refuses.
+                let reply = try? await stack.connection.send(
+                    "XPENDING", "carillon:jobs", "dispatchers", "-", "+", "5100")
+                guard var cursor = try reply?.cursor(), let count = try cursor.array(), count > 0 else { return false }
+                for _ in 0..<count {
+                    _ = try cursor.array()
+                    if let entry = try cursor.string(), small.contains(entry) { return false }
+                    for _ in 0..<3 { try cursor.skip() }
+                }
+                return true
+            }
+            try await stack.connection.send("DEL", overflow)
+            try await eventually("all are done") {
+                let (flood, others) = try await (Self.count(stack, org: "flood"), Self.count(stack, org: "small"))
+                return flood == 5_000 && others == 100
+            }
+        }
+    }
+
     @Test("the API refuses jobs of an organisation whose overflow is full, and jobs for a full lane")
     func full() async throws {
         try await Stack.with { stack in

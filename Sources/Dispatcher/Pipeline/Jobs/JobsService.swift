@@ -13,6 +13,8 @@ import Storage
 /// versions.
 package struct JobsService: Service {
     private static let batchSize = 256
+    /// How many batches of a flood a lane moves at once, because one alone mostly waits for Redis.
+    private static let mostMoves = 4
 
     private let dispatcher: Dispatcher
     private let readers: [PartLane]
@@ -44,7 +46,7 @@ package struct JobsService: Service {
     }
 
     private func work() async throws {
-        // With room for what a flood leaves in a batch, so that the next can be moved.
+        // With room for what a flood leaves of a batch, so that the next can be read.
         let taken = LaneQueue<LaneBatch>(capacity: 1)
         // Without room: a batch that waits is as small as when it was read, so under load each
         // place would add the time of a small batch. One lane for all: what is stored later has
@@ -108,22 +110,24 @@ package struct JobsService: Service {
         try await interruptible(one.connection, through: reader.group.connection) {
             try await withThrowingTaskGroup(of: Void.self) { moves in
                 var reader = reader
+                var moving = 0
                 await queue.awaitNeed(of: one.lane)
                 while let batch = await reader.next() {
                     if reader.isBehind { self.overflow?.noteBacklog() }
-                    // The batch before this one reaches the queue first.
-                    try await moves.waitForAll()
                     let batch = try await self.dispatcher.owned(batch)
                     let excess = self.overflow?.excess(of: batch) ?? []
                     if let overflow, !excess.isEmpty {
-                        moves.addTask {
-                            let rest = try await overflow.move(excess, of: batch)
-                            if !rest.entries.isEmpty { await queue.send(rest, lane: one.lane) }
-                        }
-                    } else if !batch.entries.isEmpty {
-                        await queue.send(batch, lane: one.lane)
+                        moving += 1
+                        moves.addTask { try await overflow.move(excess, of: batch.group) }
                     }
-                    guard !reader.isBehind, reader.parts.isEmpty, excess.isEmpty else { continue }
+                    // The others' jobs wait for no move.
+                    let rest = batch.without(excess.map(\.entry.id))
+                    if !rest.entries.isEmpty { await queue.send(rest, lane: one.lane) }
+                    if moving == Self.mostMoves {
+                        try await moves.next()
+                        moving -= 1
+                    }
+                    guard excess.isEmpty, !reader.isBehind, reader.parts.isEmpty else { continue }
                     await queue.awaitNeed(of: one.lane)
                 }
                 try await moves.waitForAll()

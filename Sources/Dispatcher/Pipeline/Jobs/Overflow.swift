@@ -119,14 +119,14 @@ final class OverflowGuard: Sendable {
         }
     }
 
-    /// Moves the excess of a lane's batch, and returns the rest.
-    func move(_ excess: [Excess], of batch: LaneBatch) async throws -> LaneBatch {
+    /// Moves jobs of a lane.
+    func move(_ excess: [Excess], of lane: ConsumerGroup) async throws {
         let jobs = excess.map { item in
-            let origin = JobOrigin(stream: batch.group.stream, entry: item.entry.id, fields: item.entry.fields ?? [])
+            let origin = JobOrigin(stream: lane.stream, entry: item.entry.id, fields: item.entry.fields ?? [])
             return (org: item.org, fields: origin.movedFields)
         }
         let lengths = try await self.dispatcher.untilDone("move jobs to the overflow") {
-            try await self.dispatcher.live.with(batch.group.keys).overflows.append(jobs)
+            try await self.dispatcher.live.with(lane.keys).overflows.append(jobs)
         }
         self.dispatcher.alarms.overflows.note(self.dispatcher.now())
         self.state.withLock { state in
@@ -135,10 +135,8 @@ final class OverflowGuard: Sendable {
                 state.overflowing.insert(org)
             }
         }
-        let ids = Set(excess.map(\.entry.id))
-        try await self.dispatcher.acknowledge(Array(ids), batch.group)
+        try await self.dispatcher.acknowledge(excess.map(\.entry.id), lane)
         PipelineMetrics.overflowed.increment(by: excess.count)
-        return batch.with(batch.entries.filter { !ids.contains($0.id) })
     }
 
     /// Counts a batch's jobs, and returns those that exceed their organisation's share of a long
