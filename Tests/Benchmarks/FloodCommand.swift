@@ -73,22 +73,25 @@ struct FloodCommand: AsyncParsableCommand {
             report.add("seconds", self.seconds)
             report.add("flood_per_second", Double(sent) / Double(self.seconds))
             report.add("waiting_in_lane", Int(waiting))
+            let yardstick = Self.add(alone.latencies, as: "yardstick_", to: &report)
+            let flooded = Self.add(during.latencies, as: "", to: &report)
+            report.add("p99_ratio", flooded / yardstick)
             let settled = during.latencies.dropFirst(Int(Double(Self.onset) * self.paced))
-            var p99: [String: Double] = [:]
-            for (name, latencies) in [
-                ("yardstick_", alone.latencies), ("", during.latencies), ("settled_", Array(settled)),
-            ] where !latencies.isEmpty {
-                let sorted = latencies.sorted()
-                p99[name] = percentile(0.99, sorted)
-                report.add("\(name)p50_ms", percentile(0.5, sorted) * 1_000)
-                report.add("\(name)p99_ms", percentile(0.99, sorted) * 1_000)
-            }
-            if let during = p99[""], let alone = p99["yardstick_"] { report.add("p99_ratio", during / alone) }
+            if !settled.isEmpty { _ = Self.add(Array(settled), as: "settled_", to: &report) }
             // Left out if it was not done in time.
             if let seconds = alone.broadcast { report.add("yardstick_broadcast_seconds", seconds) }
             if let seconds = during.broadcast { report.add("broadcast_seconds", seconds) }
             try report.print()
         }
+    }
+
+    /// Adds the percentiles of latencies to a report, and returns the 99th.
+    private static func add(_ latencies: [Double], as prefix: String, to report: inout Report) -> Double {
+        let sorted = latencies.sorted()
+        let p99 = percentile(0.99, sorted)
+        report.add("\(prefix)p50_ms", percentile(0.5, sorted) * 1_000)
+        report.add("\(prefix)p99_ms", p99 * 1_000)
+        return p99
     }
 
     /// Sends jobs of the others, and a broadcast, and waits for their frames.
@@ -111,7 +114,7 @@ struct FloodCommand: AsyncParsableCommand {
             guard ContinuousClock.now < deadline else {
                 throw ValidationError("only \(latencies.count) of \(count) of the others' jobs arrived")
             }
-            // The broadcast makes frames too, so their number says nothing.
+            // Poll, because the broadcast makes frames too, so their number says nothing.
             try await Task.sleep(for: .milliseconds(50))
             latencies = sockets.seen.withLock { $0.latencies }
         }
@@ -128,7 +131,7 @@ struct FloodCommand: AsyncParsableCommand {
             let done = try await stack.database.pool.query(
                 "SELECT 1 FROM carillon.broadcasts WHERE job_id = $1 AND state = 'done'", .text(name))
             if !done.isEmpty { return (ContinuousClock.now - start).inSeconds }
-            // The state of a broadcast has no signal.
+            // Poll, because the state of a broadcast has no signal.
             try await Task.sleep(for: .milliseconds(50))
         }
         return nil

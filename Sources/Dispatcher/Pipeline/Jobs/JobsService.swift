@@ -102,7 +102,7 @@ package struct JobsService: Service {
     ///
     /// Before the queue: behind it, a flood would take turns of the stages only to be moved.
     ///
-    /// After a full batch, or while one is moved, the next is read at once. Otherwise it is read
+    /// After a full batch, or one with jobs to move, the next is read at once. Otherwise it is read
     /// when it can be stored, or to take its turn among other lanes: one that is read earlier is
     /// smaller, and waits.
     private func read(_ one: PartLane, into queue: LaneQueue<LaneBatch>) async throws {

@@ -119,7 +119,7 @@ final class OverflowGuard: Sendable {
         }
     }
 
-    /// Moves jobs of a lane.
+    /// Moves jobs from a lane to the overflows of their organisations.
     func move(_ excess: [Excess], of lane: ConsumerGroup) async throws {
         let jobs = excess.map { item in
             let origin = JobOrigin(stream: lane.stream, entry: item.entry.id, fields: item.entry.fields ?? [])
