@@ -86,6 +86,29 @@ struct TransferFaultTests {
         }
     }
 
+    @Test("a stream that is reset beside a long answer is sent once and may have arrived")
+    func resetBesideLongAnswer() async throws {
+        for _ in 0..<10 {
+            // A new client, as the first long answer of a host matters most.
+            try await TransferScope.withClient {
+                $0.connectionsPerHost = 1
+            } _: { client, sandbox in
+                #expect(await client.perform(sandbox.push()).response?.status == 200, "the connection is open")
+                let resets = (0..<8).map { _ in sandbox.push("deadeb00") }
+                let others = ["deade900", "deade900", "deade900", "0", "0", "0"].map { sandbox.push($0) }
+                let outcomes = await withTaskGroup { group in
+                    for push in others + resets { group.addTask { (push.url, await client.perform(push)) } }
+                    return await group.reduce(into: [:]) { $0[$1.0] = $1.1 }
+                }
+                for push in resets {
+                    let failure = try #require(outcomes[push.url]?.failure)
+                    #expect(failure.mayHaveBeenSent, "\(failure)")
+                    #expect(sandbox.faultAttempts()[String(push.url.suffix(64))] == 1)
+                }
+            }
+        }
+    }
+
     @Test("a body of any length arrives whole", arguments: [0, 1, 16_384, 16_385, 300_000])
     func bodies(length: Int) async throws {
         let body = (0..<length).map { UInt8($0 % 251) }

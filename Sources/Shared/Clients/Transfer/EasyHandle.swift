@@ -23,17 +23,17 @@ final class EasyHandle {
     /// The length of the request's body, and how much of it libcurl has read.
     private var bodyLength = 0
     private var bodyPosition = 0
-    private let http1Origins: HTTP1Origins
+    private let ambiguousOrigins: AmbiguousOrigins
     private var method: TransferRequest.Method?
     var response = ResponseBuffer()
     /// Whether every address of the host was refused so far; nil before the first.
     private var hasOnlyPrivateAddresses: Bool?
 
     /// Returns nil if memory runs out or libcurl rejects an option.
-    init?(_ configuration: TransferConfiguration, http1Origins: HTTP1Origins) {
+    init?(_ configuration: TransferConfiguration, ambiguousOrigins: AmbiguousOrigins) {
         guard let pointer = curl_easy_init() else { return nil }
         self.pointer = pointer
-        self.http1Origins = http1Origins
+        self.ambiguousOrigins = ambiguousOrigins
         guard self.configure(configuration) else { return nil }
     }
 
@@ -101,11 +101,12 @@ final class EasyHandle {
     ///
     /// Only a request that the server certainly did not process may: an HTTP/2 stream that was
     /// refused or that a GOAWAY left out (RFC 9113 sections 6.8 and 8.7). libcurl sets an error
-    /// text for every other loss of an HTTP/2 connection. All other requests fail, and so do those
-    /// that may no longer start, so that the caller decides about the retry and records it.
+    /// text for every other loss of an HTTP/2 stream, except at ``AmbiguousOrigins``. All other
+    /// requests fail, and so do those that may no longer start, so that the caller decides about
+    /// the retry and records it.
     func rewindBody() -> Bool {
         guard let ticket = self.ticket, ticket.request.mayStart?() ?? true, ticket.origin.hasPrefix("https://"),
-            !self.http1Origins.contains(ticket.origin), self.errorText[0] == 0
+            !self.ambiguousOrigins.contains(ticket.origin), self.errorText[0] == 0
         else { return false }
         self.bodyPosition = 0
         return true
@@ -127,8 +128,16 @@ final class EasyHandle {
 
     /// Takes one header line with its line break; returns false if it exceeds the limit.
     func receive(header line: UnsafeRawBufferPointer) -> Bool {
-        if line.starts(with: "HTTP/1".utf8), let ticket { self.http1Origins.insert(ticket.origin) }
+        if line.starts(with: "HTTP/1".utf8), let ticket { self.ambiguousOrigins.insert(ticket.origin) }
         return self.response.append(header: line)
+    }
+
+    /// Takes a part of the body; returns false if it exceeds the limit.
+    func receive(body part: UnsafeRawBufferPointer) -> Bool {
+        let isWithin = self.response.append(body: part)
+        let received = self.response.headers.count + self.response.body.count
+        if !isWithin || received > Int(CURL_MAX_WRITE_SIZE), let ticket { self.ambiguousOrigins.insert(ticket.origin) }
+        return isWithin
     }
 
     /// Whether any byte of the request left; valid once libcurl has worked on it.
@@ -175,12 +184,13 @@ final class EasyHandle {
     }
 }
 
-/// Origins that have answered over HTTP/1.
+/// Origins where a lost request tells nothing about whether the server processed it.
 ///
-/// When a reused HTTP/1 connection breaks, nothing tells whether the server processed the request.
-/// Only the transfer thread uses this.
-final class HTTP1Origins {
-    /// At this limit every origin counts as HTTP/1.
+/// These are the origins that have answered over HTTP/1, and those that have sent an answer longer
+/// than libcurl's buffer: while such an answer is read, libcurl 7.88 reports a stream that the
+/// server reset as a lost connection without an error text. Only the transfer thread uses this.
+final class AmbiguousOrigins {
+    /// At this limit every origin counts as ambiguous.
     private static let bound = 1_024
 
     private var origins: Set<String> = []
@@ -290,7 +300,7 @@ private nonisolated func receiveBody(
     guard let context else { return 0 }
     let part = UnsafeRawBufferPointer(start: bytes, count: size * count)
     let handle = Unmanaged<EasyHandle>.fromOpaque(context).takeUnretainedValue()
-    return handle.response.append(body: part) ? part.count : 0
+    return handle.receive(body: part) ? part.count : 0
 }
 
 private nonisolated func supplyBody(

@@ -28,7 +28,7 @@ final class TransferLoop {
     private var idle: [EasyHandle] = []
     /// Requests with a fence that libcurl has not begun to send.
     private var unsent: [EasyHandle] = []
-    private let http1Origins = HTTP1Origins()
+    private let ambiguousOrigins = AmbiguousOrigins()
     private var inFlight = 0
     private var arrivals: [TransferTicket] = []
     private var results: [(ticket: TransferTicket, outcome: TransferOutcome)] = []
@@ -132,7 +132,7 @@ final class TransferLoop {
     }
 
     private func makeHandle() -> EasyHandle? {
-        guard let handle = EasyHandle(self.configuration, http1Origins: self.http1Origins) else {
+        guard let handle = EasyHandle(self.configuration, ambiguousOrigins: self.ambiguousOrigins) else {
             self.logger.error("libcurl could not create a handle")
             return nil
         }
