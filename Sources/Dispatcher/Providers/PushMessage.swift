@@ -14,7 +14,12 @@ package struct PushMessage: Sendable {
         case retract
     }
 
-    package var notification: Notification
+    /// With plain texts.
+    package var notification: Notification {
+        _read { yield self.content.notification }
+        set { self.content = Content(newValue) }
+    }
+    private var content: Content
     /// The app's badge; nil leaves it unchanged.
     package var badge: Int64?
     /// The inbox version of the badge, which lets a client find the newer of two badges; nil if the
@@ -47,15 +52,25 @@ package struct PushMessage: Sendable {
     ///   - unread: the user's unread count, used unless the notification sets a badge.
     ///   - now: the start of the remaining time to live.
     package init(notification: Notification, unread: Int64, code: Int? = nil, now: Timestamp) {
-        self.notification = notification
-        self.notification.title = InlineMarks.plain(notification.title)
-        self.notification.body = InlineMarks.plain(notification.body)
+        var plain = notification
+        plain.title = InlineMarks.plain(notification.title)
+        plain.body = InlineMarks.plain(notification.body)
+        self.content = Content(plain)
         self.code = code
         self.buttonCategory = notification.category
         self.badge = notification.extras.badge ?? unread
         // Providers throttle normal priority, so only bulk messages use it.
         self.priority = notification.extras.pushPriority ?? (notification.lane == .bulk ? .normal : .high)
         self.now = now
+    }
+
+    /// The notification on the heap, because each step of a call copies the message.
+    private final class Content: Sendable {
+        let notification: Notification
+
+        init(_ notification: Notification) {
+            self.notification = notification
+        }
     }
 
     /// The remaining time to live in whole seconds; nil if the message never expires.

@@ -46,6 +46,7 @@ package struct PushShape: Sendable, Equatable {
     func data(of message: PushMessage) -> [JSONMember] {
         let own = message.dataMembers
         var members: [JSONMember] = []
+        members.reserveCapacity(self.members.count + own.count)
         for member in self.members {
             for source in member.sources {
                 guard let value = self.value(of: source, message, own) else { continue }
@@ -54,8 +55,11 @@ package struct PushShape: Sendable, Equatable {
             }
         }
         guard self.hasData else { return members }
-        let taken = Set(members.map { ExactText($0.key) })
-        return members + own.filter { !taken.contains(ExactText($0.key)) }
+        let shaped = members.count
+        for member in own where !members[..<shaped].contains(where: { ExactText($0.key) == ExactText(member.key) }) {
+            members.append(member)
+        }
+        return members
     }
 
     /// Returns only the keys that identify the notification, for when nothing else fits.

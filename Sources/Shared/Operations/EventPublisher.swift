@@ -40,7 +40,7 @@ package struct EventPublisher: Sendable {
     }
 
     /// Counts written and lost events by the replies of a batch.
-    package func note(_ replies: some Collection<RedisReply>) {
+    package func note(_ replies: ArraySlice<RedisReply>) {
         guard !replies.isEmpty else { return }
         let refused = replies.count { if case .error = $0 { true } else { false } }
         Self.written.increment(by: replies.count - refused)

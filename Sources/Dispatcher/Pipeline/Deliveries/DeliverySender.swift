@@ -9,7 +9,7 @@ import Storage
 import Synchronization
 
 /// Sends a provider's deliveries: looks up their facts, asks the gate, calls the provider.
-struct DeliverySender: Sendable {
+final class DeliverySender: Sendable {
     /// Facts that are older than this when the call is due are looked up again.
     private static let freshness: Duration = .seconds(1)
     /// How long a delivery waits after it got no place in our own queue.

@@ -67,7 +67,9 @@ struct FCMRequest {
             writer.message.notification.extras.image = nil
             excess = writer.size + self.overrides.size - limit
         }
-        writer.message.notification.body = writer.message.notification.body.shortened(by: excess)
+        if excess > 0 {
+            writer.message.notification.body = writer.message.notification.body.shortened(by: excess)
+        }
         return self.overrides.applied(to: writer.body(target: self.target))
     }
 
@@ -88,15 +90,18 @@ enum FCMData {
     /// Converts values to strings and prefixes FCM's reserved names with `data_`, unless that name
     /// exists already; the existing member then wins.
     static func strings(_ members: [JSONMember]) -> [(key: String, value: String)] {
-        members.compactMap { member -> (key: String, value: String)? in
+        var strings: [(key: String, value: String)] = []
+        strings.reserveCapacity(members.count)
+        for member in members {
             let isReserved =
                 ["", "from", "message_type", "collapse_key"].contains(member.key)
                 || member.key.hasPrefix("google") || member.key.hasPrefix("gcm")
             let text = member.value.string ?? String(decoding: JSONWriter.bytes(of: member.value), as: UTF8.self)
-            guard isReserved else { return (member.key, text) }
-            let key = "data_" + member.key
-            return members.contains { ExactText($0.key) == ExactText(key) } ? nil : (key, text)
+            let key = isReserved ? "data_" + member.key : member.key
+            if isReserved, members.contains(where: { ExactText($0.key) == ExactText(key) }) { continue }
+            strings.append((key, text))
         }
+        return strings
     }
 }
 
@@ -112,10 +117,8 @@ struct FCMWriter {
 
     var message: PushMessage
     var data: [(key: String, value: String)]
-    let channel: String?
-    /// Android opens only an activity with a matching intent filter; without one a tap opens the
-    /// app.
-    let clickAction: String?
+    private let screenName: String
+    private var androidTexts: [(key: StaticString, value: String)]
 
     /// The bytes of keys and values of notification and data, Android's included, as FCM counts
     /// them.
@@ -128,16 +131,22 @@ struct FCMWriter {
         return self.data.reduce(size) { $0 + $1.key.utf8.count + $1.value.utf8.count }
     }
 
-    private var androidTexts: [(key: StaticString, value: String)] {
-        var texts: [(key: StaticString, value: String)] = [("tag", self.message.screenName)]
-        if self.message.notification.collapseKey != nil {
+    /// - Parameters:
+    ///   - channel: the Android channel.
+    ///   - clickAction: the intent action of a tap. Android opens only an activity with a matching
+    ///     filter; without one a tap opens the app.
+    init(message: PushMessage, data: [(key: String, value: String)], channel: String?, clickAction: String?) {
+        self.message = message
+        self.data = data
+        self.screenName = message.screenName
+        self.androidTexts = [("tag", self.screenName)]
+        if message.notification.collapseKey != nil {
             // The app has nothing else to tell the newer of two messages with this tag.
-            texts.append(("event_time", self.message.notification.createdAt.rfc3339))
+            self.androidTexts.append(("event_time", message.notification.createdAt.rfc3339))
         }
-        if let channel { texts.append(("channel_id", channel)) }
-        if let sound = self.message.notification.extras.sound { texts.append(("sound", sound)) }
-        if let clickAction { texts.append(("click_action", clickAction)) }
-        return texts
+        if let channel { self.androidTexts.append(("channel_id", channel)) }
+        if let sound = message.notification.extras.sound { self.androidTexts.append(("sound", sound)) }
+        if let clickAction { self.androidTexts.append(("click_action", clickAction)) }
     }
 
     func body(target: Target) -> [UInt8] {
@@ -239,7 +248,7 @@ struct FCMWriter {
         writer.beginObject()
         writer.member("apns-priority", self.message.priority.apns)
         self.writeExpiration(to: &writer)
-        writer.member("apns-collapse-id", self.message.screenName)
+        writer.member("apns-collapse-id", self.screenName)
         writer.endObject()
         writer.key("payload")
         writer.beginObject()

@@ -141,12 +141,12 @@ package struct PostgresArray: Sendable {
         self.elements.reserveCapacity(capacity * 16)
     }
 
-    package init(texts: some Sequence<String>) {
+    package init(texts: [String]) {
         self.init(.text)
         for text in texts { self.append(text) }
     }
 
-    package init(uuids: some Sequence<(UInt64, UInt64)>) {
+    package init(uuids: [(UInt64, UInt64)]) {
         self.init(.uuid)
         for uuid in uuids { self.append(uuid: uuid) }
     }

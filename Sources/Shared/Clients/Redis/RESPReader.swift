@@ -77,6 +77,9 @@ package final class RESPReader {
 /// Records the elements of the current reply.
 private final class ReplyBuilder {
     private static let maximumElements = 1_000_000
+    /// Replies of up to this many elements and bytes are copied, which costs less than to grow new
+    /// arrays for the next.
+    private static let few = 1_024
 
     private var nodes: [RedisArray.Node] = []
     private var text: [UInt8] = []
@@ -106,6 +109,11 @@ private final class ReplyBuilder {
         case .status: return .status(String(decoding: self.text, as: UTF8.self))
         case .bytes: return .bytes(Array(self.text))
         case .error: return .error(RedisError(reply: String(decoding: self.text, as: UTF8.self)))
+        case .array where self.nodes.count <= Self.few && self.text.count <= Self.few:
+            return .array(
+                RedisArray(
+                    nodes: self.nodes.withUnsafeBufferPointer { Array($0) },
+                    text: self.text.withUnsafeBufferPointer { Array($0) }))
         case .array:
             let array = RedisArray(nodes: self.nodes, text: self.text)
             self.nodes = []

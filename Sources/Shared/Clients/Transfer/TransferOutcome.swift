@@ -78,7 +78,14 @@ package struct TransferResponse: Sendable, CustomStringConvertible {
 
     /// The header lines without the status line.
     private var lines: some Sequence<ArraySlice<UInt8>> {
-        self.headerBlock.split { $0 == UInt8(ascii: "\r") || $0 == UInt8(ascii: "\n") }.dropFirst()
+        let isBreak = { (byte: UInt8) in byte == UInt8(ascii: "\r") || byte == UInt8(ascii: "\n") }
+        return sequence(state: self.headerBlock[...]) { rest -> ArraySlice<UInt8>? in
+            guard !rest.isEmpty else { return nil }
+            let line = rest.prefix { !isBreak($0) }
+            rest = rest[line.endIndex...].drop(while: isBreak)
+            return line
+        }
+        .dropFirst()
     }
 
     private static func text(_ value: ArraySlice<UInt8>) -> String {

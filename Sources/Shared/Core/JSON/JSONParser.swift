@@ -103,6 +103,7 @@ package struct JSONParser {
             self.index += 1
             return .object(members)
         }
+        members.reserveCapacity(4)
         while true {
             self.skipSpace()
             guard self.current == UInt8(ascii: "\"") else { throw self.fault() }

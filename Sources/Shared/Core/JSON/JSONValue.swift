@@ -136,7 +136,7 @@ package struct ExactText: Hashable, Comparable, Sendable {
     }
 
     /// Returns each text once, sorted by bytes.
-    package static func distinct(_ texts: some Sequence<String>) -> [String] {
+    package static func distinct(_ texts: [String]) -> [String] {
         Set(texts.map { ExactText($0) }).sorted().map(\.text)
     }
 }

@@ -28,12 +28,12 @@ package struct Base64: Sendable {
 
     package func encode(_ bytes: some Sequence<UInt8>) -> String {
         var text: [UInt8] = []
-        self.append(bytes, to: &text)
+        self.append(Array(bytes), to: &text)
         return String(decoding: text, as: UTF8.self)
     }
 
-    package func append(_ bytes: some Sequence<UInt8>, to text: inout [UInt8]) {
-        text.reserveCapacity(text.count + Self.length(of: bytes.underestimatedCount))
+    package func append(_ bytes: [UInt8], to text: inout [UInt8]) {
+        text.reserveCapacity(text.count + Self.length(of: bytes.count))
         var gathered: UInt32 = 0
         var bits: UInt32 = 0
         for byte in bytes {
@@ -54,14 +54,15 @@ package struct Base64: Sendable {
     ///
     /// - Returns: Nil for a foreign character, an impossible length, or unused bits that are set.
     package func decode(_ text: some Collection<UInt8>) -> [UInt8]? {
-        guard let (bytes, bits, rest) = self.bytes(text) else { return nil }
+        guard let (bytes, bits, rest) = self.bytes(Array(text)[...]) else { return nil }
         return bits < 6 && rest == 0 ? bytes : nil
     }
 
     /// Decodes padded text without line breaks, whatever its unused bits.
     ///
     /// - Returns: Nil for a foreign character or an impossible length.
-    package func decodePadded(_ text: some BidirectionalCollection<UInt8>) -> [UInt8]? {
+    package func decodePadded(_ text: some Collection<UInt8>) -> [UInt8]? {
+        let text = Array(text)
         guard text.count.isMultiple(of: 4) else { return nil }
         let padding = text.suffix(2).reversed().prefix { $0 == Self.padding }.count
         return self.bytes(text.dropLast(padding))?.bytes
@@ -79,7 +80,10 @@ package struct Base64: Sendable {
     }
 
     /// Returns the bytes, the number of unused bits, and those bits.
-    private func bytes(_ text: some Collection<UInt8>) -> (bytes: [UInt8], bits: UInt32, rest: UInt32)? {
+    ///
+    /// Takes no generic text: other modules call such functions unspecialised, with several
+    /// allocations a byte.
+    private func bytes(_ text: ArraySlice<UInt8>) -> (bytes: [UInt8], bits: UInt32, rest: UInt32)? {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(text.count * 3 / 4)
         var gathered: UInt32 = 0

@@ -93,6 +93,14 @@ package struct NotificationID: Sendable, Hashable, Comparable, CustomStringConve
         String(unsafeUninitializedCapacity: Self.length) { self.fill($0) }
     }
 
+    /// Appends the hyphenated form.
+    package func append(to bytes: inout [UInt8]) {
+        withUnsafeTemporaryAllocation(of: UInt8.self, capacity: Self.length) { buffer in
+            _ = self.fill(buffer)
+            bytes.append(contentsOf: buffer)
+        }
+    }
+
     /// Writes the hyphenated form as a JSON string.
     package func write(to writer: inout JSONWriter) {
         withUnsafeTemporaryAllocation(of: UInt8.self, capacity: Self.length) { buffer in
@@ -146,9 +154,9 @@ package struct EntryDigest: Sendable {
     ///   - entry: the entry's id, `milliseconds-sequence`.
     ///   - fields: its fields in their order.
     package init(stream: String, entry: String, fields: [(name: String, value: ArraySlice<UInt8>)]) {
-        let parts = entry.utf8.split(separator: UInt8(ascii: "-"))
-        self.milliseconds = parts.first.flatMap { Int64(Substring($0)) } ?? 0
-        self.sequence = parts.count > 1 ? UInt32(Substring(parts[1])) ?? .max : 0
+        let dash = entry.utf8.firstIndex(of: UInt8(ascii: "-"))
+        self.milliseconds = Int64(entry[..<(dash ?? entry.endIndex)]) ?? 0
+        self.sequence = dash.map { UInt32(entry[entry.utf8.index(after: $0)...]) ?? .max } ?? 0
         let length = fields.reduce(stream.utf8.count + entry.utf8.count + 2) { length, field in
             length + field.name.utf8.count + field.value.count + 2
         }

@@ -103,11 +103,27 @@ package struct DeliveryWork: Sendable, Equatable {
         )
     }
 
-    package var text: String {
-        let flags =
-            (self.isRepeat ? "r" : "") + (self.callsForAttention ? "a" : "") + (self.wasUnknown ? "u" : "")
-            + (self.isRetraction ? "x" : "") + (self.since.map { "\($0.milliseconds)" } ?? "")
-        return "1 \(self.notification) \(self.device) \(self.attempt) \(flags.isEmpty ? "-" : flags) \(self.user)"
+    package var text: String { String(decoding: self.bytes, as: UTF8.self) }
+
+    /// The text's UTF-8.
+    package var bytes: [UInt8] {
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(128 + self.user.utf8.count)
+        bytes += "1 ".utf8
+        self.notification.append(to: &bytes)
+        bytes += " ".utf8
+        self.device.append(to: &bytes)
+        bytes += " \(self.attempt) ".utf8
+        let start = bytes.count
+        if self.isRepeat { bytes += "r".utf8 }
+        if self.callsForAttention { bytes += "a".utf8 }
+        if self.wasUnknown { bytes += "u".utf8 }
+        if self.isRetraction { bytes += "x".utf8 }
+        if let since { bytes += "\(since.milliseconds)".utf8 }
+        if bytes.count == start { bytes += "-".utf8 }
+        bytes += " ".utf8
+        bytes += self.user.utf8
+        return bytes
     }
 
     /// An invalid text.
@@ -119,26 +135,28 @@ package struct DeliveryWork: Sendable, Equatable {
 
     /// Reads the text of an entry or a member.
     package init(_ bytes: some Sequence<UInt8>) throws(Fault) {
-        let parts = Array(bytes)
-            .split(separator: UInt8(ascii: " "), maxSplits: 5, omittingEmptySubsequences: false)
-        guard let format = parts.first.flatMap({ Int(String(decoding: $0, as: UTF8.self)) }) else { throw .malformed }
+        var rest = Array(bytes)[...]
+        guard let format = Int(String(decoding: rest.prefix { $0 != UInt8(ascii: " ") }, as: UTF8.self)) else {
+            throw .malformed
+        }
         guard format == 1 else { throw .newerFormat }
-        guard parts.count == 6, let notification = NotificationID(utf8: parts[1]),
-            let device = NotificationID(utf8: parts[2]), let attempt = Int(String(decoding: parts[3], as: UTF8.self)),
-            (0..<Self.mostAttempts).contains(attempt),
+        guard rest.takeField() != nil, let notification = rest.takeField().flatMap({ NotificationID(utf8: $0) }),
+            let device = rest.takeField().flatMap({ NotificationID(utf8: $0) }),
+            let attempt = rest.takeField().flatMap({ Int(String(decoding: $0, as: UTF8.self)) }),
+            (0..<Self.mostAttempts).contains(attempt), let flags = rest.takeField(),
             // PostgreSQL would refuse the lookup of such a user.
-            !parts[5].contains(0)
+            !rest.contains(0)
         else { throw .malformed }
         self.init(
             notification: notification,
             device: device,
-            user: String(decoding: parts[5], as: UTF8.self),
+            user: String(decoding: rest, as: UTF8.self),
             attempt: attempt,
-            isRepeat: parts[4].contains(UInt8(ascii: "r")),
-            callsForAttention: parts[4].contains(UInt8(ascii: "a")),
-            wasUnknown: parts[4].contains(UInt8(ascii: "u")),
-            isRetraction: parts[4].contains(UInt8(ascii: "x")),
-            since: Self.moment(parts[4])
+            isRepeat: flags.contains(UInt8(ascii: "r")),
+            callsForAttention: flags.contains(UInt8(ascii: "a")),
+            wasUnknown: flags.contains(UInt8(ascii: "u")),
+            isRetraction: flags.contains(UInt8(ascii: "x")),
+            since: Self.moment(flags)
         )
     }
 
@@ -151,9 +169,19 @@ package struct DeliveryWork: Sendable, Equatable {
     }
 }
 
+extension ArraySlice<UInt8> {
+    /// Removes the text before the next space, and that space, and returns the text; nil if there
+    /// is no space.
+    mutating func takeField() -> ArraySlice<UInt8>? {
+        guard let space = self.firstIndex(of: UInt8(ascii: " ")) else { return nil }
+        defer { self = self[(space + 1)...] }
+        return self[..<space]
+    }
+}
+
 extension RedisBatch {
     /// Adds an `XADD` of a delivery to a stream of deliveries.
     package mutating func append(_ work: DeliveryWork, to stream: String) {
-        self.append("XADD", .text(stream), "*", .text(DeliveryWork.field), .text(work.text))
+        self.append("XADD", .text(stream), "*", .text(DeliveryWork.field), .bytes(work.bytes))
     }
 }

@@ -184,6 +184,8 @@ package struct JobOrigin: Sendable {
     /// The job's fields without the two that hold its origin.
     package let fields: [(name: String, value: ArraySlice<UInt8>)]
     private let isReplay: Bool
+    /// The first entry as `stream/entry`.
+    package let text: String
 
     /// Reads an entry of a stream.
     package init(stream: String, entry: String, fields: [(name: String, value: ArraySlice<UInt8>)]) {
@@ -191,6 +193,7 @@ package struct JobOrigin: Sendable {
         let replayed = Self.place(Self.replayField, fields)
         self.latest = moved ?? (stream, entry)
         self.place = replayed ?? self.latest
+        self.text = "\(self.place.stream)/\(self.place.entry)"
         self.isReplay = replayed != nil
         let isMarked = moved != nil || replayed != nil
         self.fields =
@@ -215,9 +218,6 @@ package struct JobOrigin: Sendable {
 
     /// The id of the first entry.
     package var entry: String { self.place.entry }
-
-    /// The first entry as `stream/entry`.
-    package var text: String { "\(self.place.stream)/\(self.place.entry)" }
 
     /// The stream of the latest entry.
     package var latestStream: String { self.latest.stream }

@@ -178,9 +178,17 @@ package struct Keyspace: Sendable {
     func pauses(_ provider: Provider) -> String { "\(self.prefix){\(provider.rawValue)}:pauses" }
 
     /// The claim of the stream entry for which a delivery is being sent.
-    func sendClaim(_ work: DeliveryWork, _ provider: Provider) -> String {
-        let purpose = work.isRetraction ? ":x" : ""
-        return "\(self.own(provider)):sending:\(work.notification):\(work.device)\(purpose)"
+    func sendClaim(_ work: DeliveryWork, _ provider: Provider) -> [UInt8] {
+        let start = self.own(provider)
+        var key: [UInt8] = []
+        key.reserveCapacity(start.utf8.count + 96)
+        key += start.utf8
+        key += ":sending:".utf8
+        work.notification.append(to: &key)
+        key += ":".utf8
+        work.device.append(to: &key)
+        if work.isRetraction { key += ":x".utf8 }
+        return key
     }
 
     /// The lease of the sweep.

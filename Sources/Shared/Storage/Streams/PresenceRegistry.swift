@@ -153,23 +153,33 @@ package final class PresenceRegistry: Sendable {
         var connections: [ConnectionPresence] = []
         for _ in 0..<count / 2 {
             let identifier = try cursor.string() ?? ""
-            // Splits bytes, as finding character boundaries takes longer than everything else here.
-            let parts = (try cursor.string() ?? "").utf8.split(separator: UInt8(ascii: " ")).map { Substring($0) }
-            // Skips the format of a newer gateway without removing it.
-            guard parts.count >= 5, parts[0] == "1", let dialect = Dialect(rawValue: String(parts[2])),
-                let state = ConnectionPresence.State(rawValue: String(parts[3])), let since = Int64(parts[4])
-            else { continue }
-            connections.append(
-                ConnectionPresence(
-                    connection: identifier,
-                    node: String(parts[1]),
-                    dialect: dialect,
-                    state: state,
-                    since: Timestamp(milliseconds: since),
-                    stateSince: parts.count > 5 ? Int64(parts[5]).map { Timestamp(milliseconds: $0) } : nil
-                )
-            )
+            if let connection = Self.read(try cursor.bytes() ?? [], of: identifier) { connections.append(connection) }
         }
         return connections
+    }
+
+    /// Reads the text of a connection; nil for the format of a newer gateway, which stays.
+    private static func read(_ text: ArraySlice<UInt8>, of connection: String) -> ConnectionPresence? {
+        var rest = text
+        guard rest.takeField() == [UInt8(ascii: "1")], let node = rest.takeField(),
+            let dialect = rest.takeField().flatMap({ Dialect(rawValue: String(decoding: $0, as: UTF8.self)) }),
+            let state = rest.takeField(),
+            let state = ConnectionPresence.State(rawValue: String(decoding: state, as: UTF8.self))
+        else { return nil }
+        let isInField = { (byte: UInt8) in byte != UInt8(ascii: " ") }
+        let since = rest.prefix(while: isInField)
+        guard let moment = Self.moment(since) else { return nil }
+        return ConnectionPresence(
+            connection: connection,
+            node: String(decoding: node, as: UTF8.self),
+            dialect: dialect,
+            state: state,
+            since: moment,
+            stateSince: Self.moment(rest.dropFirst(since.count + 1).prefix(while: isInField))
+        )
+    }
+
+    private static func moment(_ milliseconds: ArraySlice<UInt8>) -> Timestamp? {
+        Int64(String(decoding: milliseconds, as: UTF8.self)).map { Timestamp(milliseconds: $0) }
     }
 }

@@ -21,7 +21,7 @@ package struct RetrySet: Sendable {
     ) {
         batch.append(
             "ZADD", .text(self.live.keys.part(of: work.user).retries(provider, lane)), .integer(due.milliseconds),
-            .text(work.text)
+            .bytes(work.bytes)
         )
     }
 
@@ -99,7 +99,7 @@ package struct HeldSets: Sendable {
     ) {
         let keys = self.live.keys.part(of: work.user)
         batch.append(
-            "ZADD", .text(keys.held(provider, lane, app: app)), .integer(due.milliseconds), .text(work.text))
+            "ZADD", .text(keys.held(provider, lane, app: app)), .integer(due.milliseconds), .bytes(work.bytes))
         // Last, because an app with an empty set is removed.
         batch.append("SADD", .text(keys.held(provider, lane)), .text(app))
     }

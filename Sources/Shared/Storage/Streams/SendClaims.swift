@@ -31,7 +31,7 @@ package struct SendClaims: Sendable {
         let streams = Lane.allCases.map { RedisArgument.text(self.live.keys.deliveries(provider, $0)) }
         let reply = try await self.live.connection.run(
             StreamScripts.claimSends,
-            keys: streams + claims.map { .text(self.live.keys.sendClaim($0.work, provider)) },
+            keys: streams + claims.map { .bytes(self.live.keys.sendClaim($0.work, provider)) },
             arguments: [.integer(Int64(lane.rank + 1)), .integer(Self.span.inMicroseconds / 1_000)]
                 + claims.map { .text($0.entry) }
         )
@@ -52,7 +52,7 @@ package struct SendClaims: Sendable {
         guard !claims.isEmpty else { return }
         batch.append(
             StreamScripts.endSends,
-            keys: claims.map { .text(self.live.keys.sendClaim($0.work, provider)) },
+            keys: claims.map { .bytes(self.live.keys.sendClaim($0.work, provider)) },
             arguments: claims.map { .text("\($0.lane.rank + 1):\($0.entry)") }
         )
     }

@@ -19,7 +19,16 @@ package struct UnconfirmedNotification: Sendable, Hashable {
         self.lane = lane
     }
 
-    var text: String { "1 \(self.id) \(self.lane.rawValue) \(self.user)" }
+    /// The text's UTF-8.
+    var bytes: [UInt8] {
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(64 + self.user.utf8.count)
+        bytes += "1 ".utf8
+        self.id.append(to: &bytes)
+        bytes += " \(self.lane.rawValue) ".utf8
+        bytes += self.user.utf8
+        return bytes
+    }
 
     init?(_ text: String) {
         let parts = text.split(separator: " ", maxSplits: 3, omittingEmptySubsequences: false)
@@ -45,7 +54,7 @@ package struct UnconfirmedSet: Sendable {
             batch.argument(.text(self.live.keys.unconfirmed(shard: shard)))
             for (notification, deadline) in members {
                 batch.argument(.integer(deadline.milliseconds))
-                batch.argument(.text(notification.text))
+                batch.argument(.bytes(notification.bytes))
             }
         }
     }
@@ -56,7 +65,7 @@ package struct UnconfirmedSet: Sendable {
             batch.begin(argumentCount: 2 + members.count)
             batch.argument("ZREM")
             batch.argument(.text(self.live.keys.unconfirmed(shard: shard)))
-            for notification in members { batch.argument(.text(notification.text)) }
+            for notification in members { batch.argument(.bytes(notification.bytes)) }
         }
     }
 
