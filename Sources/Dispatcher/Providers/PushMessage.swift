@@ -14,7 +14,7 @@ package struct PushMessage: Sendable {
         case retract
     }
 
-    /// With plain texts.
+    /// The notification; its title and body are plain text.
     package var notification: Notification {
         _read { yield self.content.notification }
         set { self.content = Content(newValue) }

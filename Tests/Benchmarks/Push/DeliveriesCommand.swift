@@ -217,7 +217,7 @@ struct DeliveryLoad {
         while !rest.isEmpty {
             var batch = RedisBatch()
             for work in rest.prefix(256) {
-                batch.append("XADD", .text(self.stream), "*", .text(DeliveryWork.field), .text(work.text))
+                batch.append("XADD", .text(self.stream), "*", .text(DeliveryWork.field), .bytes(work.bytes))
             }
             rest = rest.dropFirst(256)
             for reply in try await self.stack.redis.connection.send(batch, timeout: .seconds(30)) {

@@ -77,7 +77,7 @@ struct ClaimServiceTests {
                     notification: notification.id, device: phone.id, user: "ada", attempt: 0, isRepeat: false)
                 let gone = ConsumerGroup(stream: stream, consumer: "gone", connection: redis)
                 try await gone.create()
-                try await redis.send("XADD", .text(stream), "*", .text(DeliveryWork.field), .text(work.text))
+                try await redis.send("XADD", .text(stream), "*", .text(DeliveryWork.field), .bytes(work.bytes))
                 let entry = try #require(try await gone.takeWaiting(count: 1).first)
                 try await redis.send(
                     "XCLAIM", .text(stream), "dispatchers", "gone", "0", .text(entry.id), "IDLE", "60000",

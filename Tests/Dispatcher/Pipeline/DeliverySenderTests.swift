@@ -75,7 +75,7 @@ struct DeliverySenderTests {
                     let work = DeliveryWork(
                         notification: id, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
                     return StreamEntry(
-                        id: "\(number + 1)-0", fields: [(DeliveryWork.field, Array(work.text.utf8)[...])])
+                        id: "\(number + 1)-0", fields: [(DeliveryWork.field, work.bytes[...])])
                 }
                 dispatcher.inFlight.take(entries.map(\.id), of: stream)
                 let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
@@ -119,10 +119,10 @@ struct DeliverySenderTests {
                     dispatcher.leaseClock.renewed(at: .now)
                     let stream = keys.deliveries(.fcm, .normal)
                     let id = try await redis.send(
-                        "XADD", .text(stream), "*", .text(DeliveryWork.field), .text(work.text)
+                        "XADD", .text(stream), "*", .text(DeliveryWork.field), .bytes(work.bytes)
                     ).string()
                     let entry = StreamEntry(
-                        id: id ?? "", fields: [(DeliveryWork.field, Array(work.text.utf8)[...])])
+                        id: id ?? "", fields: [(DeliveryWork.field, work.bytes[...])])
                     batches.append(LaneBatch(lane: .normal, group: dispatcher.group(stream), entries: [entry]))
                     senders.append(DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512))
                 }
@@ -165,7 +165,7 @@ struct DeliverySenderTests {
                 dispatcher.leaseClock.renewed(at: .now)
                 let work = DeliveryWork(
                     notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
-                let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, Array(work.text.utf8)[...])])
+                let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, work.bytes[...])])
                 let group = dispatcher.group(keys.deliveries(.fcm, .normal))
                 let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
                 let settled = Settled()
@@ -200,7 +200,7 @@ struct DeliverySenderTests {
                 dispatcher.leaseClock.renewed(at: .now)
                 let work = DeliveryWork(
                     notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
-                let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, Array(work.text.utf8)[...])])
+                let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, work.bytes[...])])
                 let group = dispatcher.group(keys.deliveries(.fcm, .normal))
                 let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
                 try await sender.sendAlone(LaneBatch(lane: .normal, group: group, entries: [entry])) { _ in }
@@ -228,10 +228,10 @@ struct DeliverySenderTests {
                     let work = DeliveryWork(
                         notification: id, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
                     let entry = try await redis.send(
-                        "XADD", .text(stream), "*", .text(DeliveryWork.field), .text(work.text)
+                        "XADD", .text(stream), "*", .text(DeliveryWork.field), .bytes(work.bytes)
                     ).string()
                     let taken = StreamEntry(
-                        id: entry ?? "", fields: [(DeliveryWork.field, Array(work.text.utf8)[...])])
+                        id: entry ?? "", fields: [(DeliveryWork.field, work.bytes[...])])
                     let batch = LaneBatch(lane: .normal, group: dispatcher.group(stream), entries: [taken])
                     try await sender.sendAlone(batch) { _ in }
                     // Another push carries a newer count to the device first.
@@ -285,7 +285,7 @@ struct DeliverySenderTests {
                 let work = DeliveryWork(
                     notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false,
                     isRetraction: true)
-                let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, Array(work.text.utf8)[...])])
+                let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, work.bytes[...])])
                 let group = dispatcher.group(keys.deliveries(.fcm, .normal))
                 let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
                 try await sender.sendAlone(LaneBatch(lane: .normal, group: group, entries: [entry])) { _ in }
@@ -310,7 +310,7 @@ struct DeliverySenderTests {
                 let own = RecordingChannel { _ in }
                 let work = DeliveryWork(
                     notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
-                let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, Array(work.text.utf8)[...])])
+                let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, work.bytes[...])])
                 for isShared in [false, true] {
                     let dispatcher =
                         try isShared
@@ -348,7 +348,7 @@ struct DeliverySenderTests {
                 let health = sender.health
                 let work = DeliveryWork(
                     notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
-                let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, Array(work.text.utf8)[...])])
+                let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, work.bytes[...])])
                 let group = dispatcher.group(keys.deliveries(.fcm, .bulk))
                 let settled = Settled()
                 try await sender.sendAlone(LaneBatch(lane: .bulk, group: group, entries: [entry])) { settled.add($0) }
@@ -368,7 +368,7 @@ struct DeliverySenderTests {
                 let keys = Keyspace(prefix: prefix)
                 let work = DeliveryWork(
                     notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
-                let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, Array(work.text.utf8)[...])])
+                let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, work.bytes[...])])
                 // Uses the rate up for an hour.
                 let time = try await Live(redis, keys: keys).survey.time()
                 let full = (time + .seconds(3_600)).milliseconds

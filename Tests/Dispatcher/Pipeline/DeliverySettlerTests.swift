@@ -28,7 +28,7 @@ struct DeliverySettlerTests {
             notification: Self.notification, device: Self.device, user: "ada", attempt: attempt, isRepeat: isRepeat)
         return DeliveryOutcome(
             entry: StreamEntry(
-                id: "\(attempt + 1)-0", fields: [(DeliveryWork.field, Array(work.text.utf8)[...])]),
+                id: "\(attempt + 1)-0", fields: [(DeliveryWork.field, work.bytes[...])]),
             group: dispatcher.group(dispatcher.keys.deliveries(.webpush, .normal)),
             lane: .normal,
             work: work,

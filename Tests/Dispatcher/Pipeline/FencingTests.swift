@@ -106,7 +106,8 @@ struct FencingTests {
                     let work = DeliveryWork(
                         notification: Self.notification(number), device: Self.device, user: "ada", attempt: 0,
                         isRepeat: false)
-                    try await Self.append([(DeliveryWork.field, work.text)], to: stream, redis)
+                    let text = String(decoding: work.bytes, as: UTF8.self)
+                    try await Self.append([(DeliveryWork.field, text)], to: stream, redis)
                 }
                 let group = dispatcher.group(stream)
                 try await group.create()

@@ -134,7 +134,7 @@ struct LateFencingTests {
                 let stream = keys.deliveries(.fcm, .normal)
                 let work = DeliveryWork(
                     notification: notification, device: device, user: "ada", attempt: 0, isRepeat: false)
-                try await redis.send("XADD", .text(stream), "*", .text(DeliveryWork.field), .text(work.text))
+                try await redis.send("XADD", .text(stream), "*", .text(DeliveryWork.field), .bytes(work.bytes))
                 let group = dispatcher.group(stream)
                 try await group.create()
                 let entries = try await group.takeWaiting(count: 10)

@@ -26,7 +26,7 @@ struct ReplayServiceTests {
                 try await DeadLetterQueue(dispatcher: dispatcher).setAside([
                     letter(
                         Keyspace(prefix: prefix).deliveries(.fcm, .normal),
-                        [(DeliveryWork.field, Array(work.text.utf8)[...])]),
+                        [(DeliveryWork.field, work.bytes[...])]),
                     letter(Keyspace(prefix: prefix, parts: 16).part(of: "ada").jobs(.bulk), job),
                 ])
                 _ = try await database.pool.query("UPDATE carillon.dead_letters SET replay_at = '2020-01-01'")

@@ -41,8 +41,8 @@ struct DeliveryWorkTests {
     )
     func text(user: String, attempt: Int, isRepeat: Bool, rest: String) throws {
         let work = try Self.work(user: user, attempt: attempt, isRepeat: isRepeat)
-        #expect(work.text == "1 \(Self.notification) \(Self.device) \(rest)")
-        #expect(try DeliveryWork(work.text.utf8) == work)
+        #expect(String(decoding: work.bytes, as: UTF8.self) == "1 \(Self.notification) \(Self.device) \(rest)")
+        #expect(try DeliveryWork(work.bytes) == work)
     }
 
     @Test("counts attempts and stays a repeat once a push may have arrived")
@@ -56,8 +56,9 @@ struct DeliveryWorkTests {
     func waiting() throws {
         let first = StreamEntry(id: "1795000000123-4", fields: nil)
         let work = try Self.work(attempt: 2, isRepeat: true).waiting(since: first)
-        #expect(work.text == "1 \(Self.notification) \(Self.device) 2 r1795000000123 u1")
-        let read = try DeliveryWork(work.text.utf8)
+        let text = "1 \(Self.notification) \(Self.device) 2 r1795000000123 u1"
+        #expect(work.bytes == Array(text.utf8))
+        let read = try DeliveryWork(work.bytes)
         #expect(read == work)
         #expect(read.since == Timestamp(milliseconds: 1_795_000_000_123))
         // Moved to its stream and back into the retry set.
@@ -65,7 +66,7 @@ struct DeliveryWorkTests {
         #expect(read.afterTry.waiting(since: later).since == read.since)
         #expect(read.fromTheStart.since == nil)
         let fresh = try Self.work().waiting(since: later)
-        #expect(fresh.text.hasSuffix(" 0 1795000099000 u1"))
+        #expect(String(decoding: fresh.bytes, as: UTF8.self).hasSuffix(" 0 1795000099000 u1"))
         #expect(!fresh.isRepeat)
         for digits in ["99999999999999", "999999999999999", "99999999999999999999999999"] {
             let text = "1 \(Self.notification) \(Self.device) 0 r\(digits) u1"
@@ -110,7 +111,7 @@ struct SendClaimsTests {
     /// Appends the work to a lane and returns the entry's id.
     private static func append(_ redis: RedisClient, _ keys: Keyspace, _ lane: Lane) async throws -> String {
         try await redis.send(
-            "XADD", .text(keys.deliveries(.fcm, lane)), "*", .text(DeliveryWork.field), .text(self.work.text)
+            "XADD", .text(keys.deliveries(.fcm, lane)), "*", .text(DeliveryWork.field), .bytes(self.work.bytes)
         ).string() ?? ""
     }
 

@@ -195,7 +195,8 @@ struct PartTests {
                     Lane.allCases.flatMap { lane in
                         [
                             part.deliveries(provider, lane), part.retries(provider, lane), part.held(provider, lane),
-                            part.held(provider, lane, app: user), String(decoding: part.sendClaim(work, provider), as: UTF8.self),
+                            part.held(provider, lane, app: user),
+                            String(decoding: part.sendClaim(work, provider), as: UTF8.self),
                         ]
                     })
             }

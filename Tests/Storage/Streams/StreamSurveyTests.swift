@@ -47,7 +47,7 @@ struct StreamSurveyTests {
             #expect(try await stream()?.oldest == nil)
             // A delivery that returned to its stream keeps its age.
             let moved = Self.work(200, since: Self.now + .seconds(-300))
-            try await append(moved.text, at: Self.now)
+            try await append(String(decoding: moved.bytes, as: UTF8.self), at: Self.now)
             #expect(try await stream()?.waitingSince == Self.now + .seconds(-300))
             #expect(try await stream()?.oldest == Self.now)
             // An entry that is no delivery counts as waiting.

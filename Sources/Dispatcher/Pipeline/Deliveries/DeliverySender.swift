@@ -9,6 +9,8 @@ import Storage
 import Synchronization
 
 /// Sends a provider's deliveries: looks up their facts, asks the gate, calls the provider.
+///
+/// A class, so that the task of each delivery holds one reference to it.
 final class DeliverySender: Sendable {
     /// Facts that are older than this when the call is due are looked up again.
     private static let freshness: Duration = .seconds(1)

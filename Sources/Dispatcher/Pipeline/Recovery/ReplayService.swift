@@ -85,7 +85,7 @@ package struct ReplayService: Service {
         if let text = fields.first(where: { $0.name == DeliveryWork.field })?.value, fields.count == 1 {
             // It starts over, except on devices that have accepted it by its attempts.
             guard let work = try? DeliveryWork(text) else { return fields }
-            return [(DeliveryWork.field, Array(work.fromTheStart.text.utf8))]
+            return [(DeliveryWork.field, work.fromTheStart.bytes)]
         }
         return JobOrigin(
             stream: letter.stream,

@@ -79,6 +79,8 @@ private final class ReplyBuilder {
     private static let maximumElements = 1_000_000
     /// Replies of up to this many elements and bytes are copied, which costs less than to grow new
     /// arrays for the next.
+    ///
+    /// Longer ones take the arrays along.
     private static let few = 1_024
 
     private var nodes: [RedisArray.Node] = []
@@ -107,9 +109,15 @@ private final class ReplyBuilder {
         case .null: return .null
         case .integer: return .integer(head.value)
         case .status: return .status(String(decoding: self.text, as: UTF8.self))
-        case .bytes: return .bytes(Array(self.text))
+        case .bytes where self.text.count <= Self.few:
+            return .bytes(self.text.withUnsafeBufferPointer { Array($0) })
+        case .bytes:
+            let text = self.text
+            self.text = []
+            return .bytes(text)
         case .error: return .error(RedisError(reply: String(decoding: self.text, as: UTF8.self)))
         case .array where self.nodes.count <= Self.few && self.text.count <= Self.few:
+            // Copies through pointers: an array made of an array shares its memory.
             return .array(
                 RedisArray(
                     nodes: self.nodes.withUnsafeBufferPointer { Array($0) },

@@ -101,9 +101,10 @@ final class EasyHandle {
     ///
     /// Only a request that the server certainly did not process may: an HTTP/2 stream that was
     /// refused or that a GOAWAY left out (RFC 9113 sections 6.8 and 8.7). libcurl sets an error
-    /// text for every other loss of an HTTP/2 stream, except at ``AmbiguousOrigins``. All other
-    /// requests fail, and so do those that may no longer start, so that the caller decides about
-    /// the retry and records it.
+    /// text for other losses of an HTTP/2 stream, except at ``AmbiguousOrigins``, and except for a
+    /// stream that is reset just before the server ends the connection, which nothing tells apart.
+    /// All other requests fail, and so do those that may no longer start, so that the caller
+    /// decides about the retry and records it.
     func rewindBody() -> Bool {
         guard let ticket = self.ticket, ticket.request.mayStart?() ?? true, ticket.origin.hasPrefix("https://"),
             !self.ambiguousOrigins.contains(ticket.origin), self.errorText[0] == 0
@@ -136,7 +137,8 @@ final class EasyHandle {
     func receive(body part: UnsafeRawBufferPointer) -> Bool {
         let isWithin = self.response.append(body: part)
         let received = self.response.headers.count + self.response.body.count
-        if !isWithin || received > Int(CURL_MAX_WRITE_SIZE), let ticket { self.ambiguousOrigins.insert(ticket.origin) }
+        // Such an answer begins with a full buffer.
+        if !isWithin || received >= Int(CURL_MAX_WRITE_SIZE), let ticket { self.ambiguousOrigins.insert(ticket.origin) }
         return isWithin
     }
 
@@ -188,7 +190,9 @@ final class EasyHandle {
 ///
 /// These are the origins that have answered over HTTP/1, and those that have sent an answer longer
 /// than libcurl's buffer: while such an answer is read, libcurl 7.88 reports a stream that the
-/// server reset as a lost connection without an error text. Only the transfer thread uses this.
+/// server reset as a lost connection without an error text. A stream that is reset beside an
+/// origin's first long answer may still be repeated, on another open connection. Only the transfer
+/// thread uses this.
 final class AmbiguousOrigins {
     /// At this limit every origin counts as ambiguous.
     private static let bound = 1_024

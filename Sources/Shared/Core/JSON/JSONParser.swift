@@ -103,6 +103,7 @@ package struct JSONParser {
             self.index += 1
             return .object(members)
         }
+        // Most objects have few members; this spares them two allocations.
         members.reserveCapacity(4)
         while true {
             self.skipSpace()

@@ -81,8 +81,8 @@ package struct Base64: Sendable {
 
     /// Returns the bytes, the number of unused bits, and those bits.
     ///
-    /// Takes no generic text: other modules call such functions unspecialised, with several
-    /// allocations a byte.
+    /// Not generic, unlike its callers: other modules run those unspecialised, and a loop over the
+    /// text would allocate for each byte.
     private func bytes(_ text: ArraySlice<UInt8>) -> (bytes: [UInt8], bits: UInt32, rest: UInt32)? {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(text.count * 3 / 4)

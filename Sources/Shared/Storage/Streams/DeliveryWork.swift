@@ -103,9 +103,7 @@ package struct DeliveryWork: Sendable, Equatable {
         )
     }
 
-    package var text: String { String(decoding: self.bytes, as: UTF8.self) }
-
-    /// The text's UTF-8.
+    /// The text of an entry or a member.
     package var bytes: [UInt8] {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(128 + self.user.utf8.count)
