@@ -109,6 +109,17 @@ struct TransferFaultTests {
         }
     }
 
+    @Test("a stream refused after a long answer is sent once")
+    func refusedAfterLongAnswer() async throws {
+        try await TransferScope.withClient { client, sandbox in
+            #expect(await client.perform(sandbox.push("deade900")).response?.isComplete == false)
+            let push = sandbox.push("deade501")
+            let failure = try #require(await client.perform(push).failure)
+            #expect(failure.reason == .connectionLost && failure.mayHaveBeenSent, "\(failure)")
+            #expect(sandbox.faultAttempts()[String(push.url.suffix(64))] == 1)
+        }
+    }
+
     @Test("a body of any length arrives whole", arguments: [0, 1, 16_384, 16_385, 300_000])
     func bodies(length: Int) async throws {
         let body = (0..<length).map { UInt8($0 % 251) }

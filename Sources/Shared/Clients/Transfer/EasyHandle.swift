@@ -99,12 +99,14 @@ final class EasyHandle {
 
     /// Decides whether libcurl may send the request again after it lost the connection.
     ///
-    /// Only a request that the server certainly did not process may: an HTTP/2 stream that was
-    /// refused or that a GOAWAY left out (RFC 9113 sections 6.8 and 8.7). libcurl sets an error
-    /// text for other losses of an HTTP/2 stream, except at ``AmbiguousOrigins``, and except for a
-    /// stream that is reset just before the server ends the connection, which nothing tells apart.
-    /// All other requests fail, and so do those that may no longer start, so that the caller
-    /// decides about the retry and records it.
+    /// Only a request that the server did not process may: an HTTP/2 stream that was refused or
+    /// that a GOAWAY left out (RFC 9113 sections 6.8 and 8.7). libcurl 7.88 sets an error text for
+    /// other losses of a stream, except at ``AmbiguousOrigins``. All other requests fail, and so do
+    /// those that may no longer start, so that the caller decides about the retry and records it.
+    ///
+    /// Two resets look like a refusal all the same, and the request is repeated: of a stream just
+    /// before the server ends the connection, and of one beside an origin's first long answer if
+    /// the origin has another open connection.
     func rewindBody() -> Bool {
         guard let ticket = self.ticket, ticket.request.mayStart?() ?? true, ticket.origin.hasPrefix("https://"),
             !self.ambiguousOrigins.contains(ticket.origin), self.errorText[0] == 0
@@ -190,9 +192,7 @@ final class EasyHandle {
 ///
 /// These are the origins that have answered over HTTP/1, and those that have sent an answer longer
 /// than libcurl's buffer: while such an answer is read, libcurl 7.88 reports a stream that the
-/// server reset as a lost connection without an error text. A stream that is reset beside an
-/// origin's first long answer may still be repeated, on another open connection. Only the transfer
-/// thread uses this.
+/// server reset as a lost connection without an error text. Only the transfer thread uses this.
 final class AmbiguousOrigins {
     /// At this limit every origin counts as ambiguous.
     private static let bound = 1_024

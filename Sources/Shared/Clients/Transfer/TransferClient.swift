@@ -40,9 +40,9 @@ package struct TransferConfiguration: Sendable {
 ///
 /// Uses libcurl's multi interface on one thread; callers hand over a request and await its outcome.
 /// The client follows no redirects and never retries, because only the caller knows what a second
-/// attempt means. libcurl itself resends a body, up to five times within the deadline, only if an
-/// HTTP/2 server certainly did not process the request. So a POST arrives at most once; a GET that
-/// a reused connection lost may arrive twice.
+/// attempt means. libcurl itself resends a body, up to five times within the deadline, where an
+/// HTTP/2 server did not process the request. So a POST arrives at most once, but for two rare
+/// cases (see `EasyHandle.rewindBody`); a GET that a reused connection lost may arrive twice.
 package final class TransferClient: Sendable {
     private let mailbox: TransferMailbox
 

@@ -79,6 +79,7 @@ package struct TransferResponse: Sendable, CustomStringConvertible {
     /// The header lines without the status line.
     private var lines: some Sequence<ArraySlice<UInt8>> {
         let isBreak = { (byte: UInt8) in byte == UInt8(ascii: "\r") || byte == UInt8(ascii: "\n") }
+        // Without an array of lines, because every answer is looked through.
         return sequence(state: self.headerBlock[...]) { rest -> ArraySlice<UInt8>? in
             guard !rest.isEmpty else { return nil }
             let line = rest.prefix { !isBreak($0) }
