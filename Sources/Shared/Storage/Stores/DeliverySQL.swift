@@ -39,7 +39,7 @@ enum DeliverySQL {
         """
         SELECT (k.n - 1)::int4, n.replaced_by IS NOT NULL, \(Self.unseen),
             \(EpochSQL.version(of: "b")),
-            k.is_repeat AND EXISTS (
+            (k.is_repeat OR n.status <> 'pending') AND EXISTS (
                 SELECT FROM carillon.delivery_attempts a
                 WHERE a.notification_id = k.notification AND a.device_id = k.device AND a.outcome = 'accepted'
             ),
