@@ -162,19 +162,30 @@ package struct Dispatcher: Sendable {
     ///
     /// Retries until that succeeds.
     func acknowledge(_ ids: [String], _ group: ConsumerGroup, publishing events: [LifecycleEvent] = []) async throws {
-        var arePublished = false
+        var unpublished = events
         try await self.untilDone("acknowledge entries") {
-            var batch = RedisBatch()
-            if !arePublished { self.publisher.add(events, in: &batch) }
-            let eventCount = batch.count
-            group.acknowledge(ids, in: &batch)
-            let replies = try await self.redis.send(batch)
-            // The stream may be on another server, which fails alone.
-            arePublished = true
-            // An event that cannot be written must not delay the work.
-            self.publisher.note(replies.prefix(eventCount))
-            for reply in replies.dropFirst(eventCount) { _ = try reply.checked() }
+            try await self.acknowledgeOnce(ids, group, publishing: &unpublished)
         }
+    }
+
+    /// Tries the same once.
+    ///
+    /// - Parameter events: none are left once they were sent.
+    func acknowledgeOnce(
+        _ ids: [String],
+        _ group: ConsumerGroup,
+        publishing events: inout [LifecycleEvent]
+    ) async throws {
+        var batch = RedisBatch()
+        self.publisher.add(events, in: &batch)
+        let eventCount = batch.count
+        group.acknowledge(ids, in: &batch)
+        let replies = try await self.redis.send(batch)
+        // The stream may be on another server, which fails alone.
+        events = []
+        // An event that cannot be written must not delay the work.
+        self.publisher.note(replies.prefix(eventCount))
+        for reply in replies.dropFirst(eventCount) { _ = try reply.checked() }
         self.inFlight.release(ids, of: group.stream)
     }
 

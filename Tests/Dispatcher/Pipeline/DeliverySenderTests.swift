@@ -3,7 +3,6 @@
 
 import Clients
 import Logging
-import Storage
 import Support
 import Synchronization
 import Testing
@@ -11,6 +10,7 @@ import Testing
 @testable import Core
 @testable import Pipeline
 @testable import Providers
+@testable import Storage
 
 /// Sending, up to the provider's call.
 @Suite(.timeLimit(.minutes(10)))
@@ -88,6 +88,40 @@ struct DeliverySenderTests {
                 // The second entry stays pending for a takeover, and is no longer in flight.
                 #expect(dispatcher.inFlight.contains("1-0", of: stream))
                 #expect(!dispatcher.inFlight.contains("2-0", of: stream))
+            }
+        }
+    }
+
+    @Test("a service whose lookups fail ends when it is cancelled, with a batch that waits")
+    func endsDuringAnOutage() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let pool = try PostgresPool(database.configuration(), logger: TestLog.logger)
+                pool.close()
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(
+                    pool, redis, keys, [NotificationType(name: "news")], InterruptedChannel {})
+                dispatcher.leaseClock.renewed(at: .now)
+                let stream = keys.deliveries(.fcm, .normal)
+                try await dispatcher.group(stream).create()
+                for _ in 0..<20 {
+                    let work = DeliveryWork(
+                        notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
+                    try await redis.send("XADD", .text(stream), "*", .text(DeliveryWork.field), .bytes(work.bytes))
+                }
+                // Two calls at most, so batches of one.
+                let service = DeliveriesService(
+                    dispatcher: dispatcher, provider: .fcm, calls: 2, readers: [PartLane(keys, .normal, redis)])
+                let isOver = Mutex(false)
+                let run = Task {
+                    try? await service.run()
+                    isOver.withLock { $0 = true }
+                }
+                try await eventually("one is looked up and another waits") {
+                    dispatcher.inFlight.count(of: stream) >= 2
+                }
+                run.cancel()
+                try await eventually("the service has ended") { isOver.withLock { $0 } }
             }
         }
     }

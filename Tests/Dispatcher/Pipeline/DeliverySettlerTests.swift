@@ -31,6 +31,7 @@ struct DeliverySettlerTests {
                 id: "\(attempt + 1)-0", fields: [(DeliveryWork.field, work.bytes[...])]),
             group: dispatcher.group(dispatcher.keys.deliveries(.webpush, .normal)),
             lane: .normal,
+            term: LeaseClock.Term(),
             work: work,
             facts: facts,
             app: app,
@@ -56,6 +57,7 @@ struct DeliverySettlerTests {
                 let keys = Keyspace(prefix: prefix)
                 let dispatcher = try TestDispatcher.make(
                     database.pool, redis, keys, [NotificationType(name: "news")])
+                dispatcher.leaseClock.renewed(at: .now)
                 let settler = Self.settler(dispatcher)
                 let set = Live(redis, keys: keys).retries
                 let stream = RedisArgument.text(keys.deliveries(.webpush, .normal))
@@ -87,6 +89,7 @@ struct DeliverySettlerTests {
                 let keys = Keyspace(prefix: prefix)
                 let dispatcher = try TestDispatcher.make(
                     database.pool, redis, keys, [NotificationType(name: "news")])
+                dispatcher.leaseClock.renewed(at: .now)
                 var settler = Self.settler(dispatcher)
                 settler.spread = { .zero }
                 let due = TestDispatcher.now + .seconds(30)
@@ -110,6 +113,33 @@ struct DeliverySettlerTests {
         }
     }
 
+    @Test("schedules a retry again if Redis came back without it before the acknowledgement")
+    func lostRetry() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")])
+                dispatcher.leaseClock.renewed(at: .now)
+                let stream = RedisArgument.text(keys.deliveries(.webpush, .normal))
+                let retries = RedisArgument.text(keys.retries(.webpush, .normal))
+                // The acknowledgement fails, because this is no stream.
+                try await redis.send("SET", stream, "x")
+                let failed = DeliveryOutcome.Result.answered(.retry(reason: "HTTP_503", after: nil))
+                try await withThrowingTaskGroup(of: Void.self) { group in
+                    group.addTask {
+                        try await Self.settler(dispatcher).settle([Self.outcome(failed, attempt: 0, dispatcher)])
+                    }
+                    try await eventually("it is scheduled") { try await redis.send("ZCARD", retries).integer() == 1 }
+                    try await redis.send("DEL", retries)
+                    try await redis.send("DEL", stream)
+                    try await group.waitForAll()
+                }
+                #expect(try await redis.send("ZCARD", retries).integer() == 1)
+            }
+        }
+    }
+
     @Test(
         "a takeover does not requeue a waiting delivery",
         arguments: [
@@ -122,6 +152,7 @@ struct DeliverySettlerTests {
                 let keys = Keyspace(prefix: prefix)
                 let dispatcher = try TestDispatcher.make(
                     database.pool, redis, keys, [NotificationType(name: "news")])
+                dispatcher.leaseClock.renewed(at: .now)
                 let settler = Self.settler(dispatcher)
                 for isRepeat in [false, true] {
                     try await settler.settle([Self.outcome(result, attempt: 0, dispatcher, isRepeat: isRepeat)])
@@ -139,6 +170,7 @@ struct DeliverySettlerTests {
                 let keys = Keyspace(prefix: prefix)
                 let dispatcher = try TestDispatcher.make(
                     database.pool, redis, keys, [NotificationType(name: "news")])
+                dispatcher.leaseClock.renewed(at: .now)
                 let settler = Self.settler(dispatcher)
                 let result = DeliveryOutcome.Result.unsendable(reason: "no_subscription")
                 try await settler.settle([Self.outcome(result, attempt: 0, dispatcher)])
@@ -178,6 +210,7 @@ struct DeliverySettlerTests {
                 let keys = Keyspace(prefix: prefix)
                 let dispatcher = try TestDispatcher.make(
                     database.pool, redis, keys, [NotificationType(name: "news")], eventsLength: 1_000)
+                dispatcher.leaseClock.renewed(at: .now)
                 try await database.pool.query(
                     """
                     INSERT INTO carillon.notifications (user_id, id, version, job_entry, org_id, type, severity, delivery,
@@ -223,6 +256,7 @@ struct DeliverySettlerTests {
             try await TestDatabase.with { database in
                 let dispatcher = try TestDispatcher.make(
                     database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")])
+                dispatcher.leaseClock.renewed(at: .now)
                 let settler = Self.settler(dispatcher)
                 let accepted = DeliveryOutcome.Result.answered(.accepted(id: nil))
                 try await settler.settle([
@@ -243,6 +277,7 @@ struct DeliverySettlerTests {
             try await TestDatabase.with { database in
                 let dispatcher = try TestDispatcher.make(
                     database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")])
+                dispatcher.leaseClock.renewed(at: .now)
                 var notification = Notification(
                     id: Self.notification, user: "ada", type: "news", createdAt: TestDispatcher.now)
                 notification.channels = channels
@@ -264,6 +299,7 @@ struct DeliverySettlerTests {
                 let keys = Keyspace(prefix: prefix)
                 let dispatcher = try TestDispatcher.make(
                     database.pool, redis, keys, [NotificationType(name: "news")], eventsLength: 100)
+                dispatcher.leaseClock.renewed(at: .now)
                 var notification = Notification(
                     id: Self.notification, user: "ada", type: "news", createdAt: TestDispatcher.now)
                 notification.channels = [.inApp, .push]

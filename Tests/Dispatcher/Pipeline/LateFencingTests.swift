@@ -185,6 +185,61 @@ struct LateFencingTests {
         }
     }
 
+    @Test("an entry that Redis gets after its twin was sent is not sent again")
+    func lateTwin() async throws {
+        let calls = Mutex(0)
+        try await Self.with(ScriptedChannel(onCall: { calls.withLock { $0 += 1 } })) { scene in
+            let settler = DeliverySettler(
+                dispatcher: scene.dispatcher, provider: .fcm, metrics: PipelineMetrics.Deliveries(.fcm),
+                tally: ProviderTally(.fcm))
+            try await settler.settle(try await scene.send())
+            #expect(calls.withLock { $0 } == 1)
+            // Not marked as a repeat, because the append was thought to be the first.
+            let late = scene.batch.with([StreamEntry(id: "9999999999999-0", fields: scene.batch.entries[0].fields)])
+            let prepared = try await scene.sender.prepare(late) { _ in }
+            let outcomes = Outcomes()
+            await withDiscardingTaskGroup { sends in
+                await scene.sender.send(prepared, permits: LanePermits(8), group: &sends) { outcomes.add($0) }
+            }
+            #expect(calls.withLock { $0 } == 1)
+            #expect(
+                outcomes.all.allSatisfy { if case .refused(.alreadyAccepted) = $0.result { true } else { false } })
+            #expect(outcomes.all.count == 1)
+        }
+    }
+
+    @Test(
+        "an entry that was taken over before its outcome was settled is left to its new owner",
+        arguments: [
+            DeliveryOutcome.Result.answered(.retry(reason: "HTTP_503", after: nil)),
+            .heldBack(until: TestDispatcher.now, reason: "rate", app: "default"),
+        ])
+    func settledLate(result: DeliveryOutcome.Result) async throws {
+        try await Self.with(ScriptedChannel()) { scene in
+            let settler = DeliverySettler(
+                dispatcher: scene.dispatcher, provider: .fcm, metrics: PipelineMetrics.Deliveries(.fcm),
+                tally: ProviderTally(.fcm))
+            let sent = try #require(try await scene.send().first)
+            let outcome = DeliveryOutcome(
+                entry: sent.entry, group: sent.group, lane: sent.lane, term: sent.term, work: sent.work,
+                facts: sent.facts, app: sent.app, sentAt: sent.sentAt, result: result, duration: sent.duration)
+            try await scene.takeOver()
+            scene.expireLease()
+            try await settler.settle([outcome])
+            let live = scene.dispatcher.live
+            #expect(try await live.retries.count(provider: .fcm, lane: .normal) == 0)
+            #expect(try await live.heldSets.waiting(provider: .fcm, lane: .normal).count == 0)
+            #expect(try await scene.rival.pending(of: "rival", count: 10).map(\.id) == [scene.entry])
+            #expect(!scene.isInFlight)
+            // The new owner still has the claim, so no other entry of the delivery is sent.
+            let work = try #require(sent.work)
+            let isTaken = try await live.sendClaims.take([(work, "0-1")], provider: .fcm, lane: .normal)
+            #expect(isTaken == [false])
+            let attempts = try await scene.dispatcher.database.pool.query("SELECT FROM carillon.delivery_attempts")
+            #expect(attempts.count == (result.isCall ? 1 : 0))
+        }
+    }
+
     @Test(
         "a push whose lease expires while it waits for a connection is sent only if it is still its own",
         arguments: [true, false])

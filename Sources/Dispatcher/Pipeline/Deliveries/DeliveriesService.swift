@@ -52,15 +52,18 @@ package struct DeliveriesService: Service {
                         lanes.addTask { try await self.prepare(taken, into: prepared, lane: lane, outcomes: outcomes) }
                         lanes.addTask { await self.send(prepared, permits: permits, outcomes: outcomes) }
                     }
-                    try await lanes.waitForAll()
+                    // Unlike `waitForAll`, ends all after the first failure.
+                    for try await _ in lanes {}
                 }
             }
             group.addTask {
+                defer { outcomes.finish() }
                 while let batch = await outcomes.next(limit: Self.settleBatch) {
                     try await self.settler.settle(batch)
                 }
             }
-            try await group.waitForAll()
+            // Unlike `waitForAll`, ends all after the first failure.
+            for try await _ in group {}
         }
     }
 
@@ -104,6 +107,8 @@ package struct DeliveriesService: Service {
         lane: Lane,
         outcomes: BatchQueue<DeliveryOutcome>
     ) async throws {
+        // After a failure, frees what waits for this stage.
+        defer { taken.finish() }
         defer { prepared.finish() }
         while let batch = await taken.receive() {
             await prepared.send(try await self.sender.prepare(batch) { await outcomes.send($0) }, lane: lane)

@@ -35,6 +35,8 @@ struct DeliveryOutcome: Sendable {
     let entry: StreamEntry
     let group: ConsumerGroup
     let lane: Lane
+    /// The lease term in which the entry belongs to this process.
+    var term: LeaseClock.Term
     let work: DeliveryWork?
     /// The facts that it was sent with; nil if it is gone, or was not looked up.
     let facts: DeliveryStore.Facts?

@@ -8,8 +8,7 @@ import Logging
 import Providers
 import Storage
 
-/// Records outcomes in batches: PostgreSQL first, then retries, held-back deliveries and dead
-/// letters, then the acknowledgement.
+/// Records outcomes in batches: in PostgreSQL first, then hands them over in Redis.
 struct DeliverySettler: Sendable {
     private static let configurationDelay: Duration = .seconds(60)
     /// The reason of a delivery that killed its dispatchers.
@@ -19,10 +18,8 @@ struct DeliverySettler: Sendable {
     private struct Ledger {
         var settlement = DeliveryStore.Settlement()
         var postponed: [Postponement] = []
-        var retries: [(work: DeliveryWork, due: Timestamp, lane: Lane)] = []
-        var held: [(work: DeliveryWork, due: Timestamp, lane: Lane, app: String)] = []
+        var waiting: [DeliveryHandover.Waiting] = []
         var dead: [DeadLetter] = []
-        var finished: [String: (group: ConsumerGroup, ids: [String])] = [:]
         var lifecycle: [LifecycleEvent] = []
     }
 
@@ -36,8 +33,14 @@ struct DeliverySettler: Sendable {
     private var isMail: Bool { self.provider == .email }
 
     func settle(_ outcomes: [DeliveryOutcome]) async throws {
+        let handover = DeliveryHandover(dispatcher: self.dispatcher, provider: self.provider)
+        let owned = try await handover.owned(outcomes)
         var ledger = Ledger()
-        for outcome in outcomes { self.note(outcome, in: &ledger) }
+        for outcome in owned { self.note(outcome, in: &ledger) }
+        if owned.count < outcomes.count {
+            let entries = Set(owned.map(\.entry.id))
+            for outcome in outcomes where !entries.contains(outcome.entry.id) { self.noteCall(outcome, in: &ledger) }
+        }
         self.tally.note(outcomes)
         let settlement = ledger.settlement
         let effects = try await self.dispatcher.untilDone("record deliveries") {
@@ -45,12 +48,9 @@ struct DeliverySettler: Sendable {
         }
         try await self.dispatcher.postpone(ledger.postponed)
         try await DeadLetterQueue(dispatcher: self.dispatcher).setAside(ledger.dead)
-        try await self.schedule(ledger, after: outcomes)
-        var lifecycle = Self.withoutStaleTokens(ledger.lifecycle, effects) + self.dispatcher.events(of: effects.ended)
-        for (group, ids) in ledger.finished.values {
-            try await self.dispatcher.acknowledge(ids, group, publishing: lifecycle)
-            lifecycle = []
-        }
+        try await handover.finish(
+            owned, waiting: ledger.waiting,
+            publishing: Self.withoutStaleTokens(ledger.lifecycle, effects) + self.dispatcher.events(of: effects.ended))
     }
 
     /// Drops `tokenInvalid` events of tokens and addresses that were registered since, or reported
@@ -67,39 +67,19 @@ struct DeliverySettler: Sendable {
         }
     }
 
-    /// Schedules retries and held-back deliveries, after their claims are released.
-    ///
-    /// A retry that comes at once would otherwise count as a duplicate of its first try. The member
-    /// of a set is the work itself, so repeating this schedules it once.
-    private func schedule(_ ledger: Ledger, after outcomes: [DeliveryOutcome]) async throws {
-        let claims = Dictionary(grouping: outcomes.filter { $0.work != nil }, by: \.group.keys.index).values
-        guard !ledger.retries.isEmpty || !ledger.held.isEmpty || !claims.isEmpty else { return }
-        let retries = self.dispatcher.live.retries
-        let held = self.dispatcher.live.heldSets
-        var batch = RedisBatch()
-        // A claim is in the part of its entry.
-        for part in claims {
-            self.dispatcher.live.with(part[0].group.keys).sendClaims.release(
-                part.compactMap { one in one.work.map { (work: $0, entry: one.entry.id, lane: one.lane) } },
-                provider: self.provider, in: &batch)
-        }
-        for retry in ledger.retries {
-            retries.add(retry.work, due: retry.due, provider: self.provider, lane: retry.lane, in: &batch)
-        }
-        for item in ledger.held {
-            held.add(
-                item.work, due: item.due, provider: self.provider, lane: item.lane, app: item.app, in: &batch)
-        }
-        let request = batch
-        try await self.dispatcher.untilDone("schedule retries") {
-            for reply in try await self.dispatcher.redis.send(request) { _ = try reply.checked() }
-        }
-        let due = (ledger.retries.map(\.due) + ledger.held.map(\.due)).min()
-        if let due { self.dispatcher.alarms.retries.note(due) }
+    /// Notes the call for an entry that another dispatcher has taken over since, which does the rest.
+    private func noteCall(_ outcome: DeliveryOutcome, in ledger: inout Ledger) {
+        guard outcome.result.isCall else { return }
+        var own = Ledger()
+        self.note(outcome, in: &own)
+        ledger.settlement.attempts += own.settlement.attempts
+        guard case .answered(.accepted) = outcome.result else { return }
+        ledger.settlement.accepted += own.settlement.accepted
+        ledger.settlement.ended += own.settlement.ended
+        ledger.lifecycle += own.lifecycle
     }
 
     private func note(_ outcome: DeliveryOutcome, in ledger: inout Ledger) {
-        ledger.finished[outcome.group.stream, default: (outcome.group, [])].ids.append(outcome.entry.id)
         if case .poison = outcome.result {
             ledger.dead.append(self.letter(outcome, reason: ClaimService.deadlyReason))
         }
@@ -128,7 +108,7 @@ struct DeliverySettler: Sendable {
             let kind: FollowUp = work.callsForAttention ? .attention : .release
             guard let notification = outcome.facts?.notification else {
                 // Without the notification, retry rather than lose it.
-                ledger.retries.append((work.asRepeat.waiting(since: outcome.entry), end, outcome.lane))
+                ledger.waiting.append(self.waiting(outcome, work.asRepeat, due: end))
                 return
             }
             ledger.postponed.append(
@@ -158,8 +138,7 @@ struct DeliverySettler: Sendable {
             // It was not tried, so no attempt is recorded.
             self.metrics.held(reason).increment()
             // As a repeat, so that a takeover before the acknowledgement adds the same member.
-            let waiting = work.asRepeat.waiting(since: outcome.entry)
-            ledger.held.append((waiting, until + self.spread(), outcome.lane, app))
+            ledger.waiting.append(self.waiting(outcome, work.asRepeat, due: until + self.spread(), app: app))
         }
     }
 
@@ -332,7 +311,16 @@ struct DeliverySettler: Sendable {
             return
         }
         self.record(outcome, work, .retry, reason, in: &ledger)
-        ledger.retries.append((next.waiting(since: outcome.entry), due, outcome.lane))
+        ledger.waiting.append(self.waiting(outcome, next, due: due))
+    }
+
+    private func waiting(
+        _ outcome: DeliveryOutcome,
+        _ work: DeliveryWork,
+        due: Timestamp,
+        app: String? = nil
+    ) -> DeliveryHandover.Waiting {
+        DeliveryHandover.Waiting(outcome: outcome, work: work.waiting(since: outcome.entry), due: due, app: app)
     }
 
     /// Keeps work until its provider can be used again, without counting a try.
@@ -346,7 +334,7 @@ struct DeliverySettler: Sendable {
         }
         self.record(outcome, work, .retry, reason, in: &ledger)
         // As a repeat, so that a takeover adds the same member.
-        ledger.retries.append((work.asRepeat.waiting(since: outcome.entry), due, outcome.lane))
+        ledger.waiting.append(self.waiting(outcome, work.asRepeat, due: due))
     }
 
     /// Records that a device or mailbox was not reached; a notification in the inbox does not fail

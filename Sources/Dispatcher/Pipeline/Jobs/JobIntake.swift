@@ -379,7 +379,14 @@ extension Notification {
     fileprivate func hasSameContent(as other: Notification) -> Bool {
         ExactText(self.type) == ExactText(other.type) && ExactText(self.title) == ExactText(other.title)
             && ExactText(self.body) == ExactText(other.body)
-            && self.data.flatMap { try? JSONParser.parse($0) } == other.data.flatMap { try? JSONParser.parse($0) }
+            && Self.areSame(self.data, other.data)
+    }
+
+    private static func areSame(_ left: [UInt8]?, _ right: [UInt8]?) -> Bool {
+        guard let left, let right else { return left == right }
+        guard left != right else { return true }
+        guard let left = try? JSONParser.parse(left), let right = try? JSONParser.parse(right) else { return false }
+        return left.isSameData(as: right)
     }
 }
 

@@ -125,9 +125,16 @@ final class OverflowGuard: Sendable {
             let origin = JobOrigin(stream: lane.stream, entry: item.entry.id, fields: item.entry.fields ?? [])
             return (org: item.org, fields: origin.movedFields)
         }
-        let lengths = try await self.dispatcher.untilDone("move jobs to the overflow") {
-            try await self.dispatcher.live.with(lane.keys).overflows.append(jobs)
-        }
+        var lengths: [String: Int] = [:]
+        var session: Int
+        repeat {
+            session = self.dispatcher.redis.session
+            lengths = try await self.dispatcher.untilDone("move jobs to the overflow") {
+                try await self.dispatcher.live.with(lane.keys).overflows.append(jobs)
+            }
+            try await self.dispatcher.acknowledge(excess.map(\.entry.id), lane)
+            // Redis may have come back with the lane's entries, but without those of the overflow.
+        } while self.dispatcher.redis.session != session
         self.dispatcher.alarms.overflows.note(self.dispatcher.now())
         self.state.withLock { state in
             for (org, length) in lengths {
@@ -135,7 +142,6 @@ final class OverflowGuard: Sendable {
                 state.overflowing.insert(org)
             }
         }
-        try await self.dispatcher.acknowledge(excess.map(\.entry.id), lane)
         PipelineMetrics.overflowed.increment(by: excess.count)
     }
 

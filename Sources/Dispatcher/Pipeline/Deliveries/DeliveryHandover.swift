@@ -1,0 +1,108 @@
+// Carillon · DeliveryHandover.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Storage
+
+/// The part of a settlement that is in Redis: schedules what is tried later, releases claims, and
+/// acknowledges entries.
+///
+/// Only entries that still belong to this process are touched. Another dispatcher that took one
+/// over has its claim and its acknowledgement too.
+struct DeliveryHandover: Sendable {
+    /// A delivery that is tried later.
+    struct Waiting: Sendable {
+        let outcome: DeliveryOutcome
+        let work: DeliveryWork
+        let due: Timestamp
+        /// The app whose turn it waits for; nil for a retry.
+        var app: String?
+    }
+
+    private struct Place: Hashable {
+        let stream: String
+        let entry: String
+
+        init(_ outcome: DeliveryOutcome) {
+            self.stream = outcome.group.stream
+            self.entry = outcome.entry.id
+        }
+    }
+
+    let dispatcher: Dispatcher
+    let provider: Provider
+
+    /// Returns the outcomes whose entries belong to this process.
+    func owned(_ outcomes: [DeliveryOutcome]) async throws -> [DeliveryOutcome] {
+        var outcomes = outcomes
+        while true {
+            let term = self.dispatcher.leaseClock.term
+            guard outcomes.contains(where: { $0.term != term }) else { return outcomes }
+            var owned = outcomes.filter { $0.term == term }
+            let unsure = Dictionary(grouping: outcomes.lazy.filter { $0.term != term }, by: \.group.stream)
+            for entries in unsure.values {
+                let kept = try await self.dispatcher.keep(entries.map(\.entry.id), of: entries[0].group)
+                for var outcome in entries where kept.ids.contains(outcome.entry.id) {
+                    outcome.term = kept.term
+                    owned.append(outcome)
+                }
+            }
+            outcomes = owned
+        }
+    }
+
+    /// Schedules deliveries and acknowledges the entries of all outcomes, with their events in the
+    /// same write.
+    ///
+    /// Retries until that succeeds.
+    func finish(
+        _ outcomes: [DeliveryOutcome],
+        waiting: [Waiting],
+        publishing events: [LifecycleEvent]
+    ) async throws {
+        var (owned, unpublished) = (outcomes, events)
+        try await self.dispatcher.untilDone("settle deliveries") {
+            owned = try await self.owned(owned)
+            let places = owned.count < outcomes.count ? Set(owned.map(Place.init)) : nil
+            let waiting = places.map { places in waiting.filter { places.contains(Place($0.outcome)) } } ?? waiting
+            var session: Int
+            repeat {
+                session = self.dispatcher.redis.session
+                try await self.schedule(waiting, after: owned)
+                for entries in Dictionary(grouping: owned, by: \.group.stream).values {
+                    try await self.dispatcher.acknowledgeOnce(
+                        entries.map(\.entry.id), entries[0].group, publishing: &unpublished)
+                }
+                // Redis may have come back with the entries, but without what was scheduled.
+            } while self.dispatcher.redis.session != session
+        }
+        await self.dispatcher.publish(unpublished)
+    }
+
+    /// Schedules deliveries, after their claims are released.
+    ///
+    /// A retry that comes at once would otherwise count as a duplicate of its first try. The member
+    /// of a set is the work itself, so repeating this schedules it once.
+    private func schedule(_ waiting: [Waiting], after outcomes: [DeliveryOutcome]) async throws {
+        let live = self.dispatcher.live
+        var batch = RedisBatch()
+        // A claim is in the part of its entry.
+        for part in Dictionary(grouping: outcomes.lazy.filter { $0.work != nil }, by: \.group.keys.index).values {
+            live.with(part[0].group.keys).sendClaims.release(
+                part.compactMap { one in one.work.map { (work: $0, entry: one.entry.id, lane: one.lane) } },
+                provider: self.provider, in: &batch)
+        }
+        for one in waiting {
+            let lane = one.outcome.lane
+            if let app = one.app {
+                live.heldSets.add(one.work, due: one.due, provider: self.provider, lane: lane, app: app, in: &batch)
+            } else {
+                live.retries.add(one.work, due: one.due, provider: self.provider, lane: lane, in: &batch)
+            }
+        }
+        guard !batch.isEmpty else { return }
+        for reply in try await self.dispatcher.redis.send(batch) { _ = try reply.checked() }
+        if let due = waiting.lazy.map(\.due).min() { self.dispatcher.alarms.retries.note(due) }
+    }
+}
