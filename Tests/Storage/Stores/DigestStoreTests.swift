@@ -77,6 +77,43 @@ struct DigestStoreTests {
         }
     }
 
+    @Test("loses no item that comes while windows are taken")
+    func meanwhile() async throws {
+        try await Samples.withStores { database in
+            let store = database.digests
+            for round in 0..<20 {
+                let users = (0..<40).map { "user-\(round)-\($0)" }
+                for user in users {
+                    _ = try await store.gather(Self.items(1...1, user: user, Self.rule(0)), now: Self.now)
+                }
+                let end = Self.now + .seconds(60)
+                let counts = try await withThrowingTaskGroup(of: Int.self) { group in
+                    for user in users {
+                        group.addTask {
+                            // The last moment of its window.
+                            _ = try await store.gather(
+                                Self.items(2...2, user: user, Self.rule(0)), now: end + .milliseconds(-1))
+                            return 0
+                        }
+                    }
+                    group.addTask {
+                        var count = 0
+                        for _ in 0..<40 {
+                            let due = try await store.take(now: end, until: Self.until, limit: 2)
+                            count += due.reduce(0) { $0 + $1.count }
+                        }
+                        return count
+                    }
+                    return try await group.reduce(0, +)
+                }
+                let later = try await store.take(now: end + .seconds(100), until: Self.until, limit: 100)
+                #expect(counts + later.reduce(0) { $0 + $1.count } == 80, "in round \(round)")
+                let left = try await database.pool.query("DELETE FROM carillon.digests")
+                #expect(left.affectedRows >= 40)
+            }
+        }
+    }
+
     @Test("opens the next window for an item after the end, even before the window is taken")
     func over() async throws {
         try await Samples.withStores { database in

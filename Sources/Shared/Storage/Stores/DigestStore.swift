@@ -123,7 +123,6 @@ package struct DigestStore: Sendable {
         if !named.isEmpty {
             let users = PostgresArray(texts: ExactText.distinct(named.map(\.user)))
             statements.append(PostgresStatement(NotificationSQL.makeInboxes, [.array(users)]))
-            statements.append(PostgresStatement(NotificationSQL.lockInboxes, [.array(users)]))
         }
         statements.append(PostgresStatement(DigestSQL.gatherItems, parameters))
         guard let result = try await self.pool.run(statements).last else {
@@ -154,11 +153,12 @@ package struct DigestStore: Sendable {
     /// Items that were cancelled, have expired, or concern an entity that the user has read are
     /// dropped.
     package func take(now: Timestamp, until: Timestamp, limit: Int) async throws(PostgresError) -> [Due] {
-        let parameters: [PostgresValue] = [
-            .timestamptz(now.microseconds), .timestamptz(until.microseconds), .int4(Int32(clamping: limit)),
-            .int4(Int32(Self.mostLines)),
+        let moments = [PostgresValue.timestamptz(now.microseconds), .timestamptz(until.microseconds)]
+        let statements = [
+            CancellationSQL.beforeStoring,
+            PostgresStatement(DigestSQL.closeDue, moments + [.int4(Int32(clamping: limit))]),
+            PostgresStatement(DigestSQL.readClosed, moments + [.int4(Int32(Self.mostLines))]),
         ]
-        let statements = [CancellationSQL.beforeStoring, PostgresStatement(DigestSQL.takeDue, parameters)]
         guard let result = try await self.pool.run(statements).last else {
             throw PostgresError(.decoding, "taking digests returned no result")
         }
@@ -386,40 +386,72 @@ enum DigestSQL {
 
     /// The columns of a lone item.
     private static let alone = NotificationColumns.item.columns.map { column in
-        "(array_agg(i.\(column.name)) FILTER (WHERE i.kept = 1))[1]"
+        "(array_agg(i.\(column.name)) FILTER (WHERE i.kept = 1))[1] AS alone_\(column.name)"
     }.joined(separator: ", ")
+    private static let aloneNames = NotificationColumns.item.columns.map { "s.alone_\($0.name)" }
+        .joined(separator: ", ")
 
-    /// $1: now, $2: next due time, $3: limit, $4: number of lines.
+    /// Closes windows that have ended, so that they take no more items.
+    ///
+    /// $1: now, $2: next due time, $3: limit.
+    static let closeDue = """
+        UPDATE carillon.digests d SET state = 'closing', due_at = $2
+        WHERE d.id IN (
+            SELECT x.id FROM carillon.digests x WHERE x.due_at <= $1 ORDER BY x.due_at LIMIT $3
+            FOR UPDATE SKIP LOCKED
+        )
+        """
+
+    /// Reads the windows that ``closeDue`` closed in the same transaction.
+    ///
+    /// A separate statement, because it must see the items that were committed before their windows
+    /// were locked.
     ///
     /// Stores the fate of every item, so that taking a window again gives the same result. Items of
-    /// a window are ordered by id.
-    static let takeDue = """
-        WITH taken AS (
-            UPDATE carillon.digests d SET state = 'closing', due_at = $2
-            WHERE d.id IN (
-                SELECT x.id FROM carillon.digests x WHERE x.due_at <= $1 ORDER BY x.due_at LIMIT $3
-                FOR UPDATE SKIP LOCKED
-            )
-            RETURNING d.*
+    /// a window are ordered by id. The users' notifications are read once and compared with the
+    /// items by sorting, because a lookup for each item would be quadratic.
+    ///
+    /// $1: now, $2: next due time, $3: number of lines.
+    static let readClosed = """
+        WITH taken AS MATERIALIZED (
+            SELECT d.* FROM carillon.digests d
+            WHERE d.due_at = $2 AND d.state = 'closing' AND d.xmin = pg_current_xact_id()::xid
         ),
         held AS MATERIALIZED (
             SELECT h.digest_id, h.user_id, h.notification_id, h.gathered_at,
                 \(NotificationColumns.item.list(of: "h")), nullif(h.fate, '\(DigestStore.Fate.alone.rawValue)') AS known_fate
-            FROM taken t JOIN carillon.digest_items h ON h.digest_id = t.id AND NOT h.is_single
+            FROM taken t JOIN carillon.digest_items h ON h.digest_id = ANY (ARRAY[t.id]) AND NOT h.is_single
+        ),
+        touched AS MATERIALIZED (
+            SELECT n.user_id, n.entity_type, n.entity_id,
+                greatest(max(n.read_at), max(n.deleted_at) FILTER (WHERE n.deleted_at <= $1), max((
+                    SELECT a.archived_at FROM carillon.archived a
+                    WHERE a.user_id = n.user_id AND a.notification_id = n.id
+                ))) AS at
+            FROM (SELECT DISTINCT h.user_id FROM held h WHERE h.entity_id IS NOT NULL) u
+            JOIN carillon.notifications n ON n.user_id = ANY (ARRAY[u.user_id]) AND n.entity_id IS NOT NULL
+            GROUP BY n.user_id, n.entity_type, n.entity_id
+        ),
+        seen AS MATERIALIZED (
+            SELECT w.user_id, w.notification_id FROM (
+                SELECT x.*, max(x.at) OVER (PARTITION BY x.user_id, x.entity_type, x.entity_id) AS last
+                FROM (
+                    SELECT h.user_id, h.entity_type, h.entity_id, h.notification_id, h.gathered_at,
+                        NULL::timestamptz AS at
+                    FROM held h WHERE h.entity_id IS NOT NULL
+                    UNION ALL
+                    SELECT t.user_id, t.entity_type, t.entity_id, NULL, NULL, t.at FROM touched t
+                ) x
+            ) w
+            WHERE w.last >= w.gathered_at
         ),
         judged AS MATERIALIZED (
             SELECT h.*, coalesce(h.known_fate, CASE
                 WHEN EXISTS (SELECT FROM carillon.cancellations) AND \(CancellationSQL.isCancelled("h"))
                     THEN '\(DigestStore.Fate.cancelled.rawValue)'
                 WHEN h.expires_at <= $1 OR h.keep_until <= $1 THEN '\(DigestStore.Fate.expired.rawValue)'
-                WHEN h.entity_id IS NOT NULL AND EXISTS (
-                    SELECT FROM carillon.notifications n
-                    WHERE n.user_id = h.user_id AND n.entity_id = h.entity_id
-                        AND n.entity_type IS NOT DISTINCT FROM h.entity_type
-                        AND (n.read_at >= h.gathered_at OR n.deleted_at BETWEEN h.gathered_at AND $1 OR EXISTS (
-                            SELECT FROM carillon.archived a WHERE a.user_id = n.user_id
-                                AND a.notification_id = n.id AND a.archived_at >= h.gathered_at))
-                ) THEN '\(DigestStore.Fate.read.rawValue)'
+                WHEN (h.user_id, h.notification_id) IN (SELECT s.user_id, s.notification_id FROM seen s)
+                    THEN '\(DigestStore.Fate.read.rawValue)'
             END) AS fate
             FROM held h
         ),
@@ -433,16 +465,20 @@ enum DigestSQL {
             FROM counted c
             WHERE x.user_id = c.user_id AND x.notification_id = c.notification_id
                 AND (c.fate IS NOT NULL OR c.kept = 1)
+        ),
+        summed AS MATERIALIZED (
+            SELECT i.digest_id, count(*)::int4 AS count,
+                jsonb_agg(jsonb_build_object('id', i.notification_id, 'title', i.title, 'body', i.body, 'data', i.data)
+                    ORDER BY i.place) FILTER (WHERE i.place <= $3) AS lines,
+                bit_or(i.channels)::int4 AS channels, max(i.delivery COLLATE "C") AS delivery,
+                min(array_position(ARRAY[\(Self.severities)], i.severity)) AS severity,
+                CASE WHEN count(i.expires_at) = count(*) THEN max(i.expires_at) END AS expires_at,
+                CASE WHEN count(i.keep_until) = count(*) THEN max(i.keep_until) END AS keep_until,
+                \(Self.alone)
+            FROM counted i WHERE i.fate IS NULL GROUP BY i.digest_id
         )
-        SELECT t.id, t.user_id, t.org_id, t.type, t.key, t.lane, count(i.notification_id)::int4,
-            jsonb_agg(jsonb_build_object('id', i.notification_id, 'title', i.title, 'body', i.body, 'data', i.data)
-                ORDER BY i.place) FILTER (WHERE i.place <= $4),
-            bit_or(i.channels)::int4,
-            max(i.delivery COLLATE "C"), min(array_position(ARRAY[\(Self.severities)], i.severity)),
-            CASE WHEN count(i.expires_at) = count(i.notification_id) THEN max(i.expires_at) END,
-            CASE WHEN count(i.keep_until) = count(i.notification_id) THEN max(i.keep_until) END,
-            count(i.notification_id) = 1, \(Self.alone)
-        FROM taken t LEFT JOIN counted i ON i.digest_id = t.id AND i.fate IS NULL
-        GROUP BY t.id, t.user_id, t.org_id, t.type, t.key, t.lane
+        SELECT t.id, t.user_id, t.org_id, t.type, t.key, t.lane, coalesce(s.count, 0), s.lines, s.channels, s.delivery,
+            s.severity, s.expires_at, s.keep_until, coalesce(s.count = 1, false), \(Self.aloneNames)
+        FROM taken t LEFT JOIN summed s ON s.digest_id = t.id
         """
 }
