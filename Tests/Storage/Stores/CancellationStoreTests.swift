@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
-import Core
 import Testing
 
+@testable import Core
 @testable import Storage
 
 @Suite(.timeLimit(.minutes(10)))
@@ -195,6 +195,26 @@ struct CancellationStoreTests {
             #expect(try await database.retention.dropCancellations(before: Self.later, limit: 10) == 1)
             #expect(try await cancellations.cancelledAt(names[0]) == nil)
             #expect(try await cancellations.cancelledAt(names[1]) == Self.later)
+        }
+    }
+
+    @Test("remembers a cancellation as long as a digest may hold its job")
+    func remembering() async throws {
+        try await Samples.withStores { database in
+            var rule = DigestRule(window: .seconds(30 * 86_400), maximum: .seconds(30 * 86_400))
+            rule.singles = 0
+            let item = DigestStore.Item(
+                notification: Samples.notification(1, user: "a", job: "held"), key: "k", rule: rule)
+            #expect(try await database.digests.gather([item], now: Samples.start) == [.held])
+            let name = CancellationStore.Name(org: "", id: "held")
+            try await database.cancellations.record(name, at: Samples.start + .seconds(60))
+            let later = Samples.start + .seconds(8 * 86_400)
+            #expect(try await database.retention.dropCancellations(before: later, limit: 10) == 0)
+            let end = Samples.start + .seconds(30 * 86_400)
+            let due = try await database.digests.take(now: end, until: end + .seconds(30), limit: 10)
+            #expect(due.map(\.count) == [0])
+            try await database.digests.remove(due.map(\.id))
+            #expect(try await database.retention.dropCancellations(before: later, limit: 10) == 1)
         }
     }
 }

@@ -231,14 +231,18 @@ package struct RetentionStore: Sendable {
         ).affectedRows
     }
 
-    /// Deletes cancellations from before a moment.
+    /// Deletes cancellations from before a moment, unless a digest has been open since.
     ///
     /// - Returns: the number of cancellations.
     package func dropCancellations(before moment: Timestamp, limit: Int) async throws(PostgresError) -> Int {
         try await self.pool.query(
             """
+            WITH old AS MATERIALIZED (
+                SELECT org_id, job_id, at FROM carillon.cancellations WHERE at < $1 ORDER BY at LIMIT $2
+            )
             DELETE FROM carillon.cancellations WHERE (org_id, job_id) IN (
-                SELECT org_id, job_id FROM carillon.cancellations WHERE at < $1 ORDER BY at LIMIT $2
+                SELECT o.org_id, o.job_id FROM old o
+                WHERE o.at < coalesce((SELECT min(d.opened_at) FROM carillon.digests d), 'infinity')
             )
             """,
             .timestamptz(moment.microseconds), .int4(Int32(clamping: limit))
