@@ -145,6 +145,24 @@ struct BroadcastStoreTests {
         }
     }
 
+    @Test("stores the users of a page as cancelled if the job was cancelled meanwhile")
+    func cancelledPage() async throws {
+        try await Samples.withStores { database in
+            let store = database.broadcasts
+            try await Self.expanding(Self.broadcast(1, job: "j"), store)
+            let chain = try #require(try await store.claimChain(by: "a"))
+            try await database.cancellations.record(.init(org: "", id: "j"), at: Samples.start)
+            let batch = ["a", "b"].enumerated().map { Samples.notification($0, user: $1, job: "j") }
+            let page = Broadcast.Page(until: "b", selected: 2, stored: 2, counted: [:], isLast: false)
+            let stored = try await database.notifications.store(
+                batch, withPage: BroadcastStore.statements(page, of: chain),
+                recount: BroadcastStore.recount(chain, batch))
+            #expect(stored.outcomes.count { if case .cancelled = $0 { true } else { false } } == 2)
+            let tally = try await database.cancellations.tally(.init(org: "", id: "j"))
+            #expect(tally.counts == [.cancelled: 2])
+        }
+    }
+
     @Test("claims the most urgent chains first, for one dispatcher, and again after the claim expired")
     func claims() async throws {
         try await Samples.withStores { database in

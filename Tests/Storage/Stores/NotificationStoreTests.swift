@@ -3,6 +3,7 @@
 
 import Clients
 import Core
+import Support
 import Testing
 
 @testable import Storage
@@ -47,6 +48,36 @@ struct NotificationStoreTests {
                 try $0.text(0)
             }
             #expect(users == ["a", "b", "c"])
+        }
+    }
+
+    @Test("two batches of an old and a new user wait for each other in one order")
+    func noDeadlock() async throws {
+        try await Samples.withStores { database in
+            let store = database.notifications
+            _ = try await store.store([Samples.notification(1, user: "a")], areRepeats: false)
+            let users = PostgresValue.array(PostgresArray(texts: ["a", "b"]))
+            let batch = [Samples.notification(2, user: "a"), Samples.notification(3, user: "b")]
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                // The first statement of a batch that may have repeats, which then goes on.
+                try await database.pool.transaction { transaction in
+                    try await transaction.query(NotificationSQL.makeInboxes, users)
+                    group.addTask {
+                        // On a connection of its own, so that no query waits behind it.
+                        try await database.pool.transaction { other in
+                            _ = try await other.run(NotificationStore.statements(for: batch, areRepeats: false))
+                        }
+                    }
+                    try await eventually("the other waits") {
+                        try await database.pool.query(
+                            "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+                        ).count == 1
+                    }
+                    try await transaction.query(NotificationSQL.lockInboxes, users)
+                }
+                try await group.waitForAll()
+            }
+            #expect(try await InboxStore(database).states(["a", "b"]).map(\.version) == [2, 1])
         }
     }
 

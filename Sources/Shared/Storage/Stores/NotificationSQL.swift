@@ -5,15 +5,15 @@ import Core
 
 /// The statements of ``NotificationStore``.
 enum NotificationSQL {
-    /// Creates missing inboxes.
+    /// Locks inboxes, and creates the missing ones.
     ///
-    /// $1: users in byte order, so that two batches never deadlock.
+    /// $1: users in byte order, so that two batches never deadlock. Each row is locked or created in
+    /// its turn; a condition that is never true locks it without writing it.
     static let makeInboxes = """
         WITH fresh AS (
-            INSERT INTO carillon.inboxes (user_id, version)
-            SELECT wanted.u, \(EpochSQL.base) FROM unnest($1) AS wanted(u)
-            WHERE (SELECT true FROM carillon.inboxes i WHERE i.user_id = wanted.u LIMIT 1) IS NULL
-            ON CONFLICT DO NOTHING
+            INSERT INTO carillon.inboxes AS b (user_id, version)
+            SELECT unnest($1), \(EpochSQL.base)
+            ON CONFLICT (user_id) DO UPDATE SET version = b.version WHERE false
             RETURNING user_id
         )
         INSERT INTO carillon.users (user_id) SELECT user_id FROM fresh ON CONFLICT DO NOTHING

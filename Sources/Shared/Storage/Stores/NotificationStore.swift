@@ -124,8 +124,10 @@ package struct NotificationStore: Sendable {
             return try Self.batch(Self.checkedOutcomes(rows, notifications), notifications, replaced: replaced)
         }
         guard rows.count == 0 else { return Batch(outcomes: try places.outcomes(rows)) }
-        // A job was cancelled before; the check finds out which.
-        return try await self.attempt(notifications, areRepeats: true, companions: companions)
+        // A job was cancelled before; the check finds out which. What ran before is committed.
+        var rest = companions
+        rest.before = []
+        return try await self.attempt(notifications, areRepeats: true, companions: rest)
     }
 
     /// Separates replaced notifications that were stored before from new ones that came too late.
@@ -211,7 +213,6 @@ package struct NotificationStore: Sendable {
         var plan = Plan(statements: [
             CancellationSQL.beforeStoring,
             PostgresStatement(NotificationSQL.makeInboxes, [.array(users)]),
-            PostgresStatement(NotificationSQL.lockInboxes, [.array(users)]),
             PostgresStatement(NotificationSQL.insertChecked, columns + [.array(listed)]),
         ])
         if !collapsing.isEmpty {
