@@ -9,6 +9,20 @@ import Testing
 
 @Suite(.timeLimit(.minutes(10)))
 struct InboxStoreTests {
+    @Test("records a receipt of a notification whose push waits for the end of quiet hours")
+    func deferredReceipt() async throws {
+        try await Samples.withStores { database in
+            let notification = Samples.notification(1, user: "a")
+            _ = try await database.notifications.store([notification], areRepeats: false)
+            try await database.notifications.mark([("a", notification.id, .deferred, "quiet_hours", nil)])
+            let receipt = try await InboxStore(database).markDelivered(
+                user: "a", id: notification.id, at: Samples.start, via: "rest")
+            #expect(receipt?.changed != nil)
+            let stored = try await database.notifications.load([("a", notification.id)])
+            #expect(stored.map(\.status) == [.delivered])
+        }
+    }
+
     @Test("raises the version once for each change, and not when nothing changes")
     func changes() async throws {
         try await Samples.withStores { database in

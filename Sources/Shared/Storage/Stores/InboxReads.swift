@@ -235,7 +235,7 @@ enum InboxSQL {
         n AS (
             UPDATE carillon.notifications n
             SET status = 'delivered', status_reason = NULL, delivered_at = $3, sent_via = coalesce(sent_via, $4)
-            WHERE \(Self.received) AND status IN ('pending', 'sent')
+            WHERE \(Self.received) AND status IN ('pending', 'sent', 'deferred')
             RETURNING \(EndpointColumns.source)
         )
         SELECT k.lane, \(EndpointColumns.list) FROM known k LEFT JOIN n ON true \(EndpointColumns.join)
