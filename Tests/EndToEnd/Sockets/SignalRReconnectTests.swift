@@ -73,6 +73,35 @@ struct SignalRReconnectTests {
     }
 }
 
+extension SignalRReconnectTests {
+    @Test("a client gets all that it missed, before it can acknowledge any of it")
+    func missesMuch() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let first = try await TestSignalR.synced(gateway, user: "ada")
+            await first.close()
+            try await eventually("its bookmark is stored") {
+                try await stack.bookmarks(user: "ada").map { $0.hasSuffix(" 1") } == [true]
+            }
+            let text = String(repeating: "x", count: 2_000)
+            for number in 1...90 {
+                try await stack.append([
+                    ("user", "ada"), ("type", "invoice_created"), ("title", "n\(number)"), ("body", text),
+                ])
+            }
+            try await eventually("they are settled") {
+                try await stack.statuses(user: "ada").values.count { $0 == "sent" } == 90
+            }
+            let id = try await TestSignalR.negotiate(gateway, user: "ada", query: Self.ask)
+            let second = try await Self.open(gateway, id: id)
+            try await second.send(opcode: 1, payload: TestSignalR.record(#"{"protocol":"json","version":2}"#))
+            try await eventually("they come") { second.messages.receivedTitles.count == 90 }
+            #expect(!second.isClosed)
+        }
+    }
+}
+
 /// SignalR clients that return after an absence and do not say what they already have.
 @Suite(.timeLimit(.minutes(10)))
 struct SignalRAbsenceTests {

@@ -210,6 +210,43 @@ struct RepairTests {
         }
     }
 
+    @Test("reads what a socket may lack that was opening while the node received nothing")
+    func opening() async throws {
+        let gate = Gate()
+        let registered = Notes<String>()
+        let asked = Notes<Int64>()
+        var backend = ScriptedBackend()
+        backend.onOpen = { await gate.wait() }
+        backend.onRegister = { registered.note($0) }
+        backend.onChanges = { questions in asked.note(questions.map(\.since)) }
+        try await RunningHub.with(backend, gate: gate) { running in
+            let socket = try await running.open("a")
+            running.hub.repair()
+            try await eventually("it is registered again") { registered.all == ["c"] }
+            await gate.open()
+            _ = try await socket.synced()
+            try await eventually("its inbox is read again") { asked.all == [ScriptedBackend.version] }
+        }
+    }
+
+    @Test("reads the changes that a socket could not hold while it was opening")
+    func dropped() async throws {
+        let gate = Gate()
+        let asked = Notes<Int64>()
+        var backend = ScriptedBackend()
+        backend.onOpen = { await gate.wait() }
+        backend.onChanges = { questions in asked.note(questions.map(\.since)) }
+        try await RunningHub.with(backend, gate: gate) { running in
+            let socket = try await running.open("a")
+            let first = ScriptedBackend.version + 1
+            // A socket holds 1,024.
+            running.hub.deliver((first..<first + 1_025).map { HubHarness.notification("a", $0) })
+            await gate.open()
+            _ = try await socket.synced()
+            try await eventually("the last one is asked for") { asked.all == [first + 1_023] }
+        }
+    }
+
     @Test("registers and updates only the sockets that presence has lost")
     func audit() async throws {
         let registered = Notes<String>()

@@ -178,6 +178,16 @@ struct DoorTimeTests {
 /// Peers whose machines vanished; on a silent stream only TCP notices.
 @Suite("Dead peers", .timeLimit(.minutes(10)))
 struct DeadPeerTests {
+    @Test("counts no stream of a client that has left")
+    func leftBeforeItsStream() throws {
+        let door = try Door()
+        try door.send("GET /park HTTP/1.1\r\nHost: x\r\n\r\n")
+        let exchange = try #require(door.lot.oldest)
+        #expect(exchange.countStream())
+        door.channel.pipeline.fireChannelInactive()
+        #expect(!exchange.countStream())
+    }
+
     @Test("sets the time after which unacknowledged output ends a connection")
     func acknowledgement() async throws {
         #expect(DoorTimeouts().acknowledgement == .seconds(60))
@@ -256,6 +266,9 @@ struct ParkEndpoint: TransportEndpoint {
             let bound = NIOLoopBound(exchange, eventLoop: exchange.eventLoop)
             self.exchanges.withLock { $0.append(bound) }
         }
+
+        /// The oldest; called on its event loop.
+        var oldest: HTTPExchange? { self.exchanges.withLock { $0.first }?.value }
 
         /// Answers the oldest; called on its event loop.
         func release() {

@@ -14,8 +14,10 @@ package struct SocketService: SocketBackend {
     /// The first sync holds the newest unread notifications within these limits of count and bytes.
     private static let syncCount = 100
     private static let syncBytes = 256 * 1024
-    /// The most changes that a resume replays; a client that missed more starts with a first sync.
+    /// The most changes that a resume replays, and their bytes, half of what may wait for a slow
+    /// reader; a client that missed more starts with a first sync.
     private static let longestGap = 500
+    private static let longestGapBytes = 512 * 1024
     /// The inboxes per round trip, each with at most ``longestGap`` rows.
     private static let usersPerRead = 32
 
@@ -263,8 +265,9 @@ package struct SocketService: SocketBackend {
                 let state = change.state
                 guard state.floor <= item.since, item.since <= state.version else { continue }
                 var snapshot = self.snapshot(state, changed: change.changed, requests[item.index].dialect.shape)
+                let bytes = snapshot.items.reduce(0) { $0 + $1.json.count }
+                guard bytes <= Self.longestGapBytes else { continue }
                 if requests[item.index].isReturn {
-                    let bytes = snapshot.items.reduce(0) { $0 + $1.json.count }
                     guard change.changed.count <= Self.syncCount, bytes <= Self.syncBytes else { continue }
                     snapshot.isReturn = true
                 }

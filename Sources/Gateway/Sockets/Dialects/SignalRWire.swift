@@ -271,7 +271,10 @@ package struct NotificationHub: SignalRHub {
     ) -> SignalREndpoint {
         var configuration = SignalREndpointConfiguration(
             path: Self.path,
-            connection: SignalRConfiguration(maximumMessageBytes: hub.configuration.maximumMessage),
+            connection: SignalRConfiguration(
+                maximumMessageBytes: hub.configuration.maximumMessage,
+                // A client that returns acknowledges nothing before it has all that it missed.
+                resendBufferBytes: hub.configuration.maximumOutbound),
             webSocket: hub.configuration.webSocketLimits
         )
         configuration.acceptsForeignWebSockets = true

@@ -248,6 +248,7 @@ final class HubShard {
                 self.hub.disconnected(user: entry.user, connection: entry.connection)
                 return nil
             }
+            socket.missedChanges()
             // Queued on the loop, so it precedes any later message of the client.
             if socket.state != .active { self.presence(socket, user: entry.user) }
             return self.entry(socket)

@@ -165,7 +165,14 @@ final class SocketSession {
         self.flush()
     }
 
-    /// Requests the changes whose reading failed; if the queue is full, the next tick does.
+    /// Notes that changes were published while this node received none.
+    ///
+    /// An open socket reads them at once. One that is opening may have read its inbox before them.
+    func missedChanges() {
+        if self.phase == .opening { self.mustCatchUp = true }
+    }
+
+    /// Requests the changes that a read may lack; if the queue is full, the next tick does.
     private func catchUp() {
         guard self.mustCatchUp, self.phase == .open, let last = self.sequence.last else { return }
         self.mustCatchUp = !self.requestChanges(since: last)
@@ -284,6 +291,8 @@ final class SocketSession {
     private func hold(_ change: LoopFrame) {
         guard self.held.count < Self.longestWait else {
             SocketMetrics.dropped.increment()
+            // The read that is under way may be older than this change.
+            self.mustCatchUp = true
             return
         }
         self.held.append(change)

@@ -84,8 +84,8 @@ package final class HTTPExchange {
     var client: ClientAddress? { self.door?.client(of: self.head) }
 
     /// Counts the connection for its client's address before a stream or a poll begins; false if
-    /// the address has too many.
-    func countStream() -> Bool { self.door?.countAddress(self.head) ?? false }
+    /// the address has too many, or the client has left.
+    func countStream() -> Bool { !self.isAnswered && self.door?.countAddress(self.head) ?? false }
 
     /// The answer if ``countStream()`` is false.
     static let tooManyStreams = TransportRefusal.problem(
