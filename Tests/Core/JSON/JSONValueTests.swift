@@ -153,4 +153,19 @@ struct JSONWriterTests {
         let read = try JSONParser.parse(JSONWriter.bytes(of: .string(text)))
         #expect(read.string.map { Array($0.utf8) } == Array(text.utf8))
     }
+
+    @Test(
+        "compares data as jsonb does",
+        arguments: [
+            (#"{"a": 1, "b": [true, null]}"#, #"{"b": [true, null], "a": 1.0}"#, true),
+            ("1e2", "100", true), ("-0.0", "0", true), ("0.10", "1e-1", true), ("1200", "12E2", true),
+            ("1", "-1", false), ("10", "1", false), (#"{"a": 1}"#, #"{"a": 1, "b": 1}"#, false),
+            ("[1, 2]", "[2, 1]", false), (#""1""#, "1", false),
+            (#""\u00e9""#, #""e\u0301""#, false),
+        ])
+    func sameData(left: String, right: String, isSame: Bool) throws {
+        let (left, right) = (try JSONParser.parse(Array(left.utf8)), try JSONParser.parse(Array(right.utf8)))
+        #expect(left.isSameData(as: right) == isSame)
+        #expect(right.isSameData(as: left) == isSame)
+    }
 }

@@ -89,6 +89,56 @@ extension JSONValue {
     }
 }
 
+extension JSONValue {
+    /// Whether PostgreSQL's `jsonb` takes both for the same: members in any order, and numbers by
+    /// their value.
+    package func isSameData(as other: JSONValue) -> Bool {
+        switch (self, other) {
+        case (.null, .null): return true
+        case (.bool(let left), .bool(let right)): return left == right
+        case (.string(let left), .string(let right)): return ExactText(left) == ExactText(right)
+        case (.number(let left), .number(let right)):
+            return left == right || DecimalValue(left).map { $0 == DecimalValue(right) } ?? false
+        case (.array(let left), .array(let right)):
+            return left.count == right.count && zip(left, right).allSatisfy { $0.isSameData(as: $1) }
+        case (.object(let left), .object(let right)):
+            guard left.count == right.count else { return false }
+            func sorted(_ members: [JSONMember]) -> [JSONMember] {
+                members.sorted { ExactText($0.key) < ExactText($1.key) }
+            }
+            return zip(sorted(left), sorted(right)).allSatisfy {
+                ExactText($0.key) == ExactText($1.key) && $0.value.isSameData(as: $1.value)
+            }
+        default: return false
+        }
+    }
+
+    /// A number as its digits without outer zeros, and the power of ten of the last one.
+    private struct DecimalValue: Equatable {
+        private var isNegative: Bool
+        private var digits: [Character]
+        private var exponent: Int
+
+        /// - Parameter text: a JSON number; nil if its exponent is out of range.
+        init?(_ text: String) {
+            let parts = text.split(whereSeparator: { $0 == "e" || $0 == "E" })
+            guard let mantissa = parts.first, let power = parts.count > 1 ? Int(parts[1]) : 0,
+                power.magnitude < 1_000_000
+            else { return nil }
+            let fraction = mantissa.split(separator: ".").dropFirst().first ?? ""
+            self.isNegative = mantissa.hasPrefix("-")
+            self.digits = Array(mantissa.filter(\.isNumber).drop { $0 == "0" })
+            self.exponent = power - fraction.count
+            while self.digits.last == "0" {
+                self.digits.removeLast()
+                self.exponent += 1
+            }
+            guard self.digits.isEmpty else { return }
+            (self.isNegative, self.exponent) = (false, 0)
+        }
+    }
+}
+
 /// Text that equals only the same code points.
 ///
 /// `String` compares canonically, so "é" in one scalar equals "é" in two. JSON names (RFC 8259
