@@ -13,7 +13,8 @@ start_redis() {
     if [[ ! -e $folder/redis.conf ]]; then
         {
             printf 'bind 127.0.0.1\nsave ""\nappendonly yes\nappendfsync everysec\n'
-            printf 'maxmemory-policy noeviction\n'
+            # At the usual 64 MB a busy server rewrites its file every few seconds.
+            printf 'maxmemory-policy noeviction\nauto-aof-rewrite-min-size 512mb\n'
             for setting in "$@"; do printf '%s %s\n' "${setting%%=*}" "${setting#*=}"; done
         } >"$folder/redis.conf"
     fi
