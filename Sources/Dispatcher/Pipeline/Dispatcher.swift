@@ -168,9 +168,9 @@ package struct Dispatcher: Sendable {
         }
     }
 
-    /// Tries the same once.
+    /// Tries once to acknowledge entries and to append their events.
     ///
-    /// - Parameter events: none are left once they were sent.
+    /// - Parameter events: emptied once they were sent.
     func acknowledgeOnce(
         _ ids: [String],
         _ group: ConsumerGroup,

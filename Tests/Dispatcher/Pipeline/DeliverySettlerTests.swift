@@ -132,6 +132,10 @@ struct DeliverySettlerTests {
                     }
                     try await eventually("it is scheduled") { try await redis.send("ZCARD", retries).integer() == 1 }
                     try await redis.send("DEL", retries)
+                    let session = redis.session
+                    let identifier = try await redis.send("CLIENT", "ID").integer()
+                    _ = try? await redis.send("CLIENT", "KILL", "ID", .integer(identifier), "SKIPME", "no")
+                    try await eventually("the connection reopens") { redis.session != session }
                     try await redis.send("DEL", stream)
                     try await group.waitForAll()
                 }

@@ -119,11 +119,11 @@ struct LateFencingTests {
                 try await database.pool.query(
                     """
                     INSERT INTO carillon.notifications (user_id, id, version, job_entry, org_id, type, severity,
-                        delivery, lane, channels, title, body, status, status_reason, created_at)
+                        delivery, lane, channels, title, body, status, status_reason, created_at, stored_at)
                     VALUES ('ada', $1, 1, 'x', '', 'news', 'info', 'push', 'normal', 3, 'hello', '', 'pending',
-                        'queued', now())
+                        'queued', $2, $2)
                     """,
-                    .uuid(notification.halves)
+                    .uuid(notification.halves), .timestamptz(TestDispatcher.now.microseconds)
                 )
                 let keys = Keyspace(prefix: prefix)
                 let dispatcher = try TestDispatcher.make(
@@ -211,7 +211,8 @@ struct LateFencingTests {
     @Test(
         "an entry that was taken over before its outcome was settled is left to its new owner",
         arguments: [
-            DeliveryOutcome.Result.answered(.retry(reason: "HTTP_503", after: nil)),
+            DeliveryOutcome.Result.answered(.accepted(id: "1")),
+            .answered(.retry(reason: "HTTP_503", after: nil)),
             .heldBack(until: TestDispatcher.now, reason: "rate", app: "default"),
         ])
     func settledLate(result: DeliveryOutcome.Result) async throws {

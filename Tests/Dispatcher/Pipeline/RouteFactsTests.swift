@@ -21,7 +21,7 @@ struct RouteFactsTests {
                 let since = Timestamp(milliseconds: 5)
                 let connection = ConnectionPresence(
                     connection: "c1", node: "n", dialect: .native, state: .active, since: since)
-                try await dispatcher.presence.register([("ada", connection)])
+                _ = try await dispatcher.presence.register([("ada", connection)])
                 try await redis.send("SET", .text(dispatcher.keys.nodeLease("n")), "gateway")
                 try await server.fillAndKill()
                 async let restarted: Void = server.start()

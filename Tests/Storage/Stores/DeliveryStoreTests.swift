@@ -33,7 +33,7 @@ struct DeliveryStoreTests {
             var settlement = DeliveryStore.Settlement()
             settlement.attempts = [
                 DeliveryStore.Attempt(
-                    at: Timestamp(seconds: 1),
+                    at: try await database.notifications.clock(),
                     user: "a",
                     notification: notification.id,
                     device: device.id,

@@ -52,7 +52,7 @@ package struct DeliveriesService: Service {
                         lanes.addTask { try await self.prepare(taken, into: prepared, lane: lane, outcomes: outcomes) }
                         lanes.addTask { await self.send(prepared, permits: permits, outcomes: outcomes) }
                     }
-                    // Unlike `waitForAll`, ends all after the first failure.
+                    // `waitForAll` would wait for the others after a failure.
                     for try await _ in lanes {}
                 }
             }
@@ -62,7 +62,7 @@ package struct DeliveriesService: Service {
                     try await self.settler.settle(batch)
                 }
             }
-            // Unlike `waitForAll`, ends all after the first failure.
+            // `waitForAll` would wait for the others after a failure.
             for try await _ in group {}
         }
     }

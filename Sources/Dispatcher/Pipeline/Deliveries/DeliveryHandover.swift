@@ -8,8 +8,8 @@ import Storage
 /// The part of a settlement that is in Redis: schedules what is tried later, releases claims, and
 /// acknowledges entries.
 ///
-/// Only entries that still belong to this process are touched. Another dispatcher that took one
-/// over has its claim and its acknowledgement too.
+/// Only entries that still belong to this process are touched. A dispatcher that took one over
+/// releases its claim and acknowledges it.
 struct DeliveryHandover: Sendable {
     /// A delivery that is tried later.
     struct Waiting: Sendable {
@@ -62,6 +62,8 @@ struct DeliveryHandover: Sendable {
         publishing events: [LifecycleEvent]
     ) async throws {
         var (owned, unpublished) = (outcomes, events)
+        var scheduledIn: Int?
+        var acknowledgedIn: [String: Int] = [:]
         try await self.dispatcher.untilDone("settle deliveries") {
             owned = try await self.owned(owned)
             let places = owned.count < outcomes.count ? Set(owned.map(Place.init)) : nil
@@ -69,10 +71,16 @@ struct DeliveryHandover: Sendable {
             var session: Int
             repeat {
                 session = self.dispatcher.redis.session
-                try await self.schedule(waiting, after: owned)
-                for entries in Dictionary(grouping: owned, by: \.group.stream).values {
+                // Once, because a retry that is due leaves its set, and would be added again.
+                if scheduledIn != session {
+                    try await self.schedule(waiting, after: owned)
+                    scheduledIn = session
+                }
+                for (stream, entries) in Dictionary(grouping: owned, by: \.group.stream)
+                where acknowledgedIn[stream] != session {
                     try await self.dispatcher.acknowledgeOnce(
                         entries.map(\.entry.id), entries[0].group, publishing: &unpublished)
+                    acknowledgedIn[stream] = session
                 }
                 // Redis may have come back with the entries, but without what was scheduled.
             } while self.dispatcher.redis.session != session

@@ -126,8 +126,8 @@ final class DeliverySender: Sendable {
                 works.append((entry, batch.areRepeats || batch.mayBeRepeat(entry) ? work.asRepeat : work))
             } catch .newerFormat {
                 // Stays pending for a dispatcher of a newer release, which takes it over once this
-                // one stops. In flight, so that it is not found as a lost reply.
-                self.dispatcher.inFlight.take([entry.id], of: batch.group.stream)
+                // one stops.
+                continue
             } catch {
                 await settle(self.outcome(entry, batch, nil, .malformed))
             }

@@ -19,6 +19,8 @@ struct DeliverySettler: Sendable {
         var settlement = DeliveryStore.Settlement()
         var postponed: [Postponement] = []
         var waiting: [DeliveryHandover.Waiting] = []
+        /// Whether the calls are on record already, with the events of those that were accepted.
+        var hasCalls = false
         var dead: [DeadLetter] = []
         var lifecycle: [LifecycleEvent] = []
     }
@@ -33,24 +35,54 @@ struct DeliverySettler: Sendable {
     private var isMail: Bool { self.provider == .email }
 
     func settle(_ outcomes: [DeliveryOutcome]) async throws {
-        let handover = DeliveryHandover(dispatcher: self.dispatcher, provider: self.provider)
-        let owned = try await handover.owned(outcomes)
-        var ledger = Ledger()
-        for outcome in owned { self.note(outcome, in: &ledger) }
-        if owned.count < outcomes.count {
-            let entries = Set(owned.map(\.entry.id))
-            for outcome in outcomes where !entries.contains(outcome.entry.id) { self.noteCall(outcome, in: &ledger) }
-        }
         self.tally.note(outcomes)
+        let term = self.dispatcher.leaseClock.term
+        let lapsed = outcomes.filter { $0.term != term }
+        try await self.settle(lapsed.isEmpty ? outcomes : outcomes.filter { $0.term == term }, Ledger())
+        guard !lapsed.isEmpty else { return }
+        // First, because another dispatcher that has taken an entry over looks for its calls.
+        try await self.recordCalls(lapsed)
+        var ledger = Ledger()
+        ledger.hasCalls = true
+        try await self.settle(try await self.handover.owned(lapsed), ledger)
+    }
+
+    private func settle(_ outcomes: [DeliveryOutcome], _ start: Ledger) async throws {
+        guard !outcomes.isEmpty else { return }
+        var ledger = start
+        for outcome in outcomes { self.note(outcome, in: &ledger) }
         let settlement = ledger.settlement
         let effects = try await self.dispatcher.untilDone("record deliveries") {
             try await self.dispatcher.database.deliveries.settle(settlement)
         }
         try await self.dispatcher.postpone(ledger.postponed)
         try await DeadLetterQueue(dispatcher: self.dispatcher).setAside(ledger.dead)
-        try await handover.finish(
-            owned, waiting: ledger.waiting,
+        try await self.handover.finish(
+            outcomes, waiting: ledger.waiting,
             publishing: Self.withoutStaleTokens(ledger.lifecycle, effects) + self.dispatcher.events(of: effects.ended))
+    }
+
+    private var handover: DeliveryHandover { DeliveryHandover(dispatcher: self.dispatcher, provider: self.provider) }
+
+    /// Records the calls for entries that may belong to another dispatcher by now, which does the
+    /// rest.
+    private func recordCalls(_ outcomes: [DeliveryOutcome]) async throws {
+        var settlement = DeliveryStore.Settlement()
+        var lifecycle: [LifecycleEvent] = []
+        for outcome in outcomes where outcome.result.isCall {
+            var ledger = Ledger()
+            self.note(outcome, in: &ledger)
+            settlement.attempts += ledger.settlement.attempts
+            guard case .answered(.accepted) = outcome.result else { continue }
+            settlement.accepted += ledger.settlement.accepted
+            settlement.ended += ledger.settlement.ended
+            lifecycle += ledger.lifecycle
+        }
+        let calls = settlement
+        try await self.dispatcher.untilDone("record deliveries") {
+            _ = try await self.dispatcher.database.deliveries.settle(calls)
+        }
+        await self.dispatcher.publish(lifecycle)
     }
 
     /// Drops `tokenInvalid` events of tokens and addresses that were registered since, or reported
@@ -65,18 +97,6 @@ struct DeliverySettler: Sendable {
             if let device = event.device { return current.devices.remove(device) != nil }
             return current.addresses.remove(ExactText(event.label.user)) != nil
         }
-    }
-
-    /// Notes the call for an entry that another dispatcher has taken over since, which does the rest.
-    private func noteCall(_ outcome: DeliveryOutcome, in ledger: inout Ledger) {
-        guard outcome.result.isCall else { return }
-        var own = Ledger()
-        self.note(outcome, in: &own)
-        ledger.settlement.attempts += own.settlement.attempts
-        guard case .answered(.accepted) = outcome.result else { return }
-        ledger.settlement.accepted += own.settlement.accepted
-        ledger.settlement.ended += own.settlement.ended
-        ledger.lifecycle += own.lifecycle
     }
 
     private func note(_ outcome: DeliveryOutcome, in ledger: inout Ledger) {
@@ -170,7 +190,7 @@ struct DeliverySettler: Sendable {
         case .accepted(let id):
             self.record(outcome, work, .accepted, nil, providerID: id, in: &ledger)
             ledger.settlement.accepted.append((work.user, work.notification, self.provider.rawValue, work.device))
-            self.addEvent(.sent, outcome, nil, in: &ledger)
+            if !ledger.hasCalls { self.addEvent(.sent, outcome, nil, in: &ledger) }
         case .retry(let reason, let after):
             self.retry(outcome, work.afterTry, reason: reason, after: after, in: &ledger)
         case .retryDevice(let reason, let after), .slowDown(let reason, let after):
@@ -208,24 +228,26 @@ struct DeliverySettler: Sendable {
         providerID: String? = nil,
         in ledger: inout Ledger
     ) {
-        self.metrics.answers(result).increment()
-        self.log(outcome, work, result, reason)
-        if result == .failed || result == .retry, let reason { self.metrics.failure(reason).increment() }
-        ledger.settlement.attempts.append(
-            DeliveryStore.Attempt(
-                at: outcome.sentAt,
-                user: work.user,
-                notification: work.notification,
-                device: work.device,
-                provider: self.provider,
-                kind: self.isMail ? "email" : work.isRetraction ? "retract" : "push",
-                attempt: work.attempt + 1,
-                outcome: result,
-                reason: reason,
-                providerID: providerID,
-                milliseconds: Int32(clamping: outcome.duration.inMicroseconds / 1_000)
+        if !ledger.hasCalls || !outcome.result.isCall {
+            self.metrics.answers(result).increment()
+            self.log(outcome, work, result, reason)
+            if result == .failed || result == .retry, let reason { self.metrics.failure(reason).increment() }
+            ledger.settlement.attempts.append(
+                DeliveryStore.Attempt(
+                    at: outcome.sentAt,
+                    user: work.user,
+                    notification: work.notification,
+                    device: work.device,
+                    provider: self.provider,
+                    kind: self.isMail ? "email" : work.isRetraction ? "retract" : "push",
+                    attempt: work.attempt + 1,
+                    outcome: result,
+                    reason: reason,
+                    providerID: providerID,
+                    milliseconds: Int32(clamping: outcome.duration.inMicroseconds / 1_000)
+                )
             )
-        )
+        }
         guard self.isMail || work.callsForAttention, !work.isRetraction, Self.isEnd(result, reason) else { return }
         ledger.settlement.ended.append(
             (work.user, work.notification, self.isMail ? .email : .attention, result == .accepted))

@@ -79,7 +79,7 @@ package struct JobsService: Service {
                 defer { routed.finish() }
                 while let batch = await routed.receive() { try await router.acknowledge(batch) }
             }
-            // Unlike `waitForAll`, ends all after the first failure.
+            // `waitForAll` would wait for the others after a failure.
             for try await _ in group {}
         }
     }
@@ -93,7 +93,7 @@ package struct JobsService: Service {
             // Always, because other dispatchers may have moved jobs.
             let reader = OverflowReader(dispatcher: self.dispatcher, lanes: self.overflow, queue: queue)
             group.addTask { await reader.run() }
-            // Unlike `waitForAll`, ends all after the first failure.
+            // `waitForAll` would wait for the others after a failure.
             for try await _ in group {}
         }
     }

@@ -42,6 +42,7 @@ enum DeliverySQL {
             (k.is_repeat OR n.status <> 'pending') AND EXISTS (
                 SELECT FROM carillon.delivery_attempts a
                 WHERE a.notification_id = k.notification AND a.device_id = k.device AND a.outcome = 'accepted'
+                    AND a.at >= n.stored_at - interval '1 day'
             ),
             EXISTS (SELECT FROM carillon.cancellations) AND \(CancellationSQL.isCancelled("n")),
             \(PreferenceColumns.list), \(NotificationColumns.messageList), \(DeviceColumns.messageList)
