@@ -430,6 +430,7 @@ enum DigestSQL {
                 ))) AS at
             FROM (SELECT DISTINCT h.user_id FROM held h WHERE h.entity_id IS NOT NULL) u
             JOIN carillon.notifications n ON n.user_id = ANY (ARRAY[u.user_id]) AND n.entity_id IS NOT NULL
+                AND (n.user_id, n.entity_id) IN (SELECT h.user_id, h.entity_id FROM held h)
             GROUP BY n.user_id, n.entity_type, n.entity_id
         ),
         seen AS MATERIALIZED (

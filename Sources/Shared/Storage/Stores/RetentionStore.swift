@@ -231,18 +231,29 @@ package struct RetentionStore: Sendable {
         ).affectedRows
     }
 
-    /// Deletes cancellations from before a moment, unless a digest has been open since.
+    /// Whether a digest that has not ended holds an item of the cancellation `c`.
+    ///
+    /// - Parameter name: the column that the cancellation may name.
+    private static func isHeld(_ name: String) -> String {
+        """
+        EXISTS (
+            SELECT FROM carillon.digest_items i
+            WHERE i.org_id = c.org_id AND i.\(name) = c.job_id AND NOT i.is_single
+                AND EXISTS (SELECT FROM carillon.digests d WHERE d.id = i.digest_id)
+        )
+        """
+    }
+
+    /// Deletes cancellations from before a moment, except those of items that a digest holds.
     ///
     /// - Returns: the number of cancellations.
     package func dropCancellations(before moment: Timestamp, limit: Int) async throws(PostgresError) -> Int {
         try await self.pool.query(
             """
-            WITH old AS MATERIALIZED (
-                SELECT org_id, job_id, at FROM carillon.cancellations WHERE at < $1 ORDER BY at LIMIT $2
-            )
             DELETE FROM carillon.cancellations WHERE (org_id, job_id) IN (
-                SELECT o.org_id, o.job_id FROM old o
-                WHERE o.at < coalesce((SELECT min(d.opened_at) FROM carillon.digests d), 'infinity')
+                SELECT c.org_id, c.job_id FROM carillon.cancellations c
+                WHERE c.at < $1 AND NOT \(Self.isHeld("job_id")) AND NOT \(Self.isHeld("job_entry"))
+                ORDER BY c.at LIMIT $2
             )
             """,
             .timestamptz(moment.microseconds), .int4(Int32(clamping: limit))
