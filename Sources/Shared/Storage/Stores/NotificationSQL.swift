@@ -7,8 +7,8 @@ import Core
 enum NotificationSQL {
     /// Locks inboxes, and creates the missing ones.
     ///
-    /// $1: users in byte order, so that two batches never deadlock. Each row is locked or created in
-    /// its turn; a condition that is never true locks it without writing it.
+    /// $1: users in byte order, so that two batches never deadlock. Each row is locked or created
+    /// in its turn; a condition that is never true locks it without writing it.
     static let makeInboxes = """
         WITH fresh AS (
             INSERT INTO carillon.inboxes AS b (user_id, version)

@@ -89,7 +89,12 @@ package struct NotificationStore: Sendable {
         let companions = Companions(isFresh: true, before: page, after: [recount])
         // No key covers items of digests; if one holds anything of the job, each notification is
         // looked up.
-        let areRepeats = try await Database(self.pool).digests.hasItems(ofJobOf: notifications.first)
+        let database = Database(self.pool)
+        var areRepeats = try await database.digests.hasItems(ofJobOf: notifications.first)
+        if let first = notifications.first, let job = first.jobID {
+            let name = CancellationStore.Name(org: first.org, id: job)
+            if try await database.cancellations.cancelledAt(name) != nil { areRepeats = true }
+        }
         do throws(PostgresError) {
             return try await self.attempt(notifications, areRepeats: areRepeats, companions: companions)
         } catch  where error.sqlState == "23505" && error.table != BroadcastStore.pagesTable {
