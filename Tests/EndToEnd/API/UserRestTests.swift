@@ -162,7 +162,7 @@ struct UserRestTests {
             // The remains of a gateway that was killed.
             let ghost = ConnectionPresence(
                 connection: "ghost", node: "gone", dialect: .native, state: .active, since: Timestamp(seconds: 1))
-            try await PresenceRegistry(Live(stack.connection)).register([("ada", ghost)])
+            _ = try await PresenceRegistry(Live(stack.connection)).register([("ada", ghost)])
             let answer = try await gateway.call(.delete, "/v1/users/ada", token: service)
             #expect(answer.status == 200)
             let rows = answer.body["postgres"]

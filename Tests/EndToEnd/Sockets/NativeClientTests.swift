@@ -47,6 +47,31 @@ struct NativeClientTests {
         }
     }
 
+    @Test("a client that missed more bytes than may wait for a slow reader starts over")
+    func resumesTooMuch() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let data = #"{"x": "\#(String(repeating: "x", count: 15_000))"}"#
+            for number in 1...40 {
+                try await stack.append([
+                    ("user", "ada"), ("type", "invoice_created"), ("title", "n\(number)"), ("data", data),
+                ])
+            }
+            try await eventually("all are stored") { try await stack.statuses(user: "ada").count == 40 }
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
+            try await socket.send(json: #"{"type":"resume","version":0}"#)
+            let sync = try await eventualValue("the answer comes") { socket.all("sync").dropFirst().first }
+            #expect(sync["reset"]?.bool == true)
+            #expect(sync["has_more"]?.bool == true)
+            #expect((1..<20).contains(Self.titles(sync).count))
+            try await socket.send(json: #"{"type":"resume","version":20}"#)
+            let rest = try await eventualValue("the rest comes") { socket.all("sync").dropFirst(2).first }
+            #expect(rest["reset"]?.bool == false)
+            #expect(Self.titles(rest).count == 20)
+        }
+    }
+
     @Test("an ack confirms notifications by id when no ping is answered")
     func acknowledge() async throws {
         try await Stack.with { stack in

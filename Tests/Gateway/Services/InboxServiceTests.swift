@@ -41,7 +41,7 @@ struct InboxServiceTests {
                 _ = try await Lease(key: keys.nodeLease("n"), value: "gateway", connection: redis).renew()
                 let connection = ConnectionPresence(
                     connection: "c", node: "n", dialect: .native, state: .active, since: Tokens.now)
-                try await presence.register([("ada", connection)])
+                _ = try await presence.register([("ada", connection)])
                 let heard = Heard()
                 let subscription = try RedisSubscription(
                     try await TestRedis.configuration(), channels: [keys.nodeChannel("n")],

@@ -12,7 +12,7 @@ import NIOEmbedded
 struct SilentBackend: SocketBackend {
     func authenticate(token: String) async throws -> SocketIdentity { throw SocketRefusal(status: 401, reason: "no") }
     func authenticate(_ credentials: SocketCredentials) async throws -> SocketIdentity? { nil }
-    func open(_ openings: [SocketOpening]) async throws -> [InboxSnapshot] { [] }
+    func open(_ openings: [SocketOpening]) async throws -> [InboxSnapshot?] { [] }
     func note(_ bookmarks: [SocketBookmark]) async throws {}
     func close(_ connections: [(user: String, connection: String)]) async throws {}
     func registered(user: String) async throws -> [String] { [] }

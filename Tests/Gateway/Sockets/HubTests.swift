@@ -142,6 +142,24 @@ struct HubTests {
 
 @Suite("Registering sockets again", .timeLimit(.minutes(10)))
 struct RepairTests {
+    @Test("closes only the sockets whose presence cannot be registered")
+    func partlyAway() async throws {
+        let gate = Gate()
+        var backend = ScriptedBackend()
+        backend.onOpen = { await gate.wait() }
+        backend.isAway = { $0 == "away" }
+        try await RunningHub.with(backend, gate: gate) { running in
+            var sockets: [String: LiveSocket] = [:]
+            for user in ["first", "away", "second"] { sockets[user] = try await running.open(user, connection: user) }
+            await gate.open()
+            for user in ["first", "second"] { _ = try await sockets[user]?.synced() }
+            try await eventually("it is closed") {
+                try await sockets["away"]?.on { _, wire in wire.end != nil && wire.syncs.isEmpty } == true
+            }
+            for user in ["first", "second"] { #expect(try await sockets[user]?.on { $1.end == nil } == true) }
+        }
+    }
+
     @Test("keeps a focus change made during the registration")
     func focus() async throws {
         let gate = Gate()
@@ -210,7 +228,7 @@ struct RepairTests {
         }
     }
 
-    @Test("reads what a socket may lack that was opening while the node received nothing")
+    @Test("reads the inbox of a socket that opened during a repair again")
     func opening() async throws {
         let gate = Gate()
         let registered = Notes<String>()
@@ -229,7 +247,7 @@ struct RepairTests {
         }
     }
 
-    @Test("reads the changes that a socket could not hold while it was opening")
+    @Test("reads the changes that did not fit while a socket was opening")
     func dropped() async throws {
         let gate = Gate()
         let asked = Notes<Int64>()

@@ -123,6 +123,8 @@ struct ScriptedBackend: SocketBackend {
         SocketIdentity(user: $0, expiresAt: nil)
     }
     var onOpen: @Sendable () async throws -> Void = {}
+    /// Whether the server with a user's presence is away.
+    var isAway: @Sendable (String) -> Bool = { _ in false }
     var onChanges: @Sendable ([InboxQuestion]) async throws -> Void = { _ in }
     /// The inbox of a new connection, if it is not empty.
     var opened: (@Sendable (SocketOpening) -> InboxSnapshot)?
@@ -143,9 +145,12 @@ struct ScriptedBackend: SocketBackend {
         credentials.ticket.map { SocketIdentity(user: $0, expiresAt: nil) }
     }
 
-    func open(_ openings: [SocketOpening]) async throws -> [InboxSnapshot] {
+    func open(_ openings: [SocketOpening]) async throws -> [InboxSnapshot?] {
         try await self.onOpen()
-        return openings.map { self.opened?($0) ?? InboxSnapshot(version: Self.version, unread: 0, total: 0) }
+        return openings.map { opening in
+            if self.isAway(opening.user) { return nil }
+            return self.opened?(opening) ?? InboxSnapshot(version: Self.version, unread: 0, total: 0)
+        }
     }
 
     func note(_ bookmarks: [SocketBookmark]) async throws { self.onNote(bookmarks) }

@@ -119,12 +119,12 @@ struct OwnershipTests {
                 ConnectionPresence(
                     connection: "c", node: "n", dialect: .native, state: .active, since: Timestamp(milliseconds: since))
             }
-            try await registry.register([("ada", presence(since: 1)), ("ben", presence(since: 1))])
+            _ = try await registry.register([("ada", presence(since: 1)), ("ben", presence(since: 1))])
             #expect(try await registry.lookUp(["ada"]) == [.offline])
             // The node goes on and registers its open connections at once.
             let lease = Lease(key: keys.nodeLease("n"), value: "gateway", connection: connection)
             #expect(try await lease.renew() == false)
-            try await registry.register([("ada", presence(since: 2)), ("ben", presence(since: 2))])
+            _ = try await registry.register([("ada", presence(since: 2)), ("ben", presence(since: 2))])
             let found = try await registry.lookUp(["ben", "ada"])
             #expect(found == [.online([presence(since: 2)]), .online([presence(since: 2)])])
             #expect(

@@ -60,7 +60,7 @@ struct TokenBucketsTests {
             let registered = ["one", "two"].map { name in
                 ConnectionPresence(connection: name, node: "n", dialect: .native, state: .active, since: since)
             }
-            try await presence.register(registered.map { ("u", $0) })
+            _ = try await presence.register(registered.map { ("u", $0) })
             try await presence.setStates(
                 [("u", "one", .idle), ("u", "gone", .idle), ("v", "one", .idle)], at: since + .seconds(5))
             guard case .online(let connections) = try await presence.lookUp(["u"]).first else {

@@ -86,7 +86,7 @@ struct StreamRedisTests {
                 )
             }
             let registry = PresenceRegistry(Live(connection, keys: keys))
-            try await registry.register([
+            _ = try await registry.register([
                 ("ada", entry("c1", node: "alive")), ("ada", entry("c2", node: "void")),
                 ("ben", entry("c3", node: "void")),
             ])
@@ -117,8 +117,8 @@ struct StreamRedisTests {
                     since: Timestamp(milliseconds: since)
                 )
             }
-            try await registry.register([("ada", entry("c1", since: 1)), ("ada", entry("c2", since: 1))])
-            try await registry.register([("ada", entry("c1", since: 2))])
+            _ = try await registry.register([("ada", entry("c1", since: 1)), ("ada", entry("c2", since: 1))])
+            _ = try await registry.register([("ada", entry("c1", since: 2))])
             try await registry.forget([("ada", entry("c1", since: 1)), ("ada", entry("c2", since: 1))])
             let fields = try await connection.send("HKEYS", .text(keys.presence("ada"))).strings()
             #expect(fields == ["c1"])

@@ -80,11 +80,11 @@ package struct SocketService: SocketBackend {
         }
     }
 
-    package func open(_ openings: [SocketOpening]) async throws -> [InboxSnapshot] {
+    package func open(_ openings: [SocketOpening]) async throws -> [InboxSnapshot?] {
         let now = self.now()
         // Register presence first: later notifications are then published here, earlier ones are
         // read below.
-        try await self.presence.register(
+        let areRegistered = try await self.presence.register(
             openings.map { opening in
                 (
                     opening.user,
@@ -98,14 +98,19 @@ package struct SocketService: SocketBackend {
                 )
             }
         )
-        let returns = try await self.returns(openings, at: now)
-        return try await self.snapshots(
-            zip(openings, returns).map { opening, seen in
+        let places = openings.indices.filter { areRegistered[$0] }
+        let registered = places.map { openings[$0] }
+        let returns = try await self.returns(registered, at: now)
+        let snapshots = try await self.snapshots(
+            zip(registered, returns).map { opening, seen in
                 Request(
                     user: opening.user, dialect: opening.dialect, since: opening.since ?? seen,
                     isReturn: opening.since == nil && seen != nil)
             }
         )
+        var answers = [InboxSnapshot?](repeating: nil, count: openings.count)
+        for (place, snapshot) in zip(places, snapshots) { answers[place] = snapshot }
+        return answers
     }
 
     /// Returns the version from which each client without a `resume` continues, by its bookmark.
@@ -163,7 +168,7 @@ package struct SocketService: SocketBackend {
     package func register(
         _ connections: [(user: String, connection: String, dialect: Dialect, since: Timestamp)]
     ) async throws {
-        try await self.presence.register(
+        let areRegistered = try await self.presence.register(
             connections.map { connection in
                 (
                     connection.user,
@@ -177,6 +182,9 @@ package struct SocketService: SocketBackend {
                 )
             }
         )
+        guard areRegistered.allSatisfy(\.self) else {
+            throw RedisError(.unavailable, "a server that has some users' presence is away")
+        }
     }
 
     package func setStates(_ changes: [PresenceChange]) async throws {

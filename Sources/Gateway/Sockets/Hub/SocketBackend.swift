@@ -85,8 +85,9 @@ package protocol SocketBackend: Sendable {
 
     /// Registers presence, and only then reads the inboxes.
     ///
-    /// - Returns: One snapshot per opening, in the same order.
-    func open(_ openings: [SocketOpening]) async throws -> [InboxSnapshot]
+    /// - Returns: One snapshot per opening, in the same order; nil where presence could not be
+    ///   registered, because a server of a cluster is away.
+    func open(_ openings: [SocketOpening]) async throws -> [InboxSnapshot?]
 
     /// Stores bookmarks.
     func note(_ bookmarks: [SocketBookmark]) async throws

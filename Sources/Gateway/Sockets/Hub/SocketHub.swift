@@ -265,7 +265,12 @@ package final class SocketHub: Service {
             do {
                 let snapshots = try await self.backend.open(batch.map(\.0))
                 for ((opening, reference), snapshot) in zip(batch, snapshots) {
-                    reference.call({ $0.opened(snapshot) }, ifGone: { self.departed(opening) })
+                    reference.call(
+                        { socket in snapshot.map { socket.opened($0) } ?? socket.openingFailed() },
+                        ifGone: { self.departed(opening) })
+                }
+                if snapshots.contains(where: { $0 == nil }) {
+                    self.logger.warning("cannot open some sockets, as a Redis server is away; clients will reconnect")
                 }
             } catch {
                 self.logger.warning("cannot open sockets; clients will reconnect", metadata: ["error": "\(error)"])

@@ -174,7 +174,7 @@ final class SocketSession {
 
     /// Requests the changes that a read may lack; if the queue is full, the next tick does.
     private func catchUp() {
-        guard self.mustCatchUp, self.phase == .open, let last = self.sequence.last else { return }
+        guard self.mustCatchUp, self.phase == .open, !self.isFilling, let last = self.sequence.last else { return }
         self.mustCatchUp = !self.requestChanges(since: last)
     }
 

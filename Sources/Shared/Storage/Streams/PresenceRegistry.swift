@@ -23,14 +23,22 @@ package final class PresenceRegistry: Sendable {
     }
 
     /// Registers connections in one round trip.
-    package func register(_ entries: [(user: String, connection: ConnectionPresence)]) async throws(RedisError) {
+    ///
+    /// - Returns: whether each was registered; a server of a cluster that is away fails only its own.
+    /// - Throws: if none was.
+    package func register(
+        _ entries: [(user: String, connection: ConnectionPresence)]
+    ) async throws(RedisError) -> [Bool] {
         var batch = RedisBatch()
         for (user, connection) in entries {
             batch.append(
                 "HSET", .text(self.live.keys.presence(user)), .text(connection.connection), .text(Self.text(connection))
             )
         }
-        for reply in try await self.live.connection.send(batch) { _ = try reply.checked() }
+        let replies = try await self.live.connection.send(batch)
+        let areRegistered = replies.map { (try? $0.checked()) != nil }
+        if !areRegistered.contains(true), let reply = replies.first { _ = try reply.checked() }
+        return areRegistered
     }
 
     /// Changes the state of connections in one round trip; those that have left stay away.
