@@ -115,12 +115,20 @@ struct APNSAnswerTests {
         "a rejected credential is a configuration fault",
         arguments: [
             (403, "InvalidProviderToken"), (403, "MissingProviderToken"), (403, "BadCertificate"),
-            (403, "BadCertificateEnvironment"), (403, "UnrelatedKeyIdInToken"), (403, "BadEnvironmentKeyIdInToken"),
-            (403, "BadEnvironmentKeyInToken"), (403, "Forbidden"), (403, "SomethingNew"),
+            (403, "BadCertificateEnvironment"), (403, "UnrelatedKeyIdInToken"), (403, "Forbidden"),
+            (403, "SomethingNew"),
         ]
     )
     func configuration(status: Int, reason: String) {
         #expect(Self.read(status, #"{"reason":"\#(reason)"}"#) == .configuration(reason: reason))
+    }
+
+    @Test(
+        "a key for Apple's other environment stops only the devices of this one",
+        arguments: ["BadEnvironmentKeyIdInToken", "BadEnvironmentKeyInToken"])
+    func environment(reason: String) {
+        #expect(
+            Self.read(403, #"{"reason":"\#(reason)"}"#) == .configuration(reason: reason, concernsAll: false))
     }
 
     @Test(

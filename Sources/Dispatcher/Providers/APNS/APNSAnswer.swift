@@ -31,10 +31,11 @@ package enum APNSAnswer {
         AnswerRule("BadCertificateEnvironment", .configuration, wrongKey),
         AnswerRule("UnrelatedKeyIdInToken", .configuration, wrongKey),
         AnswerRule(
-            "BadEnvironmentKeyIdInToken", .configuration,
+            "BadEnvironmentKeyIdInToken", .partialConfiguration,
             "the key is for Apple's other environment; create one for both"),
         AnswerRule(
-            "BadEnvironmentKeyInToken", .configuration, "the key is for Apple's other environment; create one for both"),
+            "BadEnvironmentKeyInToken", .partialConfiguration,
+            "the key is for Apple's other environment; create one for both"),
         AnswerRule("Forbidden", .configuration, wrongKey),
         AnswerRule(
             "TooManyProviderTokenUpdates", .slowDown, after: tokenDelay,

@@ -120,7 +120,9 @@ struct WebPushChannel: HTTPProviderChannel {
         } catch {
             switch error {
             case .publicKey, .secret: throw MessageRefusal("bad_subscription_key")
-            case .message, .ephemeral, .library: throw CredentialFault("cannot encrypt: \(error)")
+            // The shape's own members alone are too long.
+            case .message: throw MessageRefusal("too_large")
+            case .ephemeral, .library: throw CredentialFault("cannot encrypt: \(error)")
             }
         }
         let authorization: String
