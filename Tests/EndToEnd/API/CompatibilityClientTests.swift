@@ -263,6 +263,30 @@ struct EdgeClientTests {
             for _ in 0..<2 { #expect(try await ada.send(.post, path, event(one, "opened")).status == 201) }
             #expect(try await opened() == [true, false])
             #expect(try await stack.statuses(user: "ada") == ["one": "delivered", "two": "delivered"])
+            // One that is a push only.
+            let pushed = NotificationID(high: 0x01a1_f866_0d7b_841c, low: 0xa9a6_5597_aa05_75f4)
+            try await stack.query(
+                """
+                INSERT INTO carillon.notifications (user_id, id, version, job_entry, org_id, type, severity, delivery, lane,
+                    channels, title, body, status, created_at)
+                VALUES ('ada', '\(pushed)', 0, 'x', '', 'invoice_created', 'info', 'push', 'normal', 2, 'push', '', 'sent', now())
+                """)
+            #expect(try await ada.send(.post, path, event("\(pushed)", "opened")).status == 201)
+            #expect(try await opened().count { $0 } == 2)
+        }
+    }
+
+    @Test("a change or removal of a part of the matching rows is refused")
+    func parts() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startCompatible()
+            let ada = try await CompatibilityClient(gateway, user: "ada")
+            for part in ["limit=1", "offset=1", "order=last_seen_at.asc"] {
+                let path = "/rest/v1/user_push_tokens?platform=eq.ios&\(part)"
+                #expect(try await ada.send(.delete, path).status == 400, "\(part)")
+                #expect(try await ada.send(.patch, path, #"{"is_active":false}"#).status == 400, "\(part)")
+                #expect(try await ada.get(path).status == 200, "\(part)")
+            }
         }
     }
 }

@@ -13,7 +13,7 @@ package struct InboxStore: Sendable {
         package var total: Int32 = 0
         package var floor: Int64 = 0
         /// When it began, in microseconds; tells it from an erased predecessor.
-        var begun: Int64 = 0
+        package var begun: Int64 = 0
         /// Counts the changes that a page shows although they raise no version: `held_back`.
         package var notes: Int64 = 0
 
@@ -32,7 +32,7 @@ package struct InboxStore: Sendable {
         /// Whether pages of both states are equal.
         package func showsSame(as other: State) -> Bool {
             self.version == other.version && self.unread == other.unread && self.total == other.total
-                && self.notes == other.notes
+                && self.notes == other.notes && self.begun == other.begun
         }
     }
 
@@ -408,12 +408,13 @@ extension InboxStore {
         return page
     }
 
-    /// Returns those of `ids` that are in the user's inbox.
+    /// Returns those of `ids` that the user has, in the inbox or as a push.
     package func known(user: String, ids: [NotificationID]) async throws(PostgresError) -> Set<NotificationID> {
         let result = try await self.pool.query(
             """
             SELECT n.id FROM carillon.notifications n
-            WHERE n.user_id = $1 AND n.id = ANY($2) AND n.deleted_at IS NULL AND n.version > 0
+            WHERE n.user_id = $1 AND n.id = ANY($2) AND n.deleted_at IS NULL
+                AND (n.version > 0 OR n.status <> 'suppressed')
             """,
             .text(user), .array(PostgresArray(uuids: ids.map(\.halves)))
         )

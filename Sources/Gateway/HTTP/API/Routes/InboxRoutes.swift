@@ -400,13 +400,14 @@ extension Schema {
         ], isClosed: true)
 }
 
-/// The entity tag of an inbox (RFC 9110 section 8.8.3): its version, unread, total and
-/// notes.
+/// The entity tag of an inbox (RFC 9110 section 8.8.3): its version, unread, total, notes and
+/// beginning.
 ///
-/// The counts distinguish an inbox from its predecessor that was erased.
+/// The beginning distinguishes an inbox from its predecessor that was erased.
 enum InboxTag {
     static func text(_ state: InboxStore.State) -> String {
-        "\"\(state.version)-\(state.unread)-\(state.total)-\(state.notes)\""
+        let begun = String(UInt64(bitPattern: state.begun), radix: 36)
+        return "\"\(state.version)-\(state.unread)-\(state.total)-\(state.notes)-\(begun)\""
     }
 
     /// Returns the state that `If-None-Match` names; nil without a valid tag.
@@ -418,14 +419,15 @@ enum InboxTag {
             // compress.
             if tag.hasPrefix("W/") { tag = tag.dropFirst(2) }
             let parts = tag.filter { $0 != "\"" && $0 != " " }.split(separator: "-")
-            guard parts.count == 4, let version = Int64(parts[0]), let unread = Int32(parts[1]),
-                let total = Int32(parts[2]), let notes = Int64(parts[3])
+            guard parts.count == 5, let version = Int64(parts[0]), let unread = Int32(parts[1]),
+                let total = Int32(parts[2]), let notes = Int64(parts[3]), let begun = UInt64(parts[4], radix: 36)
             else { continue }
             var state = InboxStore.State()
             state.version = version
             state.unread = unread
             state.total = total
             state.notes = notes
+            state.begun = Int64(bitPattern: begun)
             return state
         }
         return nil

@@ -144,8 +144,8 @@ struct JobRoutes {
             if let named = body["id"]?.string, named != key {
                 throw JobFaults([JobFault("id", "differs from Idempotency-Key")])
             }
-            if body["id"] == nil { fields.append(("id", Array(key.utf8))) }
-        } else if body["id"] == nil || body["id"] == .null {
+            if body["id"] ?? .null == .null { fields.append(("id", Array(key.utf8))) }
+        } else if body["id"] ?? .null == .null {
             fields.append(("id", Array(NotificationID.random().description.utf8)))
         }
         if let trace, body[SpanTracer.field] == nil {
