@@ -66,6 +66,9 @@ extension Timestamp {
     /// 0000-01-01T00:00:00Z to the last microsecond of 9999: the range of a four-digit year.
     private static let writable: ClosedRange<Int64> = -62_167_219_200_000_000...253_402_300_799_999_999
 
+    /// Whether it has a four-digit year, so that RFC 3339 and PostgreSQL can write it.
+    package var isWritable: Bool { Self.writable.contains(self.microseconds) }
+
     /// Parses an RFC 3339 date and time with offset, such as `2026-11-20T10:00:00Z`; nil if
     /// malformed or outside the years 0 to 9999 of UTC.
     package init?(rfc3339 text: some StringProtocol) {

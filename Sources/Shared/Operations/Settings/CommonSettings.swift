@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
+import Core
 import Logging
 import Storage
 
@@ -151,9 +152,11 @@ package struct TraceSettings: Sendable {
                 let parts = pair.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
                 let name = parts[0].drop { $0 == " " }
                 let isName = name.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && $0 != UInt8(ascii: ":") }
-                guard parts.count == 2, !name.isEmpty, isName, parts[1].utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7F })
-                else { throw SettingFault("must be name=value, with commas between them") }
-                return (name: name.lowercased(), value: String(parts[1]))
+                // Encoded like a URL (OpenTelemetry, specification of the OTLP exporter).
+                guard parts.count == 2, !name.isEmpty, isName, let value = PercentCoding.decode(parts[1]),
+                    value.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7F })
+                else { throw SettingFault("must be name=value, with commas between them and % escaped as %25") }
+                return (name: name.lowercased(), value: value)
             }
         }
         self.service = reader.text("OTEL_SERVICE_NAME")

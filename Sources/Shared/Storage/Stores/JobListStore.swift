@@ -49,9 +49,9 @@ package struct JobListStore: Sendable {
         /// Reads the text of a place; nil if it is none.
         package init?(_ text: String) {
             let parts = text.split(separator: ".", maxSplits: 2, omittingEmptySubsequences: false)
-            guard parts.count == 3, let at = Int64(parts[0]), let id = NotificationID(String(parts[1])) else {
-                return nil
-            }
+            guard parts.count == 3, let at = Int64(parts[0]), let id = NotificationID(String(parts[1])),
+                Timestamp(microseconds: at).isWritable
+            else { return nil }
             self.init(at: Timestamp(microseconds: at), user: String(parts[2]), id: id)
         }
 

@@ -127,7 +127,7 @@ package struct StatisticsStore: Sendable {
                 let counted = try await self.pool.query(
                     StatisticsSQL.reach, .text(broadcasts[index].org), .text(broadcasts[index].job), timeout: left)
                 broadcasts[index].reach = try counted.first.map { (row) throws(PostgresError) in try Reach(row) }
-            } catch  where error.code == .timeout || error.code == .unavailable {
+            } catch  where error.code == .timeout || error.code == .unavailable || error.sqlState == "57014" {
                 break
             }
         }

@@ -22,6 +22,9 @@ struct EdgeQuery {
     private var limit = Int.max
     private(set) var offset = 0
 
+    /// Whether the query asks for a part of the matching rows.
+    var isPaged: Bool { self.limit < Int.max || self.offset > 0 || !self.order.isEmpty }
+
     /// Whether the query has any filter.
     var isFiltered: Bool { !self.conditions.isEmpty }
 

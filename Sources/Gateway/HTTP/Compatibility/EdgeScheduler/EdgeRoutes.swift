@@ -191,6 +191,9 @@ struct EdgeTokenRoutes {
         guard query.isFiltered else {
             throw Problem(.badRequest, "a filter is required, such as ?token=eq.…", code: "PGRST100")
         }
+        guard !query.isPaged else {
+            throw Problem(.badRequest, "limit, offset and order apply to GET only", code: "PGRST100")
+        }
         return query
     }
 
