@@ -92,6 +92,12 @@ class StateTests(unittest.TestCase):
         self.assertEqual([item.title for item in state.apply(frame)], ["9"])
         self.assertEqual(self.titles(state), ["9", "4", "2"])
 
+    def test_a_reset_to_a_new_inbox_counts_from_its_start(self) -> None:
+        state = self.state(sync(500, notification(9)))
+        frame = sync(3, notification(2), notification(1), reset=True)
+        self.assertEqual([item.title for item in state.apply(frame)], ["1", "2"])
+        self.assertEqual((self.titles(state), state.version), (["2", "1"], 3))
+
     def test_reads_and_deletions_by_id(self) -> None:
         state = self.state(sync(3, notification(1), notification(2), notification(3)))
         state.apply(change("read", 4, 2, ids=["002", "999"]))

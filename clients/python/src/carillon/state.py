@@ -110,12 +110,16 @@ class InboxState:
                         del self._items[item.id]
         while len(self._items) > self._most_items:
             del self._items[min(self._items)]
-        self.version = max(self.version or 0, frame["version"])
+        # After a reset the versions may have begun again.
+        reset = frame["type"] == "sync" and frame["reset"]
+        self.version = frame["version"] if reset else max(self.version or 0, frame["version"])
         self.unread = frame["unread"]
         return arrivals
 
     def _sync(self, frame: Mapping[str, Any]) -> list[Notification]:
         before, known = self.version, set(self._items)
+        if before is not None and frame["reset"] and frame["version"] < before:
+            before, known = 0, set()
         if frame["reset"] or before is None:
             self._items.clear()
         for id in frame["deleted"]:

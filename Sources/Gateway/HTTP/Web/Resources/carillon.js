@@ -36,6 +36,7 @@ export class CarillonInbox extends HTMLElement {
   #inbox = null;
   /** Ends this element's use of the inbox. */
   #leave = null;
+  #push = null;
   #starts = 0;
   #listeners = null;
   #panel = null;
@@ -121,6 +122,9 @@ export class CarillonInbox extends HTMLElement {
   /** Opens or closes the panel. */
   toggle(isOpen) { this.#popover?.togglePopover(isOpen); }
 
+  /** Ends the pushes to this browser, for a logout: call it while the token is still valid. */
+  async switchPushOff() { await this.#push?.switchOff(); }
+
   /** The URL of the gateway: the attribute, or the origin of this script. */
   get gateway() {
     return new URL(this.getAttribute("url") || new URL(".", script), document.baseURI).href;
@@ -145,6 +149,7 @@ export class CarillonInbox extends HTMLElement {
     this.#inbox = inbox;
     this.#leave = leave;
     const pushes = push && new push.Push(inbox.client, new URL(worker, document.baseURI).href);
+    this.#push = pushes;
     const render = this.#own.renderItem && ((item) => this.#own.renderItem(item, { language: tag, texts }));
     this.#panel = new Panel(inbox, pushes, {
       language: tag, texts, render, feed: this.#feed(),
@@ -187,7 +192,7 @@ export class CarillonInbox extends HTMLElement {
     this.#listeners?.abort();
     this.#panel?.stop();
     this.#leave?.();
-    this.#leave = this.#panel = this.#inbox = null;
+    this.#leave = this.#panel = this.#inbox = this.#push = null;
     this.#lastUnread = null;
   }
 

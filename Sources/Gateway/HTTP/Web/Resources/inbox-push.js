@@ -62,6 +62,7 @@ export class Push {
   }
 
   async switchOff() {
+    if (!this.isSupported) return "unsupported";
     const subscription = await this.#subscription();
     await subscription?.unsubscribe();
     try {

@@ -11,6 +11,8 @@ export class InboxStore extends EventTarget {
   version = null;
   unread = 0;
   total = 0;
+  /** Changes when everything was replaced. */
+  generation = 0;
 
   #items = new Map();
   /** For each list, the oldest id loaded without gaps; "" if everything is loaded. */
@@ -36,6 +38,7 @@ export class InboxStore extends EventTarget {
 
   /** Replaces everything with the first page. */
   replace(page) {
+    this.generation += 1;
     this.#items.clear();
     this.#floors = new Map([[key({}), page.next_cursor ?? ""]]);
     for (const item of page.notifications) this.#items.set(item.id, item);
@@ -139,8 +142,9 @@ export class InboxStore extends EventTarget {
     };
   }
 
-  /** Sets the unread count from the answer to the user's own call. */
-  settle({ unread }) {
+  /** Sets the unread count from the answer to the user's own call, unless a newer one is known. */
+  settle({ unread, version }) {
+    if (version < this.version) return;
     this.unread = unread;
     this.#changed();
   }

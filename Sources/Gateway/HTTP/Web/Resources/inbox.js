@@ -102,7 +102,12 @@ export class Inbox extends EventTarget {
     this.isLoading = true;
     this.#fire("change");
     try {
-      const page = await this.#client.call("GET", `/v1/notifications?limit=${Inbox.pageSize}`);
+      let before, page;
+      do {
+        before = this.store.version;
+        page = await this.#client.call("GET", `/v1/notifications?limit=${Inbox.pageSize}`);
+        // A message of the socket may have overtaken the page.
+      } while (this.store.version !== before && page.version < this.store.version);
       this.loadError = null;
       this.store.replace(page);
     } catch (error) {
@@ -179,8 +184,11 @@ export class Inbox extends EventTarget {
     const query = new URLSearchParams({ limit: Inbox.pageSize, cursor });
     if (filter.isUnread) query.set("unread_only", "true");
     for (const name of ["category", "org"]) if ((filter[name] ?? null) !== null) query.set(name, filter[name]);
+    const generation = this.store.generation;
     try {
-      this.store.append(await this.#client.call("GET", `/v1/notifications?${query}`), filter);
+      const page = await this.#client.call("GET", `/v1/notifications?${query}`);
+      // It continues a list that may have been replaced.
+      if (this.store.generation === generation) this.store.append(page, filter);
       this.hasMoreFailed = false;
     } catch (error) {
       this.hasMoreFailed = true;

@@ -45,7 +45,11 @@ function leave(reason) {
   showForm(reason);
 }
 
-document.getElementById("leave").addEventListener("click", () => {
+document.getElementById("leave").addEventListener("click", async () => {
+  // The next user of this browser must not get the pushes of this one.
+  const off = place.querySelector("carillon-inbox")?.switchPushOff();
+  const patience = new Promise((resolve) => setTimeout(resolve, 3_000));
+  await Promise.race([off, patience]).catch((error) => console.warn("carillon:", error.message));
   leave();
   tabs.postMessage("left");
 });
