@@ -24,7 +24,8 @@ package final class PresenceRegistry: Sendable {
 
     /// Registers connections in one round trip.
     ///
-    /// - Returns: whether each was registered; a server of a cluster that is away fails only its own.
+    /// - Returns: whether each was registered; a server of a cluster that is away fails only its
+    ///   own.
     /// - Throws: if none was.
     package func register(
         _ entries: [(user: String, connection: ConnectionPresence)]
