@@ -88,7 +88,13 @@ package final class PostgresPool: Sendable {
         _ statements: [PostgresStatement],
         timeout: Duration? = nil
     ) async throws(PostgresError) -> [PostgresResult] {
-        try await self.submit(statements, lease: .shared, timeout: timeout)
+        guard let timeout else { return try await self.submit(statements, lease: .shared, timeout: nil) }
+        // The server's limit, a little shorter as always, so that it cancels the statements before
+        // the pool gives up the connection and the calls behind them.
+        let limit = PostgresStatement(
+            "SELECT set_config('statement_timeout', $1, true)",
+            [.text("\(max(1, timeout.inMicroseconds * 9 / 10_000))ms")])
+        return Array(try await self.submit([limit] + statements, lease: .shared, timeout: timeout).dropFirst())
     }
 
     /// Runs `body` between BEGIN and COMMIT on a connection of its own; an error thrown by `body`
