@@ -129,8 +129,9 @@ struct FencingTests {
                 var settlement = DeliveryStore.Settlement()
                 settlement.attempts = [
                     DeliveryStore.Attempt(
-                        at: TestDispatcher.now, user: "ada", notification: Self.notification(2), device: Self.device,
-                        provider: .fcm, kind: "push", attempt: 1, outcome: .accepted)
+                        at: try await dispatcher.database.notifications.clock(), user: "ada",
+                        notification: Self.notification(2), device: Self.device, provider: .fcm, kind: "push",
+                        attempt: 1, outcome: .accepted)
                 ]
                 try await dispatcher.database.deliveries.settle(settlement)
                 dispatcher.leaseClock.renewed(at: .now, withoutGap: false)

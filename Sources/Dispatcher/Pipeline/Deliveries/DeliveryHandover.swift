@@ -20,16 +20,6 @@ struct DeliveryHandover: Sendable {
         var app: String?
     }
 
-    private struct Place: Hashable {
-        let stream: String
-        let entry: String
-
-        init(_ outcome: DeliveryOutcome) {
-            self.stream = outcome.group.stream
-            self.entry = outcome.entry.id
-        }
-    }
-
     let dispatcher: Dispatcher
     let provider: Provider
 
@@ -66,8 +56,8 @@ struct DeliveryHandover: Sendable {
         var acknowledgedIn: [String: Int] = [:]
         try await self.dispatcher.untilDone("settle deliveries") {
             owned = try await self.owned(owned)
-            let places = owned.count < outcomes.count ? Set(owned.map(Place.init)) : nil
-            let waiting = places.map { places in waiting.filter { places.contains(Place($0.outcome)) } } ?? waiting
+            let places = owned.count < outcomes.count ? Set(owned.map(\.place)) : nil
+            let waiting = places.map { places in waiting.filter { places.contains($0.outcome.place) } } ?? waiting
             var session: Int
             repeat {
                 session = self.dispatcher.redis.session

@@ -49,6 +49,14 @@ struct DeliveryOutcome: Sendable {
     let duration: Duration
 
     var expiresAt: Timestamp? { self.facts?.notification.expiresAt }
+
+    /// The stream and the entry, as ids of entries are unique in their stream only.
+    struct Place: Hashable {
+        let stream: String
+        let entry: String
+    }
+
+    var place: Place { Place(stream: self.group.stream, entry: self.entry.id) }
 }
 
 /// The results of one provider's calls since the process began, by app.

@@ -19,10 +19,16 @@ struct DeliverySettler: Sendable {
         var settlement = DeliveryStore.Settlement()
         var postponed: [Postponement] = []
         var waiting: [DeliveryHandover.Waiting] = []
-        /// Whether the calls are on record already, with the events of those that were accepted.
-        var hasCalls = false
         var dead: [DeadLetter] = []
         var lifecycle: [LifecycleEvent] = []
+
+        mutating func add(_ other: Ledger) {
+            self.settlement.add(other.settlement)
+            self.postponed += other.postponed
+            self.waiting += other.waiting
+            self.dead += other.dead
+            self.lifecycle += other.lifecycle
+        }
     }
 
     let dispatcher: Dispatcher
@@ -37,23 +43,17 @@ struct DeliverySettler: Sendable {
     func settle(_ outcomes: [DeliveryOutcome]) async throws {
         self.tally.note(outcomes)
         let term = self.dispatcher.leaseClock.term
-        let lapsed = outcomes.filter { $0.term != term }
-        try await self.settle(lapsed.isEmpty ? outcomes : outcomes.filter { $0.term == term }, Ledger())
-        guard !lapsed.isEmpty else { return }
-        // First, because another dispatcher that has taken an entry over looks for its calls.
-        try await self.recordCalls(lapsed)
+        let held = outcomes.filter { $0.term == term }
         var ledger = Ledger()
-        ledger.hasCalls = true
-        try await self.settle(try await self.handover.owned(lapsed), ledger)
+        for outcome in held { self.note(outcome, in: &ledger) }
+        try await self.settle(held, ledger)
+        if held.count < outcomes.count { try await self.settleLapsed(outcomes.filter { $0.term != term }) }
     }
 
-    private func settle(_ outcomes: [DeliveryOutcome], _ start: Ledger) async throws {
+    private func settle(_ outcomes: [DeliveryOutcome], _ ledger: Ledger) async throws {
         guard !outcomes.isEmpty else { return }
-        var ledger = start
-        for outcome in outcomes { self.note(outcome, in: &ledger) }
-        let settlement = ledger.settlement
         let effects = try await self.dispatcher.untilDone("record deliveries") {
-            try await self.dispatcher.database.deliveries.settle(settlement)
+            try await self.dispatcher.database.deliveries.settle(ledger.settlement)
         }
         try await self.dispatcher.postpone(ledger.postponed)
         try await DeadLetterQueue(dispatcher: self.dispatcher).setAside(ledger.dead)
@@ -64,25 +64,34 @@ struct DeliverySettler: Sendable {
 
     private var handover: DeliveryHandover { DeliveryHandover(dispatcher: self.dispatcher, provider: self.provider) }
 
-    /// Records the calls for entries that may belong to another dispatcher by now, which does the
-    /// rest.
-    private func recordCalls(_ outcomes: [DeliveryOutcome]) async throws {
-        var settlement = DeliveryStore.Settlement()
-        var lifecycle: [LifecycleEvent] = []
-        for outcome in outcomes where outcome.result.isCall {
+    /// Settles outcomes that came after the lease had lapsed.
+    ///
+    /// Calls are recorded at once, because a dispatcher that has taken an entry over looks for
+    /// them. The rest is done for the entries that still belong to this process.
+    private func settleLapsed(_ outcomes: [DeliveryOutcome]) async throws {
+        var (calls, rest) = (Ledger(), [DeliveryOutcome.Place: Ledger]())
+        for outcome in outcomes {
             var ledger = Ledger()
             self.note(outcome, in: &ledger)
-            settlement.attempts += ledger.settlement.attempts
-            guard case .answered(.accepted) = outcome.result else { continue }
-            settlement.accepted += ledger.settlement.accepted
-            settlement.ended += ledger.settlement.ended
-            lifecycle += ledger.lifecycle
+            if outcome.result.isCall {
+                calls.settlement.attempts += ledger.settlement.attempts
+                ledger.settlement.attempts = []
+            }
+            if case .answered(.accepted) = outcome.result {
+                calls.add(ledger)
+                ledger = Ledger()
+            }
+            rest[outcome.place] = ledger
         }
-        let calls = settlement
+        let settlement = calls.settlement
         try await self.dispatcher.untilDone("record deliveries") {
-            _ = try await self.dispatcher.database.deliveries.settle(calls)
+            _ = try await self.dispatcher.database.deliveries.settle(settlement)
         }
-        await self.dispatcher.publish(lifecycle)
+        let owned = try await self.handover.owned(outcomes)
+        await self.dispatcher.publish(calls.lifecycle)
+        var ledger = Ledger()
+        for outcome in owned { if let own = rest[outcome.place] { ledger.add(own) } }
+        try await self.settle(owned, ledger)
     }
 
     /// Drops `tokenInvalid` events of tokens and addresses that were registered since, or reported
@@ -190,7 +199,7 @@ struct DeliverySettler: Sendable {
         case .accepted(let id):
             self.record(outcome, work, .accepted, nil, providerID: id, in: &ledger)
             ledger.settlement.accepted.append((work.user, work.notification, self.provider.rawValue, work.device))
-            if !ledger.hasCalls { self.addEvent(.sent, outcome, nil, in: &ledger) }
+            self.addEvent(.sent, outcome, nil, in: &ledger)
         case .retry(let reason, let after):
             self.retry(outcome, work.afterTry, reason: reason, after: after, in: &ledger)
         case .retryDevice(let reason, let after), .slowDown(let reason, let after):
@@ -228,26 +237,24 @@ struct DeliverySettler: Sendable {
         providerID: String? = nil,
         in ledger: inout Ledger
     ) {
-        if !ledger.hasCalls || !outcome.result.isCall {
-            self.metrics.answers(result).increment()
-            self.log(outcome, work, result, reason)
-            if result == .failed || result == .retry, let reason { self.metrics.failure(reason).increment() }
-            ledger.settlement.attempts.append(
-                DeliveryStore.Attempt(
-                    at: outcome.sentAt,
-                    user: work.user,
-                    notification: work.notification,
-                    device: work.device,
-                    provider: self.provider,
-                    kind: self.isMail ? "email" : work.isRetraction ? "retract" : "push",
-                    attempt: work.attempt + 1,
-                    outcome: result,
-                    reason: reason,
-                    providerID: providerID,
-                    milliseconds: Int32(clamping: outcome.duration.inMicroseconds / 1_000)
-                )
+        self.metrics.answers(result).increment()
+        self.log(outcome, work, result, reason)
+        if result == .failed || result == .retry, let reason { self.metrics.failure(reason).increment() }
+        ledger.settlement.attempts.append(
+            DeliveryStore.Attempt(
+                at: outcome.sentAt,
+                user: work.user,
+                notification: work.notification,
+                device: work.device,
+                provider: self.provider,
+                kind: self.isMail ? "email" : work.isRetraction ? "retract" : "push",
+                attempt: work.attempt + 1,
+                outcome: result,
+                reason: reason,
+                providerID: providerID,
+                milliseconds: Int32(clamping: outcome.duration.inMicroseconds / 1_000)
             )
-        }
+        )
         guard self.isMail || work.callsForAttention, !work.isRetraction, Self.isEnd(result, reason) else { return }
         ledger.settlement.ended.append(
             (work.user, work.notification, self.isMail ? .email : .attention, result == .accepted))

@@ -110,6 +110,17 @@ package struct DeliveryStore: Sendable {
         package var deadTokens: [(device: NotificationID, reason: String, evidence: Timestamp)] = []
 
         package init() {}
+
+        package mutating func add(_ other: Settlement) {
+            self.attempts += other.attempts
+            self.accepted += other.accepted
+            self.failed += other.failed
+            self.dropped += other.dropped
+            self.unmailed += other.unmailed
+            self.ended += other.ended
+            self.deadAddresses += other.deadAddresses
+            self.deadTokens += other.deadTokens
+        }
     }
 
     /// The devices, addresses and notifications that a settlement switched off or ended.
