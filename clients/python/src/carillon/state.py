@@ -118,7 +118,9 @@ class InboxState:
 
     def _sync(self, frame: Mapping[str, Any]) -> list[Notification]:
         before, known = self.version, set(self._items)
-        if before is not None and frame["reset"] and frame["version"] < before:
+        # A new inbox has none of the old one's items.
+        is_new = frame["reset"] and not any(value["id"] in known for value in frame["notifications"])
+        if before is not None and is_new and frame["version"] < before:
             before, known = 0, set()
         if frame["reset"] or before is None:
             self._items.clear()
