@@ -58,6 +58,9 @@ struct OperatorRestTests {
             let first = try await gateway.call(.get, "/v1/admin/jobs?limit=1", token: admin)
             #expect(first.body["jobs"]?.array?.map { $0["title"]?.string } == ["Two"])
             let cursor = try #require(first.body["next_cursor"]?.string)
+            // Beyond the times that PostgreSQL knows.
+            let beyond = "\(Int64.min).01a1f866-0d7b-841c-a9a6-5597aa0575f3.ada"
+            #expect(try await gateway.call(.get, "/v1/admin/jobs?cursor=\(beyond)", token: admin).status == 400)
             let second = try await gateway.call(.get, "/v1/admin/jobs?limit=1&cursor=\(cursor)", token: admin)
             #expect(second.body["jobs"]?.array?.map { $0["title"]?.string } == ["One"])
 

@@ -280,15 +280,15 @@ struct TraceSettingsTests {
         #expect(Readings(["OTEL_SERVICE_NAME": "mine"]).gateway.common.traces == nil)
         let readings = Readings([
             "OTEL_EXPORTER_OTLP_ENDPOINT": "https://collector.example/otlp/", "OTEL_SERVICE_NAME": "mine",
-            "OTEL_EXPORTER_OTLP_HEADERS": "X-Key=a=b, x-tenant=c",
+            "OTEL_EXPORTER_OTLP_HEADERS": "X-Key=a=b, x-tenant=c, authorization=Basic%20d",
         ])
         #expect(readings.gatewayFaults.isEmpty && readings.dispatcherFaults.isEmpty)
         for traces in [readings.gateway.common.traces, readings.dispatcher.common.traces] {
             let traces = try #require(traces)
             #expect(traces.endpoint == "https://collector.example/otlp")
             #expect(traces.service == "mine")
-            #expect(traces.headers.map(\.name) == ["x-key", "x-tenant"])
-            #expect(traces.headers.map(\.value) == ["a=b", "c"])
+            #expect(traces.headers.map(\.name) == ["x-key", "x-tenant", "authorization"])
+            #expect(traces.headers.map(\.value) == ["a=b", "c", "Basic d"])
         }
     }
 
@@ -298,6 +298,7 @@ struct TraceSettingsTests {
             ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318"), ("OTEL_EXPORTER_OTLP_ENDPOINT", "grpc://hunter2"),
             ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://me:hunter2@host"), ("OTEL_EXPORTER_OTLP_HEADERS", "hunter2"),
             ("OTEL_EXPORTER_OTLP_HEADERS", "=hunter2"), ("OTEL_EXPORTER_OTLP_HEADERS", "a b=hunter2"),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "a=hunter2%2"),
         ]
     )
     func faults(name: String, value: String) {

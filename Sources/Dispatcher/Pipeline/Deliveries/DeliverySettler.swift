@@ -43,11 +43,13 @@ struct DeliverySettler: Sendable {
     func settle(_ outcomes: [DeliveryOutcome]) async throws {
         self.tally.note(outcomes)
         let term = self.dispatcher.leaseClock.term
-        let held = outcomes.filter { $0.term == term }
+        // Almost always none, so the batch is not copied.
+        let lapsed = outcomes.filter { $0.term != term }
+        let held = lapsed.isEmpty ? outcomes : outcomes.filter { $0.term == term }
         var ledger = Ledger()
         for outcome in held { self.note(outcome, in: &ledger) }
         try await self.settle(held, ledger)
-        if held.count < outcomes.count { try await self.settleLapsed(outcomes.filter { $0.term != term }) }
+        if !lapsed.isEmpty { try await self.settleLapsed(lapsed) }
     }
 
     private func settle(_ outcomes: [DeliveryOutcome], _ ledger: Ledger) async throws {

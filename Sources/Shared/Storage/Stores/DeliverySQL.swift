@@ -35,6 +35,8 @@ enum DeliverySQL {
         ), 0)::int4
         """
 
+    /// A first delivery may come late, after a repeat of it was sent, so attempts count for it too
+    /// once the notification is no longer pending.
     private static func facts(_ device: String, _ address: String) -> String {
         """
         SELECT (k.n - 1)::int4, n.replaced_by IS NOT NULL, \(Self.unseen),

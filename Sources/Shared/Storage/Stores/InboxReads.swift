@@ -209,9 +209,9 @@ enum InboxSQL {
     }
 
     /// A notification that has reached its user: listed, or pushed only, but not suppressed.
-    private static let received = """
-        user_id = $1 AND id = $2 AND deleted_at IS NULL AND (version > 0 OR status <> 'suppressed')
-        """
+    static let isReceived = "deleted_at IS NULL AND (version > 0 OR status <> 'suppressed')"
+
+    private static let received = "user_id = $1 AND id = $2 AND \(Self.isReceived)"
 
     /// $1: user, $2: id, $3: when.
     static let opened = """

@@ -412,9 +412,8 @@ extension InboxStore {
     package func known(user: String, ids: [NotificationID]) async throws(PostgresError) -> Set<NotificationID> {
         let result = try await self.pool.query(
             """
-            SELECT n.id FROM carillon.notifications n
-            WHERE n.user_id = $1 AND n.id = ANY($2) AND n.deleted_at IS NULL
-                AND (n.version > 0 OR n.status <> 'suppressed')
+            SELECT id FROM carillon.notifications
+            WHERE user_id = $1 AND id = ANY($2) AND \(InboxSQL.isReceived)
             """,
             .text(user), .array(PostgresArray(uuids: ids.map(\.halves)))
         )
