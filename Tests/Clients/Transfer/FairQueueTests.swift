@@ -42,6 +42,25 @@ struct FairQueueTests {
         #expect(queue.next()?.element == "b1")
     }
 
+    @Test("a narrow host keeps its smaller share, also after it was idle")
+    func narrow() {
+        var queue = FairQueue<Int>(share: 3, narrowShare: 1)
+        for number in 1...8 { queue.append(number, origin: number > 6 ? "b" : "a") }
+        #expect(queue.takeAll() == [1, 7, 2, 8, 3])
+        queue.narrow(lane: 0)
+        for _ in 0..<2 { queue.release(lane: 0) }
+        #expect(queue.takeAll() == [])
+        queue.release(lane: 0)
+        #expect(queue.takeAll() == [4])
+        for expected in [5, 6] {
+            queue.release(lane: 0)
+            #expect(queue.takeAll() == [expected])
+        }
+        queue.release(lane: 0)
+        for number in 9...10 { queue.append(number, origin: "a") }
+        #expect(queue.takeAll() == [9])
+    }
+
     @Test("higher priorities come first, for any host and any backlog")
     func priorities() {
         var queue = FairQueue<String>(share: 10)

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Sandbox
+import Support
 import Testing
 
 @testable import Clients
@@ -115,6 +116,25 @@ struct TransferBoundsTests {
             #expect(await client.perform(sandbox.push(host: "localhost")).response?.status == 200)
             for holder in holders { holder.cancel() }
             for holder in holders { #expect(await holder.value.failure?.reason == .cancelled) }
+        }
+    }
+
+    @Test("requests to an HTTP/1 host wait in our queue, not inside libcurl, so urgent ones overtake")
+    func narrowHost() async throws {
+        try await HTTPStub.with(HTTPStub.Answer(body: "")) { stub in
+            try await TransferScope.withClient {
+                $0.allowPlainHTTP = true
+                $0.connectionsPerHost = 2
+            } _: { client, _ in
+                let quick = TransferRequest(.get, url: stub.url + "/quick")
+                #expect(await client.perform(quick).response?.version == .http1)
+                stub.answer(HTTPStub.Answer(body: "", isSilent: true))
+                let silent = TransferRequest(.get, url: stub.url + "/silent")
+                let holders = (0..<5).map { _ in Task { await client.perform(silent) } }
+                try await client.wait { $0.inFlight == 2 && $0.waiting == 3 }
+                for holder in holders { holder.cancel() }
+                for holder in holders { #expect(await holder.value.failure?.reason == .cancelled) }
+            }
         }
     }
 

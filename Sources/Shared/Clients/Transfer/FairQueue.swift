@@ -4,7 +4,8 @@
 /// A queue that shares a limited number of places fairly between hosts.
 ///
 /// Higher priorities go first. Within a priority the hosts take turns, each in order of arrival. No
-/// host holds more than its share, so a hanging host delays only its own requests.
+/// host holds more than its share, so a hanging host delays only its own requests. A host can get a
+/// smaller share with ``narrow(lane:)``.
 struct FairQueue<Element> {
     /// The elements of one host and priority, in order of arrival.
     private struct Line {
@@ -51,6 +52,8 @@ struct FairQueue<Element> {
     /// One host, kept while it has waiting or in-flight elements.
     private struct Lane {
         var origin: String
+        /// The most elements in flight.
+        var share: Int
         /// One line a priority.
         var lines = Array(repeating: Line(), count: TransferPriority.allCases.count)
         var inFlight = 0
@@ -67,7 +70,12 @@ struct FairQueue<Element> {
         var count = 0
     }
 
+    /// The narrow hosts that are remembered; at this limit all are forgotten and found again.
+    private static var narrowOriginsBound: Int { 1_024 }
+
     private let share: Int
+    private let narrowShare: Int
+    private var narrowOrigins: Set<String> = []
     private var lanes: [Lane] = []
     private var unused: [Int] = []
     private var numbers: [String: Int] = [:]
@@ -79,9 +87,12 @@ struct FairQueue<Element> {
     /// The number of waiting elements.
     var count: Int { self.rotations.reduce(0) { $0 + $1.count } }
 
-    /// - Parameter share: the in-flight limit of one host.
-    init(share: Int) {
+    /// - Parameters:
+    ///   - share: the in-flight limit of one host.
+    ///   - narrowShare: the same for narrow hosts; nil for the same limit.
+    init(share: Int, narrowShare: Int? = nil) {
         self.share = share
+        self.narrowShare = narrowShare ?? share
     }
 
     /// Returns the number of waiting elements of one priority.
@@ -110,7 +121,8 @@ struct FairQueue<Element> {
             if self.rotations[rank].turn >= self.rotations[rank].lanes.count { self.rotations[rank].turn = 0 }
             let turn = self.rotations[rank].turn
             let number = self.rotations[rank].lanes[turn]
-            guard self.lanes[number].inFlight < self.share, let element = self.lanes[number].lines[rank].removeFirst()
+            guard self.lanes[number].inFlight < self.lanes[number].share,
+                let element = self.lanes[number].lines[rank].removeFirst()
             else {
                 self.rotations[rank].turn += 1
                 continue
@@ -125,6 +137,14 @@ struct FairQueue<Element> {
             return (element, number)
         }
         return nil
+    }
+
+    /// Gives the lane's host the narrow share, from now on.
+    mutating func narrow(lane: Int) {
+        guard self.lanes[lane].share != self.narrowShare else { return }
+        self.lanes[lane].share = self.narrowShare
+        if self.narrowOrigins.count >= Self.narrowOriginsBound { self.narrowOrigins.removeAll() }
+        self.narrowOrigins.insert(self.lanes[lane].origin)
     }
 
     /// Frees a place of the lane.
@@ -163,11 +183,12 @@ struct FairQueue<Element> {
             return known
         }
         let number: Int
+        let lane = Lane(origin: origin, share: self.narrowOrigins.contains(origin) ? self.narrowShare : self.share)
         if let free = self.unused.popLast() {
-            self.lanes[free].origin = origin
+            self.lanes[free] = lane
             number = free
         } else {
-            self.lanes.append(Lane(origin: origin))
+            self.lanes.append(lane)
             number = self.lanes.count - 1
         }
         self.numbers[origin] = number
@@ -178,8 +199,7 @@ struct FairQueue<Element> {
     private mutating func discardIfUnused(_ number: Int) {
         guard self.lanes[number].isEmpty, self.lanes[number].inFlight == 0 else { return }
         self.numbers[self.lanes[number].origin] = nil
-        self.lanes[number].origin = ""
-        self.lanes[number].lines = Lane(origin: "").lines
+        self.lanes[number] = Lane(origin: "", share: 0)
         self.unused.append(number)
         if self.recent == number { self.recent = nil }
     }

@@ -38,7 +38,8 @@ final class TransferLoop {
         self.multi = multi
         self.mailbox = mailbox
         self.logger = logger
-        self.queue = FairQueue(share: max(1, configuration.maximumInFlightPerHost))
+        self.queue = FairQueue(
+            share: max(1, configuration.maximumInFlightPerHost), narrowShare: max(1, configuration.connectionsPerHost))
     }
 
     /// Runs until the mailbox stops; then answers all callers and frees libcurl's handles.
@@ -148,7 +149,13 @@ final class TransferLoop {
             guard let handle = EasyHandle.owner(of: end.easy) else { continue }
             let time = now ?? Instant.now
             now = time
-            self.finish(handle, handle.outcome(end.result, now: time))
+            let outcome = handle.outcome(end.result, now: time)
+            // Further requests would wait inside libcurl, where they ignore priorities and time out
+            // as if the host had not answered.
+            if case .answered(let response) = outcome, response.version == .http1 {
+                self.queue.narrow(lane: handle.lane)
+            }
+            self.finish(handle, outcome)
         }
     }
 
