@@ -142,6 +142,15 @@ struct CircuitBreakerTests {
         #expect(breaker.inFlight == 33)
     }
 
+    @Test("one call that hangs does not make a later burst silent")
+    func hangingCall() {
+        var breaker = CircuitBreaker()
+        #expect(breaker.admit(now: Self.start) == .yes)
+        let burst = Self.start + .seconds(20)
+        for _ in 0..<100 { #expect(breaker.admit(now: burst) == .yes) }
+        #expect(breaker.admit(now: burst + .seconds(13)) != .yes)
+    }
+
     @Test("an idle breaker shows as probing, then closed")
     func idle() {
         var breaker = CircuitBreaker()

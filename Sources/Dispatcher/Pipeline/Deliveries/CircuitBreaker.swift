@@ -42,7 +42,8 @@ struct CircuitBreaker: Sendable {
     /// An operator needs at least this long to fix a configuration.
     private static let configurationPause: Duration = .seconds(60)
     private static let probes = 2
-    /// This many calls without an answer for ``silence`` count as a failure before they time out.
+    /// This many calls in flight without an answer for ``silence`` count as a failure before they
+    /// time out.
     private static let silentCalls = 32
     private static let silence: Duration = .seconds(12)
     /// How long a call waits when the limit of calls in flight is reached.
@@ -58,7 +59,8 @@ struct CircuitBreaker: Sendable {
     /// How often it opened since the last success.
     private var openings = 0
     private var probing = 0
-    /// The time of the last answer, or the start of the first call in flight.
+    /// The time of the last answer, or of the call that was the first in flight or made them
+    /// ``silentCalls``, whichever came last.
     private var heardAt: Timestamp?
     private var answeredAt: Timestamp?
     private var openedAt: Timestamp?
@@ -79,8 +81,9 @@ struct CircuitBreaker: Sendable {
             guard self.probing < Self.probes else { return .no(until: now + Self.shortestPause) }
             self.probing += 1
         }
-        if self.inFlight == 0 { self.heardAt = now }
         self.inFlight += 1
+        // A single call that hangs must not make the next burst a silent one.
+        if self.inFlight == 1 || self.inFlight == min(Self.silentCalls, limit) { self.heardAt = now }
         return .yes
     }
 
