@@ -147,8 +147,15 @@ final class PoolState: PollingThread.Owner, @unchecked Sendable {
         guard let connection = self.connections[socket] else { return }
         let wantedWrite = connection.wantsWrite
         connection.read { segment, result in
-            if case .held(_, release: true) = segment.lease { connection.holder = nil }
-            if case .acquire = segment.lease, case .failure = result { connection.holder = nil }
+            let hasFailed = if case .failure = result { true } else { false }
+            switch segment.lease {
+            case .held(_, release: true):
+                connection.holder = nil
+                // The transaction may still be open.
+                if hasFailed { connection.retire() }
+            case .acquire where hasFailed: connection.holder = nil
+            case .acquire, .held, .shared: break
+            }
             segment.waiter.resume(returning: result)
         }
         self.settle(connection, wantedWrite: wantedWrite)

@@ -119,6 +119,11 @@ final class ServerConnection {
         return sent == 1
     }
 
+    /// Lets the pool drop the connection, because the state of its session is unknown.
+    func retire() {
+        self.isBroken = true
+    }
+
     /// Writes libpq's output buffer.
     func flush() {
         switch PQflush(self.pointer) {
