@@ -77,7 +77,7 @@ struct BroadcastSendCommand: AsyncParsableCommand {
                 entries: ["\(stream)/\(entry)"]
             )
             try await CommandClients.withDatabase(database) { pool in
-                try await self.watch(name, Database(pool).broadcasts, stream, entry)
+                try await self.watch(name, Database(pool), stream, entry)
             }
         }
     }
@@ -94,24 +94,27 @@ struct BroadcastSendCommand: AsyncParsableCommand {
 
     private func watch(
         _ name: CancellationStore.Name,
-        _ store: BroadcastStore,
+        _ database: Database,
         _ stream: String,
         _ entry: String
     ) async throws {
         let isTerminal = isatty(STDERR_FILENO) == 1
         while true {
-            let progress = try await store.find(name)
+            let progress = try await database.broadcasts.find(name)
             if isTerminal {
                 let line = progress.map { Self.line($0) } ?? "waits for a dispatcher"
                 Terminal.progress(DisplayText.cut(line, to: Terminal.errorWidth - 1))
             }
             if let progress {
                 if progress.broadcast.state == .awaitingConfirmation, self.confirm {
-                    _ = try await store.transition(progress.broadcast, to: .expanding, from: [.awaitingConfirmation])
+                    _ = try await database.broadcasts.transition(progress.broadcast, to: .expanding, from: [.awaitingConfirmation])
                 } else if progress.broadcast.state.isFinal || progress.broadcast.state == .awaitingConfirmation {
                     if isTerminal { Terminal.progress("") }
                     return try self.end(progress, stream, entry)
                 }
+            } else if let reason = try await database.deadLetters.reason(stream: stream, entry: entry) {
+                if isTerminal { Terminal.progress("") }
+                throw CommandFailure(ExitStatus.no, "the job is a dead letter: \(reason)")
             }
             // A broadcast does not signal its progress, so poll it at the pace of the progress bar.
             try await Task.sleep(for: Self.interval)

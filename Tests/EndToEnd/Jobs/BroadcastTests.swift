@@ -340,6 +340,14 @@ struct BroadcastTests {
             #expect(try await meant.waitForExit() == .code(0))
             let topic = try await stack.spawn("dispatcher", job + ["--topic", "none"], name: "topic")
             _ = try await topic.waitForLine("done: selected 0, stored 0")
+            // The command's catalog is newer than the dispatcher's.
+            let catalog = "\(stack.directory.path)/newer.yaml"
+            try "types: {brand_new: {severity: info, delivery: push}}"
+                .write(toFile: catalog, atomically: true, encoding: .utf8)
+            let unknown = try await stack.command(
+                ["broadcast", "--type", "brand_new", "--title", "Extra", "--all"], environment: ["CATALOG": catalog])
+            #expect(unknown.code == 1)
+            #expect(unknown.errors.contains("the job is a dead letter: "), "\(unknown.errors)")
             let withoutAudience = try await stack.spawn("dispatcher", job, name: "without-audience")
             #expect(try await withoutAudience.waitForExit() == .code(64))
         }

@@ -178,10 +178,10 @@ struct BroadcastExpansion: Sendable {
     /// Stores one dead letter per broadcast whose id users have with other content.
     private func refuse(_ broadcast: Broadcast) async throws {
         let letter = broadcast.deadLetter(JobIntake.conflictReason, at: self.dispatcher.now())
-        let isKnown = try await self.dispatcher.untilDone("look for a dead letter") {
-            try await self.dispatcher.database.deadLetters.has(stream: letter.stream, entry: letter.entry)
+        let known = try await self.dispatcher.untilDone("look for a dead letter") {
+            try await self.dispatcher.database.deadLetters.reason(stream: letter.stream, entry: letter.entry)
         }
-        guard !isKnown else { return }
+        guard known == nil else { return }
         try await DeadLetterQueue(dispatcher: self.dispatcher).setAside([letter])
     }
 

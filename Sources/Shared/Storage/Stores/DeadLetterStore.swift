@@ -35,12 +35,12 @@ package struct DeadLetterStore: Sendable {
         )
     }
 
-    /// Whether a dead letter with this origin exists.
-    package func has(stream: String, entry: String) async throws(PostgresError) -> Bool {
+    /// The reason of the dead letter with this origin; nil if there is none.
+    package func reason(stream: String, entry: String) async throws(PostgresError) -> String? {
         let result = try await self.pool.query(
-            "SELECT FROM carillon.dead_letters WHERE stream = $1 AND entry = $2", .text(stream), .text(entry)
+            "SELECT reason FROM carillon.dead_letters WHERE stream = $1 AND entry = $2", .text(stream), .text(entry)
         )
-        return !result.isEmpty
+        return try result.first?.text(0)
     }
 
     /// Removes a user: deletes dead letters for this user alone and removes the name from the
