@@ -68,6 +68,22 @@ struct DeadlineTests {
         }
     }
 
+    @Test("a call with more time than others has a connection of its own")
+    func alone() async throws {
+        try await Self.with {
+            $0.connections = 2
+        } _: { pool, watcher in
+            let long = Task { await pool.failure(of: Self.sleep, timeout: .seconds(50)) }
+            try await eventually("it runs") { try await Self.sleepers(watcher) == 1 }
+            try await withThrowingTaskGroup(of: Int64?.self) { group in
+                for _ in 0..<8 { group.addTask { try await pool.number("SELECT 7::int8") } }
+                for try await number in group { #expect(number == 7) }
+            }
+            long.cancel()
+            #expect(await long.value?.code == .cancelled)
+        }
+    }
+
     @Test("a call with a shorter deadline times out and is cancelled on the server")
     func shorterDeadline() async throws {
         try await Self.with { _ in

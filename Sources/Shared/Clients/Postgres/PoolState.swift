@@ -113,11 +113,13 @@ final class PoolState: PollingThread.Owner, @unchecked Sendable {
     }
 
     private func connection(for lease: Segment.Lease) -> ServerConnection? {
-        let free = self.connections.values.filter { $0.holder == nil && $0.cancelled == nil && !$0.isBroken }
+        let free = self.connections.values.filter {
+            $0.holder == nil && $0.cancelled == nil && !$0.isBroken && !$0.isTakenAlone
+        }
         guard let least = free.min(by: { $0.inFlight < $1.inFlight }) else { return nil }
         switch lease {
         case .shared: return least.inFlight < self.configuration.pipelineDepth ? least : nil
-        case .acquire, .held: return least.inFlight == 0 ? least : nil
+        case .alone, .acquire, .held: return least.inFlight == 0 ? least : nil
         }
     }
 
@@ -154,7 +156,7 @@ final class PoolState: PollingThread.Owner, @unchecked Sendable {
                 // The transaction may still be open.
                 if hasFailed { connection.retire() }
             case .acquire where hasFailed: connection.holder = nil
-            case .acquire, .held, .shared: break
+            case .acquire, .alone, .held, .shared: break
             }
             segment.waiter.resume(returning: result)
         }
@@ -238,6 +240,8 @@ final class Segment: Sendable {
     enum Lease: Sendable {
         /// Any connection, pipelined with other segments.
         case shared
+        /// An empty connection, which carries nothing else meanwhile.
+        case alone
         /// An empty connection, reserved until it is released.
         case acquire(TransactionKey)
         /// The reserved connection.

@@ -82,6 +82,9 @@ package final class PostgresPool: Sendable {
 
     /// Runs statements as one transaction in one round trip.
     ///
+    /// A call that may outlast others, because its limit is longer or several statements share it,
+    /// has a connection of its own.
+    ///
     /// - Parameter timeout: the time limit, waiting included; nil means the configuration's.
     @discardableResult
     package func run(
@@ -94,7 +97,9 @@ package final class PostgresPool: Sendable {
         let limit = PostgresStatement(
             "SELECT set_config('statement_timeout', $1, true)",
             [.text("\(max(1, timeout.inMicroseconds * 9 / 10_000))ms")])
-        return Array(try await self.submit([limit] + statements, lease: .shared, timeout: timeout).dropFirst())
+        let mayOutlast = timeout > self.configuration.timeout || statements.count > 1
+        let lease = mayOutlast ? Segment.Lease.alone : .shared
+        return Array(try await self.submit([limit] + statements, lease: lease, timeout: timeout).dropFirst())
     }
 
     /// Runs `body` between BEGIN and COMMIT on a connection of its own; an error thrown by `body`

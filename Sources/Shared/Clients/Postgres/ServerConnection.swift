@@ -61,6 +61,11 @@ final class ServerConnection {
 
     var inFlight: Int { self.flights.count }
 
+    /// Whether its segment wants no others behind it.
+    var isTakenAlone: Bool {
+        if case .alone = self.flights.first?.segment.lease { true } else { false }
+    }
+
     /// The deadline of the first segment; one that timed out behind others gets `grace` more.
     func firstDeadline(grace: Duration) -> ContinuousClock.Instant? {
         self.flights.first.map { $0.hasTimedOut ? $0.segment.deadline + grace : $0.segment.deadline }
