@@ -174,6 +174,27 @@ struct PartitionTests {
         }
     }
 
+    @Test("calls that end while Redis is away are on record before it is back")
+    func calls() async throws {
+        try await Stack.with { stack in
+            let proxy = try await TripwireProxy.start(port: stack.redis.port)
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher(environment: ["REDIS_URL": "redis://127.0.0.1:\(proxy.port)/0"])
+            // Each is answered two seconds later, so the second while the first cannot be acknowledged.
+            for (number, user) in ["ada", "ben"].enumerated() {
+                try await gateway.register(user: user, platform: "android", token: "slow-once-\(number)")
+                try await stack.append([("user", user), ("type", "payment_received"), ("title", "x")])
+                try await eventually("FCM has it") { stack.pushed().count == number + 1 }
+            }
+            proxy.lose(.everything)
+            try await eventually("both are on record") {
+                try await stack.query("SELECT FROM carillon.delivery_attempts WHERE outcome = 'accepted'").count == 2
+            }
+            proxy.lose(.nothing)
+            await proxy.close()
+        }
+    }
+
     @Test(
         "after a dispatcher lost Redis for longer than its lease, no push repeats that waited for a connection",
         arguments: [true, false])

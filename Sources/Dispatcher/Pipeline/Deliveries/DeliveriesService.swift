@@ -38,6 +38,8 @@ package struct DeliveriesService: Service {
 
     package func run() async throws {
         let outcomes = BatchQueue<DeliveryOutcome>(capacity: 2 * self.calls)
+        // Room for all of these, so that calls are on record soon although Redis is away.
+        let recorded = BatchQueue<DeliverySettler.Recorded>(capacity: 2 * self.calls)
         let permits = LanePermits(self.calls)
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask {
@@ -58,9 +60,14 @@ package struct DeliveriesService: Service {
             }
             group.addTask {
                 defer { outcomes.finish() }
+                defer { recorded.finish() }
                 while let batch = await outcomes.next(limit: Self.settleBatch) {
-                    try await self.settler.settle(batch)
+                    await recorded.send(try await self.settler.record(batch))
                 }
+            }
+            group.addTask {
+                defer { recorded.finish() }
+                while let batch = await recorded.next(limit: 1)?.first { try await self.settler.finish(batch) }
             }
             // `waitForAll` would wait for the others after a failure.
             for try await _ in group {}

@@ -8,14 +8,14 @@ import Logging
 import Providers
 import Storage
 
-/// Records outcomes in batches: in PostgreSQL first, then hands them over in Redis.
+/// Settles outcomes in batches: records them in PostgreSQL, then hands them over in Redis.
 struct DeliverySettler: Sendable {
     private static let configurationDelay: Duration = .seconds(60)
     /// The reason of a delivery that killed its dispatchers.
     private static let poisonReason = "dispatchers_died"
 
     /// The changes that a batch of outcomes makes.
-    private struct Ledger {
+    fileprivate struct Ledger {
         var settlement = DeliveryStore.Settlement()
         var postponed: [Postponement] = []
         var waiting: [DeliveryHandover.Waiting] = []
@@ -40,7 +40,25 @@ struct DeliverySettler: Sendable {
 
     private var isMail: Bool { self.provider == .email }
 
+    /// A batch whose calls are on record; ``finish(_:)`` does the rest.
+    struct Recorded: Sendable {
+        fileprivate let held: [DeliveryOutcome]
+        fileprivate let ledger: Ledger
+        fileprivate let effects: DeliveryStore.Effects
+        /// The outcomes that came after the lease had lapsed, and their changes but for the calls.
+        fileprivate let lapsed: [DeliveryOutcome]
+        fileprivate let rest: [DeliveryOutcome.Place: Ledger]
+    }
+
     func settle(_ outcomes: [DeliveryOutcome]) async throws {
+        try await self.finish(try await self.record(outcomes))
+    }
+
+    /// Records a batch in PostgreSQL, also while Redis is away: a dispatcher that takes over an
+    /// entry looks for its calls.
+    ///
+    /// Of outcomes that came after the lease had lapsed, only the calls are recorded.
+    func record(_ outcomes: [DeliveryOutcome]) async throws -> Recorded {
         self.tally.note(outcomes)
         let term = self.dispatcher.leaseClock.term
         // Almost always none, so the batch is not copied.
@@ -48,15 +66,46 @@ struct DeliverySettler: Sendable {
         let held = lapsed.isEmpty ? outcomes : outcomes.filter { $0.term == term }
         var ledger = Ledger()
         for outcome in held { self.note(outcome, in: &ledger) }
-        try await self.settle(held, ledger)
-        if !lapsed.isEmpty { try await self.settleLapsed(lapsed) }
+        var rest: [DeliveryOutcome.Place: Ledger] = [:]
+        for outcome in lapsed {
+            var own = Ledger()
+            self.note(outcome, in: &own)
+            if outcome.result.isCall {
+                ledger.settlement.attempts += own.settlement.attempts
+                own.settlement.attempts = []
+            }
+            if case .answered(.accepted) = outcome.result {
+                ledger.add(own)
+                own = Ledger()
+            }
+            rest[outcome.place] = own
+        }
+        let effects = try await self.record(ledger.settlement)
+        return Recorded(held: held, ledger: ledger, effects: effects, lapsed: lapsed, rest: rest)
     }
 
-    private func settle(_ outcomes: [DeliveryOutcome], _ ledger: Ledger) async throws {
-        guard !outcomes.isEmpty else { return }
-        let effects = try await self.dispatcher.untilDone("record deliveries") {
-            try await self.dispatcher.database.deliveries.settle(ledger.settlement)
+    /// Does the rest for the entries that still belong to this process.
+    func finish(_ recorded: Recorded) async throws {
+        try await self.finish(recorded.held, recorded.ledger, recorded.effects)
+        guard !recorded.lapsed.isEmpty else { return }
+        let owned = try await self.handover.owned(recorded.lapsed)
+        guard !owned.isEmpty else { return }
+        var ledger = Ledger()
+        for outcome in owned { if let own = recorded.rest[outcome.place] { ledger.add(own) } }
+        try await self.finish(owned, ledger, try await self.record(ledger.settlement))
+    }
+
+    private func record(_ settlement: DeliveryStore.Settlement) async throws -> DeliveryStore.Effects {
+        try await self.dispatcher.untilDone("record deliveries") {
+            try await self.dispatcher.database.deliveries.settle(settlement)
         }
+    }
+
+    private func finish(
+        _ outcomes: [DeliveryOutcome],
+        _ ledger: Ledger,
+        _ effects: DeliveryStore.Effects
+    ) async throws {
         try await self.dispatcher.postpone(ledger.postponed)
         try await DeadLetterQueue(dispatcher: self.dispatcher).setAside(ledger.dead)
         try await self.handover.finish(
@@ -65,36 +114,6 @@ struct DeliverySettler: Sendable {
     }
 
     private var handover: DeliveryHandover { DeliveryHandover(dispatcher: self.dispatcher, provider: self.provider) }
-
-    /// Settles outcomes that came after the lease had lapsed.
-    ///
-    /// Calls are recorded at once, because a dispatcher that has taken an entry over looks for
-    /// them. The rest is done for the entries that still belong to this process.
-    private func settleLapsed(_ outcomes: [DeliveryOutcome]) async throws {
-        var (calls, rest) = (Ledger(), [DeliveryOutcome.Place: Ledger]())
-        for outcome in outcomes {
-            var ledger = Ledger()
-            self.note(outcome, in: &ledger)
-            if outcome.result.isCall {
-                calls.settlement.attempts += ledger.settlement.attempts
-                ledger.settlement.attempts = []
-            }
-            if case .answered(.accepted) = outcome.result {
-                calls.add(ledger)
-                ledger = Ledger()
-            }
-            rest[outcome.place] = ledger
-        }
-        let settlement = calls.settlement
-        try await self.dispatcher.untilDone("record deliveries") {
-            _ = try await self.dispatcher.database.deliveries.settle(settlement)
-        }
-        let owned = try await self.handover.owned(outcomes)
-        await self.dispatcher.publish(calls.lifecycle)
-        var ledger = Ledger()
-        for outcome in owned { if let own = rest[outcome.place] { ledger.add(own) } }
-        try await self.settle(owned, ledger)
-    }
 
     /// Drops `tokenInvalid` events of tokens and addresses that were registered since, or reported
     /// before.
