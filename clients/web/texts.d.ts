@@ -4,11 +4,9 @@
 /** The words of the inbox. Functions get the part that varies. */
 export interface Texts {
   readonly notifications: string;
-  readonly inbox: string;
   readonly bell: (unread: number) => string;
   readonly all: string;
   readonly unread: string;
-  readonly unreadCount: (count: number) => string;
   readonly markAllRead: string;
   readonly markRead: string;
   readonly remove: string;
@@ -17,7 +15,6 @@ export interface Texts {
   readonly loading: string;
   readonly justNow: string;
   readonly isUnread: string;
-  readonly open: string;
   readonly severity: Readonly<Record<"alert" | "warning" | "info", string>>;
   readonly emptyTitle: string;
   readonly emptyText: string;
@@ -45,7 +42,6 @@ export interface Texts {
   readonly archivedDone: string;
   readonly restoredDone: string;
   readonly removedDone: string;
-  readonly readRemovedDone: (count: number) => string;
   readonly undo: string;
   readonly mute: (type: string) => string;
   readonly mutedDone: (type: string) => string;

@@ -383,6 +383,216 @@ struct WebInboxTests {
         }
     }
 
+    /// Defines a gateway inside the page: `gateway.answer` returns the answers about notifications.
+    private static let fakeGateway = """
+        const load = (name) => import(`/web/${name}.js`);
+        const modules = ["inbox", "inbox-connection", "inbox-client"];
+        const [{ Inbox }, { Connection }, { Client }] = await Promise.all(modules.map(load));
+        Object.assign(Connection, { shortest: 10, longest: 10 });
+        Object.defineProperty(navigator, "onLine", { value: true });
+        const url = "http://127.0.0.1";
+        const until = async (isTrue) => { while (!isTrue()) await new Promise((next) => setTimeout(next, 1)); };
+        const item = (id, version, read_at = null) => ({ id, version, read_at });
+        const page = (version, ...notifications) => Response.json({
+          version, notifications, next_cursor: notifications.at(-1)?.id ?? null, unread: notifications.length, total: 2,
+        });
+        const gateway = { answer: () => page(5) };
+        globalThis.fetch = async (address, { method }) => {
+          const { pathname } = new URL(address);
+          if (pathname === "/v1/socket-tickets") return Response.json({ ticket: "one" });
+          return pathname === "/v1/types" ? Response.json({}) : gateway.answer(method);
+        };
+        const sockets = [];
+        globalThis.WebSocket = class {
+          static OPEN = 1;
+          readyState = 1;
+          constructor(address) {
+            this.resume = new URL(address).searchParams.get("resume");
+            sockets.push(this);
+          }
+          take(frame) { this.onmessage({ data: JSON.stringify(frame) }); }
+          send() {}
+          close() {}
+        };
+        const opened = async (inbox) => {
+          const isOpen = await inbox.open();
+          await until(() => sockets.length === 1);
+          return isOpen;
+        };
+        const welcome = { type: "welcome", version: 5 };
+        const sync = { type: "sync", unread: 1, total: 2, notifications: [], deleted: [] };
+        """
+
+    /// Runs a script that uses the fake gateway, and returns the texts that it returns.
+    private func runWithFakeGateway(_ script: String) async throws -> [String]? {
+        try await Stack.withBrowser { _, gateway, browser in
+            try await browser.open("http://127.0.0.1:\(gateway.port)/")
+            return try await browser.run("return (async () => { \(Self.fakeGateway)\n\(script) })()").strings
+        }
+    }
+
+    @Test("a reload that fails after a reset is tried again, and until then no version is resumed")
+    func failedReload() async throws {
+        let resumed = try await self.runWithFakeGateway(
+            """
+            const inbox = new Inbox(url, async () => "token", "en");
+            await opened(inbox);
+            let failures = 0;
+            gateway.answer = () => {
+              failures += 1;
+              return new Response("{}", { status: 503 });
+            };
+            sockets[0].take(welcome);
+            sockets[0].take({ ...sync, reset: true, version: 900 });
+            sockets[0].take({ type: "notification", version: 901, unread: 2, notification: item("b", 901) });
+            await until(() => failures > 1);
+            sockets[0].onclose({ code: 1006 });
+            await until(() => sockets.length === 2);
+            gateway.answer = () => page(902, item("b", 901), item("a", 900));
+            sockets[1].take(welcome);
+            await until(() => inbox.store.version === 902);
+            // Without a version, this is no list of changes.
+            gateway.answer = () => page(903, item("b", 901));
+            sockets[1].take({ ...sync, reset: false, version: 903 });
+            await until(() => inbox.store.list().length === 1);
+            inbox.close();
+            return sockets.map(({ resume }) => String(resume));
+            """)
+        #expect(resumed == ["5", "null"])
+    }
+
+    @Test("while a page fetches a fresh token, the inbox is offline; it waits no longer than its limit")
+    func hangingToken() async throws {
+        let states = try await self.runWithFakeGateway(
+            """
+            let give;
+            const fresh = () => new Promise((done) => { give = done; });
+            const inbox = new Inbox(url, (isRefused) => (isRefused ? fresh() : "token"), "en");
+            await opened(inbox);
+            sockets[0].take(welcome);
+            sockets[0].onclose({ code: 4401 });
+            const states = [inbox.state];
+            inbox.retry();
+            await until(() => sockets.length === 2);
+            sockets[1].take(welcome);
+            give("fresh");
+            await new Promise((next) => setTimeout(next));
+            states.push(inbox.state);
+            Client.patience = 10;
+            sockets[1].onclose({ code: 4401 });
+            await until(() => sockets.length === 3);
+            inbox.close();
+            return states;
+            """)
+        #expect(states == ["offline", "online"])
+    }
+
+    @Test("a socket that opens and then says nothing is replaced")
+    func silentSocket() async throws {
+        let resumed = try await self.runWithFakeGateway(
+            """
+            Object.assign(Connection, { probeInterval: 10, probePatience: 10 });
+            const connection = new Connection({ url, call: async () => ({ ticket: "one" }) }, () => 7);
+            connection.open();
+            await until(() => sockets.length === 1);
+            sockets[0].onopen?.();
+            await until(() => sockets.length === 2);
+            connection.close();
+            return sockets.map(({ resume }) => resume);
+            """)
+        #expect(resumed == ["7", "7"])
+    }
+
+    @Test("an inbox opens although its page gives no token at first, and then loads all of it")
+    func lateToken() async throws {
+        let found = try await self.runWithFakeGateway(
+            """
+            let failures = 3;
+            const token = async () => {
+              if (failures-- > 0) throw new Error("no network");
+              return "token";
+            };
+            const inbox = new Inbox(url, token, "en");
+            const found = [await opened(inbox), sockets[0].resume];
+            sockets[0].take({ type: "notification", version: 7, unread: 2, notification: item("b", 7) });
+            found.push(inbox.store.isLoaded);
+            gateway.answer = () => page(7, item("b", 7), item("a", 6));
+            sockets[0].take(welcome);
+            await until(() => inbox.store.list().length === 2 && inbox.store.isLoaded);
+            inbox.close();
+            return found.map(String);
+            """)
+        #expect(found == ["true", "null", "false"])
+    }
+
+    @Test("a change whose answer is lost is undone, and the inbox read again")
+    func lostAnswer() async throws {
+        let found = try await self.runWithFakeGateway(
+            """
+            gateway.answer = () => page(5, item("a", 5));
+            const inbox = new Inbox(url, async () => "token", "en");
+            await opened(inbox);
+            sockets[0].take(welcome);
+            gateway.answer = (method) => {
+              if (method === "POST") throw new TypeError("the connection was lost");
+              return page(6, item("a", 6, "2026-01-01T00:00:00Z"));
+            };
+            const isSaved = await inbox.markRead("a");
+            await until(() => inbox.store.version === 6);
+            inbox.close();
+            return [String(isSaved), inbox.store.find("a").read_at];
+            """)
+        #expect(found == ["false", "2026-01-01T00:00:00Z"])
+    }
+
+    @Test("a notification that is deleted while an older page loads does not come back with it")
+    func overtakenPage() async throws {
+        let left = try await self.runWithFakeGateway(
+            """
+            gateway.answer = () => page(5, item("b", 5));
+            const inbox = new Inbox(url, async () => "token", "en");
+            await opened(inbox);
+            sockets[0].take(welcome);
+            gateway.answer = () => {
+              gateway.answer = () => page(6);
+              sockets[0].take({ type: "deleted", version: 6, unread: 1, change: { ids: ["a"] } });
+              return page(5, item("a", 4));
+            };
+            await inbox.loadMore({});
+            inbox.close();
+            return inbox.store.list().map(({ id }) => id);
+            """)
+        #expect(left == ["b"])
+    }
+
+    @Test("a channel that could not be switched off stays on when another is switched off")
+    func failedSwitch() async throws {
+        let wishes = try await self.runWithFakeGateway(
+            """
+            const names = ["inbox-settings", "words", "texts"];
+            const [{ SettingsView }, { Words }, { en }] = await Promise.all(names.map(load));
+            const sent = [];
+            const call = async (method, path, body) => {
+              const type = { type: "a", channels: ["in_app", "push"], in_app: true, push: true };
+              if (method === "GET") return path === "/v1/settings" ? {} : { types: [type] };
+              sent.push(body.types[0]);
+              if (sent.length === 1) throw new Error("no network");
+              return {};
+            };
+            const inbox = { client: { call }, words: new Words() };
+            const view = new SettingsView(inbox, null, { texts: en, language: "en", tell() {} });
+            document.body.append(view.element);
+            await view.load();
+            const [inApp, push] = view.element.querySelectorAll(".type-row input");
+            inApp.click();
+            await until(() => sent.length === 1 && !inApp.disabled);
+            push.click();
+            await until(() => sent.length === 2);
+            return sent.map((one) => `${one.in_app} ${one.push}`);
+            """)
+        #expect(wishes == ["false true", "true false"])
+    }
+
     @Test("a row's buttons never cover the day's heading, and the row names its type")
     func rows() async throws {
         try await Stack.withBrowser { stack, gateway, browser in

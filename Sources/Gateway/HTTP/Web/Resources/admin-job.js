@@ -148,9 +148,10 @@ export class Job {
 }
 
 function cancellation({ status, cancelled, withdrawing, too_late: late, not_sent: unsent }) {
-  const counts = [["Cancelled", cancelled], ["Being withdrawn", withdrawing], ["Too late", late], ["Not sent anyway", unsent]];
+  const counts = [["Cancelled", cancelled], ["Being withdrawn", withdrawing], ["Too late", late], ["Not sent anyway", unsent]]
+    .filter(([, count]) => count !== null);
   return [h("p", { class: "counts" }, outcomes[status] ?? readable(status)),
-    facts(counts.map(([name, count]) => [name, number(count)]), "facts")];
+    ...(counts.length ? [facts(counts.map(([name, count]) => [name, number(count)]), "facts")] : [])];
 }
 
 function broadcastWords({ state, stored, audience }) {

@@ -46,6 +46,7 @@ const reasons = {
   handed_on: "in flight: a provider's stream has it",
   idle: "the user is connected but idle",
   in_flight: "a provider may still have it",
+  missed: "its local time had passed too long ago",
   no_address: "no valid e-mail address",
   no_channel: "job, type and delivery have no channel in common",
   no_device: "no active device of a configured provider",

@@ -49,8 +49,8 @@ export class CarillonInbox extends HTMLElement {
     const { data } = event;
     // One of the elements that share an inbox is enough.
     if (!this.#inbox || (this.#inbox.speaker ??= this.#panel) !== this.#panel) return;
-    if (data?.kind === "carillon-clicks" && this.#inbox?.store.isLoaded) takeClicks();
-    if (data?.kind !== "carillon-clicked" || !data.id || !this.#inbox) return;
+    if (data?.kind === "carillon-clicks" && this.#inbox.store.isLoaded) takeClicks();
+    if (data?.kind !== "carillon-clicked" || !data.id) return;
     // Another inbox of the page may be another user's, or the same in another language.
     event.stopImmediatePropagation();
     const item = this.#inbox.store.find(data.id);
@@ -151,8 +151,9 @@ export class CarillonInbox extends HTMLElement {
     const pushes = push && new push.Push(inbox.client, new URL(worker, document.baseURI).href);
     this.#push = pushes;
     const render = this.#own.renderItem && ((item) => this.#own.renderItem(item, { language: tag, texts }));
+    const feed = this.#feed();
     this.#panel = new Panel(inbox, pushes, {
-      language: tag, texts, render, feed: this.#feed(),
+      language: tag, texts, render, feed,
       open: (item, event, url) => this.#open(item, event, url),
       act: (item, action) => this.#act(item, action, texts),
       close: this.#isPage() ? null : () => this.#popover.hidePopover(),
@@ -163,10 +164,11 @@ export class CarillonInbox extends HTMLElement {
     this.#root.replaceChildren(frame);
     this.#panel.start();
     this.#showCount(texts);
-    if (this.#isPage() && !this.getAttribute("category") && !this.getAttribute("org")) {
+    if (this.#isPage() && !feed.category && !feed.org) {
       const wide = matchMedia("(min-width: 64rem)");
       if (wide.matches) this.#panel.loadSettings();
-      wide.onchange = () => wide.matches && this.#panel?.loadSettings();
+      const load = () => wide.matches && this.#panel?.loadSettings();
+      wide.addEventListener("change", load, { signal: this.#listeners.signal });
     }
     pushes?.register().catch((error) => console.warn("carillon:", error.message));
     // Code that creates the element can finish its setup first.

@@ -19,7 +19,7 @@ export class Client {
   /**
    * @param {string} url the gateway.
    * @param {(isRefused: boolean) => (string | null | Promise<string | null>)} getToken returns a
-   *   token; called again when the gateway refused the last one.
+   *   token within `patience`; called again when the gateway refused the last one.
    */
   constructor(url, getToken) {
     this.url = String(url).replace(/\/+$/, "");
@@ -28,7 +28,11 @@ export class Client {
 
   /** Returns a token, a fresh one if the last was refused. */
   async token(isRefused = false) {
-    if (isRefused || !this.#token) this.#token = (await this.#getToken(isRefused)) || null;
+    if (isRefused || !this.#token) {
+      // A page that never answers would block each call that waits for the token.
+      const late = new Promise((_, fail) => setTimeout(fail, Client.patience, "no token in time"));
+      this.#token = (await Promise.race([this.#getToken(isRefused), late]).catch(unreachable)) || null;
+    }
     return this.#token;
   }
 
@@ -46,7 +50,7 @@ export class Client {
       if (fresh && fresh !== token) answer = await this.#send(method, path, body, fresh, keepalive);
       if (answer.status === 401) throw new CallError("signedOut", "the token was refused", { status: 401 });
     }
-    const text = await answer.text();
+    const text = await answer.text().catch(unreachable);
     let value = null;
     try {
       value = text ? JSON.parse(text) : null;
@@ -61,25 +65,23 @@ export class Client {
     });
   }
 
-  async #send(method, path, body, token, keepalive) {
+  #send(method, path, body, token, keepalive) {
     const headers = { authorization: `Bearer ${token}` };
     if (body !== undefined) headers["content-type"] = "application/json";
-    try {
-      return await fetch(this.url + path, {
-        method,
-        headers,
-        body: body === undefined ? undefined : JSON.stringify(body),
-        cache: "no-store",
-        credentials: "omit",
-        referrerPolicy: "no-referrer",
-        keepalive,
-        signal: AbortSignal.timeout(Client.patience),
-      });
-    } catch (error) {
-      throw new CallError("unreachable", String(error?.message ?? error));
-    }
+    return fetch(this.url + path, {
+      method,
+      headers,
+      body: JSON.stringify(body),
+      cache: "no-store",
+      credentials: "omit",
+      referrerPolicy: "no-referrer",
+      keepalive,
+      signal: AbortSignal.timeout(Client.patience),
+    }).catch(unreachable);
   }
 }
+
+function unreachable(error) { throw new CallError("unreachable", String(error?.message ?? error)); }
 
 /** Returns a claim of a token without verifying the token; only the gateway can do that. */
 export function claim(token, name) {

@@ -27,6 +27,13 @@ export class Connection extends EventTarget {
   #state = "offline";
   #isWanted = false;
   #attempt = 0;
+  /** Whether the next `sync` answers no version, so that it is only a part of the inbox. */
+  #isPartial = false;
+
+  /** Returns a random delay in ms: full jitter spreads retries. */
+  static backoff(failures) {
+    return Math.random() * Math.min(Connection.longest, Connection.shortest * 2 ** failures);
+  }
 
   /**
    * @param {() => number | null} version returns the inbox version to resume from; null for a full
@@ -124,9 +131,11 @@ export class Connection extends EventTarget {
     address.protocol = address.protocol.replace("http", "ws");
     address.searchParams.set("ticket", ticket);
     const version = this.#version();
-    if (version !== null) address.searchParams.set("resume", version);
+    this.#isPartial = version === null;
+    if (!this.#isPartial) address.searchParams.set("resume", version);
     const socket = new WebSocket(address, ["carillon.v1"]);
     this.#socket = socket;
+    socket.onopen = () => this.#watch();
     socket.onmessage = ({ data }) => this.#receive(data);
     socket.onclose = ({ code }) => {
       if (socket === this.#socket) this.#closed(code);
@@ -135,9 +144,11 @@ export class Connection extends EventTarget {
 
   #receive(data) {
     const frame = JSON.parse(data);
-    clearTimeout(this.#probe);
-    this.#probe = setTimeout(() => this.#ask(), Connection.probeInterval);
-    if (frame.type === "welcome") {
+    this.#watch();
+    if (frame.type === "sync") {
+      frame.reset ||= this.#isPartial;
+      this.#isPartial = false;
+    } else if (frame.type === "welcome") {
       this.#failures = 0;
       this.#become("online");
       this.#tellFocus();
@@ -147,6 +158,11 @@ export class Connection extends EventTarget {
       console.warn("carillon:", frame.reason);
     }
     this.dispatchEvent(new CustomEvent("frame", { detail: frame }));
+  }
+
+  #watch() {
+    clearTimeout(this.#probe);
+    this.#probe = setTimeout(() => this.#ask(), Connection.probeInterval);
   }
 
   #ask() {
@@ -160,18 +176,19 @@ export class Connection extends EventTarget {
   #closed(code) {
     this.#drop();
     if (code === 4409) return this.#become("displaced");
+    if (code !== 4401) return this.#fail();
+    this.#become("offline");
+    const attempt = this.#attempt;
     // The token expired. Fetch a fresh one; without one, the next ticket reports `signedOut`.
-    if (code === 4401) this.#client.token(true).catch(() => null).then(() => this.#fail());
-    else this.#fail();
+    // Another attempt to connect may start meanwhile.
+    this.#client.token(true).catch(() => null).then(() => attempt === this.#attempt && this.#fail());
   }
 
   #fail() {
     if (!this.#isWanted) return;
     this.#become("offline");
-    const most = Math.min(Connection.longest, Connection.shortest * 2 ** this.#failures);
-    this.#failures += 1;
-    // Full jitter spreads reconnects. A delay that the gateway asked for is the minimum.
-    const wait = (this.#delay ?? 0) + Math.random() * most;
+    // A delay that the gateway asked for is the minimum.
+    const wait = (this.#delay ?? 0) + Connection.backoff(this.#failures++);
     this.#delay = null;
     clearTimeout(this.#timer);
     if (navigator.onLine) this.#timer = setTimeout(() => this.#connect(), wait);
@@ -182,7 +199,7 @@ export class Connection extends EventTarget {
     const socket = this.#socket;
     this.#socket = null;
     if (!socket) return;
-    socket.onmessage = socket.onclose = null;
+    socket.onopen = socket.onmessage = socket.onclose = null;
     socket.close();
   }
 }

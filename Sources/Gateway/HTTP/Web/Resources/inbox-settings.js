@@ -228,9 +228,18 @@ export class SettingsView {
       type.required ? h("span", { class: "hint" }, texts.required)
         : h("span", { class: "toggles", role: "group", "aria-label": name },
           channels.filter((channel) => !type.channels || type.channels.includes(channel)).map((channel) =>
-            this.#toggle(texts.channels[channel], type[channel], async (isOn) =>
-              this.#noticeAddress(await this.#client.call("PUT", "/v1/preferences",
-                { types: [this.#wish(type, channel, isOn)] }))))));
+            this.#toggle(texts.channels[channel], type[channel], (isOn) => this.#prefer(type, channel, isOn)))));
+  }
+
+  async #prefer(type, channel, isOn) {
+    const body = { types: [this.#wish(type, channel, isOn)] };
+    try {
+      return this.#noticeAddress(await this.#client.call("PUT", "/v1/preferences", body));
+    } catch (error) {
+      // The next call for this type sends all its channels.
+      type[channel] = !isOn;
+      throw error;
+    }
   }
 
   /** Returns the whole preference of a type, since the call replaces it. */

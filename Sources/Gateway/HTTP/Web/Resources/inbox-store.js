@@ -9,6 +9,8 @@
 export class InboxStore extends EventTarget {
   /** The store has every change up to this inbox version; null before the first page. */
   version = null;
+  /** Whether changes may be missing, so that the first page must be loaded. */
+  mustReload = true;
   unread = 0;
   total = 0;
   /** Changes when everything was replaced. */
@@ -43,6 +45,7 @@ export class InboxStore extends EventTarget {
     this.#floors = new Map([[key({}), page.next_cursor ?? ""]]);
     for (const item of page.notifications) this.#items.set(item.id, item);
     this.version = page.version;
+    this.mustReload = false;
     this.#count(page);
     this.#changed();
   }
@@ -86,7 +89,8 @@ export class InboxStore extends EventTarget {
   }
 
   #sync(frame) {
-    if (frame.reset || this.version === null) return true;
+    this.mustReload ||= frame.reset;
+    if (this.mustReload) return true;
     for (const id of frame.deleted) this.#items.delete(id);
     const floor = this.#floor({}) ?? "";
     for (const item of frame.notifications) {
@@ -175,7 +179,8 @@ export class InboxStore extends EventTarget {
   }
 
   #advance(frame) {
-    this.version = Math.max(this.version ?? 0, frame.version);
+    // Before the first page, a change alone is no inbox to resume from.
+    if (this.isLoaded) this.version = Math.max(this.version, frame.version);
     this.unread = frame.unread;
     this.#changed();
   }

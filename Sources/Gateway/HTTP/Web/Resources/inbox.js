@@ -29,6 +29,11 @@ export class Inbox extends EventTarget {
   #connection;
   #tabs = null;
   #loading = null;
+  /** The timer of the next try after a failed load, and the number of failures in a row. */
+  #reloading = null;
+  #failures = 0;
+  /** The last message of the socket that has a version. */
+  #last = null;
   /** Unread notifications by category, of each organisation with a feed and, for null, of all. */
   #counts = new Map();
   #counting = new Map();
@@ -45,7 +50,7 @@ export class Inbox extends EventTarget {
     super();
     this.#client = new Client(url, getToken);
     this.#locale = locale;
-    this.#connection = new Connection(this.#client, () => this.store.version);
+    this.#connection = new Connection(this.#client, () => (this.store.mustReload ? null : this.store.version));
     this.store.addEventListener("change", () => this.#fire("change"));
     this.store.addEventListener("arrival", ({ detail }) => this.#fire("arrival", detail));
     this.#connection.addEventListener("frame", ({ detail }) => this.#take(detail));
@@ -57,7 +62,8 @@ export class Inbox extends EventTarget {
 
   /** Loads the inbox and connects. Returns whether it did: not without a token, or once closed. */
   async open() {
-    const token = await this.#client.token();
+    // A page that fails to give a token may give one later: the loads below try again.
+    const token = await this.#client.token().catch(() => true);
     if (this.#isClosed) return false;
     if (!token) {
       this.loadError = new CallError("signedOut", "no token");
@@ -65,7 +71,6 @@ export class Inbox extends EventTarget {
       this.#fire("signedOut");
       return false;
     }
-    this.#joinTabs(token);
     await Promise.all([this.load(), this.#loadWords()]);
     if (this.#isClosed) return false;
     this.#connection.open();
@@ -74,7 +79,7 @@ export class Inbox extends EventTarget {
 
   close() {
     this.#isClosed = true;
-    for (const timer of this.#counting.values()) clearTimeout(timer);
+    for (const timer of [this.#reloading, ...this.#counting.values()]) clearTimeout(timer);
     this.#connection.close();
     this.#tabs?.close();
     this.#tabs = null;
@@ -84,8 +89,8 @@ export class Inbox extends EventTarget {
   retry() {
     this.#connection.retry();
     this.hasMoreFailed = false;
-    if (this.store.isLoaded) this.#fire("change");
-    else this.load();
+    if (this.store.mustReload) this.load();
+    else this.#fire("change");
   }
 
   #fire(name, detail) { this.dispatchEvent(new CustomEvent(name, { detail })); }
@@ -98,25 +103,45 @@ export class Inbox extends EventTarget {
     return this.#loading;
   }
 
+  /** Loads the first page, and tries again until that succeeds. */
+  #reload() {
+    this.store.mustReload = true;
+    this.load();
+  }
+
   async #load() {
+    clearTimeout(this.#reloading);
     this.isLoading = true;
     this.#fire("change");
     try {
-      let before, page;
-      do {
-        before = this.store.version;
-        page = await this.#client.call("GET", `/v1/notifications?limit=${Inbox.pageSize}`);
-        // A message of the socket may have overtaken the page.
-      } while (this.store.version !== before && page.version < this.store.version);
+      const page = await this.#page(`limit=${Inbox.pageSize}`);
       this.loadError = null;
+      this.#failures = 0;
       this.store.replace(page);
+      this.#joinTabs(await this.#client.token());
     } catch (error) {
       this.loadError = error;
-      if (error.kind === "signedOut") this.#fire("signedOut");
+      if (error.kind === "signedOut") {
+        this.#fire("signedOut");
+      } else if (this.store.mustReload) {
+        const wait = (error.retryAfter ?? 0) * 1000 + Connection.backoff(this.#failures++);
+        // While it is offline, the next connection loads the page.
+        this.#reloading = setTimeout(() => this.state === "online" && this.load(), wait);
+      }
     } finally {
       this.isLoading = false;
       this.#fire("change");
     }
+  }
+
+  /** Reads a page, again if a message of the socket has overtaken it. */
+  async #page(query) {
+    let last, page;
+    do {
+      last = this.#last;
+      page = await this.#client.call("GET", `/v1/notifications?${query}`);
+    } while (this.#last !== last && page.version < this.#last.version);
+    return page;
   }
 
   async #loadWords() {
@@ -184,9 +209,9 @@ export class Inbox extends EventTarget {
     const query = new URLSearchParams({ limit: Inbox.pageSize, cursor });
     if (filter.isUnread) query.set("unread_only", "true");
     for (const name of ["category", "org"]) if ((filter[name] ?? null) !== null) query.set(name, filter[name]);
-    const generation = this.store.generation;
+    const { generation } = this.store;
     try {
-      const page = await this.#client.call("GET", `/v1/notifications?${query}`);
+      const page = await this.#page(query);
       // It continues a list that may have been replaced.
       if (this.store.generation === generation) this.store.append(page, filter);
       this.hasMoreFailed = false;
@@ -200,6 +225,7 @@ export class Inbox extends EventTarget {
   }
 
   #take(frame) {
+    if ("version" in frame) this.#last = frame;
     if (frame.type === "event") this.#fire("event", frame.event);
     if (this.store.apply(frame)) this.load();
     if (frame.type === "read") this.#closeShown(frame.change.all ? null : frame.change.ids);
@@ -211,7 +237,7 @@ export class Inbox extends EventTarget {
 
   #stateChanged(state) {
     if (state === "signedOut") this.#fire("signedOut");
-    if (state === "online" && !this.store.isLoaded) this.load();
+    if (state === "online" && this.store.mustReload) this.load();
     this.#fire("state", state);
   }
 
@@ -322,6 +348,8 @@ export class Inbox extends EventTarget {
       undo();
       this.#tabs?.postMessage({ kind: "reload" });
       this.#complain(error);
+      // Without an answer, the gateway may have taken the change all the same.
+      if (error.kind === "unreachable" || error.status >= 500) this.#reload();
       return false;
     }
   }
@@ -339,10 +367,10 @@ export class Inbox extends EventTarget {
   // Other tabs, and the service worker's notifications.
 
   #joinTabs(token) {
-    this.#tabs?.close();
+    if (this.#tabs || this.#isClosed) return;
     this.#tabs = new BroadcastChannel(`carillon ${this.#client.url} ${claim(token, "sub") ?? ""}`);
     this.#tabs.onmessage = ({ data }) => {
-      if (data.kind === "reload") this.load();
+      if (data.kind === "reload") this.#reload();
       else if (this.store.isLoaded) this.#perform(data);
     };
   }

@@ -12,11 +12,11 @@ const unread = (count) => counted(count, {
 });
 
 export default {
-  notifications: "الإشعارات", inbox: "الوارد",
+  notifications: "الإشعارات",
   bell: (count) => (count ? `الإشعارات، ${unread(count)}` : "الإشعارات"),
-  all: "الكل", unread: "غير المقروءة", unreadCount: (count) => unread(count),
+  all: "الكل", unread: "غير المقروءة",
   markAllRead: "تمييز الكل كمقروء", markRead: "تمييز كمقروء", remove: "حذف", removeRead: "حذف كل الإشعارات المقروءة",
-  loadMore: "عرض الأقدم", loading: "جارٍ التحميل…", justNow: "الآن", isUnread: "غير مقروء", open: "فتح",
+  loadMore: "عرض الأقدم", loading: "جارٍ التحميل…", justNow: "الآن", isUnread: "غير مقروء",
   severity: { alert: "عاجل", warning: "تحذير", info: "" },
   emptyTitle: "لا جديد حاليًا", emptyText: "ستظهر الإشعارات الجديدة هنا فور وصولها.",
   emptyUnreadTitle: "اطّلعت على كل شيء", emptyUnreadText: "لقد قرأت كل إشعاراتك.",
@@ -30,10 +30,7 @@ export default {
   snooze: "تأجيل", snoozeTimes: { hour: "بعد ساعة", evening: "هذا المساء", tomorrow: "صباح الغد", week: "الاثنين القادم" },
   snoozedDone: (time) => `سيظهر مجددًا ${/^\p{Nd}/u.test(time) ? "الساعة " : ""}${time}`,
   archivedDone: "تمت الأرشفة", restoredDone: "أُعيد إلى الوارد", removedDone: "تم الحذف",
-  readRemovedDone: (count) => counted(count, {
-    zero: "لم يُحذف أي إشعار", one: "تم حذف إشعار واحد", two: "تم حذف إشعارين",
-    few: `تم حذف ${count} إشعارات`, many: `تم حذف ${count} إشعارًا`, other: `تم حذف ${count} إشعار`,
-  }), undo: "تراجع",
+  undo: "تراجع",
   mute: (type) => `إيقاف ${quoted(type)}`, mutedDone: (type) => `تم إيقاف ${quoted(type)}. يمكنك إعادة التفعيل من الإعدادات.`,
   fresh: (count) => counted(count, {
     zero: "لا إشعارات جديدة", one: "إشعار جديد واحد", two: "إشعاران جديدان",

@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 export default {
-  notifications: "Mitteilungen", inbox: "Eingang",
+  notifications: "Mitteilungen",
   bell: (unread) => (unread ? `Mitteilungen, ${unread} ungelesen` : "Mitteilungen"),
-  all: "Alle", unread: "Ungelesen", unreadCount: (count) => `${count} ungelesen`,
+  all: "Alle", unread: "Ungelesen",
   markAllRead: "Alle als gelesen markieren", markRead: "Als gelesen markieren", remove: "Löschen", removeRead: "Alle gelesenen Mitteilungen löschen",
-  loadMore: "Ältere anzeigen", loading: "Wird geladen…", justNow: "jetzt", isUnread: "Ungelesen", open: "Öffnen",
+  loadMore: "Ältere anzeigen", loading: "Wird geladen…", justNow: "jetzt", isUnread: "Ungelesen",
   severity: { alert: "Dringend", warning: "Warnung", info: "" },
   emptyTitle: "Alles ruhig", emptyText: "Neue Mitteilungen erscheinen hier, sobald sie eintreffen.",
   emptyUnreadTitle: "Alles gelesen", emptyUnreadText: "Sie haben keine ungelesenen Mitteilungen.",
@@ -19,7 +19,7 @@ export default {
   moreFor: (title) => `Weitere Optionen für „${title}“`, menu: "Menü",
   snooze: "Zurückstellen", snoozeTimes: { hour: "In einer Stunde", evening: "Heute Abend", tomorrow: "Morgen früh", week: "Nächsten Montag" },
   snoozedDone: (time) => `Zurückgestellt bis ${time}`, archivedDone: "Archiviert", restoredDone: "Wieder im Eingang", removedDone: "Gelöscht",
-  readRemovedDone: (count) => (count === 1 ? "1 Mitteilung gelöscht" : `${count} Mitteilungen gelöscht`), undo: "Rückgängig",
+  undo: "Rückgängig",
   mute: (type) => `„${type}“ ausschalten`, mutedDone: (type) => `„${type}“ ist ausgeschaltet. In den Einstellungen können Sie das ändern.`,
   fresh: (count) => (count === 1 ? "1 neue Mitteilung" : `${count} neue Mitteilungen`),
   emptyArchiveTitle: "Nichts archiviert", emptyArchiveText: "Archivieren Sie, was nicht mehr im Eingang stehen soll. Hier bleibt es ein Jahr lang.",

@@ -9,11 +9,11 @@ function article(time) {
 }
 
 export default {
-  notifications: "Notificaciones", inbox: "Bandeja de entrada",
+  notifications: "Notificaciones",
   bell: (unread) => (unread ? `Notificaciones, ${unread} sin leer` : "Notificaciones"),
-  all: "Todas", unread: "Sin leer", unreadCount: (count) => `${count} sin leer`,
+  all: "Todas", unread: "Sin leer",
   markAllRead: "Marcar todo como leído", markRead: "Marcar como leída", remove: "Eliminar", removeRead: "Eliminar todas las notificaciones leídas",
-  loadMore: "Mostrar anteriores", loading: "Cargando…", justNow: "ahora", isUnread: "Sin leer", open: "Abrir",
+  loadMore: "Mostrar anteriores", loading: "Cargando…", justNow: "ahora", isUnread: "Sin leer",
   severity: { alert: "Urgente", warning: "Advertencia", info: "" },
   emptyTitle: "Todo tranquilo", emptyText: "Las notificaciones nuevas aparecerán aquí en cuanto lleguen.",
   emptyUnreadTitle: "Estás al día", emptyUnreadText: "Has leído todas tus notificaciones.",
@@ -27,7 +27,7 @@ export default {
   snooze: "Posponer", snoozeTimes: { hour: "En una hora", evening: "Esta tarde", tomorrow: "Mañana por la mañana", week: "El próximo lunes" },
   snoozedDone: (time) => `Pospuesta hasta ${article(time)}${time}`, archivedDone: "Notificación archivada",
   restoredDone: "De nuevo en tu bandeja de entrada", removedDone: "Notificación eliminada",
-  readRemovedDone: (count) => (count === 1 ? "1 notificación eliminada" : `${count} notificaciones eliminadas`), undo: "Deshacer",
+  undo: "Deshacer",
   mute: (type) => `Desactivar «${type}»`, mutedDone: (type) => `Has desactivado «${type}». Puedes cambiarlo en la configuración.`,
   fresh: (count) => (count === 1 ? "1 notificación nueva" : `${count} notificaciones nuevas`),
   emptyArchiveTitle: "Nada archivado", emptyArchiveText: "Archiva lo que no quieras tener a la vista. Se conserva aquí durante un año.",

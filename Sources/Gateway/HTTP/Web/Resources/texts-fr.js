@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 export default {
-  notifications: "Notifications", inbox: "Boîte de réception",
+  notifications: "Notifications",
   bell: (unread) => (unread ? `Notifications, ${unread} ${unread < 2 ? "non lue" : "non lues"}` : "Notifications"),
-  all: "Toutes", unread: "Non lues", unreadCount: (count) => `${count} ${count < 2 ? "non lue" : "non lues"}`,
+  all: "Toutes", unread: "Non lues",
   markAllRead: "Tout marquer comme lu", markRead: "Marquer comme lue", remove: "Supprimer", removeRead: "Supprimer toutes les notifications lues",
-  loadMore: "Afficher les plus anciennes", loading: "Chargement…", justNow: "à l’instant", isUnread: "Non lue", open: "Ouvrir",
+  loadMore: "Afficher les plus anciennes", loading: "Chargement…", justNow: "à l’instant", isUnread: "Non lue",
   severity: { alert: "Urgent", warning: "Attention", info: "" },
   emptyTitle: "Tout est calme", emptyText: "Les nouvelles notifications apparaîtront ici dès leur arrivée.",
   emptyUnreadTitle: "Vous êtes à jour", emptyUnreadText: "Vous avez lu toutes vos notifications.",
@@ -20,7 +20,7 @@ export default {
   snooze: "Mettre en attente", snoozeTimes: { hour: "Dans une heure", evening: "Ce soir", tomorrow: "Demain matin", week: "Lundi prochain" },
   snoozedDone: (time) => `Notification mise en attente jusqu’à ${time}`, archivedDone: "Notification archivée",
   restoredDone: "De retour dans votre boîte de réception", removedDone: "Notification supprimée",
-  readRemovedDone: (count) => (count < 2 ? `${count} notification supprimée` : `${count} notifications supprimées`), undo: "Annuler",
+  undo: "Annuler",
   mute: (type) => `Désactiver «\u00A0${type}\u00A0»`,
   mutedDone: (type) => `Notifications «\u00A0${type}\u00A0» désactivées. Vous pouvez les réactiver dans les réglages.`,
   fresh: (count) => (count < 2 ? `${count} nouvelle notification` : `${count} nouvelles notifications`),

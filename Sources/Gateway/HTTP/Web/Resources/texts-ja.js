@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 export default {
-  notifications: "通知", inbox: "受信トレイ",
+  notifications: "通知",
   bell: (unread) => (unread ? `通知、未読${unread}件` : "通知"),
-  all: "すべて", unread: "未読", unreadCount: (count) => `未読${count}件`,
+  all: "すべて", unread: "未読",
   markAllRead: "すべて既読にする", markRead: "既読にする", remove: "削除", removeRead: "既読の通知をすべて削除",
-  loadMore: "以前の通知を表示", loading: "読み込み中…", justNow: "たった今", isUnread: "未読", open: "開く",
+  loadMore: "以前の通知を表示", loading: "読み込み中…", justNow: "たった今", isUnread: "未読",
   severity: { alert: "緊急", warning: "注意", info: "" },
   emptyTitle: "通知はありません", emptyText: "新しい通知が届くと、ここに表示されます。",
   emptyUnreadTitle: "すべて確認済みです", emptyUnreadText: "未読の通知はありません。",
@@ -19,7 +19,7 @@ export default {
   moreFor: (title) => `「${title}」のその他の操作`, menu: "メニュー",
   snooze: "スヌーズ", snoozeTimes: { hour: "1時間後", evening: "今日の夕方", tomorrow: "明日の朝", week: "次の月曜日" },
   snoozedDone: (time) => `${time}に再表示します`, archivedDone: "アーカイブしました", restoredDone: "受信トレイに戻しました", removedDone: "削除しました",
-  readRemovedDone: (count) => `${count}件の通知を削除しました`, undo: "元に戻す",
+  undo: "元に戻す",
   mute: (type) => `「${type}」をオフにする`, mutedDone: (type) => `「${type}」をオフにしました。設定からオンに戻せます。`,
   fresh: (count) => `${count}件の新しい通知`,
   emptyArchiveTitle: "アーカイブした通知はありません", emptyArchiveText: "受信トレイに残しておく必要のない通知はアーカイブできます。ここに1年間保存されます。",

@@ -5,11 +5,11 @@
 const counted = (count, none, one, other) => (count === 0 ? none : count === 1 ? one : other);
 
 export default {
-  notifications: "Notificações", inbox: "Caixa de entrada",
+  notifications: "Notificações",
   bell: (unread) => (unread ? `Notificações, ${unread} ${unread === 1 ? "não lida" : "não lidas"}` : "Notificações"),
-  all: "Todas", unread: "Não lidas", unreadCount: (count) => counted(count, "Nenhuma não lida", "1 não lida", `${count} não lidas`),
+  all: "Todas", unread: "Não lidas",
   markAllRead: "Marcar tudo como lido", markRead: "Marcar como lida", remove: "Apagar", removeRead: "Apagar todas as notificações lidas",
-  loadMore: "Mostrar anteriores", loading: "Carregando…", justNow: "agora", isUnread: "Não lida", open: "Abrir",
+  loadMore: "Mostrar anteriores", loading: "Carregando…", justNow: "agora", isUnread: "Não lida",
   severity: { alert: "Urgente", warning: "Aviso", info: "" },
   emptyTitle: "Tudo tranquilo", emptyText: "As novas notificações aparecem aqui assim que chegam.",
   emptyUnreadTitle: "Tudo em dia", emptyUnreadText: "Você já leu todas as suas notificações.",
@@ -23,7 +23,7 @@ export default {
   snooze: "Adiar", snoozeTimes: { hour: "Daqui a uma hora", evening: "No fim da tarde", tomorrow: "Amanhã de manhã", week: "Próxima segunda-feira" },
   snoozedDone: (time) => `Notificação adiada até ${time}`, archivedDone: "Notificação arquivada",
   restoredDone: "De volta à caixa de entrada", removedDone: "Notificação apagada",
-  readRemovedDone: (count) => counted(count, "Nenhuma notificação apagada", "1 notificação apagada", `${count} notificações apagadas`), undo: "Desfazer",
+  undo: "Desfazer",
   mute: (type) => `Desativar “${type}”`, mutedDone: (type) => `Notificações “${type}” desativadas. Para reativar, abra as configurações.`,
   fresh: (count) => counted(count, "Nenhuma notificação nova", "1 nova notificação", `${count} novas notificações`),
   emptyArchiveTitle: "Nada arquivado", emptyArchiveText: "Arquive o que não precisa ficar na caixa de entrada. Tudo fica guardado aqui por um ano.",

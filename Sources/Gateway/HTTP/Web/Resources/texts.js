@@ -3,11 +3,11 @@
 
 /** The words of the inbox in English; the other languages have the same keys. */
 export const en = {
-  notifications: "Notifications", inbox: "Inbox",
+  notifications: "Notifications",
   bell: (unread) => (unread ? `Notifications, ${unread} unread` : "Notifications"),
-  all: "All", unread: "Unread", unreadCount: (count) => `${count} unread`,
+  all: "All", unread: "Unread",
   markAllRead: "Mark all as read", markRead: "Mark as read", remove: "Delete", removeRead: "Delete all read notifications",
-  loadMore: "Show older", loading: "Loading…", justNow: "now", isUnread: "Unread", open: "Open",
+  loadMore: "Show older", loading: "Loading…", justNow: "now", isUnread: "Unread",
   severity: { alert: "Urgent", warning: "Warning", info: "" },
   emptyTitle: "All quiet", emptyText: "New notifications appear here as they arrive.",
   emptyUnreadTitle: "All caught up", emptyUnreadText: "You have read all your notifications.",
@@ -19,7 +19,7 @@ export const en = {
   archive: "Archive", archived: "Archived", restore: "Move to inbox", markUnread: "Mark as unread", moreFor: (title) => `More for “${title}”`, menu: "Menu",
   snooze: "Snooze", snoozeTimes: { hour: "In an hour", evening: "This evening", tomorrow: "Tomorrow morning", week: "Next Monday" },
   snoozedDone: (time) => `Snoozed until ${time}`, archivedDone: "Archived", restoredDone: "Back in your inbox", removedDone: "Deleted",
-  readRemovedDone: (count) => (count === 1 ? "1 notification deleted" : `${count} notifications deleted`), undo: "Undo",
+  undo: "Undo",
   mute: (type) => `Turn off “${type}”`, mutedDone: (type) => `“${type}” is off. The settings turn it on again.`,
   fresh: (count) => (count === 1 ? "1 new notification" : `${count} new notifications`),
   emptyArchiveTitle: "Nothing archived", emptyArchiveText: "Archive what you want to keep out of the way. It stays here for a year.",
