@@ -156,6 +156,22 @@ package final class TestCluster: Sendable {
         try await master.start()
     }
 
+    /// Kills a master that has no successor; the others go on to serve their slots.
+    package func lose(_ number: Int) async throws {
+        for server in self.servers {
+            try await TestRedis.withPatience(server.url) { redis in
+                _ = try await redis.send("CONFIG", "SET", "cluster-require-full-coverage", "no")
+            }
+        }
+        try await self.servers[number].kill()
+    }
+
+    /// Returns the number of the master that has a key's slot at first.
+    package func number(ofKey key: String) -> Int {
+        let slot = RedisSlot.of(Array(key.utf8))
+        return (0..<self.masters).first { slot < ($0 + 1) * RedisSlot.count / self.masters } ?? 0
+    }
+
     private static func fill(_ server: RedisServer, _ key: String) async throws {
         let value = [UInt8](repeating: 0x78, count: 1_000_000)
         try await TestRedis.withPatience(server.url) { redis in

@@ -172,24 +172,32 @@ package final class LeaseService: Service {
 
     private func renew() async throws {
         let start = ContinuousClock.now
-        let isWithoutGap = try await self.lease.renew(isListed: !self.dispatcher.share.isLeaving)
+        let isWithoutGap = try await self.lease.renew(
+            isListed: !self.dispatcher.share.isLeaving, timeout: self.lease.patience)
         self.dispatcher.leaseClock.renewed(at: start, withoutGap: isWithoutGap)
         guard self.dispatcher.keys.isSpread else { return }
         let names = try await Lease.holders(
-            in: self.dispatcher.keys.dispatchers, at: self.dispatcher.now(), connection: self.dispatcher.redis)
+            in: self.dispatcher.keys.dispatchers, at: self.dispatcher.now(), connection: self.dispatcher.redis,
+            timeout: self.lease.patience)
         self.dispatcher.share.update(names)
     }
 
     /// Renews until shutdown, which reaches this service after those that were started later.
     package func run() async throws {
+        var isFailing = false
         while isRunning {
-            // The time until the next renewal.
-            await pause(for: self.lease.renewal)
+            // The time until the next renewal; soon after a failure, while the lease still holds.
+            await pause(for: isFailing ? min(Lease.retry, self.lease.renewal) : self.lease.renewal)
             do {
                 try await self.renew()
+                isFailing = false
             } catch {
-                self.dispatcher.logger.warning(
-                    "cannot renew the lease; others take over when it expires", metadata: ["error": "\(error)"])
+                if !isFailing {
+                    self.dispatcher.logger.warning(
+                        "cannot renew the lease; retrying; others take over when it expires",
+                        metadata: ["error": "\(error)"])
+                }
+                isFailing = true
             }
         }
     }

@@ -52,6 +52,42 @@ struct ClusterAddressTests {
     }
 }
 
+/// A batch on its way through a cluster.
+struct ClusterExchangeTests {
+    @Test("INFO and TIME follow the batch's key to another master; nothing else runs twice")
+    func redirected() throws {
+        let old = RedisAddress.Server(host: "old", port: 1)
+        let new = RedisAddress.Server(host: "new", port: 1)
+        let slot = RedisSlot.of(Array("key".utf8))
+        var map = RedisClusterMap()
+        map.move(slot, to: old)
+        var batch = RedisBatch()
+        batch.append("INFO", "server")
+        batch.append("TIME")
+        batch.append("PUBLISH", "channel", "x")
+        batch.append("GET", "key")
+        var exchange = ClusterExchange(batch)
+        let shares = exchange.shares(by: map, general: old)
+        #expect(shares.map(\.server) == [old])
+        let moved = RedisError(reply: "MOVED \(slot) new:1")
+        let replies: [RedisReply] = [.status("old"), .status("old"), .integer(1), .error(moved)]
+        let share = try #require(shares.first)
+        exchange.take(replies, of: share) { reply in
+            guard case .error(let error) = reply else { return nil }
+            return RedisRedirect(error, from: old)
+        }
+        map.move(slot, to: new)
+        let rest = exchange.shares(by: map, general: old)
+        #expect(rest.map(\.server) == [new] && rest.map(\.positions) == [[0, 1, 3]])
+        let others: [RedisReply] = [.status("new"), .status("new"), .status("value")]
+        let again = try #require(rest.first)
+        exchange.take(others, of: again) { _ in nil }
+        #expect(exchange.rest.isEmpty)
+        let results = try exchange.finish().map { (reply) throws(RedisError) in try reply.string() }
+        #expect(results == ["new", "new", "1", "value"])
+    }
+}
+
 /// Clients of a real cluster.
 ///
 /// One after the other, as each starts several servers, which wait for the disk.
@@ -132,6 +168,85 @@ struct ClusterTests {
             try await TestRedis.with(try fourth.configuration()) { one in
                 let count = try await one.send("DBSIZE").integer()
                 #expect(count == 20 + rounds)
+            }
+        }
+    }
+
+    @Test("a slot that gets another owner starts a new session, as the owner may lack the last writes")
+    func sessions() async throws {
+        let cluster = try await TestCluster.start(replicas: false)
+        let slot = RedisSlot.of(Array("{tag}".utf8))
+        try await TestRedis.with(try cluster.configuration()) { redis in
+            try await redis.send("SET", "{tag}", "1")
+            let source = try await cluster.master(of: slot)
+            let other = cluster.servers.first { $0.port != source.port }
+            let target = try #require(other)
+            let session = redis.session
+            try await cluster.move(slot, from: source, to: target)
+            let value = try await redis.text("GET", "{tag}")
+            #expect(value == "1")
+            #expect(redis.session > session)
+        }
+    }
+
+    @Test("asks for the map when a server says that its cluster is down, as others may serve its slots")
+    func down() async throws {
+        let cluster = try await TestCluster.start(replicas: false)
+        let configuration = try cluster.configuration()
+        let slot = RedisSlot.of(Array("key".utf8))
+        let lost = try await cluster.master(of: slot)
+        let others = cluster.servers.filter { $0.port != lost.port }
+        // Copies of the configuration share this map, which is soon out of date.
+        try await TestRedis.with(configuration) { redis in
+            _ = try await redis.send("EXISTS", "key")
+        }
+        let identifier = try await TestRedis.withPatience(lost.url) { redis in
+            let identifier = try await redis.text("CLUSTER", "MYID") ?? ""
+            try await redis.send("CLUSTER", "RESET", "SOFT")
+            return identifier
+        }
+        for other in others {
+            try await TestRedis.withPatience(other.url) { redis in
+                _ = try await redis.send("CLUSTER", "FORGET", .text(identifier))
+            }
+        }
+        let number = cluster.servers.firstIndex { $0.port == lost.port } ?? 0
+        let first = Int64(number * RedisSlot.count / 3)
+        let last = Int64((number + 1) * RedisSlot.count / 3 - 1)
+        let heir = try #require(others.first)
+        try await TestRedis.withPatience(heir.url) { redis in
+            _ = try await redis.send("CLUSTER", "ADDSLOTSRANGE", .integer(first), .integer(last))
+            try await eventually("the others serve all slots") {
+                await redis.failure(of: "EXISTS", "key") == nil
+            }
+        }
+        try await TestRedis.with(configuration) { redis in
+            let failure = await redis.failure(of: "EXISTS", "key")
+            #expect(failure?.message?.hasPrefix("CLUSTERDOWN") == true)
+            let start = ContinuousClock.now
+            try await eventually("the new owner answers") { await redis.failure(of: "EXISTS", "key") == nil }
+            // A connected client asks by itself only every 15 s.
+            #expect(ContinuousClock.now - start < .seconds(12))
+        }
+    }
+
+    @Test("commands that must not wait fail at once while their server is away; the others run")
+    func impatient() async throws {
+        let cluster = try await TestCluster.start(replicas: false)
+        try await TestRedis.with(try cluster.configuration()) { redis in
+            let keys = (0..<100).map { "key-\($0)" }
+            let lost = keys.first { cluster.number(ofKey: $0) == 0 }
+            let kept = keys.first { cluster.number(ofKey: $0) != 0 }
+            var batch = RedisBatch()
+            for key in [try #require(lost), try #require(kept)] { batch.append("SET", .text(key), "1") }
+            for reply in try await redis.send(batch) { _ = try reply.checked() }
+            try await cluster.lose(0)
+            let writes = batch
+            try await eventually("the server is known to be away") {
+                let replies = try? await redis.send(writes, timeout: .seconds(1), isPatient: false)
+                guard let replies, case .error(let error) = replies[0], (try? replies[1].checked()) != nil
+                else { return false }
+                return error.message?.hasSuffix("is away") == true
             }
         }
     }

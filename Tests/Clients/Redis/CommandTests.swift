@@ -50,6 +50,27 @@ struct CommandTests {
         }
     }
 
+    @Test("a server that is busy with a script counts as one that cannot serve now")
+    func busy() async throws {
+        var options = RedisServer.Options()
+        options.arguments = ["--lua-time-limit", "50"]
+        let server = try await RedisServer.start(options)
+        try await TestRedis.with(try server.configuration()) { redis in
+            try await TestRedis.with(try server.configuration()) { other in
+                try await other.send("PING")
+                async let script = redis.failure(of: "EVAL", "while true do end", 0, timeout: .seconds(60))
+                var error: RedisError?
+                try await eventually("the server is busy") {
+                    error = await other.failure(of: "GET", "key")
+                    return error?.message?.hasPrefix("BUSY ") == true
+                }
+                try await other.send("SCRIPT", "KILL")
+                #expect(error?.code == .unavailable)
+                #expect(await script != nil)
+            }
+        }
+    }
+
     @Test("a batch is answered in order with errors in place")
     func batch() async throws {
         try await TestRedis.with { redis, prefix in

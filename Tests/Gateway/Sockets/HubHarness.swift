@@ -17,8 +17,9 @@ struct SilentBackend: SocketBackend {
     func close(_ connections: [(user: String, connection: String)]) async throws {}
     func registered(user: String) async throws -> [String] { [] }
     func areRegistered(_ connections: [(user: String, connection: String)]) async throws -> [Bool] { [] }
-    func register(_ connections: [(user: String, connection: String, dialect: Dialect, since: Timestamp)]) async throws
-    {}
+    func register(
+        _ connections: [(user: String, connection: String, dialect: Dialect, since: Timestamp)]
+    ) async throws -> [Bool] { [] }
     func changes(_ questions: [InboxQuestion]) async throws -> [InboxSnapshot?] { questions.map { _ in nil } }
     func confirm(_ proofs: [ReceiptProof]) async throws {}
     func setStates(_ changes: [PresenceChange]) async throws {}

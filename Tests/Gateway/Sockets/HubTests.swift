@@ -284,6 +284,27 @@ struct RepairTests {
         }
     }
 
+    @Test("a repair leaves out the sockets whose server is away until it is back")
+    func absentServer() async throws {
+        let absent = Notes<String>()
+        let asked = Notes<String>()
+        var backend = ScriptedBackend()
+        backend.isAway = { absent.all.last == $0 }
+        backend.onChanges = { questions in asked.note(questions.map(\.user)) }
+        try await RunningHub.with(backend) { running in
+            _ = try await running.open("away", connection: "c1").synced()
+            _ = try await running.open("here", connection: "c2").synced()
+            absent.note(["away"])
+            running.hub.repair()
+            try await eventually("the other is brought up to date") { asked.all == ["here"] }
+            // The next repair does not wait for it, either.
+            running.hub.repair()
+            try await eventually("the other is brought up to date again") { asked.all == ["here", "here"] }
+            absent.note(["none"])
+            try await eventually("it is brought up to date once its server is back") { asked.all.contains("away") }
+        }
+    }
+
     @Test("does not register a socket that left before its turn")
     func turns() async throws {
         let gate = Gate()

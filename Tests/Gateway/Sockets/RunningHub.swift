@@ -165,9 +165,11 @@ struct ScriptedBackend: SocketBackend {
         try await self.onAreRegistered(connections.map(\.connection))
     }
 
-    func register(_ connections: [(user: String, connection: String, dialect: Dialect, since: Timestamp)]) async throws
-    {
+    func register(
+        _ connections: [(user: String, connection: String, dialect: Dialect, since: Timestamp)]
+    ) async throws -> [Bool] {
         try await self.onRegister(connections.map(\.connection))
+        return connections.map { !self.isAway($0.user) }
     }
 
     func changes(_ questions: [InboxQuestion]) async throws -> [InboxSnapshot?] {

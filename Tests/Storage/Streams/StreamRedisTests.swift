@@ -287,3 +287,69 @@ struct StreamRedisTests {
         }
     }
 }
+
+/// Keys of a cluster that lacks a master or a replica.
+///
+/// One after the other, as each starts several servers.
+@Suite(.serialized, .timeLimit(.minutes(5)))
+struct AbsentServerTests {
+    private static let keys = Keyspace(parts: 16)
+
+    /// Returns a user whose part is at the master with this number.
+    private static func user(of master: Int, _ cluster: TestCluster) throws -> String {
+        let user = (0..<200).map { "user-\($0)" }.first { user in
+            cluster.number(ofKey: Self.keys.part(of: user).jobs(.normal)) == master
+        }
+        return try #require(user)
+    }
+
+    @Test("a missing replica of one master refuses no jobs of the others")
+    func replica() async throws {
+        let cluster = try await TestCluster.start()
+        let configuration = try cluster.configuration()
+        try await TestRedis.with(configuration) { redis in
+            try await TestRedis.with(configuration) { own in
+                let live = Live(redis, keys: Self.keys, replicated: ReplicatedWrites(replicas: 1, on: own))
+                func refusal(of user: String) async -> RedisError? {
+                    do throws(RedisError) {
+                        _ = try await live.jobs.append([(.normal, [(name: "user", value: Array(user.utf8))])])
+                        return nil
+                    } catch {
+                        return error
+                    }
+                }
+                let lagging = try Self.user(of: 0, cluster)
+                let other = try Self.user(of: 1, cluster)
+                // The replica of the first master.
+                try await cluster.servers[3].stall()
+                #expect(await refusal(of: lagging)?.code == .notReplicated)
+                // It may wait for its own replica, but not be refused unsent.
+                #expect(await refusal(of: other)?.message != "the replicas are not up to date")
+                cluster.servers[3].resume()
+            }
+        }
+    }
+
+    @Test("users are online while the master that has their node's lease is away")
+    func lease() async throws {
+        let cluster = try await TestCluster.start(replicas: false)
+        try await TestRedis.with(try cluster.configuration()) { redis in
+            let live = Live(redis, keys: Self.keys)
+            let nodes = (0..<200).map { "node-\($0)" }
+            let found = nodes.first { cluster.number(ofKey: Self.keys.nodeLease($0)) == 0 }
+            let node = try #require(found)
+            let user = try Self.user(of: 1, cluster)
+            let connection = ConnectionPresence(
+                connection: "c", node: node, dialect: .native, state: .active, since: Timestamp(milliseconds: 1))
+            #expect(try await PresenceRegistry(live).register([(user, connection)]) == [true])
+            _ = try await Lease(key: Self.keys.nodeLease(node), value: "gateway", connection: redis).renew()
+            try await cluster.lose(0)
+            // A registry that has not seen the lease.
+            #expect(try await PresenceRegistry(live).lookUp([user]) == [.online([connection])])
+            let other = nodes.first { cluster.number(ofKey: Self.keys.nodeLease($0)) == 1 }
+            let free = try #require(other)
+            let leases = [node, free].map { Self.keys.nodeLease($0) }
+            #expect(try await Lease.areHeld(leases, connection: redis) == [true, false])
+        }
+    }
+}

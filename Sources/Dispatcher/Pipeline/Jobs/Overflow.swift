@@ -87,16 +87,21 @@ final class OverflowGuard: Sendable {
 
     /// Reads the length of the lanes, and the organisations with an overflow.
     func look() async throws(RedisError) {
-        let lengths = try await self.dispatcher.live.jobs.lengths()
-        var orgs: Set<String> = []
-        for keys in self.dispatcher.keys.jobSources {
-            orgs.formUnion(try await self.dispatcher.live.with(keys).overflows.orgs())
+        let lengths = try await self.dispatcher.live.jobs.lengths(skipsAbsent: true)
+        var found: Set<String> = []
+        var isComplete = true
+        for result in try await self.dispatcher.live.overflows.orgs(in: self.dispatcher.keys.jobSources) {
+            switch result {
+            case .success(let orgs): found.formUnion(orgs)
+            // One server of a cluster is away, which may have overflows.
+            case .failure: isComplete = false
+            }
         }
-        let found = orgs
+        let (orgs, knowsAll) = (found, isComplete)
         self.state.withLock { state in
             state.backlogs = lengths
             state.full = []
-            state.overflowing.formIntersection(found)
+            if knowsAll { state.overflowing.formIntersection(orgs) }
         }
     }
 
@@ -241,20 +246,15 @@ struct OverflowReader: Sendable {
     func run() async {
         var isFailing = false
         while isRunning {
-            do {
-                var count = 0
-                for keys in self.dispatcher.share.parts + self.dispatcher.keys.otherSources {
-                    count += try await self.round(keys)
-                }
-                isFailing = false
-                if count > 0 { continue }
-            } catch {
+            let (count, failure) = await self.roundOfAll()
+            if let failure {
                 if !isFailing {
-                    self.dispatcher.logger.warning("cannot read overflows; retrying", metadata: ["error": "\(error)"])
+                    self.dispatcher.logger.warning("cannot read overflows; retrying", metadata: ["error": "\(failure)"])
                 }
-                isFailing = true
                 self.dispatcher.alarms.overflows.note(self.dispatcher.now())
             }
+            isFailing = failure != nil
+            if count > 0 { continue }
             // There may be many streams, and usually there are none, so poll their names rather
             // than block on each.
             await self.dispatcher.alarms.overflows.wait(
@@ -262,11 +262,33 @@ struct OverflowReader: Sendable {
         }
     }
 
-    /// Takes a batch of each overflow of a part, and returns the number of entries.
-    func round(_ keys: Keyspace) async throws -> Int {
+    /// Takes a batch of each overflow of every part.
+    ///
+    /// One server of a cluster may be away; the parts of the others go on.
+    ///
+    /// - Returns: the number of entries, and an error of a part; nil if none failed.
+    func roundOfAll() async -> (count: Int, failure: (any Error)?) {
+        let parts = self.dispatcher.share.parts + self.dispatcher.keys.otherSources
+        var count = 0
+        var failure: (any Error)?
+        do {
+            for (keys, orgs) in zip(parts, try await self.dispatcher.live.overflows.orgs(in: parts)) {
+                do {
+                    count += try await self.round(keys, try orgs.get())
+                } catch {
+                    failure = error
+                }
+            }
+        } catch {
+            failure = error
+        }
+        return (count, failure)
+    }
+
+    /// Takes a batch of each of these overflows of a part, and returns the number of entries.
+    private func round(_ keys: Keyspace, _ orgs: [String]) async throws -> Int {
         let streams = self.dispatcher.live.with(keys).overflows
         var count = 0
-        let orgs = try await streams.orgs()
         if !orgs.isEmpty { self.dispatcher.alarms.overflows.note(self.dispatcher.now()) }
         for org in orgs {
             await self.lanes?.waitForLanes(atMost: Self.longestWait)

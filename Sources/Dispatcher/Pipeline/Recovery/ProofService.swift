@@ -33,18 +33,30 @@ package struct ProofService: Service {
     }
 
     /// Handles all that is due, and notes when to look again.
-    private func poll() async {
+    func poll() async {
         let alarm = self.dispatcher.alarms.proofs
         let now = self.dispatcher.now()
         do {
             let watched = self.dispatcher.share.shards
+            var shards: [Int] = []
+            var next: Timestamp?
+            var failure: RedisError?
             let deadlines = try await self.dispatcher.live.unconfirmed.earliest(of: watched)
-            for (shard, deadline) in zip(watched, deadlines) where deadline == nil {
-                self.dispatcher.share.forget(shard)
+            for (shard, result) in zip(watched, deadlines) {
+                switch result {
+                case .success(.none): self.dispatcher.share.forget(shard)
+                case .success(.some(let deadline)):
+                    if deadline <= now { shards.append(shard) }
+                    next = min(next ?? deadline, deadline)
+                case .failure(let error): failure = error
+                }
             }
-            var shards = zip(watched, deadlines).compactMap { $1.map { $0 <= now } ?? false ? $0 : nil }
-            if shards.isEmpty, let next = deadlines.compactMap(\.self).min() { return alarm.note(next) }
-            if !shards.isEmpty { alarm.note(now) }
+            // One server of a cluster may be away; the shards of the others go on.
+            if let failure {
+                self.dispatcher.logger.warning("cannot check proofs; retrying", metadata: ["error": "\(failure)"])
+                next = now
+            }
+            if let next { alarm.note(max(next, now)) }
             // A batch of each shard in turn, so that a full shard delays no other.
             while !shards.isEmpty, isRunning {
                 var full: [Int] = []

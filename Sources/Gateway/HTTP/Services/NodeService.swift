@@ -17,6 +17,11 @@ import Synchronization
 /// At each renewal it publishes a probe, an empty message, on each of its channels. A channel that
 /// does not bring it is subscribed again: its server may answer and still get no messages.
 package struct NodeService: Service {
+    /// The steps of the wait for the next renewal, and of the wait after a failed one: 5 s and 0.3
+    /// s with the usual lease.
+    private static let steps = 50
+    private static let retrySteps = 3
+
     private let node: String
     private let lease: Lease
     private let configuration: RedisConfiguration
@@ -92,10 +97,13 @@ package struct NodeService: Service {
             }
         }
         // The lease outlives the drain, because remaining sockets still need frames.
+        var isFailing = false
         while !Task.isCancelled, !Task.isShuttingDownGracefully || hub.count > 0 {
             do {
                 let start = self.now()
-                let isHeld = try await lease.renew(showing: self.process.leaseValue("gateway", load: hub.count))
+                let isHeld = try await lease.renew(
+                    showing: self.process.leaseValue("gateway", load: hub.count), timeout: lease.patience)
+                isFailing = false
                 if isHeld, window.isWhole(at: self.now()) {
                     window.extend(from: start)
                 } else {
@@ -110,13 +118,18 @@ package struct NodeService: Service {
                     await self.probe(channels, probes)
                 }
             } catch {
-                self.logger.warning("cannot renew the node's lease; retrying", metadata: ["error": "\(error)"])
+                if !isFailing {
+                    self.logger.warning("cannot renew the node's lease; retrying", metadata: ["error": "\(error)"])
+                }
+                isFailing = true
             }
-            for step in 0..<50 where !Task.isShuttingDownGracefully || hub.count > 0 {
+            // Soon after a failure, while the lease still holds.
+            for step in 0..<(isFailing ? Self.retrySteps : Self.steps)
+            where !Task.isShuttingDownGracefully || hub.count > 0 {
                 guard step < 5 || window.isWhole(at: self.now()) else { break }
                 // In steps, because neither an expired lease nor the last socket to leave sends a
                 // signal, and both end the wait.
-                try await Task.sleep(for: lease.renewal / 50)
+                try await Task.sleep(for: lease.renewal / Self.steps)
             }
         }
         await subscription.close()

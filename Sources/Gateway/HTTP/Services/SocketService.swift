@@ -167,8 +167,8 @@ package struct SocketService: SocketBackend {
 
     package func register(
         _ connections: [(user: String, connection: String, dialect: Dialect, since: Timestamp)]
-    ) async throws {
-        let areRegistered = try await self.presence.register(
+    ) async throws -> [Bool] {
+        try await self.presence.register(
             connections.map { connection in
                 (
                     connection.user,
@@ -182,9 +182,6 @@ package struct SocketService: SocketBackend {
                 )
             }
         )
-        guard areRegistered.allSatisfy(\.self) else {
-            throw RedisError(.unavailable, "a server that has some users' presence is away")
-        }
     }
 
     package func setStates(_ changes: [PresenceChange]) async throws {

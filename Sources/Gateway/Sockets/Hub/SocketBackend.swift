@@ -102,7 +102,13 @@ package protocol SocketBackend: Sendable {
     func areRegistered(_ connections: [(user: String, connection: String)]) async throws -> [Bool]
 
     /// Registers presence again after the node was cut off.
-    func register(_ connections: [(user: String, connection: String, dialect: Dialect, since: Timestamp)]) async throws
+    ///
+    /// - Returns: whether each was registered, in order; a server of a cluster that is away fails
+    ///   only its own.
+    /// - Throws: if none was.
+    func register(
+        _ connections: [(user: String, connection: String, dialect: Dialect, since: Timestamp)]
+    ) async throws -> [Bool]
 
     /// Reads the changes of each inbox since a version; nil where nothing changed, unless an answer
     /// is wanted.

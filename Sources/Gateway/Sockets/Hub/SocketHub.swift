@@ -391,42 +391,72 @@ package final class SocketHub: Service {
     }
 
     private func serveRepairs() async {
+        // Repeats failed registrations; other sockets and the next repair do not wait for them.
+        var retries: Task<Void, Never>?
         while await self.repairs.next(limit: 1) != nil {
+            retries?.cancel()
             self.logger.info("registering all sockets again", metadata: ["sockets.open": "\(self.count)"])
+            var failed: [LoopSockets] = []
             for eventLoop in self.eventLoops {
-                var rest = (await self.ask(eventLoop) { $0.connected } ?? [])[...]
-                while !rest.isEmpty {
-                    let batch = Array(rest.prefix(Self.batchSize))
-                    if await self.repair(batch, on: eventLoop) {
-                        rest = rest.dropFirst(batch.count)
-                    } else {
-                        // Redis is down again; retry the same batch.
-                        try? await Task.sleep(for: .milliseconds(200))
-                    }
-                }
+                let sockets = await self.ask(eventLoop) { $0.connected } ?? []
+                failed.append(await self.repair(LoopSockets(eventLoop: eventLoop, sockets: sockets)))
             }
+            let rest = failed
+            retries = Task { await self.repairLater(rest) }
         }
+        retries?.cancel()
+    }
+
+    /// Sockets of one event loop.
+    private struct LoopSockets: Sendable {
+        let eventLoop: any EventLoop
+        var sockets: [ObjectIdentifier]
+    }
+
+    /// Repairs sockets until all are registered or have left.
+    private func repairLater(_ sockets: [LoopSockets]) async {
+        var rest = sockets
+        while rest.contains(where: { !$0.sockets.isEmpty }) {
+            // Redis does not signal that a server is back, so try again.
+            guard (try? await Task.sleep(for: .milliseconds(200))) != nil else { return }
+            for index in rest.indices where !Task.isCancelled { rest[index] = await self.repair(rest[index]) }
+        }
+    }
+
+    /// Repairs a loop's sockets, batch by batch.
+    ///
+    /// - Returns: those whose registration failed.
+    private func repair(_ all: LoopSockets) async -> LoopSockets {
+        var failed = LoopSockets(eventLoop: all.eventLoop, sockets: [])
+        for start in stride(from: 0, to: all.sockets.count, by: Self.batchSize) {
+            let batch = Array(all.sockets[start..<min(start + Self.batchSize, all.sockets.count)])
+            failed.sockets += await self.repair(batch, on: all.eventLoop)
+        }
+        return failed
     }
 
     /// Registers a loop's sockets again in their current state and queues reads of what they
     /// missed.
     ///
-    /// - Returns: False if registration failed.
-    private func repair(_ sockets: [ObjectIdentifier], on eventLoop: any EventLoop) async -> Bool {
-        let registered = await self.ask(eventLoop) { $0.registrations(of: sockets) } ?? []
-        guard !registered.isEmpty else { return true }
+    /// - Returns: those whose registration failed.
+    private func repair(_ sockets: [ObjectIdentifier], on eventLoop: any EventLoop) async -> [ObjectIdentifier] {
+        let entries = await self.ask(eventLoop) { $0.registrations(of: sockets) } ?? []
+        guard !entries.isEmpty else { return [] }
+        let areRegistered: [Bool]
         do {
-            try await self.backend.register(registered.map { ($0.user, $0.connection, $0.dialect, self.now()) })
+            areRegistered = try await self.backend.register(
+                entries.map { ($0.user, $0.connection, $0.dialect, self.now()) })
         } catch {
-            return false
+            return entries.map(\.socket)
         }
+        let registered = zip(entries, areRegistered).filter { $1 }.map(\.0)
         // Some may have left meanwhile or changed focus, which the registration has overwritten.
         for entry in await self.ask(eventLoop, { $0.registered(registered) }) ?? [] {
             guard let version = entry.lastVersion else { continue }
             let question = InboxQuestion(user: entry.user, dialect: entry.dialect, since: version)
             await self.gaps.send((question, entry.reference, nil))
         }
-        return true
+        return zip(entries, areRegistered).filter { !$1 }.map(\.0.socket)
     }
 
     /// Checks at intervals that presence names every socket; a socket without presence gets no

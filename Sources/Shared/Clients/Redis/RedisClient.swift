@@ -74,15 +74,23 @@ package final class RedisClient: Sendable {
     /// Scripts that Redis has forgotten are sent again with their source, in order, after the rest
     /// of the batch. In a cluster, commands with keys of one slot stay in order.
     ///
-    /// - Parameter timeout: the time limit; nil means the configuration's.
+    /// - Parameters:
+    ///   - timeout: the time limit; nil means the configuration's.
+    ///   - isPatient: whether commands for a server of a cluster that is away wait for it; if not,
+    ///     they fail at once with `unavailable`.
     @discardableResult
-    package func send(_ batch: RedisBatch, timeout: Duration? = nil) async throws(RedisError) -> [RedisReply] {
+    package func send(
+        _ batch: RedisBatch,
+        timeout: Duration? = nil,
+        isPatient: Bool = true
+    ) async throws(RedisError) -> [RedisReply] {
         guard !batch.isEmpty else { return [] }
         let deadline = self.configuration.deadline(timeout)
         var replies: [RedisReply]
         switch self.backend {
         case .server(let connection): replies = try await connection.send(batch, deadline: deadline).get()
-        case .cluster(let cluster): replies = try await cluster.send(batch, deadline: deadline)
+        case .cluster(let cluster):
+            replies = try await cluster.send(batch, deadline: deadline, isPatient: isPatient)
         }
         for (position, call) in batch.scripts {
             guard case .error(let error) = replies[position], error.serverCode == "NOSCRIPT" else { continue }

@@ -36,6 +36,7 @@ actor RedisConnection {
     private nonisolated let mailbox: CommandMailbox
     private nonisolated let logins = Atomic<Int>(0)
     private nonisolated let readiness = Atomic(false)
+    private nonisolated let absence = Atomic(false)
     /// The server's id of the connection; 0 if it is unknown.
     private nonisolated let identifier = Atomic<Int>(0)
 
@@ -97,6 +98,9 @@ actor RedisConnection {
 
     /// Whether commands reach the server now.
     nonisolated var isReady: Bool { self.readiness.load(ordering: .acquiring) }
+
+    /// Whether the connection is down and a try to open it again has failed.
+    nonisolated var isAway: Bool { self.absence.load(ordering: .acquiring) }
 
     /// The number of logins so far; a change means that the server may have restarted.
     nonisolated var session: Int { self.logins.load(ordering: .acquiring) }
@@ -242,6 +246,7 @@ actor RedisConnection {
         self.onLoss()
         if !self.configuration.waitsForServer { self.failWaiting(until: .distantFuture) }
         self.phase = .connecting
+        if self.attempt > 0 { self.absence.store(true, ordering: .releasing) }
         let delay = self.configuration.reconnect.delay(attempt: self.attempt)
         self.attempt += 1
         self.eventLoop.scheduleTask(in: TimeAmount(delay)) { [weak self] in
@@ -313,6 +318,7 @@ actor RedisConnection {
         self.logins.add(1, ordering: .acquiringAndReleasing)
         self.phase = .ready(channel)
         self.readiness.store(true, ordering: .releasing)
+        self.absence.store(false, ordering: .releasing)
         self.flush()
     }
 

@@ -48,9 +48,10 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible, 
         self.place = "\(file):\(line)"
     }
 
-    /// Answers of a server that cannot run a command now, such as a replica or one that loads data.
+    /// Answers of a server that cannot run a command now, such as a replica, or one that loads data
+    /// or is busy with a script.
     private static let unavailable: Set<Substring> = [
-        "CLUSTERDOWN", "LOADING", "MASTERDOWN", "NOREPLICAS", "READONLY", "TRYAGAIN", "UNBLOCKED",
+        "BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "NOREPLICAS", "READONLY", "TRYAGAIN", "UNBLOCKED",
     ]
 
     /// Creates the error that a server answered.
@@ -61,6 +62,14 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible, 
 
     /// Whether a replica refused a write.
     var isOfReplica: Bool { self.code == .unavailable && self.message?.hasPrefix("READONLY") == true }
+
+    /// Whether a server answered that its cluster is down.
+    var isOfDownCluster: Bool { self.code == .unavailable && self.message?.hasPrefix("CLUSTERDOWN") == true }
+
+    /// Whether the server could not be reached or could not serve, as a master that is away.
+    package var isOfAbsentServer: Bool {
+        self.code == .unavailable || self.code == .timeout || self.code == .connectionLost
+    }
 
     /// Whether the command certainly did not run.
     var wasNotSent: Bool {

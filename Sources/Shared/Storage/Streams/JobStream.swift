@@ -84,8 +84,11 @@ package struct JobStream: Sendable {
         return nil
     }
 
-    /// The number of jobs in each lane, in one round trip.
-    package func lengths() async throws(RedisError) -> [Lane: Int] {
+    /// Returns the number of jobs in each lane, in one round trip.
+    ///
+    /// - Parameter skipsAbsent: whether to leave out the streams of a server of a cluster that is
+    ///   away, instead of an error.
+    package func lengths(skipsAbsent: Bool = false) async throws(RedisError) -> [Lane: Int] {
         var batch = RedisBatch()
         var lanes: [Lane] = []
         for keys in self.live.keys.jobSources {
@@ -95,7 +98,8 @@ package struct JobStream: Sendable {
             }
         }
         var lengths: [Lane: Int] = [:]
-        for (lane, reply) in zip(lanes, try await self.live.connection.send(batch)) {
+        for (lane, reply) in zip(lanes, try await self.live.connection.send(batch, isPatient: !skipsAbsent)) {
+            if skipsAbsent, case .error(let error) = reply, error.isOfAbsentServer { continue }
             lengths[lane, default: 0] += Int(try reply.integer())
         }
         return lengths
@@ -156,6 +160,23 @@ package struct OverflowStreams: Sendable {
     /// The organisations with an overflow, by name.
     package func orgs() async throws(RedisError) -> [String] {
         try await self.live.connection.send("SMEMBERS", .text(self.live.keys.overflows)).strings().sorted()
+    }
+
+    /// The organisations with an overflow in each of these parts, by name, in one round trip.
+    ///
+    /// - Returns: a result for each part; one whose server is away fails at once.
+    package func orgs(in parts: [Keyspace]) async throws(RedisError) -> [Result<[String], RedisError>] {
+        var batch = RedisBatch()
+        for keys in parts { batch.append("SMEMBERS", .text(keys.overflows)) }
+        var results: [Result<[String], RedisError>] = []
+        for reply in try await self.live.connection.send(batch, isPatient: false) {
+            do throws(RedisError) {
+                results.append(.success(try reply.strings().sorted()))
+            } catch {
+                results.append(.failure(error))
+            }
+        }
+        return results
     }
 
     /// Removes an organisation's overflow if it is empty.

@@ -57,16 +57,27 @@ package final class Lease: Sendable {
         self.now = now
     }
 
-    /// The interval between renewals; two may fail before the lease expires.
+    /// The interval between renewals.
     package var renewal: Duration { self.lifetime / 3 }
+
+    /// The time limit of a renewal, so that at least two may fail before the lease expires.
+    package var patience: Duration { self.lifetime / 6 }
+
+    /// The pause after a failed renewal.
+    package static let retry: Duration = .milliseconds(250)
 
     /// Acquires or renews the lease.
     ///
     /// - Parameters:
     ///   - value: the new text about the holder; nil for the initial one.
     ///   - isListed: whether the holder is in the register, if there is one.
+    ///   - timeout: the time limit; nil means the connection's.
     /// - Returns: whether the lease was held without a gap since the last renewal.
-    package func renew(showing value: String? = nil, isListed: Bool = true) async throws(RedisError) -> Bool {
+    package func renew(
+        showing value: String? = nil,
+        isListed: Bool = true,
+        timeout: Duration? = nil
+    ) async throws(RedisError) -> Bool {
         let start = self.now()
         let milliseconds = self.lifetime.inMicroseconds / 1_000
         var batch = RedisBatch()
@@ -78,7 +89,7 @@ package final class Lease: Sendable {
             batch.append("ZADD", .text(register.key), .integer(end.milliseconds), .text(register.name))
             batch.append("ZREMRANGEBYSCORE", .text(register.key), "-inf", .integer(oldest))
         }
-        let wasThere = try await self.connection.send(batch)[0].string() != nil
+        let wasThere = try await self.connection.send(batch, timeout: timeout)[0].string() != nil
         // An earlier renewal may have found the lease expired and lost its reply.
         return self.renewedAt.withLock { renewedAt in
             defer { renewedAt = start }
@@ -88,13 +99,16 @@ package final class Lease: Sendable {
     }
 
     /// Returns the names of all holders in a register.
+    ///
+    /// - Parameter timeout: the time limit; nil means the connection's.
     package static func holders(
         in register: String,
         at now: Timestamp,
-        connection: RedisClient
+        connection: RedisClient,
+        timeout: Duration? = nil
     ) async throws(RedisError) -> [String] {
         try await connection.send(
-            "ZRANGEBYSCORE", .text(register), .integer(now.milliseconds), "+inf"
+            "ZRANGEBYSCORE", .text(register), .integer(now.milliseconds), "+inf", timeout: timeout
         ).strings()
     }
 
@@ -112,11 +126,19 @@ package final class Lease: Sendable {
     }
 
     /// Whether a process holds the lease under each of `keys`, in one round trip.
+    ///
+    /// A lease counts as held while its master in a cluster is away.
     package static func areHeld(_ keys: [String], connection: RedisClient) async throws(RedisError) -> [Bool] {
         var batch = RedisBatch()
         for key in keys { batch.append("EXISTS", .text(key)) }
         var held: [Bool] = []
-        for reply in try await connection.send(batch) { held.append(try reply.integer() == 1) }
+        for reply in try await connection.send(batch, isPatient: false) {
+            if case .error(let error) = reply, error.isOfAbsentServer, connection.isCluster {
+                held.append(true)
+            } else {
+                held.append(try reply.integer() == 1)
+            }
+        }
         return held
     }
 }

@@ -84,14 +84,30 @@ package struct Live: Sendable {
     /// Returns the first moment in each sorted set of moments, in one round trip; nil for an empty
     /// set.
     func firstMoments(of keys: [String]) async throws(RedisError) -> [Timestamp?] {
+        var moments: [Timestamp?] = []
+        for result in try await self.firstMomentResults(of: keys, isPatient: true) { moments.append(try result.get()) }
+        return moments
+    }
+
+    /// Returns the same, with the error of each set whose server is away.
+    ///
+    /// - Parameter isPatient: whether to wait for a server that is away.
+    func firstMomentResults(
+        of keys: [String],
+        isPatient: Bool
+    ) async throws(RedisError) -> [Result<Timestamp?, RedisError>] {
         var batch = RedisBatch()
         for key in keys { batch.append("ZRANGE", .text(key), "0", "0", "WITHSCORES") }
-        var moments: [Timestamp?] = []
-        for reply in try await self.connection.send(batch) {
-            let score = try reply.strings().last.flatMap { Int64($0) }
-            moments.append(score.map { Timestamp(milliseconds: $0) })
+        var results: [Result<Timestamp?, RedisError>] = []
+        for reply in try await self.connection.send(batch, isPatient: isPatient) {
+            do throws(RedisError) {
+                let score = try reply.strings().last.flatMap { Int64($0) }
+                results.append(.success(score.map { Timestamp(milliseconds: $0) }))
+            } catch {
+                results.append(.failure(error))
+            }
         }
-        return moments
+        return results
     }
 }
 

@@ -25,7 +25,7 @@ package final class PresenceRegistry: Sendable {
     /// Registers connections in one round trip.
     ///
     /// - Returns: whether each was registered; a server of a cluster that is away fails only its
-    ///   own.
+    ///   own, and at once.
     /// - Throws: if none was.
     package func register(
         _ entries: [(user: String, connection: ConnectionPresence)]
@@ -36,7 +36,7 @@ package final class PresenceRegistry: Sendable {
                 "HSET", .text(self.live.keys.presence(user)), .text(connection.connection), .text(Self.text(connection))
             )
         }
-        let replies = try await self.live.connection.send(batch)
+        let replies = try await self.live.connection.send(batch, isPatient: false)
         let areRegistered = replies.map { (try? $0.checked()) != nil }
         if !areRegistered.contains(true), let reply = replies.first { _ = try reply.checked() }
         return areRegistered
@@ -116,7 +116,8 @@ package final class PresenceRegistry: Sendable {
     /// The nodes that hold their lease, with an error of at most a second.
     ///
     /// Only held leases are cached: a returning node registers its sockets at once, and a cached
-    /// miss would remove them.
+    /// miss would remove them. A lease whose master is away counts as held, as the users of other
+    /// masters are online all the same.
     private func held(_ nodes: Set<String>) async throws(RedisError) -> Set<String> {
         let now = ContinuousClock.now
         let known = self.heldAt.withLock { heldAt in
@@ -127,8 +128,12 @@ package final class PresenceRegistry: Sendable {
         var held = known
         var batch = RedisBatch()
         for node in unknown { batch.append("EXISTS", .text(self.live.keys.nodeLease(node))) }
-        for (node, reply) in zip(unknown, try await self.live.connection.send(batch)) where try reply.integer() == 1 {
-            held.insert(node)
+        for (node, reply) in zip(unknown, try await self.leases(batch)) {
+            if case .error(let error) = reply, error.isOfAbsentServer, self.live.connection.isCluster {
+                held.insert(node)
+            } else if try reply.integer() == 1 {
+                held.insert(node)
+            }
         }
         let found = held.subtracting(known)
         self.heldAt.withLock { heldAt in
@@ -136,6 +141,16 @@ package final class PresenceRegistry: Sendable {
             for node in found { heldAt[node] = now }
         }
         return held
+    }
+
+    /// Asks for leases; in a cluster, a master that is away fails only its own.
+    private func leases(_ batch: RedisBatch) async throws(RedisError) -> [RedisReply] {
+        guard self.live.connection.isCluster else { return try await self.live.connection.send(batch) }
+        do throws(RedisError) {
+            return try await self.live.connection.send(batch, isPatient: false)
+        } catch {
+            return Array(repeating: .error(error), count: batch.count)
+        }
     }
 
     /// Whether each connection is registered, in order, in one round trip.

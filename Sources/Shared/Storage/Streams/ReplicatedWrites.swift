@@ -9,7 +9,8 @@ import Synchronization
 /// of Redis's master.
 ///
 /// WAIT holds up its whole connection, so these writes have their own. While replicas are missing,
-/// writes fail at once instead of waiting one after the other.
+/// writes of the same slots fail at once instead of waiting one after the other. In a cluster,
+/// those of other slots go on.
 package final class ReplicatedWrites: Sendable {
     /// How long a write waits for its replicas.
     private static let patience: Duration = .seconds(1)
@@ -18,7 +19,8 @@ package final class ReplicatedWrites: Sendable {
 
     private let replicas: Int
     private let connection: RedisClient
-    private let pausedUntil = Mutex<ContinuousClock.Instant?>(nil)
+    /// Until when writes of a slot are refused.
+    private let pauses = Mutex<[Int: ContinuousClock.Instant]>([:])
 
     /// - Parameters:
     ///   - replicas: how many replicas must have a write.
@@ -31,13 +33,14 @@ package final class ReplicatedWrites: Sendable {
     /// Sends a batch, and waits until enough replicas have its writes.
     ///
     /// - Throws: ``RedisError`` with code `notReplicated` if too few have them in time; the batch
-    ///   has then run, unless an earlier one failed in the last second.
+    ///   has then run, unless an earlier one of its slots failed in the last second.
     func send(_ batch: RedisBatch) async throws(RedisError) -> [RedisReply] {
-        let isPaused = self.pausedUntil.withLock { until in
-            guard let moment = until else { return false }
-            if moment > .now { return true }
-            until = nil
-            return false
+        // One Redis has no slots: a missing replica concerns all writes.
+        let slots = self.connection.isCluster ? batch.slots : [0]
+        let isPaused = self.pauses.withLock { pauses in
+            let now = ContinuousClock.now
+            pauses = pauses.filter { $0.value > now }
+            return slots.contains { pauses[$0] != nil }
         }
         guard !isPaused else { throw RedisError(.notReplicated, "the replicas are not up to date") }
         var batch = batch
@@ -46,7 +49,10 @@ package final class ReplicatedWrites: Sendable {
         var replies = try await self.connection.send(batch)
         let count = try replies.popLast()?.integer() ?? 0
         guard count >= Int64(self.replicas) else {
-            self.pausedUntil.withLock { $0 = .now + Self.pause }
+            let end = ContinuousClock.now + Self.pause
+            self.pauses.withLock { pauses in
+                for slot in slots { pauses[slot] = end }
+            }
             throw RedisError(.notReplicated, "\(count) of \(self.replicas) replicas had the write in time")
         }
         return replies

@@ -89,8 +89,11 @@ package struct UnconfirmedSet: Sendable {
     }
 
     /// Returns the earliest deadline of each shard, in one round trip; nil for an empty one.
-    package func earliest(of shards: [Int]) async throws(RedisError) -> [Timestamp?] {
-        try await self.live.firstMoments(of: shards.map { self.live.keys.unconfirmed(shard: $0) })
+    ///
+    /// A shard whose server is away fails at once.
+    package func earliest(of shards: [Int]) async throws(RedisError) -> [Result<Timestamp?, RedisError>] {
+        try await self.live.firstMomentResults(
+            of: shards.map { self.live.keys.unconfirmed(shard: $0) }, isPatient: false)
     }
 
     /// Claims up to `limit` due notifications of a shard; they are due again after `hold` unless

@@ -111,10 +111,20 @@ struct ClusterExchange {
         let own = answers.filter { self.commands[$0.0].route != .everyServer }
         // A server that ran none of the commands does not count for those that every server runs.
         let isLeft = !own.isEmpty && own.allSatisfy { $0.2 != nil }
+        // Nor does its answer about itself count, as it does not have the batch's first key.
+        let hasNoKey = answers.first { self.hasKey($0.0) }.map { $0.2 != nil } ?? false
         for (position, reply, redirect) in answers
         where !isLeft || self.commands[position].route != .everyServer {
-            self.take(reply, at: position, redirect: redirect)
+            if hasNoKey, self.commands[position].asksServer {
+                self.sendAgain([position])
+            } else {
+                self.take(reply, at: position, redirect: redirect)
+            }
         }
+    }
+
+    private func hasKey(_ position: Int) -> Bool {
+        if case .slot = self.commands[position].route { true } else { false }
     }
 
     private mutating func take(_ reply: RedisReply, at position: Int, redirect: RedisRedirect?) {

@@ -52,12 +52,14 @@ final class RedisCluster: Sendable {
 
     /// A number that changes when a server may have restarted, or another has taken over.
     ///
-    /// The first login to a further server changes nothing.
+    /// The first login to a further server changes nothing; a new owner of a slot does, as it may
+    /// lack the last writes of the old one.
     var session: Int {
-        self.state.withLock { state in
+        let ownerChanges = self.configuration.topology.ownerChanges
+        return self.state.withLock { state in
             let sessions = state.connections.values.map(\.session)
             let again = sessions.reduce(state.pastLogins) { $0 + max(0, $1 - 1) }
-            return again + (sessions.contains { $0 > 0 } || again > 0 ? 1 : 0)
+            return ownerChanges + again + (sessions.contains { $0 > 0 } || again > 0 ? 1 : 0)
         }
     }
 
@@ -85,13 +87,18 @@ final class RedisCluster: Sendable {
     ///
     /// A server that cannot be reached fails its commands alone, with an error as their reply.
     ///
+    /// - Parameter isPatient: whether commands for a server that is away wait for it.
     /// - Throws: ``RedisError`` if no server could be reached.
-    func send(_ batch: RedisBatch, deadline: NIODeadline) async throws(RedisError) -> [RedisReply] {
+    func send(
+        _ batch: RedisBatch,
+        deadline: NIODeadline,
+        isPatient: Bool = true
+    ) async throws(RedisError) -> [RedisReply] {
         var exchange = ClusterExchange(batch)
         for _ in 0..<Self.maximumRounds where !exchange.rest.isEmpty {
             let map = try await self.map(by: deadline)
             let shares = exchange.shares(by: map, general: self.anyServer(of: map))
-            for (share, outcome) in await self.exchange(shares, deadline: deadline) {
+            for (share, outcome) in await self.exchange(shares, deadline: deadline, isPatient: isPatient) {
                 switch outcome {
                 // Closed because another server has taken over.
                 case .failure(let error) where error.code == .closed && !self.isClosed:
@@ -129,36 +136,51 @@ final class RedisCluster: Sendable {
     private var isClosed: Bool { self.state.withLock { $0.isClosed } }
 
     /// Notes a redirect; nil for any other reply.
+    ///
+    /// An answer that a successor may have taken over makes the client ask for the map.
     private func redirect(_ reply: RedisReply, from server: RedisAddress.Server) -> RedisRedirect? {
         guard case .error(let error) = reply else { return nil }
         let redirect = RedisRedirect(error, from: server)
+        // A master that lost sight of the others answers so while its successor serves.
+        var mayBeReplaced = error.isOfDownCluster
         if case .moved(let slot, let owner) = redirect {
             self.configuration.topology.move(slot, to: owner)
-            Task { await self.refresh(within: Self.watchInterval) }
+            mayBeReplaced = true
         }
+        if mayBeReplaced { Task { await self.refresh(within: Self.watchInterval) } }
         return redirect
     }
 
     /// Sends the shares side by side.
     private func exchange(
         _ shares: [ClusterShare],
-        deadline: NIODeadline
+        deadline: NIODeadline,
+        isPatient: Bool
     ) async -> [(ClusterShare, Result<[RedisReply], RedisError>)] {
         guard shares.count > 1 else {
             guard let share = shares.first else { return [] }
-            return [(share, await self.exchange(share, deadline: deadline))]
+            return [(share, await self.exchange(share, deadline: deadline, isPatient: isPatient))]
         }
         return await withTaskGroup(of: (ClusterShare, Result<[RedisReply], RedisError>).self) { group in
-            for share in shares { group.addTask { (share, await self.exchange(share, deadline: deadline)) } }
+            for share in shares {
+                group.addTask { (share, await self.exchange(share, deadline: deadline, isPatient: isPatient)) }
+            }
             var outcomes: [(ClusterShare, Result<[RedisReply], RedisError>)] = []
             for await outcome in group { outcomes.append(outcome) }
             return outcomes
         }
     }
 
-    private func exchange(_ share: ClusterShare, deadline: NIODeadline) async -> Result<[RedisReply], RedisError> {
+    private func exchange(
+        _ share: ClusterShare,
+        deadline: NIODeadline,
+        isPatient: Bool
+    ) async -> Result<[RedisReply], RedisError> {
         let connection: RedisConnection
         do throws(RedisError) { connection = try self.connection(to: share.server) } catch { return .failure(error) }
+        guard isPatient || !connection.isAway else {
+            return .failure(RedisError(.unavailable, "\(share.server) is away"))
+        }
         return await connection.send(share.bytes, count: share.isWanted.count, deadline: deadline)
     }
 

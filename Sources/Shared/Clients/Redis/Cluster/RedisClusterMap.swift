@@ -49,6 +49,15 @@ struct RedisClusterMap: Sendable, Equatable {
         return place > 0 ? self.servers[place - 1] : nil
     }
 
+    /// Whether a slot with an owner in `former` no longer belongs to it.
+    func hasOtherOwners(than former: RedisClusterMap) -> Bool {
+        guard self != former else { return false }
+        return (0..<RedisSlot.count).contains { slot in
+            guard let owner = former.owner(of: slot) else { return false }
+            return self.owner(of: slot) != owner
+        }
+    }
+
     /// Records that a slot belongs to `server`.
     mutating func move(_ slot: Int, to server: RedisAddress.Server) {
         let place: Int

@@ -13,18 +13,31 @@ actor RedisTopology {
     /// The time limit to connect to a server, and then for its answer.
     private static let patience: Duration = .seconds(1)
 
-    private nonisolated let current = Mutex<RedisClusterMap?>(nil)
+    private struct State {
+        /// The last map; nil before the first.
+        var map: RedisClusterMap?
+        /// How often slots turned out to have another owner.
+        var ownerChanges = 0
+    }
+
+    private nonisolated let state = Mutex(State())
     private var askedAt: ContinuousClock.Instant?
     private var asking: Task<RedisClusterMap, any Error>?
     /// The server that answered last, which is asked first.
     private var preferred: RedisAddress.Server?
 
     /// The last map; nil before the first.
-    nonisolated var map: RedisClusterMap? { self.current.withLock { $0 } }
+    nonisolated var map: RedisClusterMap? { self.state.withLock { $0.map } }
+
+    /// A number that grows when a slot turns out to have another owner.
+    nonisolated var ownerChanges: Int { self.state.withLock { $0.ownerChanges } }
 
     /// Records what a server said about a slot.
     nonisolated func move(_ slot: Int, to server: RedisAddress.Server) {
-        self.current.withLock { $0?.move(slot, to: server) }
+        self.state.withLock { state in
+            if let owner = state.map?.owner(of: slot), owner != server { state.ownerChanges += 1 }
+            state.map?.move(slot, to: server)
+        }
     }
 
     /// Asks the cluster for its map.
@@ -44,7 +57,10 @@ actor RedisTopology {
         defer { self.asking = nil }
         let map = try await asking.value
         self.askedAt = .now
-        self.current.withLock { $0 = map }
+        self.state.withLock { state in
+            if let former = state.map, map.hasOtherOwners(than: former) { state.ownerChanges += 1 }
+            state.map = map
+        }
         return map
     }
 

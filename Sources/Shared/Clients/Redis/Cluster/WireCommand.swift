@@ -17,6 +17,8 @@ struct WireCommand: Sendable {
     /// The command's place among the batch's bytes, counted from the first.
     let range: Range<Int>
     let route: Route
+    /// Whether it only asks a server about itself, so that another may answer it once more.
+    let asksServer: Bool
 
     /// Splits a batch into its commands.
     static func split(_ batch: RedisBatch) -> [WireCommand] {
@@ -25,6 +27,17 @@ struct WireCommand: Sendable {
         commands.reserveCapacity(batch.count)
         while let command = reader.next() { commands.append(command) }
         return commands
+    }
+}
+
+extension RedisBatch {
+    /// The slots of its commands' keys in a cluster.
+    package var slots: Set<Int> {
+        var slots: Set<Int> = []
+        for command in WireCommand.split(self) {
+            if case .slot(let slot) = command.route { slots.insert(slot) }
+        }
+        return slots
     }
 }
 
@@ -50,7 +63,9 @@ private struct WireReader {
         let name = self.text()
         let route = self.route(of: name, arguments: count - 1)
         let first = self.bytes.startIndex
-        return WireCommand(range: (start - first)..<(self.place - first), route: route)
+        return WireCommand(
+            range: (start - first)..<(self.place - first), route: route,
+            asksServer: route == .first && (name == "INFO" || name == "TIME"))
     }
 
     /// Reads the rest of a command, and finds its first key.
