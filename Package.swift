@@ -225,7 +225,7 @@ let package = Package(
     swiftLanguageModes: [.v6]
 )
 
-// `deploy/up` builds only the programs that it runs.
+// `deploy/up` and the image build only the programs that run.
 if Context.environment["CARILLON_BUILD"] == "programs" {
     let programs: Set = ["carillon", "gateway", "dispatcher", "provider-sandbox"]
     package.products.removeAll { !programs.contains($0.name) }

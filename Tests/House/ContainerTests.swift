@@ -83,6 +83,21 @@ struct ContainerTests {
         #expect(try House.text(".dockerignore").split(separator: "\n").contains("*"))
     }
 
+    @Test("the build stage copies the folder of every target that it builds")
+    func targets() throws {
+        #expect(try House.text("deploy/docker/steps").contains("\nexport CARILLON_BUILD=programs\n"))
+        let manifest = try House.text("Package.swift")
+        let list = try #require(manifest.firstMatch(of: #/let checks: Set = \[([^\]]*)\]/#)).output.1
+        let excluded = Set(list.matches(of: #/"(\w+)"/#).map { String($0.output.1) })
+        let copied = try Self.stages()[0].filter { $0.name == "COPY" }.flatMap { $0.words.dropLast() }
+        let targets = manifest.matches(of: #/(?:room|program)\(\s*"(\w+)", in: "([^"]+)"/#)
+        #expect(targets.count > excluded.count + 10)
+        for target in targets where !excluded.contains(String(target.output.1)) {
+            let folder = String(target.output.2)
+            #expect(copied.contains { folder == $0 || folder.hasPrefix($0 + "/") }, "\(folder) is not copied")
+        }
+    }
+
     @Test("every RUN calls a step of deploy/docker/steps, and every step is used")
     func steps() throws {
         let stages = try Self.stages()
@@ -244,6 +259,9 @@ struct ComposeTests {
         #expect(redis["volumes"]?.strings == ["redis:/data"])
         let postgres = try #require(try Self.services()["postgres"])
         #expect(postgres["volumes"]?.strings == ["postgres:/var/lib/postgresql/data"])
+        // The image's temporary first server answers at the Unix socket only.
+        let check = postgres["healthcheck"]?["test"]?.strings ?? []
+        #expect(check.contains("pg_isready") && check.contains("127.0.0.1"))
         for store in [redis, postgres] { #expect(store["image"]?.string?.contains(":latest") == false) }
     }
 }

@@ -80,6 +80,7 @@ struct DeveloperStackTests {
             "FCM_CREDENTIALS": "/mine/fcm.json", "APNS_KEY": "/mine/apns.p8", "APNS_KEY_ID": "ID",
             "APNS_TEAM_ID": "TEAM", "APNS_TOPIC": "org.example.mine", "VAPID_KEY": "/mine/vapid.pem",
             "VAPID_SUBJECT": "mailto:me@example.org", "SMTP_URL": "smtps://relay.example.org",
+            "SMTP_PASSWORD_FILE": "/mine/password",
             "SMTP_FROM": "Me <me@example.org>", "PUBLIC_URL": "https://me.example.org",
         ]
         let variables = try Self.variables(given: given)
@@ -116,6 +117,62 @@ struct DeveloperStackTests {
                 "/mine/fcm.json", "http://127.0.0.1:7", "smtp://carillon:pass%3Aword%2F1@127.0.0.1:9",
                 "https://127.0.0.1:8", "own: FCM",
             ])
+    }
+
+    @Test("a relative path of any setting that names a file becomes absolute; a URL or a word stays")
+    func paths() throws {
+        let files = [
+            "CATALOG", "APPS", "FCM_CREDENTIALS", "SMTP_PASSWORD_FILE", "WEBHOOK_PROVIDER_SECRET_FILE", "AUTH_JWKS_CA",
+            "GATEWAY_TLS_CERT", "GATEWAY_TLS_KEY", "REDIS_CA",
+        ]
+        var given = ["PUSH_SHAPE": "standard", "AUTH_JWKS": "https://id.example.org/keys"]
+        for name in files { given[name] = "mine" }
+        let text = try Self.run(
+            """
+            cd "$DATA"
+            touch mine
+            make_paths_absolute
+            for name in \(files.joined(separator: " ")); do
+                [[ ${!name} == "$(realpath "$DATA")/mine" ]] || echo "$name=${!name}"
+            done
+            echo "$PUSH_SHAPE $AUTH_JWKS"
+            AUTH_JWKS=mine
+            make_paths_absolute
+            [[ $AUTH_JWKS == /* ]]
+            """,
+            environment: given)
+        #expect(text == "standard https://id.example.org/keys\n")
+    }
+
+    @Test("the programs of the caller find the file of the mail relay's password")
+    func passwordFile() throws {
+        let text = try Self.run(
+            Self.setUp + """
+
+                BIN=$DATA GATEWAY_URLS=http://127.0.0.1:6 METRICS_URLS=http://127.0.0.1:7
+                printf '#!/bin/sh\\necho token\\n' >"$DATA/gateway"
+                chmod +x "$DATA/gateway"
+                write_environment
+                grep SMTP_PASSWORD_FILE "$DATA/env"
+                """,
+            environment: ["SMTP_URL": "smtps://me@relay.example.org", "SMTP_PASSWORD_FILE": "/mine/password"])
+        #expect(text == "export SMTP_PASSWORD_FILE='/mine/password'\n")
+    }
+
+    @Test("after a start that found its port taken, the first Redis of several gets its own port again")
+    func redisPort() throws {
+        let text = try Self.run(
+            """
+            PORT=0 taken=32111
+            port_is_free() { [[ $1 != "$taken" ]]; }
+            echo '32111 32112' >"$DATA/redis.ports"
+            choose_ports
+            [[ $REDIS_PORT != 32111 ]]
+            taken='' GIVEN_PORTS=' '
+            choose_ports
+            echo "$REDIS_PORT"
+            """)
+        #expect(text == "32111\n")
     }
 
     @Test("a process that dies restarts after doubling pauses, and each restart is reported")

@@ -75,6 +75,9 @@ enum Deployment {
         return names
     }
 
+    /// Takes the place of the placeholder in the examples.
+    static let secret = String(repeating: "s", count: 64)
+
     /// Faults of a service's configuration; does not read the files that the variables name.
     static func faults(_ variables: [String: String], of service: String) -> [String] {
         let reader = SettingsReader.variables(variables)

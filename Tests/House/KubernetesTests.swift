@@ -60,6 +60,9 @@ struct KubernetesTests {
         #expect(secret["metadata"]?["name"]?.string == "carillon-secrets")
         variables.merge(try #require(secret["stringData"]).variables) { $1 }
         #expect(Set(variables.keys).subtracting(try Deployment.knownVariables()).isEmpty)
+        let faults = Deployment.faults(variables, of: "gateway")
+        #expect(faults.count == 1 && faults.first?.hasPrefix("AUTH_JWT_SECRET ") == true, "a placeholder is no secret")
+        variables["AUTH_JWT_SECRET"] = Deployment.secret
         for service in ["gateway", "dispatcher"] {
             #expect(Deployment.faults(variables, of: service) == [])
             let container = try #require(try Self.pod(service)["containers"]?.array.first)
@@ -86,6 +89,7 @@ struct KubernetesTests {
         var variables = try #require(try Self.object("ConfigMap", "carillon-settings")["data"]).variables
         let secret = try #require(try Deployment.documents("\(Self.folder)/secret.example.yaml").first)
         variables.merge(try #require(secret["stringData"]).variables) { $1 }
+        variables["AUTH_JWT_SECRET"] = Deployment.secret
         variables["REDIS_URL"] = redis
         var deployments: Set<String> = []
         for patch in component["patches"]?.array ?? [] {

@@ -38,7 +38,7 @@ struct SystemdTests {
         ] { #expect(lines.contains(guardian), "\(guardian)") }
     }
 
-    @Test("gateway and dispatcher accept the example's variables, including those commented out")
+    @Test("gateway and dispatcher accept the example's variables, except the placeholder of the secret")
     func environment() throws {
         let known = try Deployment.knownVariables()
         var all: [String: String] = [:]
@@ -50,6 +50,10 @@ struct SystemdTests {
         }
         #expect(all.count > 10)
         #expect(Set(all.keys).subtracting(known).isEmpty)
+        let faults = Deployment.faults(set, of: "gateway")
+        #expect(faults.count == 1 && faults.first?.hasPrefix("AUTH_JWT_SECRET ") == true, "a placeholder is no secret")
+        set["AUTH_JWT_SECRET"] = Deployment.secret
+        all["AUTH_JWT_SECRET"] = Deployment.secret
         for service in ["gateway", "dispatcher"] { #expect(Deployment.faults(set, of: service) == []) }
         all.merge(["APNS_KEY_ID": "A", "APNS_TEAM_ID": "B", "APNS_TOPIC": "C"]) { $1 }
         for service in ["gateway", "dispatcher"] { #expect(Deployment.faults(all, of: service) == []) }

@@ -11,7 +11,7 @@ ENVIRONMENT_NAMES='
     FCM_CREDENTIALS FCM_ENDPOINT
     APNS_KEY APNS_KEY_ID APNS_TEAM_ID APNS_TOPIC APNS_ENDPOINT
     VAPID_KEY VAPID_SUBJECT WEBPUSH_PRIVATE
-    SMTP_URL SMTP_FROM
+    SMTP_URL SMTP_PASSWORD_FILE SMTP_FROM
     PROVIDER_CA PUBLIC_URL
     CARILLON_DEFAULTS
 '
@@ -20,9 +20,26 @@ PROVIDER_NAMES='
     FCM_CREDENTIALS FCM_ENDPOINT
     APNS_KEY APNS_KEY_ID APNS_TEAM_ID APNS_TOPIC APNS_ENDPOINT
     VAPID_KEY VAPID_SUBJECT WEBPUSH_PRIVATE
-    SMTP_URL SMTP_FROM
+    SMTP_URL SMTP_PASSWORD_FILE SMTP_FROM
     PROVIDER_CA PUBLIC_URL
 '
+
+# The variables that the caller may set and that name files or folders.
+FILE_NAMES='
+    CATALOG APPS PUSH_SHAPE FCM_CREDENTIALS APNS_KEY VAPID_KEY SMTP_PASSWORD_FILE WEBHOOK_PROVIDER_SECRET_FILE
+    PROVIDER_CA REDIS_CA AUTH_JWKS AUTH_JWKS_CA GATEWAY_TLS_CERT GATEWAY_TLS_KEY
+'
+
+# make_paths_absolute: makes the caller's paths absolute, because programs start in other folders.
+make_paths_absolute() {
+    local name file
+    for name in $FILE_NAMES; do
+        file=${!name:-}
+        [[ -n $file && $name=$file != PUSH_SHAPE=standard && $name=$file != AUTH_JWKS=*://* ]] || continue
+        [[ -e $file ]] || fail "$name: no such file or folder: $file (seen from $PWD)"
+        export "$name=$(realpath "$file")"
+    done
+}
 
 # fingerprint TEXT
 fingerprint() { printf '%s' "$1" | cksum | cut -d ' ' -f 1; }
@@ -55,6 +72,8 @@ choose_ports() {
     local REDIS='' POSTGRES='' SANDBOX='' CONTROL='' SMTP='' METRICS=9091
     # shellcheck disable=SC1091
     [[ ! -e $DATA/ports ]] || source "$DATA/ports"
+    # A start that found the first Redis's port taken saved a substitute.
+    [[ ! -e $DATA/redis.ports ]] || read -r REDIS _ <"$DATA/redis.ports"
     if [[ $PORT == 0 ]]; then
         free_port GATEWAY_PORT
     elif [[ -n $PORT ]]; then

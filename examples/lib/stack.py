@@ -117,11 +117,9 @@ class Stack:
         """Imports users from JSON lines and returns the summary."""
         return self.program("gateway", "import", "-", input=lines)
 
-    def psql(self, *files, database=None, variables=None):
+    def psql(self, *files, database=None):
         """Runs SQL files and returns the rows that they select, one per line."""
         command = ["psql", "-XAtq", "-v", "ON_ERROR_STOP=1"]
-        for name, value in (variables or {}).items():
-            command += ["-v", f"{name}={value}"]
         for file in files:
             command += ["-f", str(file)]
         done = subprocess.run([*command, database or self.database], capture_output=True, text=True)

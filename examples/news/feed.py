@@ -55,5 +55,9 @@ class Feed:
             story = self.stories[id]
             self.stories[id] = story | {"revision": story["revision"] + 1, "update": update}
 
+    def spreads(self, id):
+        with self._lock:
+            self.stories[id]["source_count"] += 1
+
     def close(self):
         self._server.shutdown()

@@ -9,9 +9,10 @@ Reads GATEWAY_URL and SERVICE_TOKEN from the environment. Make a token that can 
 
     gateway token --user news-monitor --scope service --types breaking_news,developing_stories --audiences topic,all
 
-The feed answers GET with `{"stories": [{"id", "title", "category", "status", "first_seen", "source_count", "revision",
-"update"}]}`, and takes `PATCH /{id} {"status": "VERIFIED"}`. The monitor keeps no state. A story always
-has the same job id, so each reader gets it once, even if the monitor crashes or runs twice at once.
+The feed answers GET with `{"stories": [{"id", "title", "category", "status", "first_seen",
+"revision", "update"}]}`, and takes `PATCH /{id} {"status": "VERIFIED"}`. The monitor keeps no state.
+A story always has the same job id, so each reader gets it once, even if the monitor crashes or runs
+twice at once. The title and the category of a story must not change.
 """
 
 import argparse
@@ -40,24 +41,36 @@ class Monitor:
         for story in stories:
             if story["status"] != "BREAKING":
                 continue
-            age = (now - datetime.fromisoformat(story["first_seen"])).total_seconds()
-            if age >= self.verify_after:
-                self._call("PATCH", f"{self.feed}/{story['id']}", {"status": "VERIFIED"})
-                say(f"verified {story['id']}, {self._report(story)}")
-                continue
-            self._send(self.breaking(story))
-            if story.get("revision"):
-                self._send(self.developing(story))
+            try:
+                self._handle(story, now)
+            except urllib.error.HTTPError as error:
+                # The fault is in this story; those behind it must not wait.
+                if error.code not in (413, 422):
+                    raise
+                say(describe(error))
+
+    def _handle(self, story, now):
+        age = (now - datetime.fromisoformat(story["first_seen"])).total_seconds()
+        if age >= self.verify_after:
+            self._call("PATCH", f"{self.feed}/{story['id']}", {"status": "VERIFIED"})
+            say(f"verified {story['id']}, {self._report(story)}")
+            return
+        self._send(self.breaking(story))
+        if story.get("revision"):
+            self._send(self.developing(story))
 
     @staticmethod
     def breaking(story):
-        """A job for everyone who wants breaking news, once per story."""
+        """A job for everyone who wants breaking news, once per story.
+
+        Leaves out what changes, such as the number of sources: a repeated id with other content
+        becomes a dead letter.
+        """
         return {
             "id": f"story:{story['id']}", "all": True, "type": "breaking_news",
             "vars": {"title": story["title"][:LONGEST_TITLE]},
             "entity_type": "story", "entity_id": story["id"],
-            "data": {"storyId": story["id"], "category": story["category"], "priority": "breaking",
-                     "sourceCount": str(story["source_count"])},
+            "data": {"storyId": story["id"], "category": story["category"], "priority": "breaking"},
             # Wakes the iOS app through FCM, as `content_available` did.
             "platform": {"fcm": {"apns": {"payload": {"aps": {"content-available": 1}}}}},
         }
@@ -101,6 +114,10 @@ def say(text):
     print(text, flush=True)
 
 
+def describe(error):
+    return f"{error.url}: {error.code} {error.read(500).decode(errors='replace')}"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--feed", required=True)
@@ -118,8 +135,8 @@ def main():
         try:
             monitor.look(datetime.now(timezone.utc))
         except urllib.error.HTTPError as error:
-            # 422 names the invalid field; 429 and 503 say when to retry. The next poll retries.
-            say(f"{error.url}: {error.code} {error.read(500).decode(errors='replace')}")
+            # 429 and 503 say when to retry. The next poll retries.
+            say(describe(error))
             wait = max(wait, float(error.headers.get("Retry-After") or 0))
         except (OSError, ValueError, KeyError) as error:
             say(f"poll failed; the next one retries: {type(error).__name__}: {error}")

@@ -14,7 +14,7 @@ WITH due AS (
     RETURNING user_id, category, at_time, title
 )
 SELECT carillon.enqueue(jsonb_build_object(
-    'id', format('reminder:%s:%s:%s', category, user_id, :'run'),
+    'id', format('reminder:%s:%s:%s', category, user_id, current_date),
     'user', user_id,
     'type', 'scheduled_reminder',
     'title', title,

@@ -24,7 +24,7 @@ struct LagCommand: AsyncParsableCommand {
             Examples:
               dispatcher lag
               dispatcher lag --watch
-              dispatcher lag --max 60 || systemctl start carillon-dispatcher@2
+              dispatcher lag --max 60 || systemctl start carillon-dispatcher@9092
               dispatcher lag --json | jq .worst_seconds
             """
     )
@@ -52,7 +52,7 @@ struct LagCommand: AsyncParsableCommand {
 
     func run() async throws {
         try await DispatcherCommand.run {
-            let reader = try await self.options.reader()
+            let reader = try self.options.reader()
             let redis = CommandClients.redis(reader, name: "lag")
             try reader.finish()
             try await CommandClients.withRedis(redis) { connection in

@@ -102,6 +102,13 @@ struct ReverseProxyTests {
                 #expect(answer.header("x-request-id") == "call-\(number)")
                 if number.isMultiple(of: 5) { _ = try await TestSocket.synced(port: proxy.port, user: "native") }
             }
+            // A query may hold a token, so the log must not have it.
+            if kind == .haproxy {
+                try await eventually("calls are in the log") {
+                    proxy.process.output().contains("\"GET /v1/notifications HTTP/")
+                }
+                #expect(!proxy.process.output().contains("transport=polling"))
+            }
             for name in ["metrics", "readyz", "healthz"] {
                 for path in ["/\(name)", "/\(name)/", "/\(name)?x=1", "/\(name)/x"] {
                     let answer = try await through.call(.get, path, token: nil)
