@@ -1,9 +1,11 @@
 // Carillon · SignalRSessionTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
 import Core
 import NIOCore
 import NIOEmbedded
+import NIOHTTP1
 import Protocols
 import Support
 import Testing
@@ -93,6 +95,46 @@ struct DirectoryTests {
                 clock.set(1_016)
                 try await eventually("its presence is removed") { !departed.all.isEmpty }
                 for client in [unused, polled] { #expect(try await client.status(token: "ada") == 404) }
+            }
+        }
+    }
+}
+
+@Suite("SignalR connections of another gateway", .timeLimit(.minutes(10)))
+struct ForeignConnectionTests {
+    /// Returns the status with which an endpoint answers a WebSocket.
+    private static func status(_ endpoint: SignalREndpoint, id: String) async throws -> HTTPResponseStatus {
+        let target = "\(NotificationHub.path)?id=\(id)&access_token=ada"
+        do {
+            _ = try await endpoint.admit(HTTPRequestHead(version: .http1_1, method: .GET, uri: target), from: nil)
+            return .switchingProtocols
+        } catch let refusal as TransportRefusal {
+            return refusal.status
+        }
+    }
+
+    @Test("opens a stateful one while its id is fresh, and answers 404 later so that the client negotiates again")
+    func stateful() async throws {
+        let clock = ManualClock(1_795_000_000)
+        let backend = ScriptedBackend()
+        try await RunningHub.with(backend, now: { clock.now }) { running in
+            try await HubClient.withListener(running, backend) { http, url in
+                var ids: [String] = []
+                for query in ["negotiateVersion=1", "negotiateVersion=1&useStatefulReconnect=true"] {
+                    let request = TransferRequest(
+                        .post, url: "\(url)/negotiate?\(query)",
+                        headers: [(name: "authorization", value: "Bearer ada")], body: [], timeout: .seconds(300))
+                    guard case .answered(let answer) = await http.perform(request) else {
+                        throw FixtureError("no answer to the negotiation")
+                    }
+                    ids.append(try #require(try JSONParser.parse(answer.body)["connectionToken"]?.string))
+                }
+                let other = NotificationHub.endpoint(hub: running.hub, backend: backend)
+                clock.set(1_795_000_014)
+                for id in ids { #expect(try await Self.status(other, id: id) == .switchingProtocols) }
+                clock.set(1_795_000_015)
+                #expect(try await Self.status(other, id: ids[0]) == .switchingProtocols)
+                #expect(try await Self.status(other, id: ids[1]) == .notFound)
             }
         }
     }

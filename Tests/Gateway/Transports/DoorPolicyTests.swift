@@ -23,7 +23,14 @@ struct AllowedOriginsTests {
             ("https://gateway.example.com", "gateway.example.com", true),
             ("https://gateway.example.com:81", "gateway.example.com", false),
             ("https://evil.example", "gateway.example.com", false), ("null", "null", false), ("", "", false),
-            ("https://", "", false), ("https://x", nil, false),
+            ("https://", "", false), ("https://x", nil, false), ("https://", ":443", false),
+            // Some clients state the scheme's port in one of the two fields only.
+            ("wss://gateway.example.com", "gateway.example.com:443", true),
+            ("https://gateway.example.com:443", "gateway.example.com", true),
+            ("ws://gateway.example.com", "Gateway.example.com:80", true),
+            ("http://gateway.example.com:80", "gateway.example.com", true),
+            ("wss://gateway.example.com", "gateway.example.com:80", false),
+            ("http://gateway.example.com", "gateway.example.com:443", false),
         ]
         for row in table { #expect(listed.admits(row.origin, host: row.host) == row.isAdmitted, "\(row)") }
         #expect(AllowedOrigins.any.admits("https://evil.example", host: nil))

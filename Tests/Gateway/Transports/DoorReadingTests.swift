@@ -7,6 +7,7 @@ import HummingbirdCore
 import Logging
 import NIOCore
 import NIOEmbedded
+import NIOHTTP1
 import NIOHTTPTypes
 import NIOPosix
 import Support
@@ -234,6 +235,66 @@ struct DoorReadingTests {
         try await listener.close().get()
     }
 
+    /// Counts the server's tasks that have ended.
+    private final class Ends: Sendable {
+        let count = Mutex(0)
+    }
+
+    @Test("opens a socket on a connection that the server answered, and ends its task with the socket")
+    func reused() async throws {
+        let door = DoorChannel(
+            responder: { _, writer, _ in
+                let head = HTTPResponse(status: .ok, headerFields: [.contentLength: "0"])
+                try await writer.writeHead(head).finish(nil)
+            },
+            endpoints: [EchoEndpoint()],
+            http: HTTP1Channel.Configuration(idleTimeout: .seconds(60))
+        )
+        let ends = Ends()
+        let group = MultiThreadedEventLoopGroup.singleton
+        let listener = try await ServerBootstrap(group: group)
+            .childChannelOption(.allowRemoteHalfClosure, value: true)
+            .childChannelInitializer { channel in
+                door.setup(channel: channel, logger: Logger(label: "test")).map { value in
+                    _ = Task {
+                        await door.handle(value: value, logger: Logger(label: "test"))
+                        ends.count.withLock { $0 += 1 }
+                    }
+                }
+            }
+            .bind(host: "127.0.0.1", port: 0).get()
+        let received = ReceivedBytes()
+        let client = try await ClientBootstrap(group: group)
+            .channelInitializer { $0.pipeline.addHandler(received) }
+            .connect(host: "127.0.0.1", port: listener.localAddress?.port ?? 0).get()
+        for _ in 0..<2 {
+            received.clear()
+            try await client.writeAndFlush(ByteBuffer(string: "GET /rest HTTP/1.1\r\nhost: x\r\n\r\n")).get()
+            try await eventually("the server answers") { received.text.hasSuffix("\r\n\r\n") }
+            #expect(received.text.hasPrefix("HTTP/1.1 200 "))
+        }
+        received.clear()
+        let fields = [
+            "GET /echo HTTP/1.1", "host: x", "upgrade: websocket", "connection: Upgrade", "sec-websocket-version: 13",
+            "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==",
+        ]
+        try await client.writeAndFlush(ByteBuffer(string: fields.joined(separator: "\r\n") + "\r\n\r\n")).get()
+        try await eventually("the handshake is answered") { received.text.hasSuffix("\r\n\r\n") }
+        #expect(received.text.hasPrefix("HTTP/1.1 101 "))
+        // More messages than the server's input would hold.
+        for _ in 0..<8 {
+            received.clear()
+            // The text "hi", masked with zeros.
+            let frame = ByteBuffer(bytes: [0x81, 0x82, 0, 0, 0, 0, 0x68, 0x69])
+            try await client.writeAndFlush(frame).get()
+            try await eventually("the text comes back") { received.bytes == [0x81, 0x02, 0x68, 0x69] }
+        }
+        #expect(ends.count.withLock { $0 } == 0)
+        try await client.close().get()
+        try await eventually("the server's task has ended") { ends.count.withLock { $0 } == 1 }
+        try await listener.close().get()
+    }
+
     /// How a client leaves during a request, and what it had pipelined.
     enum Departure: CaseIterable {
         case halfClose, close, reset, closeWithUnread, closeWithTooMuch
@@ -275,5 +336,44 @@ struct DoorReadingTests {
         try await eventually("it is noticed") { lot.aborted == 1 }
         try? await client.close().get()
         try await listener.close().get()
+    }
+}
+
+/// An endpoint whose sockets send each text back.
+private struct EchoEndpoint: TransportEndpoint {
+    private final class Echo: WebSocketApplication {
+        private var socket: WebSocketHandler?
+
+        func webSocketOpened(_ socket: WebSocketHandler) { self.socket = socket }
+        func webSocketReceived(text: String) { self.socket?.send(text: Array(text.utf8)) }
+        func webSocketReceived(binary: [UInt8]) {}
+        func webSocketReceivedPing() -> Bool { true }
+        func webSocketReceived(pong: [UInt8]) {}
+        func webSocketIsTooSlow() {}
+        func webSocketReadComplete() {}
+        func webSocketClosed() { self.socket = nil }
+    }
+
+    func claims(_ path: Substring) -> Bool { path == "/echo" }
+
+    func admit(_ head: HTTPRequestHead, from address: SocketAddress?) async throws -> WebSocketAdmission {
+        WebSocketAdmission(limits: WebSocketLimits(maximumMessage: 1_024)) { _ in Echo() }
+    }
+}
+
+/// Collects what a client receives.
+private final class ReceivedBytes: ChannelInboundHandler, Sendable {
+    typealias InboundIn = ByteBuffer
+
+    private let collected = Mutex<[UInt8]>([])
+
+    var bytes: [UInt8] { self.collected.withLock { $0 } }
+    var text: String { String(decoding: self.bytes, as: UTF8.self) }
+
+    func clear() { self.collected.withLock { $0 = [] } }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        let bytes = Array(self.unwrapInboundIn(data).readableBytesView)
+        self.collected.withLock { $0 += bytes }
     }
 }

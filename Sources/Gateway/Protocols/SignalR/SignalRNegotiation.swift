@@ -63,8 +63,7 @@ package struct SignalRNegotiation: Sendable, Equatable {
         }
         // JavaScript clients fail to start if this comes unrequested.
         let isStateful =
-            allowsStatefulReconnect && transports.contains(.webSockets)
-            && query["usestatefulreconnect"]?.lowercased() == "true"
+            allowsStatefulReconnect && transports.contains(.webSockets) && Self.asksForStatefulReconnect(query)
         var writer = JSONWriter()
         writer.beginObject()
         writer.member("negotiateVersion", version)
@@ -95,6 +94,11 @@ package struct SignalRNegotiation: Sendable, Equatable {
         )
     }
 
+    /// Whether a negotiation's query asks for stateful reconnect.
+    package static func asksForStatefulReconnect(_ query: RequestQuery) -> Bool {
+        query["usestatefulreconnect"]?.lowercased() == "true"
+    }
+
     private init(_ response: SignalRResponse, _ offer: Offer? = nil) {
         self.response = response
         self.offer = offer
@@ -106,6 +110,28 @@ package struct SignalRNegotiation: Sendable, Equatable {
         writer.member("error", error)
         writer.endObject()
         self.init(SignalRResponse(status: 200, contentType: SignalRResponse.json, body: writer.bytes))
+    }
+}
+
+/// The issue time at the end of the id of a connection with stateful reconnect.
+///
+/// Each node can tell an id that another one has just issued from that of a lost connection.
+package enum SignalRIssueTime {
+    private static let separator: Character = "."
+    private static let radix = 36
+
+    /// - Parameter now: milliseconds of a clock that all nodes share.
+    package static func stamp(_ id: String, at now: Int64) -> String {
+        "\(id)\(Self.separator)\(String(now, radix: Self.radix))"
+    }
+
+    /// Whether a client may still be about to use an id for the first time; true without a time.
+    package static func isFresh(_ id: String, at now: Int64) -> Bool {
+        guard let separator = id.lastIndex(of: Self.separator),
+            let issued = Int64(id[id.index(after: separator)...], radix: Self.radix)
+        else { return true }
+        let (age, overflows) = now.subtractingReportingOverflow(issued)
+        return !overflows && age < SignalRNegotiation.unusedLimit
     }
 }
 

@@ -277,7 +277,7 @@ package struct NotificationHub: SignalRHub {
                 resendBufferBytes: hub.configuration.maximumOutbound),
             webSocket: hub.configuration.webSocketLimits
         )
-        configuration.acceptsForeignWebSockets = true
+        configuration.foreignClock = hub.now
         configuration.polling.bufferBytes = hub.configuration.maximumOutbound
         configuration.allowedOrigins = allowedOrigins
         return SignalREndpoint(

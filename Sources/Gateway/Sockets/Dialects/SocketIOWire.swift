@@ -308,11 +308,7 @@ package struct SocketIOEndpoint: TransportEndpoint {
     /// - Parameter origins: Origins of pages whose browsers may poll.
     package init(hub: SocketHub, origins: EngineIOOrigins) {
         let configuration = hub.configuration
-        let connections = SocketIOConfiguration(
-            connectTimeout: configuration.authentication.inMilliseconds,
-            maximumAttachmentBytes: configuration.maximumMessage,
-            offersRecovery: configuration.recovery
-        )
+        let connections = Self.connections(configuration)
         self.engine = EngineIOEndpoint(
             path: Self.path,
             configuration: EngineIOConfiguration(
@@ -329,6 +325,17 @@ package struct SocketIOEndpoint: TransportEndpoint {
             let wire = SocketIOWire(shard: shard, handshakeToken: Self.token(opening))
             return SocketIOPeer(wire, configuration: connections)
         }
+    }
+
+    /// The limits of connections.
+    static func connections(_ configuration: SocketConfiguration) -> SocketIOConfiguration {
+        SocketIOConfiguration(
+            connectTimeout: configuration.authentication.inMilliseconds,
+            // No event takes any, and a packet that waits for them holds memory before the client
+            // is authenticated.
+            maximumAttachments: 0,
+            offersRecovery: configuration.recovery
+        )
     }
 
     private static func token(_ opening: EngineIOOpening) -> String? {

@@ -1,6 +1,7 @@
 // Carillon · SignalREndpoint.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import CoreMetrics
 import NIOCore
 import NIOHTTP1
@@ -93,7 +94,7 @@ package struct SignalREndpoint: TransportEndpoint {
                 )
             }
         case nil:
-            let isForeign = caller.id != nil && self.acceptsForeign(caller.id)
+            let isForeign = caller.id.map { self.acceptsForeign($0) } ?? false
             let own = isForeign ? SignalRHubRequest(method: "GET", id: nil, wantsWebSocket: true, accept: nil) : request
             let verdict = own.verdict(nil, transports: self.configuration.transports)
             guard case .create = verdict else { throw self.refusal(verdict) }
@@ -110,8 +111,22 @@ package struct SignalREndpoint: TransportEndpoint {
         }
     }
 
-    private func acceptsForeign(_ id: String?) -> Bool {
-        self.configuration.acceptsForeignWebSockets && (id?.utf8.count ?? 0) <= 128
+    /// Whether another node may have issued an id that this one does not know.
+    ///
+    /// A client that resumes a lost connection must get 404, or it would try again without end.
+    private func acceptsForeign(_ id: String) -> Bool {
+        guard let clock = self.configuration.foreignClock, id.utf8.count <= 128 else { return false }
+        return SignalRIssueTime.isFresh(id, at: clock().milliseconds)
+    }
+
+    /// Makes the secret id of a negotiated connection, with its issue time if the client may resume
+    /// the connection.
+    private func makeToken(_ query: RequestQuery) -> String {
+        let id = self.makeID()
+        guard let clock = self.configuration.foreignClock, SignalRNegotiation.asksForStatefulReconnect(query) else {
+            return id
+        }
+        return SignalRIssueTime.stamp(id, at: clock().milliseconds)
     }
 
     private func refusal(_ verdict: SignalRHubRequest.Verdict) -> TransportRefusal {
@@ -206,7 +221,7 @@ extension SignalREndpoint {
             query: query,
             transports: self.configuration.transports,
             connectionID: connectionID,
-            connectionToken: self.makeID(),
+            connectionToken: self.makeToken(query),
             allowsStatefulReconnect: self.configuration.allowsStatefulReconnect
         )
         if let offer = negotiation.offer {

@@ -1,6 +1,7 @@
 // Carillon · SignalRHub.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import NIOCore
 import NIOHTTP1
 import Protocols
@@ -75,9 +76,10 @@ package struct SignalREndpointConfiguration: Sendable {
     /// The transports on offer, the preferred one first.
     var transports: [SignalRTransport] = [.webSockets, .serverSentEvents, .longPolling]
     package var allowsStatefulReconnect = true
-    /// Whether a WebSocket with an unknown id opens a connection: another node may have issued the
-    /// id.
-    var acceptsForeignWebSockets = false
+    /// The clock of all nodes; nil refuses WebSockets with an unknown id.
+    ///
+    /// Otherwise they open a connection, because another node may have issued the id.
+    var foreignClock: (@Sendable () -> Timestamp)?
     /// Origins of pages whose browsers may call; `*` means all.
     package var allowedOrigins: Set<String> = []
     /// Connections and offers at a time; more are answered with 503.

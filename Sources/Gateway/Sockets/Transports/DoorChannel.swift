@@ -12,8 +12,8 @@ import NIOHTTPTypes
 /// A server channel that passes requests to the endpoints that claim them and the rest to the HTTP
 /// server.
 ///
-/// The server's task for a connection begins with its first request for the server, and ends early
-/// if the connection becomes a socket.
+/// The server's task for a connection begins with its first request for the server. A connection
+/// that becomes a socket without one needs no task; otherwise the task sleeps until the close.
 package struct DoorChannel: HTTPChannelHandler {
     enum Outcome: Sendable {
         case http(NIOAsyncChannel<HTTPRequestPart, HTTPResponsePart>)

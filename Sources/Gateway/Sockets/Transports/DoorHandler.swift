@@ -72,6 +72,8 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     /// Closes or refuses a connection that takes too long for the next step.
     private var limit: TimeLimit?
     private(set) var hasServer = false
+    /// Closes the connection after the server's idle time; removed for a socket.
+    private var serverState: HTTPConnectionStateHandler?
     private var isSettled = false
     /// Whether it counts for its client's address.
     var isCounted = false
@@ -81,7 +83,8 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     private var grants: [AllowedOrigins.Grant?] = []
     /// Runs while the client does not read what was written.
     var stall: Scheduled<Void>?
-    /// Whether to close the connection once the endpoint has answered.
+    /// Whether to close the connection once the endpoint has answered; the server may have closed
+    /// its half already.
     var mustClose = false
 
     init(
@@ -204,8 +207,9 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
 
     /// Delays the server's close while an endpoint answers on the connection.
     func close(context: ChannelHandlerContext, mode: CloseMode, promise: EventLoopPromise<Void>?) {
-        guard self.exchange != nil, mode != .input else { return context.close(mode: mode, promise: promise) }
+        guard mode != .input else { return context.close(mode: mode, promise: promise) }
         self.mustClose = true
+        guard self.exchange != nil else { return context.close(mode: mode, promise: promise) }
         promise?.succeed()
     }
 
@@ -397,14 +401,15 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         let pipeline = context.channel.pipeline.syncOperations
         try pipeline.addHandler(HTTP1ToHTTPServerCodec(secure: false))
         try pipeline.addHandlers(self.http.additionalChannelHandlers())
-        try pipeline.addHandler(
-            HTTPConnectionStateHandler(idleTimeout: self.http.idleTimeout.map { .init($0) }, logger: self.logger)
-        )
+        let state = HTTPConnectionStateHandler(
+            idleTimeout: self.http.idleTimeout.map { .init($0) }, logger: self.logger)
+        try pipeline.addHandler(state)
         let channel = try NIOAsyncChannel<HTTPRequestPart, HTTPResponsePart>(
             wrappingChannelSynchronously: context.channel,
             configuration: .init(backPressureStrategy: Self.serverInput, isOutboundHalfClosureEnabled: true)
         )
         self.hasServer = true
+        self.serverState = state
         self.settle(.http(channel))
     }
 
@@ -466,7 +471,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         _ endpoint: any TransportEndpoint,
         _ context: ChannelHandlerContext
     ) {
-        guard !self.hasServer, let application = admission.open(context.eventLoop) else {
+        guard !self.mustClose, let application = admission.open(context.eventLoop) else {
             return self.answer(nil, endpoint.refusal(.serviceUnavailable, reason: "try again later"))
         }
         let response = WebSocketHandshake.acceptance(of: head, subprotocol: admission.subprotocol)
@@ -478,8 +483,14 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         do {
             // First, because the socket may write as soon as it is added.
             pipeline.removeHandler(self.encoder, promise: nil)
+            if let serverState { pipeline.removeHandler(serverState, promise: nil) }
+            self.serverState = nil
+            // In front of a server's handlers: NIO cannot remove the last of them. The socket hands
+            // them no input, so the server's task sleeps until the connection closes.
             try pipeline.addHandler(
-                WebSocketHandler(application: application, limits: admission.limits, bodies: self.policy.bodies))
+                WebSocketHandler(application: application, limits: admission.limits, bodies: self.policy.bodies),
+                position: .after(self)
+            )
             self.settle(.taken)
             // Bytes after the request belong to the socket; the decoder forwards them when it is
             // removed.

@@ -119,9 +119,21 @@ package enum AllowedOrigins: Sendable, Equatable {
         }
     }
 
+    /// Whether an origin names a host; either may leave out the scheme's port or state it.
     private static func isOwn(_ origin: String, host: String?) -> Bool {
-        guard let host, !host.isEmpty, let scheme = origin.firstRange(of: "://") else { return false }
-        return origin[scheme.upperBound...].lowercased() == host.lowercased()
+        guard let host, let mark = origin.firstRange(of: "://") else { return false }
+        let port: String? =
+            switch origin[..<mark.lowerBound].lowercased() {
+            case "https", "wss": ":443"
+            case "http", "ws": ":80"
+            default: nil
+            }
+        func normalized(_ authority: String) -> String {
+            guard let port, authority.hasSuffix(port) else { return authority }
+            return String(authority.dropLast(port.count))
+        }
+        let own = normalized(host.lowercased())
+        return !own.isEmpty && own == normalized(origin[mark.upperBound...].lowercased())
     }
 }
 
