@@ -237,6 +237,24 @@ struct ProtectionTests {
         }
     }
 
+    @Test("each device that a call registers counts as a call")
+    func rows() async throws {
+        try await Stack.with { stack in
+            // At most 60 calls at once.
+            let gateway = try await stack.startGateway(environment: ["USER_CALLS_PER_SECOND": "10"])
+            let token = try await Stack.token(user: "busy")
+            let rows = (0..<100).map { #"{"platform":"android","token":"t\#($0)"}"# }.joined(separator: ",")
+            let answer = try await gateway.call(.post, "/rest/v1/user_push_tokens", token: token, json: "[\(rows)]")
+            #expect(answer.status == 201)
+            var calls = 1
+            try await eventually("the user has to wait") {
+                calls += 1
+                return try await gateway.call(.get, "/v1/settings", token: token).status == 429
+            }
+            #expect(calls < 50)
+        }
+    }
+
     @Test("a user's messages are limited across sockets and gateways")
     func messages() async throws {
         try await Stack.with { stack in

@@ -72,10 +72,11 @@ struct AllowanceShapeTests {
     }
 
     @Test(
-        "encodes platforms as numbers and also reads names",
+        "encodes platforms as numbers and also reads names and numbers as text",
         arguments: [
             (.number("1"), .ios), (.number("2"), .android), (.number("3"), .web), (.string("iOS"), .ios),
-            (.number("4"), nil), (.string("palm"), nil), (.null, nil),
+            (.string("1"), .ios), (.string("2"), .android), (.string("3"), .web),
+            (.number("4"), nil), (.string("4"), nil), (.string("palm"), nil), (.null, nil),
         ] as [(JSONValue, Platform?)]
     )
     func platforms(value: JSONValue, platform: Platform?) {

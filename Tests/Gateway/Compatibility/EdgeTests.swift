@@ -64,7 +64,7 @@ struct EdgeTests {
         arguments: [
             ("", ["a1", "b2", "c3"]), ("select=*", ["a1", "b2", "c3"]), ("token=eq.b2", ["b2"]),
             ("created_at=not.is.null&token=in.(a1,b2)&token=eq.b2", ["b2"]), ("platform=eq.ios", ["a1", "c3"]),
-            ("platform=eq.ios&token=eq.c3", ["c3"]),
+            ("platform=eq.ios&token=eq.c3", ["c3"]), ("token=eq.C3", ["c3"]), ("token=in.(A1,B2)", ["a1"]),
             ("token=in.(a1,\"c3\")", ["a1", "c3"]), ("device_id=is.null", ["b2", "c3"]),
             ("device_id=not.is.null", ["a1"]), ("app_version=eq.2.1", ["a1"]), ("locale=in.(de-CH,fr)", ["a1"]),
             ("user_id=eq.other", []),

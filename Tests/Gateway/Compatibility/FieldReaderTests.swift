@@ -35,6 +35,15 @@ struct FieldReaderTests {
         #expect(throws: Problem.self) { try FieldReader.parse(Array(body.utf8), contentType: type) }
     }
 
+    @Test("notes at most a hundred faults")
+    func manyFaults() throws {
+        var fields = FieldReader(lenient: .object((0..<1_000).map { JSONMember("x\($0)", .null) }))
+        fields.allow(Set<String>())
+        #expect(fields.faults.map(\.field) == (0..<100).map { "x\($0)" })
+        fields.fault("y", "is missing")
+        #expect(fields.faults.count == 100)
+    }
+
     @Test("treats absent, null and empty fields alike and collects faults")
     func fields() throws {
         var fields = try Self.fields(
@@ -219,6 +228,14 @@ struct ErrorStyleTests {
         #expect(edge["code"]?.string == "PGRST102")
         #expect(edge["details"] == .null)
         #expect(edge["hint"] == .null)
+    }
+
+    @Test("groups many faults in the order of their fields")
+    func manyFaults() throws {
+        let faults = (0..<20_000).map { JobFault("f\($0 % 10_000)", $0 < 10_000 ? "is odd" : "is old") }
+        let errors = try Self.value(Problem(.badRequest, "invalid", faults: faults), .allowance)["errors"]
+        #expect(errors?.object?.map(\.key) == (0..<10_000).map { "f\($0)" })
+        #expect(errors?["f9999"]?.strings == ["is odd", "is old"])
     }
 
     @Test(

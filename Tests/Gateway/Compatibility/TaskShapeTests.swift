@@ -50,6 +50,7 @@ struct TaskShapeTests {
             Self.device("ef56", low: 0x8000_0002_0000_0006), Self.device("77", low: 0x8000_0003_0000_0009),
         ]
         #expect(TaskDeviceNumber.find("ab12", in: devices)?.token == "ab12")
+        #expect(TaskDeviceNumber.find("AB12", in: devices)?.token == "ab12")
         #expect(TaskDeviceNumber.find("5", in: devices)?.token == "ab12")
         #expect(TaskDeviceNumber.find("77", in: devices)?.token == "77")
         #expect(TaskDeviceNumber.find(devices[1].id.description, in: devices)?.token == "cd34")

@@ -46,7 +46,30 @@ struct DeviceStoreTests {
         }
     }
 
-    @Test("keeps only active devices after 30 days, of 200 registrations")
+    @Test("keeps an APNs token with one user, whatever its letter case")
+    func letterCase() async throws {
+        try await Samples.withStores { database in
+            let devices = database.devices
+            func phone(_ token: String, user: String, at second: Int64) -> Device {
+                var device = Samples.device(user: user, token: token, at: second)
+                device.platform = .ios
+                device.provider = .apns
+                return device
+            }
+            let first = try await devices.register(phone("AB12", user: "a", at: 0)).device
+            #expect(first.token == "ab12")
+            let second = try await devices.register(phone("ab12", user: "b", at: 1)).device
+            #expect(second.id == first.id)
+            #expect(try await devices.list(user: "a").isEmpty)
+            #expect(try await devices.remove(user: "b", token: "aB12"))
+            // Tokens of other providers are compared exactly.
+            _ = try await devices.register(Samples.device(user: "a", token: "Ab", at: 2))
+            #expect(try await devices.remove(user: "a", token: "ab") == false)
+            #expect(try await devices.remove(user: "a", token: "Ab"))
+        }
+    }
+
+    @Test("keeps a hundred devices of 200 registrations, and only active ones after 30 days")
     func growth() async throws {
         try await Samples.withStores { database in
             let devices = database.devices(limits: DeviceLimits(standard: 20))
@@ -59,9 +82,13 @@ struct DeviceStoreTests {
                     switchedOffBefore: now + .seconds(-30 * 86_400), limit: 500)
             }
             #expect(try await drop() == 0)
+            let kept = try await devices.list(user: "a").map(\.token)
+            #expect(kept == (101...200).reversed().map { "t\($0)" })
+            let stored = try await database.pool.query("SELECT count(*) FROM carillon.devices")
+            #expect(try stored.first?.int8(0) == 100)
             try await database.pool.query(
                 "UPDATE carillon.devices SET inactive_since = inactive_since - interval '31 days'")
-            #expect(try await drop() == 180)
+            #expect(try await drop() == 80)
             let left = try await database.pool.query("SELECT active FROM carillon.devices")
             #expect(try left.map { try $0.bool(0) } == [Bool](repeating: true, count: 20))
         }

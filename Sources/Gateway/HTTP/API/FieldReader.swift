@@ -20,6 +20,8 @@ struct FieldReader {
         case lenient
     }
 
+    private static let mostFaults = 100
+
     let value: JSONValue
     /// Whether the request had a body.
     let isPresent: Bool
@@ -88,7 +90,9 @@ struct FieldReader {
 
     // MARK: Faults
 
+    /// Notes a fault; the first hundred are enough for an answer.
     mutating func fault(_ field: String, _ reason: String) {
+        guard self.faults.count < Self.mostFaults else { return }
         self.faults.append(JobFault(self.prefix + field, reason))
     }
 

@@ -187,7 +187,7 @@ enum TaskDeviceNumber {
     /// Finds a device by its number, UUID or token; nil if none or several match.
     static func find(_ key: String, in devices: [Device]) -> Device? {
         let found = devices.filter { device in
-            device.token == key || NotificationID(key) == device.id || Int(key) == Self.number(of: device.id)
+            device.isToken(key) || NotificationID(key) == device.id || Int(key) == Self.number(of: device.id)
         }
         return found.count == 1 ? found.first : nil
     }

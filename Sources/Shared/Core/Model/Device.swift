@@ -69,6 +69,16 @@ package struct Device: Sendable, Equatable {
             && token.utf8.allSatisfy { Character(Unicode.Scalar($0)).isHexDigit }
     }
 
+    /// Returns the stored form of a token: hexadecimal APNs tokens are in lower case.
+    package static func canonicalToken(_ token: String, of provider: Provider) -> String {
+        provider == .apns ? token.lowercased() : token
+    }
+
+    /// Whether a client's text is the device's token.
+    package func isToken(_ text: String) -> Bool {
+        self.token == Self.canonicalToken(text, of: self.provider)
+    }
+
     /// The error text for a token that is not an ``isAPNSToken(_:)``.
     package static let apnsTokenFault = "must be 64 to 200 hexadecimal digits, an even number of them, for APNs"
 }

@@ -21,7 +21,7 @@ package struct DeviceStore: Sendable {
     ///
     /// A known token of the app moves to this user; another device with the same user, app,
     /// platform and name is replaced. Beyond the app's limit, the user's least recently used
-    /// devices of the app are switched off.
+    /// devices of the app are switched off; the oldest of these are deleted.
     ///
     /// - Parameter silenced: whether the user silences the device; nil keeps the previous choice.
     package func register(_ device: Device, silenced: Bool? = nil) async throws(PostgresError) -> Registration {
@@ -54,7 +54,8 @@ package struct DeviceStore: Sendable {
     /// Registers a device while its user is locked: removes devices that it replaces, stores it and
     /// switches off surplus ones.
     static func registration(of device: Device, limit: Int, silenced: Bool? = nil) -> [PostgresStatement] {
-        [
+        let token = Device.canonicalToken(device.token, of: device.provider)
+        return [
             PostgresStatement(
                 DeviceAudit.noting(
                     """
@@ -65,7 +66,7 @@ package struct DeviceStore: Sendable {
                     at: "$7", .removed, .replaced),
                 [
                     .text(device.user), .text(device.app), .text(device.platform.rawValue), .text(device.name),
-                    .text(device.provider.rawValue), .text(device.token),
+                    .text(device.provider.rawValue), .text(token),
                     .timestamptz(device.registeredAt.microseconds),
                 ]
             ),
@@ -74,7 +75,7 @@ package struct DeviceStore: Sendable {
                 [
                     .uuid(device.id.halves), .text(device.user), .text(device.platform.rawValue),
                     .text(device.provider.rawValue), .text(device.app), .text(device.environment.rawValue),
-                    .text(device.token), .text(device.name), .text(device.deviceID), .text(device.appVersion),
+                    .text(token), .text(device.name), .text(device.deviceID), .text(device.appVersion),
                     .text(device.locale), .timestamptz(device.registeredAt.microseconds),
                     silenced.map { .bool($0) } ?? .null(.bool),
                 ]
@@ -89,7 +90,10 @@ package struct DeviceStore: Sendable {
         ]
     }
 
-    /// Switches off surplus devices.
+    /// The devices of a user and app that are kept, active or not.
+    private static let mostDevices = 100
+
+    /// Switches off surplus devices, and deletes the oldest inactive ones beyond ``mostDevices``.
     ///
     /// $1: user, $2: limit, $3: when, $4: app. Rows: the devices switched off.
     private static let switchOff = """
@@ -101,6 +105,12 @@ package struct DeviceStore: Sendable {
                 ORDER BY last_used_at DESC, id OFFSET $2
             )
             RETURNING \(DeviceColumns.list)
+        ),
+        dropped AS (
+            DELETE FROM carillon.devices d WHERE NOT d.active AND d.id IN (
+                SELECT id FROM carillon.devices WHERE user_id = $1 AND app = $4
+                ORDER BY active DESC, last_used_at DESC, id OFFSET \(Self.mostDevices)
+            )
         ),
         told AS (
             \(DeviceAudit.insert)
@@ -167,7 +177,7 @@ package struct DeviceStore: Sendable {
     /// Removes a device of the user; returns whether it existed.
     package func remove(user: String, id: NotificationID) async throws(PostgresError) -> Bool {
         try await self.pool.query(
-            Self.removal("id"),
+            Self.removal("id = $2"),
             .text(user), .uuid(id.halves)
         ).affectedRows > 0
     }
@@ -175,7 +185,7 @@ package struct DeviceStore: Sendable {
     /// Removes the user's device with this token; returns whether it existed.
     package func remove(user: String, token: String) async throws(PostgresError) -> Bool {
         try await self.pool.query(
-            Self.removal("token"),
+            Self.removal("(token = $2 OR provider = 'apns' AND token = lower($2))"),
             .text(user), .text(token)
         ).affectedRows > 0
     }
@@ -183,7 +193,7 @@ package struct DeviceStore: Sendable {
     /// Removes all devices of the user with this app and provider; returns their number.
     package func removeAll(user: String, app: String, provider: Provider) async throws(PostgresError) -> Int {
         try await self.pool.query(
-            Self.removal("app", and: "provider"),
+            Self.removal("app = $2 AND provider = $3"),
             .text(user), .text(app), .text(provider.rawValue)
         ).affectedRows
     }
@@ -191,15 +201,14 @@ package struct DeviceStore: Sendable {
     /// Removes the user's devices with this device id in every app; returns whether one existed.
     package func remove(user: String, deviceID: String) async throws(PostgresError) -> Bool {
         try await self.pool.query(
-            Self.removal("device_id"),
+            Self.removal("device_id = $2"),
             .text(user), .text(deviceID)
         ).affectedRows > 0
     }
 
-    /// Removes devices of a user by one or two columns.
-    private static func removal(_ column: String, and other: String? = nil) -> String {
-        let condition = other.map { "\(column) = $2 AND \($0) = $3" } ?? "\(column) = $2"
-        return DeviceAudit.noting(
+    /// Removes devices of a user by a condition on $2 and $3.
+    private static func removal(_ condition: String) -> String {
+        DeviceAudit.noting(
             "DELETE FROM carillon.devices WHERE user_id = $1 AND \(condition) RETURNING id, user_id, provider",
             at: "clock_timestamp()", .removed, .unregistered)
     }

@@ -24,7 +24,8 @@ struct AllowanceDeviceRoutes {
         "Family finance: registers a device by its FCM token.",
         body: .object([
             "token": .deviceToken("Printable ASCII, and no topic (/topics/…)."),
-            "platform": .oneOf(.integer(1...3), .choice("ios", "android", "web"))("1 is iOS, 2 Android, 3 the web."),
+            "platform": .oneOf(.integer(1...3), .choice("1", "2", "3", "ios", "android", "web"))(
+                "1 is iOS, 2 Android, 3 the web."),
             "deviceName?": .string(max: Device.longestName).orNull(
                 "Replaces a device with the same name and platform."),
             "appVersion?": .string(max: 64).orNull,

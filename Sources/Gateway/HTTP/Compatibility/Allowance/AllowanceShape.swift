@@ -21,12 +21,12 @@ enum AllowanceShape {
         }
     }
 
-    /// Returns the platform of a number, or of a name in any case.
+    /// Returns the platform of a number, which is text in a form, or of a name in any case.
     static func platform(_ value: JSONValue?) -> Platform? {
         switch value {
-        case .number("1"): .ios
-        case .number("2"): .android
-        case .number("3"): .web
+        case .number("1"), .string("1"): .ios
+        case .number("2"), .string("2"): .android
+        case .number("3"), .string("3"): .web
         case .string(let text): Platform(rawValue: text.lowercased()).flatMap { $0 == .webhook ? nil : $0 }
         default: nil
         }

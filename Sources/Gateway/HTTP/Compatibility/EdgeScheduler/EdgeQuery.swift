@@ -116,10 +116,9 @@ struct EdgeQuery {
     func matching(_ rows: [EdgeRow]) -> [EdgeRow] {
         let found = rows.filter { row in
             self.conditions.allSatisfy { column, condition in
-                let text = row.text(column)
-                return switch condition {
-                case .among(let values): text.map { values.contains($0) } ?? false
-                case .isNull(let isNull): (text == nil) == isNull
+                switch condition {
+                case .among(let values): row.isAmong(values, column)
+                case .isNull(let isNull): (row.text(column) == nil) == isNull
                 }
             }
         }
@@ -189,6 +188,12 @@ struct EdgeRow {
         case .lastSeenAt, .updatedAt: self.device.lastUsedAt.rfc3339
         case .createdAt: self.device.createdAt.rfc3339
         }
+    }
+
+    /// Whether a column has one of the values; the letter case of an APNs token does not count.
+    func isAmong(_ values: Set<String>, _ column: Column) -> Bool {
+        guard let text = self.text(column) else { return false }
+        return values.contains(text) || (column == .token && values.contains { self.device.isToken($0) })
     }
 
     /// Writes the columns as an object.

@@ -78,7 +78,7 @@ struct EdgeTokenRoutes {
 
     private static let upsert = Operation(
         "edgeUpsertTokens",
-        "Edge scheduler: registers or renews devices.",
+        "Edge scheduler: registers or renews devices; each counts as a call of the user.",
         query: EdgeQuery.select + [
             "on_conflict?": .string("Ignored: the token identifies a row."),
             "columns?": .string("Ignored."),
@@ -96,10 +96,14 @@ struct EdgeTokenRoutes {
         let preferences = Self.preferences(request)
         let tokens = try EdgeRequests.tokens(try await FieldReader.lenientBody(request), user: user)
         try Self.requireSingle(tokens.count, preferences)
+        // Each row is as much work as a call; the middleware has counted the first.
+        if tokens.count > 1, context.caller?.isService == false {
+            _ = self.services.identity.callRate?.delay(user, count: tokens.count - 1)
+        }
         let known = try await self.rows(user)
         var rows: [EdgeRow] = []
         for token in tokens {
-            let before = known.first { $0.device.token == token.token && $0.device.platform == token.platform }?.device
+            let before = known.first { $0.device.isToken(token.token) && $0.device.platform == token.platform }?.device
             let registration = CompatibilityDevices.Registration(
                 platform: token.platform,
                 provider: token.platform == .ios ? .apns : .fcm,
@@ -141,14 +145,17 @@ struct EdgeTokenRoutes {
         let user = try context.user()
         let query = try Self.filtered(request)
         let preferences = Self.preferences(request)
-        let change = try EdgeRequests.change(try await FieldReader.lenientBody(request), user: user)
+        var change = try EdgeRequests.change(try await FieldReader.lenientBody(request), user: user)
         let matching = query.matching(try await self.rows(user))
         try Self.requireSingle(matching.count, preferences)
         if let token = change.token {
             guard matching.count <= 1 else {
                 throw Problem(.conflict, "a token belongs to one row, and the filter names \(matching.count)")
             }
-            if matching.first?.device.provider == .apns { try EdgeRequests.requireAPNSToken(token) }
+            if let provider = matching.first?.device.provider {
+                if provider == .apns { try EdgeRequests.requireAPNSToken(token) }
+                change.token = Device.canonicalToken(token, of: provider)
+            }
         }
         var rows: [EdgeRow] = []
         for row in matching {

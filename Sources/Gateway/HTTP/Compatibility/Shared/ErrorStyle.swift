@@ -93,12 +93,16 @@ struct ErrorStyle: Sendable {
 
     private func writeGroups(_ problem: Problem, to writer: inout JSONWriter) {
         var fields: [String] = []
-        for fault in problem.faults where !fields.contains(fault.field) { fields.append(fault.field) }
+        var reasons: [String: [String]] = [:]
+        for fault in problem.faults {
+            if reasons[fault.field] == nil { fields.append(fault.field) }
+            reasons[fault.field, default: []].append(fault.reason)
+        }
         writer.beginObject()
         for field in fields {
             writer.key(escaping: field)
             writer.beginArray()
-            for fault in problem.faults where fault.field == field { writer.string(fault.reason) }
+            for reason in reasons[field] ?? [] { writer.string(reason) }
             writer.endArray()
         }
         writer.endObject()
