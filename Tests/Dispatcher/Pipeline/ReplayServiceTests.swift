@@ -38,4 +38,37 @@ struct ReplayServiceTests {
             }
         }
     }
+
+    @Test("a letter that fails again before its replay has removed it stays, with the new reason")
+    func failsAgain() async throws {
+        try await TestDatabase.with { database in
+            let store = Database(database.pool).deadLetters
+            func add(_ reasons: String...) async throws {
+                try await store.add(
+                    reasons.map {
+                        (
+                            stream: "jobs", entry: "1-0", reason: $0, at: TestDispatcher.now,
+                            fields: [(name: "user", value: Array("ada".utf8)[...])]
+                        )
+                    })
+            }
+            func reasons() async throws -> [String] {
+                try await store.list(DeadLetterStore.Filter(), limit: 10).map(\.reason)
+            }
+            try await add("first", "of the same entry")
+            try await add("taken over")
+            #expect(try await reasons() == ["first"])
+            _ = try await store.replay(
+                DeadLetterStore.Filter(), to: { _ in true }, rate: 1, now: TestDispatcher.now)
+            let claimed = try await store.claimReplays(now: TestDispatcher.now, hold: .seconds(60), limit: 10)
+            #expect(claimed.count == 1)
+            try await add("second", "of the same entry")
+            try await store.remove(claimed)
+            #expect(try await reasons() == ["second"])
+            // No replay of it is due.
+            let due = try await store.claimReplays(
+                now: TestDispatcher.now + .seconds(120), hold: .seconds(60), limit: 10)
+            #expect(due.isEmpty)
+        }
+    }
 }

@@ -82,6 +82,113 @@ struct ScheduledJobTests {
     }
 }
 
+/// Broadcasts whose users get them at their local time.
+@Suite(.timeLimit(.minutes(10)))
+struct LocalBroadcastTests {
+    /// A dispatcher with a broadcast that was created at ``TestDispatcher/now``, 11:06:40 UTC.
+    private struct Scene {
+        let dispatcher: Dispatcher
+        let pool: PostgresPool
+        private let seconds: @Sendable (Int64) -> Void
+
+        init(_ dispatcher: Dispatcher, _ pool: PostgresPool, seconds: @escaping @Sendable (Int64) -> Void) {
+            self.dispatcher = dispatcher
+            self.pool = pool
+            self.seconds = seconds
+        }
+
+        /// Sets the clock to `seconds` after the broadcast's creation.
+        func advance(to seconds: Int64) { self.seconds(seconds) }
+
+        func expand() async throws {
+            try await BroadcastExpansion(dispatcher: self.dispatcher, highWaterMark: 1_000).work()
+        }
+
+        func number(_ sql: String) async throws -> Int64 { try await self.pool.query(sql).first?.int8(0) ?? -1 }
+    }
+
+    private static func with(
+        _ local: String,
+        stream: String = "jobs",
+        _ body: (Scene) async throws -> Void
+    ) async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let seconds = Mutex<Int64>(0)
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")],
+                    now: { TestDispatcher.now + .seconds(seconds.withLock { $0 }) })
+                let fields = [("all", "true"), ("type", "news"), ("title", "Later"), ("deliver_local", local)].map {
+                    (name: $0.0, value: Array($0.1.utf8)[...])
+                }
+                let broadcast = Broadcast(
+                    id: NotificationID(high: 1, low: 1), org: "", jobID: nil,
+                    entry: "\(stream)/\(TestDispatcher.now.milliseconds)-1", stream: stream, fields: fields, topic: nil,
+                    lane: .normal, createdAt: TestDispatcher.now)
+                let store = dispatcher.database.broadcasts
+                #expect(try await store.add(broadcast) == .taken)
+                let claimed = try #require(try await store.claim(.counting, by: "test"))
+                try await store.counted(claimed, size: 1, isConfirmed: true)
+                try await database.pool.query(
+                    "INSERT INTO carillon.users (user_id) SELECT 'u' || n FROM generate_series(1, 40) n")
+                try await body(
+                    Scene(dispatcher, database.pool) { value in seconds.withLock { $0 = value } })
+            }
+        }
+    }
+
+    @Test("a page that is repeated with other users reaches them all, once")
+    func repeatedPage() async throws {
+        try await Self.with("12:00") { scene in
+            try await scene.expand()
+            // The dispatcher died before the pages were committed, and the audience changed.
+            for statement in [
+                "DELETE FROM carillon.broadcast_pages",
+                "UPDATE carillon.broadcast_chains SET pages = 0, reached = '', is_done = false",
+                "DELETE FROM carillon.users WHERE user_id = 'u5'",
+                "INSERT INTO carillon.users (user_id) SELECT 'u' || n FROM generate_series(41, 80) n",
+            ] { try await scene.pool.query(statement) }
+            try await scene.expand()
+            scene.advance(to: 7_200)
+            while try await ScheduleFiring(dispatcher: scene.dispatcher).fireDue(.normal) > 0 {}
+            let sql = "FROM carillon.notifications"
+            #expect(try await scene.number("SELECT count(*) \(sql)") == 80)
+            #expect(try await scene.number("SELECT count(DISTINCT user_id) \(sql)") == 80)
+            #expect(try await scene.number("SELECT count(*) FROM carillon.schedules") == 0)
+            #expect(try await scene.number("SELECT count(*) FROM carillon.dead_letters") == 0)
+        }
+    }
+
+    @Test("all pages mean the same day, even one that is stored after the time has passed")
+    func sameDay() async throws {
+        try await Self.with("12:00") { scene in
+            scene.advance(to: 7_200)
+            try await scene.expand()
+            let rows = try await scene.pool.query("SELECT DISTINCT due_at FROM carillon.schedules")
+            let moments = try rows.map { Timestamp(microseconds: try $0.timestamptz(0)) }
+            #expect(moments == [TestDispatcher.now + .seconds(3_200)])
+        }
+    }
+
+    @Test("users whose occurrence passed over an hour ago are counted as missed")
+    func missed() async throws {
+        try await Self.with("2026-11-18T09:00", stream: ScheduleFiring.stream) { scene in
+            for statement in [
+                "INSERT INTO carillon.users (user_id) SELECT 'n' || n FROM generate_series(1, 3) n",
+                """
+                INSERT INTO carillon.user_settings (user_id, zone)
+                SELECT 'n' || n, 'America/New_York' FROM generate_series(1, 3) n
+                """,
+            ] { try await scene.pool.query(statement) }
+            try await scene.expand()
+            for (reason, count) in [("missed", 40), ("scheduled", 3)] as [(String, Int64)] {
+                let sql = "SELECT sum((counted ->> '\(reason)')::int8)::int8 FROM carillon.broadcast_pages"
+                #expect(try await scene.number(sql) == count, "\(reason)")
+            }
+        }
+    }
+}
+
 struct SteadyClockTests {
     private static let start = Timestamp(seconds: 1_795_000_000)
 

@@ -363,6 +363,33 @@ struct ScheduleRestTests {
         }
     }
 
+    @Test("a call that is repeated when its schedule is gone names the same job; another time or content does not")
+    func sameJob() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let service = try await Stack.token(user: "app", scope: .service)
+            let id = "0190b5a2-0000-7000-8000-000000000002"
+            func create(_ at: String, title: String) async throws -> String {
+                let answer = try await gateway.call(
+                    .post, "/v1/schedules", token: service,
+                    json: #"""
+                        {"id":"\#(id)","at":"\#(at)",
+                         "job":{"user":"ada","type":"invoice_created","title":"\#(title)"}}
+                        """#
+                )
+                #expect(answer.status == 201)
+                #expect(try await gateway.call(.delete, "/v1/schedules/\(id)", token: service).status == 204)
+                return try #require(answer.body["job_id"]?.string)
+            }
+            let first = Schedules.later(.seconds(3_600))
+            let job = try await create(first, title: "x")
+            #expect(try await create(first, title: "x") == job)
+            let moved = try await create(Schedules.later(.seconds(7_200)), title: "x")
+            let reworded = try await create(first, title: "y")
+            #expect(Set([job, moved, reworded]).count == 3)
+        }
+    }
+
     private static let faults: [(String, Set<String>)] = [
         (#"{}"#, ["job"]),
         (#"{"job":{"user":"u","type":"invoice_created"}}"#, ["cron"]),

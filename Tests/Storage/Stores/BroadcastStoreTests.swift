@@ -163,6 +163,55 @@ struct BroadcastStoreTests {
         }
     }
 
+    @Test("records a withdrawn page together with its notifications, and no user's name in the end")
+    func withdrawal() async throws {
+        try await Samples.withStores { database in
+            let store = database.broadcasts
+            let broadcast = Self.broadcast(1, job: "j")
+            try await Self.expanding(broadcast, store)
+            let batch = ["a", "b", "c"].enumerated().map { Samples.notification($0, user: $1, job: "j") }
+            _ = try await database.notifications.store(batch, areRepeats: false)
+            #expect(try await store.transition(broadcast, to: .cancelling, from: [.expanding]))
+            var progress: [String] = []
+            for isLast in [false, true] {
+                let claimed = try #require(try await store.claim(.cancelling, by: "a"))
+                let page = try await database.cancellations.page(
+                    org: "", job: "j", after: claimed.withdrawnTo, limit: 2)
+                _ = try await database.cancellations.cancel(page, of: claimed, isLast: isLast, at: Samples.start)
+                let found = try #require(try await store.find(.init(org: "", id: "j"))).broadcast
+                progress.append("\(found.state) \(found.withdrawn) \(found.withdrawnTo)")
+            }
+            #expect(progress == ["cancelling 2 b", "cancelled 3 "])
+            #expect(try await database.cancellations.tally(.init(org: "", id: "j")).counts == [.cancelled: 3])
+        }
+    }
+
+    @Test("forgets an erased user as a chain's place, and goes on with the next one")
+    func erasure() async throws {
+        try await Samples.withStores { database in
+            let store = database.broadcasts
+            try await database.pool.query(
+                "INSERT INTO carillon.users (user_id) SELECT 'u' || n FROM generate_series(1, 200) n")
+            let broadcast = Self.broadcast(1, job: "j")
+            try await Self.expanding(broadcast, store)
+            let chain = try #require(try await store.claimChain(by: "a"))
+            let users = try await store.users(chain, limit: 3)
+            try #require(users.count == 3)
+            let page = Broadcast.Page(until: users[1], selected: 2, stored: 0, counted: [:], isLast: false)
+            try await store.store(page, of: chain)
+            try await store.fail(broadcast, reason: "type: is not in the catalog")
+            try await store.release(chain, by: "a")
+            try await database.pool.query("UPDATE carillon.broadcasts SET withdrawn_to = $1", .text(users[1]))
+
+            _ = try await database.users.erase(user: users[1])
+            #expect(try await store.find(.init(org: "", id: "j"))?.broadcast.withdrawnTo == "")
+            #expect(try await store.add(broadcast) == .taken)
+            let next = try #require(try await store.claimChain(by: "a"))
+            #expect(next.part == chain.part && next.reached == users[0])
+            #expect(try await store.users(next, limit: 1) == [users[2]])
+        }
+    }
+
     @Test("claims the most urgent chains first, for one dispatcher, and again after the claim expired")
     func claims() async throws {
         try await Samples.withStores { database in

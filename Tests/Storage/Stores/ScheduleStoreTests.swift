@@ -166,6 +166,20 @@ struct ScheduleStoreTests {
         }
     }
 
+    @Test("makes a large cancelled job due in pages")
+    func cancelPages() async throws {
+        try await Samples.withStores { database in
+            let store = database.schedules
+            let parts = (1...5).map { number in
+                Self.schedule(number, due: .seconds(3_600), job: "a") { $0.part = "UTC \(number)" }
+            }
+            _ = try await store.add(parts)
+            try await store.cancelJob(.init(org: "org", id: "a"), at: Self.now, limit: 2)
+            let claimed = try await store.claim(.normal, now: Self.now, hold: Self.hold)
+            #expect(Set(claimed.map(\.id)) == Set(parts.map(\.id)))
+        }
+    }
+
     @Test("advances a schedule once")
     func advance() async throws {
         try await Samples.withStores { database in
@@ -229,6 +243,26 @@ struct ScheduleStoreTests {
             let left = try await store.page(after: nil, org: nil, limit: 10)
             #expect(left.map(\.source) == ["jobs/1", "jobs/3"])
             #expect(left.first.map { String(decoding: $0.fields[0].value, as: UTF8.self) } == #"["bob"]"#)
+        }
+    }
+
+    @Test("removes an erased user from schedules behind thousands of others")
+    func erasureInPages() async throws {
+        try await Samples.withStores { database in
+            try await database.pool.query(
+                """
+                INSERT INTO carillon.schedules (id, org_id, part, source, lane, fields, content, due_at, created_at)
+                SELECT gen_random_uuid(), '', '', 'x', 1, '[["users", "[\\"bob\\"]"]]', n, now(), now()
+                FROM generate_series(1, 2500) n
+                """
+            )
+            let last = Schedule(
+                id: NotificationID(high: .max, low: .max), fields: [("users", Array(#"["ada","bob"]"#.utf8))],
+                dueAt: Self.now, createdAt: Self.now)
+            _ = try await database.schedules.add([last])
+            #expect(try await database.schedules.erase(user: "ada") == 1)
+            let left = try #require(try await database.schedules.find(last.id))
+            #expect(left.fields.map { String(decoding: $0.value, as: UTF8.self) } == [#"["bob"]"#])
         }
     }
 

@@ -98,9 +98,10 @@ struct BroadcastExpansion: Sendable {
             case .later(let waiting):
                 let now = self.dispatcher.now()
                 // First, because repeating it stores the same rows.
-                let dead = try await ScheduleIntake(dispatcher: self.dispatcher).store([waiting], now: now)
-                try await DeadLetterQueue(dispatcher: self.dispatcher).setAside(dead)
-                page.counted = ["scheduled": page.selected]
+                let stored = try await ScheduleIntake(dispatcher: self.dispatcher).store([waiting], now: now)
+                try await DeadLetterQueue(dispatcher: self.dispatcher).setAside(stored.dead)
+                page.counted = ["scheduled": page.selected - stored.late]
+                if stored.late > 0 { page.counted["missed"] = stored.late }
                 try await self.dispatcher.database.broadcasts.store(page, of: chain)
             case .notifications(let job):
                 try await self.store(job, catalog, &page, of: chain)

@@ -93,7 +93,8 @@ extension JobIntake {
             return .later(
                 ScheduleIntake.Waiting(
                     origin: broadcast.origin, job: job, content: content, lane: broadcast.lane,
-                    page: "\(chain.part)/\(chain.pages)"))
+                    page: ScheduleIntake.Page(
+                        name: "\(chain.part)/\(chain.pages)", createdAt: broadcast.createdAt)))
         case .notification(let content):
             // The broadcast's own time, because a replayed entry is newer.
             var prepared = try self.prepare(

@@ -115,16 +115,11 @@ struct BroadcastWithdrawal: Sendable {
         )
         let seen = try await self.dispatcher.database.cancellations.endSeen(page)
         await self.dispatcher.publish(seen.compactMap { $0.event(at: at) })
-        let withdrawn = try await self.dispatcher.database.cancellations.cancel(page, at: at)
-        await self.publish(withdrawn, at: at)
         let isLast = page.count < Self.pageSize
+        let withdrawn = try await self.dispatcher.database.cancellations.cancel(
+            page, of: broadcast, isLast: isLast, at: at)
+        await self.publish(withdrawn, at: at)
         broadcast.withdrawnTo = page.last?.user ?? broadcast.withdrawnTo
-        try await self.dispatcher.database.broadcasts.withdrawn(
-            broadcast,
-            to: broadcast.withdrawnTo,
-            count: withdrawn.count,
-            isLast: isLast
-        )
         return !isLast
     }
 

@@ -22,7 +22,7 @@ struct JobIntake: Sendable {
         let now = self.dispatcher.now()
         var sorted = self.sort(batch, catalog, now: now, into: &stored)
         defer { sorted.spans.end() }
-        stored.dead += try await ScheduleIntake(dispatcher: self.dispatcher).store(sorted.waiting, now: now)
+        stored.dead += try await ScheduleIntake(dispatcher: self.dispatcher).store(sorted.waiting, now: now).dead
         try await self.store(&sorted.jobs, catalog, areRepeats: areRepeats, now: now, into: &stored)
         for job in sorted.jobs where job.isConflicting || stored.conflicts.contains(job.origin.text) {
             stored.dead.append(self.letter(job.origin, reason: Self.conflictReason, now: now))

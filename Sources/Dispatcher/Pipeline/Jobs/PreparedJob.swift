@@ -50,9 +50,16 @@ struct PreparedJob: Sendable {
     /// Whether the recipients' locales are needed.
     var needsLocale: Bool { self.wording != nil }
 
-    /// The entry id of a dead letter about it; each page of a broadcast has its own.
-    var letterEntry: String {
-        self.page.map { "\(self.origin.latestEntry).\($0.name)" } ?? self.origin.latestEntry
+    /// Returns the entry id of a dead letter about it.
+    ///
+    /// Each page of a broadcast has its own. A repeated page whose letter names other users has
+    /// another, so that no letter hides them.
+    ///
+    /// - Parameter fields: the fields of the letter.
+    func letterEntry(_ fields: [(name: String, value: ArraySlice<UInt8>)]) -> String {
+        guard let page = self.page else { return self.origin.latestEntry }
+        let content = NotificationID(origin: EntryDigest(stream: "", entry: "", fields: fields), user: "")
+        return "\(self.origin.latestEntry).\(page.name).\(content)"
     }
 
     /// Renders the texts, and removes the notifications in whose locale that fails.
@@ -113,7 +120,7 @@ extension JobIntake {
             letters.append(
                 DeadLetter(
                     stream: prepared[job].origin.latestStream,
-                    entry: prepared[job].letterEntry,
+                    entry: prepared[job].letterEntry(refusal.fields),
                     reason: refusal.faults.description,
                     at: now,
                     fields: refusal.fields

@@ -52,7 +52,7 @@ package struct ReplayService: Service {
         // Another dispatcher may have claimed them; otherwise they are due again.
         guard fence.isOpen else { return letters.count }
         for reply in try await self.dispatcher.live.append(batch) { _ = try reply.checked() }
-        try await self.dispatcher.database.deadLetters.remove(letters.map(\.id))
+        try await self.dispatcher.database.deadLetters.remove(letters)
         PipelineMetrics.replayed.increment(by: letters.count)
         return letters.count
     }

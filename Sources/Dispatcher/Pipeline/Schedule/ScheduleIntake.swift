@@ -14,8 +14,16 @@ struct ScheduleIntake: Sendable {
         let job: Job
         let content: JobContent
         let lane: Lane
-        /// The page of a broadcast; empty for a job that names its users.
-        var page = ""
+        /// The page of a broadcast; nil for a job that names its users.
+        var page: Page?
+    }
+
+    /// A page of a broadcast.
+    struct Page: Sendable {
+        /// The page's name within the broadcast.
+        let name: String
+        /// When the broadcast was created.
+        let createdAt: Timestamp
     }
 
     /// The fields with the due time, which a stored part replaces.
@@ -34,15 +42,17 @@ struct ScheduleIntake: Sendable {
 
     /// Stores jobs; storing the same entry or job again changes nothing.
     ///
-    /// - Returns: dead letters of jobs whose id another job has.
-    func store(_ waiting: [Waiting], now: Timestamp) async throws -> [DeadLetter] {
-        guard !waiting.isEmpty else { return [] }
+    /// - Returns: dead letters of jobs whose id another job has, and the number of users who get
+    ///   nothing because their moment passed too long ago.
+    func store(_ waiting: [Waiting], now: Timestamp) async throws -> (dead: [DeadLetter], late: Int) {
+        guard !waiting.isEmpty else { return ([], 0) }
         let zones = try await self.zones(of: waiting)
         var schedules: [(schedule: Schedule, job: Int)] = []
+        var late = 0
         for (index, item) in waiting.enumerated() {
-            for schedule in self.schedules(item, zones: zones, now: now) {
-                schedules.append((schedule, index))
-            }
+            let parts = self.schedules(item, zones: zones, now: now)
+            late += parts.late
+            for schedule in parts.schedules { schedules.append((schedule, index)) }
         }
         let batch = schedules.map(\.schedule)
         let outcomes = try await self.dispatcher.untilDone("store schedules") {
@@ -56,7 +66,7 @@ struct ScheduleIntake: Sendable {
             case .known, .full: break
             }
         }
-        return conflicts.sorted().map { index in
+        let dead = conflicts.sorted().map { index in
             DeadLetter(
                 stream: waiting[index].origin.latestStream,
                 entry: waiting[index].origin.latestEntry,
@@ -65,6 +75,7 @@ struct ScheduleIntake: Sendable {
                 fields: waiting[index].origin.latestFields
             )
         }
+        return (dead, late)
     }
 
     private func zones(of waiting: [Waiting]) async throws -> [ExactText: String] {
@@ -79,7 +90,7 @@ struct ScheduleIntake: Sendable {
         _ item: Waiting,
         zones: [ExactText: String],
         now: Timestamp
-    ) -> [Schedule] {
+    ) -> (schedules: [Schedule], late: Int) {
         let fields = item.origin.fields
         let stream = item.origin.stream
         let origin = EntryDigest(stream: stream, entry: item.origin.entry, fields: fields)
@@ -111,26 +122,34 @@ struct ScheduleIntake: Sendable {
         guard let wall = item.content.deliverLocal else {
             var users: [String]?
             if case .users(let named) = item.job.audience { users = named }
-            return [schedule(part: "", fields: kept + id, users: users, at: item.content.deliverAt ?? now)]
+            return ([schedule(part: "", fields: kept + id, users: users, at: item.content.deliverAt ?? now)], 0)
         }
+        // All pages of a broadcast mean the same day.
+        let start = wall.day == nil ? item.page?.createdAt ?? now : now
         // An occurrence that was missed by hours is dropped, unless an operator replays it.
         let delivery = LocalDelivery(
             JobIntake.users(item.job).map { ($0, zones[ExactText($0)]) },
             at: wall,
-            now: now,
+            now: start,
             defaultZone: self.dispatcher.zones.fallback,
             lateness: item.origin.latestStream == ScheduleFiring.stream ? Recurrence.missedLimit : nil,
             rules: { self.dispatcher.zones.database.rules($0) }
         )
         PipelineMetrics.unknownZones.increment(by: delivery.unknownZones)
-        return delivery.parts.map { part in
+        let schedules: [Schedule] = delivery.parts.map { part in
             let list = JSONWriter.bytes(of: .array(part.users.map { .string($0) }))
             let fields = kept.filter { !Self.audience.contains($0.name) } + [(name: "users", value: list)] + id
-            let name = item.page.isEmpty ? part.zone : "\(part.zone) \(item.page)"
+            var name = part.zone
+            if let page = item.page {
+                // A repeated page may have other users, who need a row of their own.
+                let users = NotificationID(origin: origin, user: String(decoding: list, as: UTF8.self))
+                name += " \(page.name) \(users)"
+            }
             var result = schedule(part: name, fields: fields, users: part.users, at: part.at)
             result.zone = part.zone
             result.wall = part.wall
             return result
         }
+        return (schedules, delivery.late)
     }
 }

@@ -17,7 +17,7 @@ package struct LocalDelivery: Sendable {
     /// The number of users with an unknown zone, who got the default zone.
     package private(set) var unknownZones = 0
     /// The number of users for whom the time passed too long ago.
-    private(set) var late = 0
+    package private(set) var late = 0
 
     /// - Parameters:
     ///   - users: users with their zones; nil for no zone.

@@ -167,12 +167,10 @@ package struct JobControl: Sendable {
     /// leave the inboxes.
     ///
     /// It is idempotent and continues after an interruption. A broadcast has stopped expanding when
-    /// this returns; the dispatchers withdraw its stored notifications.
+    /// this returns; the dispatchers withdraw its stored notifications, which are not counted here.
     package func cancel(_ name: CancellationStore.Name) async throws -> Report? {
         let at = self.now()
         try await self.cancellations.record(name, at: at)
-        // Scheduled rows may outlive the record of the cancellation.
-        try await self.schedules.cancelJob(name, at: at)
         if let broadcast = try await self.broadcasts.find(name)?.broadcast {
             let own = Self.ownName(of: broadcast)
             try await self.cancellations.record(own, at: at)
@@ -181,10 +179,14 @@ package struct JobControl: Sendable {
                 to: .cancelling,
                 from: [.counting, .awaitingConfirmation, .expanding, .paused, .done, .failed]
             )
-            // Pages in progress may have scheduled their parts before.
+            // Last, because it may take long, and because pages that were in progress have
+            // scheduled their parts by now.
+            try await self.schedules.cancelJob(name, at: at)
             try await self.schedules.cancelJob(own, at: at)
-            return try await self.find(name)
+            return try await self.find(name, isCounted: false)
         }
+        // Scheduled rows may outlive the record of the cancellation.
+        try await self.schedules.cancelJob(name, at: at)
         for id in name.ids {
             var last = ""
             while true {

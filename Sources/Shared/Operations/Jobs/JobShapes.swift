@@ -45,13 +45,17 @@ package enum JobShape {
         }
     }
 
-    /// Writes the result of a cancellation, after which `tally` was counted.
-    package static func write(
-        cancellation report: JobControl.Report,
-        _ tally: CancellationStore.Tally,
-        to writer: inout JSONWriter
-    ) {
+    /// Writes the result of a cancellation, with counts unless the notifications were not counted.
+    package static func write(cancellation report: JobControl.Report, to writer: inout JSONWriter) {
         Self.writeHead(report, to: &writer)
+        guard let tally = report.tally else {
+            writer.member("status", report.progress?.broadcast.state == .cancelling ? "cancelling" : "cancelled")
+            for name: StaticString in ["cancelled", "withdrawing", "too_late", "not_sent"] {
+                writer.key(name)
+                writer.null()
+            }
+            return
+        }
         let cancelled = tally.counts[.cancelled, default: 0]
         let withdrawing = tally.open.values.reduce(0, +)
         let tooLate = [NotificationStatus.sent, .delivered].reduce(0) {

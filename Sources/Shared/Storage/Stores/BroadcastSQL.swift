@@ -180,13 +180,16 @@ enum BroadcastSQL {
         WHERE id = $1 AND state = 'counting'
         """
 
-    /// $1: broadcast, $2: last user of the page, $3: number withdrawn, $4: whether it was the last
-    /// page.
+    /// Records a page whose notifications ``CancellationSQL/cancelPage`` cancels, in the same
+    /// statement.
     static let withdrawn = """
-        UPDATE carillon.broadcasts
-        SET withdrawn_to = $2, withdrawn = withdrawn + $3, claimed_until = \(Self.claim),
-            state = CASE WHEN $4 THEN 'cancelled' ELSE state END
-        WHERE id = $1 AND state = 'cancelling'
+        noted AS (
+            UPDATE carillon.broadcasts o
+            SET withdrawn_to = CASE WHEN $6 THEN '' ELSE $5 END,
+                withdrawn = o.withdrawn + (SELECT count(*) FROM changed), claimed_until = \(Self.claim),
+                state = CASE WHEN $6 THEN 'cancelled' ELSE o.state END
+            WHERE o.id = $4 AND o.state = 'cancelling'
+        )
         """
 
     // MARK: Reading and steering
@@ -249,9 +252,10 @@ enum BroadcastSQL {
         WHERE id = $1 AND state = ANY($3)
         """
 
-    /// Removes a user from exclusions of jobs and from the places of finished chains.
+    /// Removes a user from exclusions of jobs and from the places of chains and withdrawals.
     ///
-    /// A running chain moves on anyway.
+    /// A chain that may go on has reached the user before instead, so that it repeats none. A
+    /// running withdrawal moves on anyway.
     ///
     /// $1: user.
     static let forgetUser = [
@@ -272,7 +276,16 @@ enum BroadcastSQL {
             until_user = CASE WHEN until_user = $1 THEN '' ELSE until_user END
         WHERE after_user = $1 OR until_user = $1
         """,
-        "UPDATE carillon.broadcast_chains SET reached = '' WHERE reached = $1 AND is_done",
+        """
+        UPDATE carillon.broadcast_chains c
+        SET reached = CASE WHEN c.is_done THEN '' ELSE coalesce((
+            SELECT u.user_id FROM carillon.users u
+            WHERE (hashtextextended(u.user_id, 0) & 15) = c.part AND u.user_id COLLATE "C" < $1
+            ORDER BY u.user_id COLLATE "C" DESC LIMIT 1
+        ), '') END
+        WHERE c.reached = $1
+        """,
+        "UPDATE carillon.broadcasts SET withdrawn_to = '' WHERE withdrawn_to = $1 AND state <> 'cancelling'",
     ]
 
     /// Deletes broadcasts that ended before a moment, with their pages.

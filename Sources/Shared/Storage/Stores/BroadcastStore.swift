@@ -159,18 +159,6 @@ package struct BroadcastStore: Sendable {
         )
     }
 
-    /// Records that a page of notifications was withdrawn.
-    package func withdrawn(
-        _ broadcast: Broadcast,
-        to user: String,
-        count: Int,
-        isLast: Bool
-    ) async throws(PostgresError) {
-        try await self.pool.query(
-            BroadcastSQL.withdrawn, .uuid(broadcast.id.halves), .text(user), .int8(Int64(count)), .bool(isLast)
-        )
-    }
-
     /// Deletes up to `limit` ended broadcasts that were created before a moment.
     ///
     /// - Returns: the number of broadcasts.

@@ -145,11 +145,37 @@ package struct CancellationStore: Sendable {
         at: Timestamp
     ) async throws(PostgresError) -> [Withdrawal] {
         guard !keys.isEmpty else { return [] }
+        return try await self.cancel(keys, at: at, CancellationSQL.cancel, [])
+    }
+
+    /// Cancels a page of a cancelled broadcast and records its progress, in one transaction.
+    ///
+    /// - Parameters:
+    ///   - keys: the page, by user; no user twice.
+    ///   - isLast: whether no page follows.
+    package func cancel(
+        _ keys: [(user: String, id: NotificationID)],
+        of broadcast: Broadcast,
+        isLast: Bool,
+        at: Timestamp
+    ) async throws(PostgresError) -> [Withdrawal] {
+        try await self.cancel(
+            keys, at: at, CancellationSQL.cancelPage,
+            [.uuid(broadcast.id.halves), .text(keys.last?.user ?? broadcast.withdrawnTo), .bool(isLast)])
+    }
+
+    /// - Parameter more: the parameters of `sql` from $4.
+    private func cancel(
+        _ keys: [(user: String, id: NotificationID)],
+        at: Timestamp,
+        _ sql: String,
+        _ more: [PostgresValue]
+    ) async throws(PostgresError) -> [Withdrawal] {
         let users = PostgresArray(texts: keys.map(\.user))
         let ids = PostgresArray(uuids: keys.map(\.id.halves))
         let results = try await self.pool.run([
             PostgresStatement(NotificationSQL.lockInboxes, [.array(users)]),
-            PostgresStatement(CancellationSQL.cancel, [.array(users), .array(ids), .timestamptz(at.microseconds)]),
+            PostgresStatement(sql, [.array(users), .array(ids), .timestamptz(at.microseconds)] + more),
         ])
         var withdrawals: [Withdrawal] = []
         for row in results.last.map({ Array($0) }) ?? [] {
@@ -319,7 +345,16 @@ enum CancellationSQL {
     /// $1, $2: users and ids, no user twice; $3: when. A notification that waits for a provider or
     /// a retry may have arrived; `in_flight` is set until its deliveries settle. Rows: the label's
     /// columns; for listed ones version and unread count.
-    static let cancel = """
+    static let cancel = Self.cancellation(and: "")
+
+    /// The same, and records the progress of a broadcast.
+    ///
+    /// $4: broadcast, $5: last user, $6: whether it was the last page.
+    static let cancelPage = Self.cancellation(and: BroadcastSQL.withdrawn + ",")
+
+    /// - Parameter step: a further table expression that may read `changed`, with a comma.
+    private static func cancellation(and step: String) -> String {
+        """
         WITH target AS MATERIALIZED (
             SELECT n.user_id, n.id, n.version > 0 AND n.deleted_at IS NULL AS is_listed, n.read_at IS NULL AS was_unread,
                 n.status = 'pending' AND n.status_reason = 'queued' OR n.status = 'failed' OR \(Self.mayBeMailed(at: "$3"))
@@ -343,6 +378,7 @@ enum CancellationSQL {
             DELETE FROM carillon.schedules s USING changed c
             WHERE s.user_id = c.user_id AND \(ScheduleSQL.isSnooze(of: "c.id"))
         ),
+        \(step)
         raised AS (
             UPDATE carillon.inboxes b
             SET version = \(EpochSQL.version(of: "b")) + 1, total = greatest(b.total - 1, 0),
@@ -353,6 +389,7 @@ enum CancellationSQL {
         SELECT \(LabelColumns.list), r.version, r.unread
         FROM changed n LEFT JOIN raised r ON n.is_listed AND r.user_id = n.user_id
         """
+    }
 
     /// $1: organisation, $2: job ids.
     static let tally = Self.tally("n.org_id = $1 AND n.job_id = ANY($2)")

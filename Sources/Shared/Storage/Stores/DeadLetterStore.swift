@@ -8,7 +8,10 @@ import Core
 package struct DeadLetterStore: Sendable {
     let pool: PostgresPool
 
-    /// Stores dead letters; a known origin is left as it is.
+    /// Stores dead letters; a known origin is left as it is, unless it is being replayed.
+    ///
+    /// A broadcast that fails again after its replay has the same origin. Its new letter replaces
+    /// the old one, which the replay then leaves alone.
     package func add(
         _ letters: [(
             stream: String, entry: String, reason: String, at: Timestamp,
@@ -24,8 +27,13 @@ package struct DeadLetterStore: Sendable {
         }
         try await self.pool.query(
             """
-            INSERT INTO carillon.dead_letters (stream, entry, reason, fields, at)
-            SELECT * FROM unnest($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING
+            INSERT INTO carillon.dead_letters AS d (stream, entry, reason, fields, at)
+            SELECT DISTINCT ON (n.stream, n.entry) n.stream, n.entry, n.reason, n.fields, n.at
+            FROM unnest($1, $2, $3, $4, $5) WITH ORDINALITY AS n (stream, entry, reason, fields, at, place)
+            ORDER BY n.stream, n.entry, n.place
+            ON CONFLICT (stream, entry) DO UPDATE
+            SET reason = excluded.reason, fields = excluded.fields, at = excluded.at, replay_at = NULL
+            WHERE d.replay_at IS NOT NULL
             """,
             .array(PostgresArray(texts: letters.map(\.stream))),
             .array(PostgresArray(texts: letters.map(\.entry))),
@@ -369,11 +377,22 @@ extension DeadLetterStore {
         )
     }
 
-    /// Removes dead letters that are back in their streams.
-    package func remove(_ ids: [Int64]) async throws(PostgresError) {
-        var list = PostgresArray(.int8, capacity: ids.count)
-        for id in ids { list.append(int8: id) }
-        try await self.pool.query("DELETE FROM carillon.dead_letters WHERE id = ANY($1)", .array(list))
+    /// Removes dead letters that are back in their streams, as they were claimed.
+    ///
+    /// One that failed again meanwhile, or that another dispatcher claimed, stays.
+    package func remove(_ letters: [Letter]) async throws(PostgresError) {
+        var ids = PostgresArray(.int8, capacity: letters.count)
+        var moments = PostgresArray(.timestamptz, capacity: letters.count)
+        for letter in letters {
+            ids.append(int8: letter.id)
+            moments.append(timestamptz: letter.replayAt?.microseconds)
+        }
+        try await self.pool.query(
+            """
+            DELETE FROM carillon.dead_letters d USING unnest($1, $2) AS c (id, replay_at)
+            WHERE d.id = c.id AND d.replay_at = c.replay_at
+            """,
+            .array(ids), .array(moments))
     }
 }
 

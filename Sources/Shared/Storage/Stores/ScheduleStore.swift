@@ -19,6 +19,8 @@ package struct ScheduleStore: Sendable {
 
     /// The number of schedules of one lane that are claimed at once.
     package static let claimSize = 256
+    /// The rows of a cancelled job that one statement changes.
+    package static let cancelSize = 5_000
 
     let pool: PostgresPool
 
@@ -288,23 +290,29 @@ extension ScheduleStore {
     /// stored without an id.
     ///
     /// Call it after the cancellation is recorded.
-    package func cancelJob(_ name: CancellationStore.Name, at: Timestamp) async throws(PostgresError) {
-        try await self.pool.run([
-            PostgresStatement(
-                """
-                UPDATE carillon.schedules SET wake_at = $3
-                WHERE org_id = $1 AND job_id = ANY($2) AND cron IS NULL AND wake_at > $3 AND attempts = 0
-                """,
-                [.text(name.org), .array(PostgresArray(texts: name.ids)), .timestamptz(at.microseconds)]
-            ),
-            PostgresStatement(
-                """
-                DELETE FROM carillon.schedules
-                WHERE org_id = $1 AND source = ANY($2) AND job_id IS NULL AND source <> 'api'
-                """,
-                [.text(name.org), .array(PostgresArray(texts: name.entries))]
-            ),
-        ])
+    ///
+    /// - Parameter limit: rows per statement, at least 2. A large broadcast has a million of them.
+    package func cancelJob(
+        _ name: CancellationStore.Name,
+        at: Timestamp,
+        limit: Int = ScheduleStore.cancelSize
+    ) async throws(PostgresError) {
+        let most = PostgresValue.int4(Int32(clamping: limit))
+        for id in name.ids {
+            var last = ""
+            while true {
+                let page = try await self.pool.query(
+                    ScheduleSQL.wakePage, .text(name.org), .text(id), .text(last), most, .timestamptz(at.microseconds))
+                guard let row = page.first, try row.int8(0) >= Int64(limit) else { break }
+                last = try row.text(1)
+            }
+        }
+        var removed: Int
+        repeat {
+            removed = try await self.pool.query(
+                ScheduleSQL.removePage, .text(name.org), .array(PostgresArray(texts: name.entries)), most
+            ).affectedRows
+        } while removed > 0
     }
 
     /// Removes a user from schedules for several users; those for the user alone are found by the
@@ -419,6 +427,31 @@ enum ScheduleSQL {
         ORDER BY s.id LIMIT $3
         """
 
+    /// Makes the waiting rows of a page of a job due now.
+    ///
+    /// $1: organisation, $2: job id, $3: least part, $4: limit, $5: when. Row: the number of rows
+    /// in the page and the part of the last one.
+    static let wakePage = """
+        WITH page AS MATERIALIZED (
+            SELECT id, part FROM carillon.schedules
+            WHERE org_id = $1 AND job_id = $2 AND cron IS NULL AND part >= $3 ORDER BY part LIMIT $4
+        ), woken AS (
+            UPDATE carillon.schedules s SET wake_at = $5 FROM page p
+            WHERE s.id = p.id AND s.wake_at > $5 AND s.attempts = 0
+        )
+        SELECT count(*), max(part) FROM page
+        """
+
+    /// Removes a page of the rows of entries that were stored without an id.
+    ///
+    /// $1: organisation, $2: entries, $3: limit.
+    static let removePage = """
+        DELETE FROM carillon.schedules WHERE id = ANY(ARRAY(
+            SELECT id FROM carillon.schedules
+            WHERE org_id = $1 AND source = ANY($2) AND job_id IS NULL AND source <> 'api' LIMIT $3
+        ))
+        """
+
     /// $1: organisation, $2: job ids, $3: entries.
     static let count = """
         SELECT (SELECT count(*) FROM carillon.schedules WHERE org_id = $1 AND job_id = ANY($2) AND cron IS NULL)
@@ -432,10 +465,15 @@ enum ScheduleSQL {
         WHERE s.id > $1 AND ($2::text IS NULL OR s.org_id = $2) ORDER BY s.id LIMIT $3
         """
 
-    /// $1: user, $2: last id.
+    /// Reads a page of schedules, with the fields of those that may name a user.
+    ///
+    /// The page bounds how many are unpacked at a time. $1: user, $2: last id.
     static let naming = """
-        SELECT s.id, s.fields FROM carillon.schedules s
-        WHERE s.id > $2 AND s.user_id IS NULL AND \(DeadLetterErasure.mayName("$1", in: "s.fields"))
-        ORDER BY s.id LIMIT 500
+        WITH page AS MATERIALIZED (
+            SELECT id, user_id, fields FROM carillon.schedules WHERE id > $2 ORDER BY id LIMIT 1000
+        )
+        SELECT s.id,
+            CASE WHEN s.user_id IS NULL AND \(DeadLetterErasure.mayName("$1", in: "s.fields")) THEN s.fields END
+        FROM page s ORDER BY s.id
         """
 }

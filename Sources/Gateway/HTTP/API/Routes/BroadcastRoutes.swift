@@ -95,7 +95,7 @@ extension Schema {
             "stored": .count("Users with a stored notification."),
             "not_stored": .map(of: .count)(
                 "Users without one, by reason; `held` for a digest, `text_failed` if rendering failed and a "
-                    + "dead letter was written."
+                    + "dead letter was written, `missed` if their local time had passed too long ago."
             ),
             "pages": .count,
             "chains_done": .integer(0...16),

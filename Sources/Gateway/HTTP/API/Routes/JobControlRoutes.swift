@@ -59,10 +59,8 @@ struct JobControlRoutes {
 
     private func cancel(_ request: Request, _ context: APIContext) async throws -> Response {
         let name = try self.name(context, FieldReader(query: request, of: Self.cancel))
-        guard let report = try await self.jobs.control.cancel(name), let tally = report.tally else {
-            throw Problem.notFound
-        }
-        return Response.object { JobShape.write(cancellation: report, tally, to: &$0) }
+        guard let report = try await self.jobs.control.cancel(name) else { throw Problem.notFound }
+        return Response.object { JobShape.write(cancellation: report, to: &$0) }
     }
 }
 
@@ -102,10 +100,9 @@ extension Schema {
                 "cancelling: a broadcast is being withdrawn. not_sent: no recipient would have received it. "
                     + "pending: the job is not stored yet; within 7 days it is stored as cancelled."
             ),
-            "cancelled": .count("Recipients who do not receive it."),
-            "withdrawing": .count(
-                "Recipients of a broadcast from whose inboxes it is being withdrawn."),
-            "too_late": .count("Recipients who have it already."),
-            "not_sent": .count("Recipients who would not have received it: suppressed, expired, failed."),
+            "cancelled": .count.orNull("Recipients who do not receive it; the counts are null for a broadcast."),
+            "withdrawing": .count.orNull("Recipients from whose inboxes it is being withdrawn."),
+            "too_late": .count.orNull("Recipients who have it already."),
+            "not_sent": .count.orNull("Recipients who would not have received it: suppressed, expired, failed."),
         ])
 }

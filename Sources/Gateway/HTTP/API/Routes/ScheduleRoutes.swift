@@ -205,7 +205,9 @@ struct ScheduleBody {
         schedule.startsAt = startsAt
         schedule.endsAt = endsAt
         if cron == nil {
-            let jobID = job.id ?? Self.randomID().description
+            // A call that is repeated after the schedule has fired names the same job.
+            let content = String(UInt64(bitPattern: schedule.content), radix: 16)
+            let jobID = job.id ?? "\(id)/\(due.milliseconds)/\(content)"
             schedule.jobID = jobID
             if job.id == nil { schedule.fields.append(("id", Array(jobID.utf8))) }
         }
