@@ -133,6 +133,13 @@ struct PrometheusTests {
         #expect(!lines.contains("a_counter 0"))
     }
 
+    @Test("counters start at 0 for each known value of their label")
+    func known() {
+        let registry = PrometheusRegistry([MetricFamily("a", .counter, by: ["kind"], values: ["x", "y"], "by kind")])
+        registry.makeCounter(label: "a", dimensions: [("kind", "y")]).increment(by: 1)
+        #expect(registry.render().hasSuffix("a{kind=\"x\"} 0\na{kind=\"y\"} 1\n"))
+    }
+
     @Test("process metrics have Prometheus' names")
     func process() {
         let values = ProcessUsage().values()

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
+import Clients
 import Core
 import Foundation
 import Operations
@@ -15,9 +16,10 @@ struct BroadcastSendCommand: AsyncParsableCommand {
         discussion: """
             Validates and appends the job as `enqueue` does. Running dispatchers expand
             it. Prints the counts when all of it is stored. Exits with 1 if the broadcast
-            was cancelled or failed, with 75 if it waits for a confirmation. An interrupt
-            ends the command, not the broadcast. Needs REDIS_URL and DATABASE_URL. With
-            CATALOG, also checks the type. `dispatcher broadcast` alone does the same.
+            was cancelled or failed, or its job is a dead letter, with 75 if it waits for a
+            confirmation. Does not wait for a later deliver_at. An interrupt ends the
+            command, not the broadcast. Needs REDIS_URL and DATABASE_URL. With CATALOG,
+            also checks the type. `dispatcher broadcast` alone does the same.
 
             Examples:
               dispatcher broadcast send --topic news --type breaking_news --title "Extra"
@@ -52,6 +54,10 @@ struct BroadcastSendCommand: AsyncParsableCommand {
     var detach = false
 
     func validate() throws {
+        let others = self.text.fields.map { $0.prefix { $0 != "=" } }
+        guard self.all || self.topic != nil || others.contains("topic") || others.contains("all") else {
+            throw ValidationError("give --topic or --all")
+        }
         guard self.confirm, self.detach else { return }
         throw ValidationError("--confirm: give it without --detach, as it waits until the broadcast is stored")
     }
@@ -63,44 +69,76 @@ struct BroadcastSendCommand: AsyncParsableCommand {
                     + [("id", self.id)],
                 others: self.text.fields
             )
-            if case .users = submission.job.audience { throw ValidationError("give --topic or --all") }
-            let reader = try await self.options.reader()
+            let due = Self.dueLater(submission.job)
+            if self.confirm, due != nil {
+                throw ValidationError("--confirm: give it without a later deliver_at, as it waits until then")
+            }
+            let reader = try self.options.reader()
+            let redis = CommandClients.redis(reader, name: "broadcast")
             let database = CommandClients.database(reader, name: "broadcast")
             let place = try await submission.submit(reader)
-            let (stream, entry) = (place.stream, place.entry)
-            if !self.output.json || self.detach { self.show(stream, entry) }
-            guard !self.detach else { return }
+            let isDetached = self.detach || due != nil
+            if !self.output.json || isDetached { self.show(place) }
+            if let due {
+                Terminal.error("dispatcher: scheduled for \(due.rfc3339); `dispatcher job` shows it")
+            }
+            guard !isDetached else { return }
             // A job id that was used before names the broadcast that exists.
             let name = CancellationStore.Name(
                 org: submission.job.org,
                 id: submission.job.id ?? "",
-                entries: ["\(stream)/\(entry)"]
+                entries: [Self.origin(place)]
             )
             try await CommandClients.withDatabase(database) { pool in
-                try await self.watch(name, Database(pool), stream, entry)
+                try await CommandClients.withRedis(redis) { connection in
+                    try await self.watch(name, Database(pool), connection, place)
+                }
             }
         }
     }
 
-    private func show(_ stream: String, _ entry: String) {
-        guard self.output.json else { return Terminal.line(entry) }
-        Terminal.object { Self.write(stream, entry, to: &$0) }
+    /// Returns when a job is due; nil if that is now.
+    private static func dueLater(_ job: Job) -> Timestamp? {
+        guard case .notification(let content) = job.payload, let moment = content.deliverAt,
+            moment > Timestamp.now() + JobContent.scheduleTolerance
+        else { return nil }
+        return moment
     }
 
-    private static func write(_ stream: String, _ entry: String, to writer: inout JSONWriter) {
-        writer.member("stream", stream)
-        writer.member("entry", entry)
+    private func show(_ place: JobPlace) {
+        guard self.output.json else { return Terminal.line(place.entry) }
+        Terminal.object { Self.write(place, to: &$0) }
     }
+
+    private static func write(_ place: JobPlace, to writer: inout JSONWriter) {
+        writer.member("stream", place.stream)
+        writer.member("entry", place.entry)
+    }
+
+    /// Returns the entry as broadcasts name it.
+    private static func origin(_ place: JobPlace) -> String { "\(place.stream)/\(place.entry)" }
 
     private func watch(
         _ name: CancellationStore.Name,
         _ database: Database,
-        _ stream: String,
-        _ entry: String
+        _ redis: RedisClient,
+        _ place: JobPlace
     ) async throws {
         let isTerminal = isatty(STDERR_FILENO) == 1
         while true {
-            let progress = try await database.broadcasts.find(name)
+            var progress = try await database.broadcasts.find(name)
+            if let broadcast = progress?.broadcast, broadcast.entry != Self.origin(place),
+                try await Self.isWaiting(place, redis)
+            {
+                // An older broadcast has the id; the dispatcher decides whether it is the same one.
+                progress = nil
+            }
+            if progress?.broadcast.entry != Self.origin(place),
+                let reason = try await database.deadLetters.reason(stream: place.stream, entry: place.entry)
+            {
+                if isTerminal { Terminal.progress("") }
+                throw CommandFailure(ExitStatus.no, "the job is a dead letter: \(reason)")
+            }
             if isTerminal {
                 let line = progress.map { Self.line($0) } ?? "waits for a dispatcher"
                 Terminal.progress(DisplayText.cut(line, to: Terminal.errorWidth - 1))
@@ -111,21 +149,24 @@ struct BroadcastSendCommand: AsyncParsableCommand {
                         progress.broadcast, to: .expanding, from: [.awaitingConfirmation])
                 } else if progress.broadcast.state.isFinal || progress.broadcast.state == .awaitingConfirmation {
                     if isTerminal { Terminal.progress("") }
-                    return try self.end(progress, stream, entry)
+                    return try self.end(progress, place)
                 }
-            } else if let reason = try await database.deadLetters.reason(stream: stream, entry: entry) {
-                if isTerminal { Terminal.progress("") }
-                throw CommandFailure(ExitStatus.no, "the job is a dead letter: \(reason)")
             }
             // A broadcast does not signal its progress, so poll it at the pace of the progress bar.
             try await Task.sleep(for: Self.interval)
         }
     }
 
-    private func end(_ progress: Broadcast.Progress, _ stream: String, _ entry: String) throws {
+    /// Whether no dispatcher has finished the job's entry; its dead letter is stored before that.
+    private static func isWaiting(_ place: JobPlace, _ redis: RedisClient) async throws -> Bool {
+        var found = try await redis.send("XRANGE", .text(place.stream), .text(place.entry), .text(place.entry)).cursor()
+        return try found?.array() ?? 0 > 0
+    }
+
+    private func end(_ progress: Broadcast.Progress, _ place: JobPlace) throws {
         if self.output.json {
             Terminal.object { writer in
-                Self.write(stream, entry, to: &writer)
+                Self.write(place, to: &writer)
                 writer.member("state", progress.broadcast.state.rawValue)
                 writer.member("reason", progress.broadcast.reason)
                 writer.key("audience")

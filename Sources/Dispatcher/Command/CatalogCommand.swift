@@ -61,7 +61,7 @@ struct CatalogCheckCommand: AsyncParsableCommand {
 
     func run() async throws {
         try await DispatcherCommand.run {
-            let reader = try await self.options.reader()
+            let reader = try self.options.reader()
             let setting = reader.text("CATALOG")
             guard let path = self.path ?? setting else {
                 throw ValidationError("give the path of a catalog, or set CATALOG")

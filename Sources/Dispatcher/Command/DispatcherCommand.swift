@@ -60,7 +60,7 @@ struct RunCommand: AsyncParsableCommand {
 
     func run() async throws {
         try await DispatcherCommand.run {
-            let reader = try await self.options.reader()
+            let reader = try self.options.reader()
             try await DispatcherComposition.run(DispatcherSettings(reader), reader: reader)
         }
     }

@@ -28,16 +28,19 @@ enum DispatcherComposition {
         if zones.database.rules(zones.fallback) == nil {
             reader.fault("DEFAULT_ZONE", "is not an IANA time zone in this machine's tzdata, such as Europe/Berlin")
         }
+        if let path = settings.providerCertificateAuthority, !FileManager.default.isReadableFile(atPath: path) {
+            reader.fault("PROVIDER_CA", "cannot be read")
+        }
         LogOutput.bootstrap(format: settings.common.logFormat, level: settings.common.logLevel)
         let name = RandomName.make()
         let logger = LogOutput.logger(label: "carillon.dispatcher", key: "dispatcher.name", name: name)
         let transfers = self.transfers(settings, logger: logger)
-        let webhooks = try self.webhookTransfer(settings, logger: logger)
         let apps = self.apps(settings, transfers: transfers, now: { clock.now }, logger: logger)
         let entries = await apps.make { reader.fault($0, "cannot be used: \($1)") }
         try reader.finish()
         guard let catalog else { return }
 
+        let webhooks = try self.webhookTransfer(settings, logger: logger)
         let metrics = self.metrics()
         let clients = try await Clients(settings, name: name, logger: logger)
         let directory = ChannelDirectory(entries)

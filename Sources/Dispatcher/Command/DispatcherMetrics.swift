@@ -88,11 +88,11 @@ enum DispatcherMetrics {
                 "carillon_retention_removed", .counter, by: ["kind"],
                 "items past their retention: notifications, tombstones, audit_days, devices, dead_letters"),
             MetricFamily(
-                "carillon_webhooks_requests", .counter, by: ["outcome"],
+                "carillon_webhooks_requests", .counter, by: ["outcome"], values: ["accepted", "failed", "gone"],
                 "requests to webhooks: accepted, failed, gone (410)"),
             MetricFamily("carillon_webhooks_told", .counter, "events that webhooks accepted"),
             MetricFamily(
-                "carillon_webhooks_dropped", .counter, by: ["reason"],
+                "carillon_webhooks_dropped", .counter, by: ["reason"], values: ["full", "old", "off"],
                 "events dropped for a webhook: full (more than 10,000 waited), old (not accepted for a day), "
                     + "off (it was switched off)"),
         ]

@@ -37,7 +37,7 @@ struct DoctorCommand: AsyncParsableCommand {
 
     func run() async throws {
         try await DispatcherCommand.run {
-            let reader = try await self.options.reader()
+            let reader = try self.options.reader()
             let settings = DispatcherSettings(reader)
             var report = await Examination.program(
                 .dispatcher, reader, settings.common,

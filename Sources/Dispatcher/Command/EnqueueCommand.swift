@@ -63,7 +63,7 @@ struct EnqueueCommand: AsyncParsableCommand {
                     + [("id", self.id), ("lane", self.lane), ("users", users)],
                 others: self.text.fields
             )
-            let reader = try await self.options.reader()
+            let reader = try self.options.reader()
             let database = self.follow ? CommandClients.database(reader, name: "enqueue") : nil
             let place = try await submission.submit(reader)
             if let database {

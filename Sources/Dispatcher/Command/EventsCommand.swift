@@ -55,7 +55,7 @@ struct EventsCommand: AsyncParsableCommand {
 
     func run() async throws {
         try await DispatcherCommand.run {
-            let reader = try await self.options.reader()
+            let reader = try self.options.reader()
             let redis = CommandClients.redis(reader, name: "events")
             try reader.finish()
             try await CommandClients.withRedis(redis) { connection in

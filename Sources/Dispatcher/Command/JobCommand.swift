@@ -91,7 +91,7 @@ struct JobTools {
 
     /// Runs `body` with the stores of the settings.
     static func with(_ options: CommonOptions, name: String, _ body: (JobTools) async throws -> Void) async throws {
-        let reader = try await options.reader()
+        let reader = try options.reader()
         let redis = CommandClients.redis(reader, name: name)
         let database = CommandClients.database(reader, name: name)
         let catalog = await CommandClients.catalog(reader, isRequired: false)

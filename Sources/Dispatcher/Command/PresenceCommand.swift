@@ -35,7 +35,7 @@ struct PresenceCommand: AsyncParsableCommand {
 
     func run() async throws {
         try await DispatcherCommand.run {
-            let reader = try await self.options.reader()
+            let reader = try self.options.reader()
             let redis = CommandClients.redis(reader, name: "presence")
             try reader.finish()
             let found = try await CommandClients.withRedis(redis) { connection in

@@ -49,7 +49,7 @@ struct SendTestCommand: AsyncParsableCommand {
 
     func run() async throws {
         try await DispatcherCommand.run {
-            let reader = try await self.options.reader()
+            let reader = try self.options.reader()
             let configuration = CommandClients.redis(reader, name: "send-test")
             let database = CommandClients.database(reader, name: "send-test")
             try reader.finish()

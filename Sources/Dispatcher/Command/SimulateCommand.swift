@@ -62,17 +62,14 @@ struct SimulateCommand: AsyncParsableCommand {
         }
         try await DispatcherCommand.run {
             let fields = try self.given()
-            let reader = try await self.options.reader()
+            let reader = try self.options.reader()
             let catalog = await CommandClients.catalog(reader, isRequired: true)
             let configuration = CommandClients.redis(reader, name: "simulate")
             let database = CommandClients.database(reader, name: "simulate")
             let zones = ZoneDatabase()
-            let zone = zones.rules(reader.text("DEFAULT_ZONE") ?? "UTC")
-            if zone == nil {
-                reader.fault("DEFAULT_ZONE", "is not an IANA time zone in this machine's tzdata, such as Europe/Berlin")
-            }
+            let zone = zones.rules(CommonSettings.defaultZone(reader, zones)) ?? .utc
             try reader.finish()
-            guard let catalog, let zone else { return }
+            guard let catalog else { return }
             do {
                 var question = try JobSimulation.question(of: fields, user: self.user, catalog: catalog)
                 question.at = moment

@@ -14,10 +14,10 @@ struct TraceCommand: AsyncParsableCommand {
         discussion: """
             Takes a notification's id, a job's id or its entry, or only --user for the
             user's newest notifications. Prints every step, attempt and time on record, as
-            in GET /v1/admin/notifications/{id}/trace. Needs DATABASE_URL, and REDIS_URL
-            for a job. Without --user, finds a notification by its attempts, or among those
-            that were stored within ten minutes of the time in its id. Exits with 1 if
-            there is none.
+            in GET /v1/admin/notifications/{id}/trace. Looks for a notification first, then
+            for a job. Needs DATABASE_URL, and REDIS_URL for a job. Without --user, finds a
+            notification by its attempts, or among those that were stored within ten
+            minutes of the time in its id. Exits with 1 if there is none.
 
             Examples:
               dispatcher trace 01a1f866-0d7b-841c-a9a6-5597aa0575f3
@@ -50,26 +50,23 @@ struct TraceCommand: AsyncParsableCommand {
     func run() async throws {
         try await DispatcherCommand.run {
             if let id {
-                if let notification = NotificationID(id) {
-                    try await self.traceNotification(notification)
-                } else {
-                    try await self.traceJob(id)
-                }
+                // The ids of jobs may be UUIDs, too.
+                if let notification = NotificationID(id), try await self.traceNotification(notification) { return }
+                try await self.traceJob(id)
             } else if let user {
                 try await self.traceUser(user)
             }
         }
     }
 
-    private func traceNotification(_ id: NotificationID) async throws {
+    /// Returns whether there is such a notification.
+    private func traceNotification(_ id: NotificationID) async throws -> Bool {
         let record = try await CommandClients.withDatabase(self.options, name: "trace") { pool in
             try await Database(pool).traces.record(id, user: self.user)
         }
-        guard let record else {
-            let hint = self.user == nil ? "; --user finds one that was never tried" : " of that user"
-            throw CommandFailure(ExitStatus.no, "there is no notification \(id)\(hint)")
-        }
+        guard let record else { return false }
         self.show(record)
+        return true
     }
 
     private func traceJob(_ id: String) async throws {
@@ -77,8 +74,15 @@ struct TraceCommand: AsyncParsableCommand {
             let name = tools.control.name(org: self.org ?? "", id: id)
             let items = try await tools.database.jobs.notifications(
                 of: name, status: nil, user: self.user, after: "", limit: self.limit)
-            try await self.show(items, tools.database, none: "there is no notification of the job \(id)")
+            try await self.show(items, tools.database, none: self.nothing(found: id))
         }
+    }
+
+    /// The error if there is neither a notification nor a job with the id.
+    private func nothing(found id: String) -> String {
+        guard NotificationID(id) != nil else { return "there is no notification of the job \(id)" }
+        guard self.user == nil else { return "there is no notification \(id) of that user, nor of a job \(id)" }
+        return "there is no notification \(id), nor of a job \(id); --user finds one that was never tried"
     }
 
     private func traceUser(_ user: String) async throws {

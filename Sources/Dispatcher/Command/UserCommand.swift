@@ -46,7 +46,7 @@ struct UserCommand: AsyncParsableCommand {
 
     func run() async throws {
         try await DispatcherCommand.run {
-            let reader = try await self.options.reader()
+            let reader = try self.options.reader()
             let redis = CommandClients.redis(reader, name: "user")
             let configuration = CommandClients.database(reader, name: "user")
             try reader.finish()

@@ -38,9 +38,10 @@ struct DoctorCommand: AsyncParsableCommand {
 
     func run() async throws {
         try await GatewayCommand.run {
-            let reader = try await self.options.reader()
+            let reader = try self.options.reader()
             let settings = GatewaySettings(reader)
             _ = GatewayProtection(settings, reader: reader)
+            _ = await reader.load("APPS", isSet: true) { try settings.devices.rules() }
             var report = await Examination.program(
                 .gateway, reader, settings.common,
                 // One more for migrations.

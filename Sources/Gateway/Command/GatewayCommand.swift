@@ -64,7 +64,7 @@ struct ServeCommand: AsyncParsableCommand {
         // run.
         signal(SIGHUP, SIG_IGN)
         try await GatewayCommand.run {
-            let reader = try await self.options.reader()
+            let reader = try self.options.reader()
             try await GatewayComposition.run(GatewaySettings(reader), reader: reader)
         }
     }

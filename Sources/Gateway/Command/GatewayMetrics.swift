@@ -29,7 +29,7 @@ enum GatewayMetrics {
             MetricFamily(
                 "carillon_redis_durable", .gauge, "1 if Redis writes an append-only file and evicts nothing, else 0"),
             MetricFamily(
-                "carillon_calls_answered", .counter, by: ["class"],
+                "carillon_calls_answered", .counter, by: ["class"], values: ["2xx", "3xx", "4xx", "5xx"],
                 "2xx, 3xx, 4xx, 5xx: calls of the API and of the paths of other systems"),
             MetricFamily("carillon_calls_duration", .histogram, "duration of a call in seconds"),
             MetricFamily(

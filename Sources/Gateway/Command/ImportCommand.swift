@@ -19,7 +19,7 @@ struct ImportCommand: AsyncParsableCommand {
             It skips faulty lines, reports them on standard error by number, stores the
             others and exits with 65. You may import the same file again. Needs
             DATABASE_URL, CATALOG and a migrated database. Exits with 66 if the file
-            cannot be opened. WEBPUSH_ORIGINS and APPS apply as for a gateway.
+            cannot be read. WEBPUSH_ORIGINS and APPS apply as for a gateway.
 
             Example line:
               {"user_id":"u1","settings":{"zone":"Europe/Zurich"},"topics":["news"]}
@@ -44,7 +44,7 @@ struct ImportCommand: AsyncParsableCommand {
 
     func run() async throws {
         try await GatewayCommand.run {
-            let reader = try await self.options.reader()
+            let reader = try self.options.reader()
             let configuration = CommandClients.database(reader, name: "import")
             let catalog = await CommandClients.catalog(reader, isRequired: true)
             let devices = DeviceSettings(reader)
@@ -67,12 +67,7 @@ struct ImportCommand: AsyncParsableCommand {
             catalogs: CatalogRegister(catalog, now: now), now: now, webPushOrigins: rules.origins,
             appOrigins: rules.appOrigins)
         let isTerminal = isatty(STDERR_FILENO) == 1
-        var lines: LineReader
-        do {
-            lines = try LineReader(path: self.file)
-        } catch {
-            throw CommandFailure(ExitStatus.noInput, error.description)
-        }
+        var lines = try LineReader(path: self.file)
         defer { lines.close() }
         var users = UserImport(
             fields: fields,
@@ -116,20 +111,22 @@ struct LineReader {
     /// Longer lines are skipped and reported.
     private static let longestLine = 1024 * 1024
 
-    /// The reason why a file cannot be read.
-    struct Fault: Error, CustomStringConvertible {
-        let description: String
-    }
-
+    private let path: String
     private let descriptor: CInt
     private var buffer: [UInt8] = []
     private var start = 0
     private var isAtEnd = false
 
     /// - Parameter path: `-` for standard input.
-    init(path: String) throws(Fault) {
+    init(path: String) throws(CommandFailure) {
+        self.path = path
         self.descriptor = path == "-" ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC)
-        if self.descriptor < 0 { throw Fault(description: "\(path): \(String(cString: strerror(errno)))") }
+        if self.descriptor < 0 { throw self.failure }
+    }
+
+    /// The failure of the last call to the system.
+    private var failure: CommandFailure {
+        CommandFailure(ExitStatus.noInput, "\(self.path): \(String(cString: strerror(errno)))")
     }
 
     func close() {
@@ -137,7 +134,7 @@ struct LineReader {
     }
 
     /// Returns the next line without its end; nil after the last one.
-    mutating func next() throws(Fault) -> UserImport.Line? {
+    mutating func next() throws(CommandFailure) -> UserImport.Line? {
         var isTooLong = false
         var searched = self.start
         while true {
@@ -162,14 +159,14 @@ struct LineReader {
         }
     }
 
-    private mutating func fill() throws(Fault) {
+    private mutating func fill() throws(CommandFailure) {
         var piece = [UInt8](repeating: 0, count: 64 * 1024)
         // `read` writes at most `count` bytes to the array's own memory, which lives until the
         // closure returns.
         let count = piece.withUnsafeMutableBytes { read(self.descriptor, $0.baseAddress, $0.count) }
         if count < 0 {
             if errno == EINTR { return }
-            throw Fault(description: "cannot be read: \(String(cString: strerror(errno)))")
+            throw self.failure
         }
         if count == 0 { self.isAtEnd = true }
         self.buffer += piece.prefix(count)

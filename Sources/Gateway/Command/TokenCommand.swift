@@ -51,9 +51,10 @@ struct TokenCommand: AsyncParsableCommand {
             if scope == nil, self.types != nil || self.audiences != nil {
                 throw ValidationError("--types and --audiences need --scope")
             }
-            let types = self.types?.split(separator: ",").map { String($0) }
-            let audiences = try self.audiences?.split(separator: ",").map { name in
-                guard let audience = JobAllowance.Audience(rawValue: String(name)) else {
+            if self.user.allSatisfy(\.isWhitespace) { throw ValidationError("--user must not be empty") }
+            let types = try self.types.map { try Self.list($0, option: "--types") }
+            let audiences = try self.audiences.map { try Self.list($0, option: "--audiences") }?.map { name in
+                guard let audience = JobAllowance.Audience(rawValue: name) else {
                     throw ValidationError("--audiences must be among user, users, topic, all")
                 }
                 return audience
@@ -61,7 +62,7 @@ struct TokenCommand: AsyncParsableCommand {
             guard let lifetime = Self.duration(self.ttl) else {
                 throw ValidationError("--ttl must be a number and a unit, such as 90s, 15m, 1h or 30d")
             }
-            let reader = try await self.options.reader()
+            let reader = try self.options.reader()
             let authentication = AuthenticationSettings(reader)
             if authentication.secrets.isEmpty { reader.fault("AUTH_JWT_SECRET", "is missing; it signs tokens") }
             try reader.finish()
@@ -83,6 +84,17 @@ struct TokenCommand: AsyncParsableCommand {
                 writer.member("expires_at", (now + lifetime).rfc3339)
             }
         }
+    }
+
+    /// Splits a list at its commas and trims its names.
+    private static func list(_ text: String, option: String) throws -> [String] {
+        let names = text.split(separator: ",", omittingEmptySubsequences: false).map { name in
+            name.split(whereSeparator: \.isWhitespace).joined(separator: " ")
+        }
+        guard !names.contains("") else {
+            throw ValidationError("\(option) must be names, with commas between them")
+        }
+        return names
     }
 
     private static func duration(_ text: String) -> Duration? {

@@ -358,12 +358,15 @@ struct ImportTests {
         }
     }
 
-    @Test("a missing file is named")
+    @Test("a missing file and a folder are named")
     func missing() async throws {
         try await Stack.with { stack in
-            let process = try await stack.spawn("gateway", ["import", "/nowhere/users.jsonl"], name: "import")
-            #expect(try await process.waitForExit() != .code(0))
-            #expect(process.errors().contains("/nowhere/users.jsonl: No such file or directory"))
+            let folder = stack.directory.path
+            for (path, reason) in [("/nowhere/users.jsonl", "No such file or directory"), (folder, "Is a directory")] {
+                let process = try await stack.spawn("gateway", ["import", path], name: "import-\(reason.prefix(2))")
+                #expect(try await process.waitForExit() == .code(66))
+                #expect(process.errors().contains("gateway: \(path): \(reason)"))
+            }
         }
     }
 }

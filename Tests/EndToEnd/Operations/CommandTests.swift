@@ -499,6 +499,12 @@ struct CommandHelpTests {
                 "--confirm: give it without --detach", "dispatcher broadcast send ["
             ),
             ("dispatcher", ["trace"], "give an id, or --user", "dispatcher trace ["),
+            ("dispatcher", ["broadcast", "--type", "x"], "give --topic or --all", "dispatcher broadcast send ["),
+            ("gateway", ["token", "--user", " "], "--user must not be empty", "gateway token [--config"),
+            (
+                "gateway", ["token", "--user", "u", "--scope", "service", "--types", ""], "--types must be names",
+                "gateway token [--config"
+            ),
         ]
         for (program, arguments, message, usage) in table {
             let (text, code) = try await Self.refusal(program, arguments)
@@ -523,6 +529,10 @@ struct CommandHelpTests {
         let table: [(String, [String], [String: String], String)] = [
             ("dispatcher", ["lag"], [:], "redis unavailable: no connection: Connection refused; see REDIS_URL"),
             ("gateway", ["migrate"], [:], "postgres unavailable: connection to server at"),
+            (
+                "gateway", ["migrate"], ["DATABASE_URL": "postgresql://x:a@b@127.0.0.1:1/x"],
+                "DATABASE_URL must have valid hosts and ports"
+            ),
             ("gateway", ["serve"], ["GATEWAY_TLS_CERT": catalog, "GATEWAY_TLS_KEY": catalog], "no certificate in PEM"),
         ]
         for (program, arguments, environment, words) in table {

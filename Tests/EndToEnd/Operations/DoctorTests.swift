@@ -131,13 +131,19 @@ struct DoctorTests {
         try await Stack.with { stack in
             let faulty = try await Self.examine(
                 stack, "gateway",
-                ["GATEWAY_PORT": "80a", "AUTH_JWT_SECRET": "hunter2-too-short", "CATALOG": "/nowhere"])
+                [
+                    "GATEWAY_PORT": "80a", "AUTH_JWT_SECRET": "hunter2-too-short", "CATALOG": "/nowhere",
+                    "DEFAULT_ZONE": "No/Where", "PUBLIC_URL": "nope", "APPS": "/nowhere",
+                ])
             #expect(faulty.code == 78)
-            #expect(faulty.found("settings").contains("GATEWAY_PORT"))
-            #expect(faulty.found("settings").contains("AUTH_JWT_SECRET"))
+            for name in ["GATEWAY_PORT", "AUTH_JWT_SECRET", "DEFAULT_ZONE", "PUBLIC_URL", "APPS"] {
+                #expect(faulty.found("settings").contains(name), "\(name) in \(faulty.output)")
+            }
             #expect(faulty.outcome("catalog") == "fail")
             #expect(faulty.outcome("redis") == "ok")
             #expect(!faulty.output.contains("hunter2"))
+            let dispatcher = try await Self.examine(stack, "dispatcher", ["DEFAULT_ZONE": "No/Where"], ["--offline"])
+            #expect(dispatcher.code == 78 && dispatcher.found("settings").contains("DEFAULT_ZONE"))
         }
     }
 
@@ -203,6 +209,8 @@ struct ConfigurationTests {
         environment["LOG_FORMAT"] = "xml"
         environment["AUTH_JWT_SECRET"] = "hunter2-too-short"
         environment["FCM_CREDENTIALS"] = "/nowhere/account.json"
+        environment["PROVIDER_CA"] = "/nowhere/ca.pem"
+        environment["DEFAULT_ZONE"] = "No/Where"
         let process = try await ChildProcess.spawn(
             TestProducts.path(program),
             [command],
@@ -211,8 +219,10 @@ struct ConfigurationTests {
         )
         #expect(try await process.waitForExit() == .code(78))
         let errors = process.errors()
-        let shared = ["REDIS_URL", "DATABASE_URL", "CATALOG", "LOG_FORMAT"]
-        let own = program == "gateway" ? ["GATEWAY_PORT", "AUTH_JWT_SECRET"] : ["METRICS_PORT", "FCM_CREDENTIALS"]
+        let shared = ["REDIS_URL", "DATABASE_URL", "CATALOG", "LOG_FORMAT", "DEFAULT_ZONE"]
+        let own =
+            program == "gateway"
+            ? ["GATEWAY_PORT", "AUTH_JWT_SECRET"] : ["METRICS_PORT", "FCM_CREDENTIALS", "PROVIDER_CA cannot be read"]
         for name in shared + own { #expect(errors.contains(name), "\(name) is not named") }
         #expect(!errors.contains("hunter2"))
     }

@@ -52,6 +52,15 @@ struct JobCommandTests {
                 #expect(try await stack.command(arguments).code == 1, "\(arguments)")
             }
             #expect(try await stack.command(["trace"]).code == 64)
+
+            // `POST /v1/jobs` makes such ids.
+            let id = UUID().uuidString.lowercased()
+            try await stack.append([("user", "dora"), ("type", "invoice_created"), ("title", "Two"), ("id", id)])
+            try await eventually("she has it") { try await stack.statuses(user: "dora").keys.contains("Two") }
+            let traced = try await stack.command(["trace", id])
+            #expect(traced.code == 0 && traced.output.contains("Two"), "\(traced.errors)")
+            let gone = try await stack.command(["trace", UUID().uuidString.lowercased()])
+            #expect(gone.code == 1 && gone.errors.contains("--user finds one that was never tried"), "\(gone.errors)")
         }
     }
 
@@ -121,6 +130,20 @@ struct JobCommandTests {
             #expect(try await carillon("doctor").errors.contains("carillon gateway doctor"))
             #expect(try await carillon("--help").output.contains("carillon gateway|dispatcher COMMAND"))
             #expect(try await carillon().code == 64)
+        }
+    }
+
+    @Test("token trims the names of its lists")
+    func token() async throws {
+        try await Stack.with { stack in
+            let made = try await stack.command(
+                ["token", "--user", "u1", "--scope", "service", "--types", " a, b_*", "--audiences", "user, topic"],
+                program: "gateway")
+            #expect(made.code == 0, "\(made.errors)")
+            let claims = try #require(made.output.split(separator: ".").dropFirst().first)
+            let payload = try JSONParser.parse(try #require(Base64.url.decode(claims.utf8)))
+            #expect(payload["types"]?.array?.map(\.string) == ["a", "b_*"])
+            #expect(payload["audiences"]?.array?.map(\.string) == ["user", "topic"])
         }
     }
 

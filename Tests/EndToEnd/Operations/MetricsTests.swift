@@ -44,6 +44,12 @@ struct MetricsTests {
                     if !row.labels.isEmpty { #expect(row.labels == listed[name]?.labels, "\(name)") }
                 }
             }
+            // Otherwise `increase()` would miss the first event.
+            let samples = try await MetricsText.page("\(metrics)/metrics", stack).samples
+            for series in [
+                #"carillon_provider_misconfigured{provider="fcm",app="default"}"#,
+                #"carillon_webhooks_dropped{reason="full"}"#, #"carillon_catalog_reloads{outcome="refused"}"#,
+            ] { #expect(samples[series] == 0, "\(series)") }
         }
     }
 

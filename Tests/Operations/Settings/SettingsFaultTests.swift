@@ -7,6 +7,29 @@ import Testing
 
 @Suite("Faults of settings", .timeLimit(.minutes(10)))
 struct SettingsFaultTests {
+    private static let zoneFault =
+        "DEFAULT_ZONE is not an IANA time zone in this machine's tzdata, such as Europe/Berlin"
+    private static let urlFault = "PUBLIC_URL must be a URL such as https://notify.example.com"
+
+    @Test(
+        "a database URL whose password could be read as a host, a port or a path is refused without showing it",
+        arguments: ["DATABASE_URL", "DATABASE_READ_URL", "OUTBOX_DATABASE_URLS"],
+        [
+            "postgresql://u:hun@ter2@h/db", "postgres://u:hun/ter2@h/db", "postgresql://u:1/hunter2@h/db",
+            "postgresql://u:hun?a/ter2@h/db", "postgresql://u:p@hun/ter2@h/db", "postgresql://u@h:hunter2/db",
+            "postgresql://u@h:65536/hunter2", "postgresql://u@[::1]:0/hunter2", "postgresql://u@h:1,i:ter2/db",
+        ]
+    )
+    func databases(name: String, text: String) {
+        let readings = Readings([name: text])
+        let faults = name == "OUTBOX_DATABASE_URLS" ? readings.dispatcherFaults : readings.gatewayFaults
+        #expect(
+            faults == [
+                "\(name) must have valid hosts and ports (1 to 65535); percent-encode the password, with @ as %40 and "
+                    + "/ as %2F"
+            ])
+    }
+
     @Test(
         "each malformed gateway variable is reported with its rule",
         arguments: [
@@ -20,6 +43,7 @@ struct SettingsFaultTests {
             (["REDIS_URL": "redis+cluster://h", "REDIS_PARTS": "1"], "REDIS_PARTS must be 2 or more in a cluster"),
             (["REDIS_URL": "redis://h/x"], "REDIS_URL has a database that is not a number"),
             (["DATABASE_URL": nil], "DATABASE_URL is missing; give postgresql://user@host/database"),
+            (["DEFAULT_ZONE": "No/Where"], Self.zoneFault), (["PUBLIC_URL": "nope"], Self.urlFault),
             (["DATABASE_CONNECTIONS": "0"], "DATABASE_CONNECTIONS must be a whole number from 1 to 256"),
             (["LEASE_SECONDS": "2"], "LEASE_SECONDS must be a whole number from 3 to 60"),
             (["DATABASE_CONNECTIONS": "x"], "DATABASE_CONNECTIONS must be a whole number from 1 to 256"),
@@ -104,6 +128,7 @@ struct SettingsFaultTests {
                 ["VAPID_SUBJECT is required with VAPID_KEY"]
             ),
             (["WEBPUSH_PRIVATE": "yes"], ["WEBPUSH_PRIVATE must be one of off, on"]),
+            (["DEFAULT_ZONE": "No/Where", "PUBLIC_URL": "nope"], [Self.zoneFault, Self.urlFault]),
             (
                 ["WEBHOOK_PROVIDER_URL": "u"],
                 [
@@ -149,7 +174,7 @@ struct SettingsFaultTests {
             ["REDIS_URL": "redis://u:hunter2@/1"],
             ["REDIS_URL": "redis://u:hunter2@h/x"], ["REDIS_URL": "redis://:hunter2@h:port"], ["REDIS_URL": "hunter2"],
             ["REDIS_URL": "redis://u:hunter2@h:99999999/x"], ["REDIS_URL": "redis+cluster://u:hunter2@h/3"],
-            ["GATEWAY_PORT": "hunter2"], ["LOG_LEVEL": "hunter2"],
+            ["GATEWAY_PORT": "hunter2"], ["LOG_LEVEL": "hunter2"], ["DATABASE_URL": "postgresql://u:a@hunter2@h/x"],
         ]
     )
     func secrets(changes: [String: String]) {

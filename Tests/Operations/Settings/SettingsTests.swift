@@ -177,18 +177,42 @@ struct SettingsTests {
     }
 
     @Test("reads a file's variables, but the environment takes precedence")
-    func file() async throws {
+    func file() throws {
         let path = FileManager.default.temporaryDirectory.appending(
             path: "carillon-settings-\(UInt64.random(in: 0...(.max)))")
-        try Data("GATEWAY_PORT=81\n# a comment\nCARILLON_TEST_NAME=from the file\n".utf8).write(to: path)
+        let text = "GATEWAY_PORT=81\n# a comment\nCARILLON_TEST_NAME=\"from the file\"\nexport A=1\n"
+        try Data(text.utf8).write(to: path)
         defer { try? FileManager.default.removeItem(at: path) }
-        let reader = try await SettingsReader.process(file: path.path)
+        let reader = try SettingsReader.process(file: path.path)
         #expect(reader.text("CARILLON_TEST_NAME") == "from the file")
         #expect(reader.text("PATH") == ProcessInfo.processInfo.environment["PATH"])
-        let fault = await #expect(throws: SettingsFaults.self) {
-            _ = try await SettingsReader.process(file: "/nowhere/env")
+        #expect(Readings.faults(reader) == ["--config: line 4 of \(path.path) begins with export; remove that word"])
+        let fault = #expect(throws: SettingsFaults.self) {
+            _ = try SettingsReader.process(file: "/nowhere/env")
         }
         #expect(fault?.faults == ["--config: /nowhere/env cannot be read"])
+    }
+
+    @Test("reads a file's lines as systemd does, and finds lines that only a shell reads")
+    func lines() {
+        let text = "A=\"x y\"\r\nB='z'\n ; C=1\nD=a#b\n\nexport E=1\nF=\"\nG = 2 \nH=\"a'\n#I=1\nJ\n=K\nexport\tL=1"
+        let file = SettingsFile(text)
+        #expect(file.variables == ["A": "x y", "B": "z", "D": "a#b", "F": "\"", "G": "2", "H": "\"a'"])
+        #expect(file.exports == [6, 13])
+    }
+
+    @Test(
+        "accepts connection strings with several hosts, IPv6, sockets, encoded passwords and keywords",
+        arguments: [
+            "postgresql://u:p%40a%2Fb@h:5432/db", "postgres://u:p?#[:,@h1:1,h2:65535,[::1]:3,[::1]/db?a=b@c",
+            "postgresql:///db?host=/run/postgresql", "postgresql://u@/db", "postgresql://%2Frun%2Fpg/db",
+            "postgresql://h", "postgresql://h:/db", "host=h password=a@b/c",
+        ]
+    )
+    func databases(text: String) {
+        let readings = Readings(["DATABASE_URL": text, "DATABASE_READ_URL": text])
+        #expect(readings.gatewayFaults.isEmpty)
+        #expect(readings.gateway.common.database == text && readings.gateway.readDatabase == text)
     }
 }
 

@@ -167,7 +167,7 @@ final class ProviderHealth: Sendable {
         var metadata = self.metadata(scope)
         metadata["answer"] = "\(reply.summary)"
         if isReported {
-            self.countMisconfigured(app)
+            Self.misconfigured(self.provider, app: app).increment()
             self.logger.error(
                 "provider rejected the configuration for some devices; their deliveries retry",
                 metadata: metadata.merging(["tries": "\(self.tries)"]) { $1 })
@@ -175,7 +175,7 @@ final class ProviderHealth: Sendable {
         guard before != after else { return }
         switch after {
         case .open(let until) where verdict == .misconfigured:
-            self.countMisconfigured(app)
+            Self.misconfigured(self.provider, app: app).increment()
             self.logger.error(
                 "provider rejected the credentials or settings; its deliveries wait, retrying every minute",
                 metadata: metadata.merging(["until": "\(until.rfc3339)"]) { $1 })
@@ -236,11 +236,12 @@ final class ProviderHealth: Sendable {
         }
     }
 
-    private func countMisconfigured(_ app: String) {
+    /// Returns the counter of an app's rejected configuration.
+    static func misconfigured(_ provider: Provider, app: String) -> Counter {
         Counter(
             label: "carillon.provider.misconfigured",
-            dimensions: [("provider", self.provider.rawValue), ("app", app)]
-        ).increment()
+            dimensions: [("provider", provider.rawValue), ("app", app)]
+        )
     }
 
     /// The state of a provider for one app, to show.

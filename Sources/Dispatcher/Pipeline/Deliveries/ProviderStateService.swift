@@ -86,6 +86,8 @@ package struct ProviderStateService: Service {
             .record(ProviderState.Breaker(overview.state).rank)
         Gauge(label: "carillon.provider.in_flight", dimensions: dimensions).record(overview.inFlight)
         Gauge(label: "carillon.provider.services_out", dimensions: dimensions).record(overview.servicesOut)
+        // Made at start, so that the first rejection is visible as an increment from 0.
+        _ = ProviderHealth.misconfigured(key.provider, app: key.app)
     }
 }
 

@@ -20,8 +20,8 @@ package struct CommonOptions: ParsableArguments {
     package init() {}
 
     /// Reads the environment and the file.
-    package func reader() async throws(SettingsFaults) -> SettingsReader {
-        try await SettingsReader.process(file: self.config)
+    package func reader() throws(SettingsFaults) -> SettingsReader {
+        try SettingsReader.process(file: self.config)
     }
 }
 
@@ -57,10 +57,8 @@ package enum CommandClients {
 
     /// Returns the configuration of PostgreSQL; records faults in `reader`.
     package static func database(_ reader: SettingsReader, name: String) -> PostgresConfiguration {
-        let database = reader.text("DATABASE_URL")
-        if database == nil { reader.fault("DATABASE_URL", "is missing; give postgresql://user@host/database") }
         var configuration = PostgresConfiguration(
-            connectionString: database ?? "", applicationName: "carillon-\(name)")
+            connectionString: DatabaseURL.read(reader), applicationName: "carillon-\(name)")
         configuration.connections = 1
         configuration.sessionSettings = StoreSession.settings
         EpochWatch().watch(&configuration)
@@ -121,7 +119,7 @@ package enum CommandClients {
         name: String,
         _ body: (PostgresPool) async throws -> Value
     ) async throws -> Value {
-        let reader = try await options.reader()
+        let reader = try options.reader()
         let configuration = self.database(reader, name: name)
         try reader.finish()
         return try await self.withDatabase(configuration, body)

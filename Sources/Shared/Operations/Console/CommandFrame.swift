@@ -152,7 +152,7 @@ package enum ExitStatus {
     static let usage = ExitCode(64)
     /// EX_DATAERR: the input is faulty.
     package static let data = ExitCode(65)
-    /// EX_NOINPUT: an input file cannot be opened.
+    /// EX_NOINPUT: an input file cannot be read.
     package static let noInput = ExitCode(66)
     /// EX_UNAVAILABLE: Redis, PostgreSQL or a dispatcher cannot be reached.
     package static let unavailable = ExitCode(69)

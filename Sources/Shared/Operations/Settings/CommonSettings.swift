@@ -28,12 +28,10 @@ package struct CommonSettings: Sendable {
     /// Reads the variables; records faults in `reader`.
     init(_ reader: SettingsReader) {
         self.redis = RedisSettings(reader)
-        let database = reader.text("DATABASE_URL")
-        if database == nil { reader.fault("DATABASE_URL", "is missing; give postgresql://user@host/database") }
-        self.database = database ?? ""
+        self.database = DatabaseURL.read(reader)
         self.databaseConnections = reader.integer("DATABASE_CONNECTIONS", default: 4, in: 1...256)
         self.lease = .seconds(reader.integer("LEASE_SECONDS", default: 15, in: 3...60))
-        self.defaultZone = reader.text("DEFAULT_ZONE") ?? "UTC"
+        self.defaultZone = Self.defaultZone(reader, ZoneDatabase())
         let catalog = reader.text("CATALOG")
         if catalog == nil { reader.fault("CATALOG", "is missing; give the path of a YAML file or a folder of them") }
         self.catalog = catalog ?? ""
@@ -51,6 +49,27 @@ package struct CommonSettings: Sendable {
         return events == .on ? length : nil
     }
 
+    /// Reads the zone of users who have set none.
+    package static func defaultZone(_ reader: SettingsReader, _ zones: ZoneDatabase) -> String {
+        reader.value("DEFAULT_ZONE", default: "UTC") { text -> String in
+            guard zones.rules(text) != nil else {
+                throw SettingFault("is not an IANA time zone in this machine's tzdata, such as Europe/Berlin")
+            }
+            return text
+        }
+    }
+
+    /// Reads the gateway's address as clients see it, without a trailing slash; nil if unset.
+    static func publicURL(_ reader: SettingsReader) -> String? {
+        reader.value("PUBLIC_URL", default: nil) { text -> String? in
+            let isURL =
+                (text.hasPrefix("https://") || text.hasPrefix("http://"))
+                && text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && !"<>?#".utf8.contains($0) }
+            guard isURL else { throw SettingFault("must be a URL such as https://notify.example.com") }
+            return text.hasSuffix("/") ? String(text.dropLast()) : text
+        }
+    }
+
     /// The time limit of a Redis command: one that fails leaves time to renew the lease.
     var redisTimeout: Duration { min(.seconds(5), self.lease / 3) }
     /// The time limit of a statement: a batch is stored or has failed before the lease expires.
@@ -61,6 +80,58 @@ package struct CommonSettings: Sendable {
         var configuration = self.redis.configuration(clientName: clientName)
         configuration.commandTimeout = self.redisTimeout
         return configuration
+    }
+}
+
+/// Connection strings of PostgreSQL.
+enum DatabaseURL {
+    private static let prefixes = ["postgresql://", "postgres://"]
+
+    /// Reads `DATABASE_URL`; empty if it is missing or faulty.
+    static func read(_ reader: SettingsReader) -> String {
+        if reader.text("DATABASE_URL") == nil {
+            reader.fault("DATABASE_URL", "is missing; give postgresql://user@host/database")
+        }
+        return reader.value("DATABASE_URL", default: "") { try self.checked($0) }
+    }
+
+    /// Whether a text begins as a URL.
+    static func isURL(_ text: some StringProtocol) -> Bool {
+        self.prefixes.contains { text.utf8.starts(with: $0.utf8) }
+    }
+
+    /// Refuses a URL whose password would be read as a host, a port or a path.
+    ///
+    /// libpq's errors name these, so a part of the password would reach the log.
+    ///
+    /// - Throws: ``SettingFault``, which never shows the text, because it may contain a password.
+    static func checked(_ text: String) throws(SettingFault) -> String {
+        guard let prefix = self.prefixes.first(where: { text.utf8.starts(with: $0.utf8) }) else { return text }
+        var rest = text.utf8.dropFirst(prefix.utf8.count)
+        // Like libpq, ends the login at the first @, unless a / comes first.
+        if let end = rest.firstIndex(where: { $0 == UInt8(ascii: "@") || $0 == UInt8(ascii: "/") }),
+            rest[end] == UInt8(ascii: "@")
+        {
+            rest = rest[rest.index(after: end)...]
+        }
+        let hosts = rest.prefix { $0 != UInt8(ascii: "/") && $0 != UInt8(ascii: "?") }
+        let path = rest.dropFirst(hosts.count).prefix { $0 != UInt8(ascii: "?") }
+        guard !hosts.contains(UInt8(ascii: "@")), !path.contains(UInt8(ascii: "@")),
+            hosts.split(separator: UInt8(ascii: ",")).allSatisfy({ self.hasValidPort($0) })
+        else {
+            throw SettingFault(
+                "must have valid hosts and ports (1 to 65535); percent-encode the password, with @ as %40 and / as %2F")
+        }
+        return text
+    }
+
+    /// Whether a host has no port, or a number as its port.
+    private static func hasValidPort(_ host: Substring.UTF8View) -> Bool {
+        // The colons of an IPv6 address are in brackets.
+        let isBracketed = host.first == UInt8(ascii: "[")
+        let end = isBracketed ? host.drop { $0 != UInt8(ascii: "]") } : host
+        let port = end.drop { $0 != UInt8(ascii: ":") }.dropFirst()
+        return port.isEmpty || (1...65_535).contains(Int(Substring(port)) ?? 0)
     }
 }
 

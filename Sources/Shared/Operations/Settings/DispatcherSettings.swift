@@ -59,13 +59,7 @@ package struct DispatcherSettings: Sendable {
         self.allowsPrivateWebPush = reader.choice("WEBPUSH_PRIVATE", default: GatewaySettings.Switch.off) == .on
         self.providerCertificateAuthority = reader.text("PROVIDER_CA")
         self.providerCalls = reader.integer("PROVIDER_CALLS", default: 512, in: 8...4_096)
-        self.publicURL = reader.value("PUBLIC_URL", default: nil) { text -> String? in
-            let isURL =
-                (text.hasPrefix("https://") || text.hasPrefix("http://"))
-                && text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && !"<>?#".utf8.contains($0) }
-            guard isURL else { throw SettingFault("must be a URL such as https://notify.example.com") }
-            return text.hasSuffix("/") ? String(text.dropLast()) : text
-        }
+        self.publicURL = CommonSettings.publicURL(reader)
         self.linkSecret = reader.text("AUTH_JWT_SECRET")
         let backlog = reader.integer("OVERFLOW_BACKLOG", default: 10_000, in: 0...1_000_000)
         self.overflowBacklog = backlog > 0 ? backlog : nil
@@ -107,7 +101,7 @@ struct DatabaseList {
         for word in text.split(whereSeparator: \.isWhitespace) {
             var isFirst = true
             for part in word.split(separator: ",") {
-                if ["postgresql://", "postgres://"].contains(where: { part.hasPrefix($0) }) {
+                if DatabaseURL.isURL(part) {
                     urls.append(String(part))
                 } else if isFirst {
                     throw SettingFault("must be URLs such as postgresql://user@host/database, with commas between them")
@@ -118,6 +112,7 @@ struct DatabaseList {
                 isFirst = false
             }
         }
+        for url in urls { _ = try DatabaseURL.checked(url) }
         self.urls = urls
     }
 }

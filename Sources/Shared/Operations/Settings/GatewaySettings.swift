@@ -13,6 +13,7 @@ package struct GatewaySettings: Sendable {
     package let common: CommonSettings
     package let host: String
     package let port: Int
+    /// The gateway's public URL, without a trailing slash.
     package let publicURL: String?
     /// Whether reconnecting Socket.IO clients get what they missed instead of a new list.
     package let socketIORecovery: Switch
@@ -33,7 +34,7 @@ package struct GatewaySettings: Sendable {
         self.common = CommonSettings(reader)
         self.host = reader.text("GATEWAY_HOST") ?? "127.0.0.1"
         self.port = reader.integer("GATEWAY_PORT", default: 8080, in: 0...65_535)
-        self.publicURL = reader.text("PUBLIC_URL")
+        self.publicURL = CommonSettings.publicURL(reader)
         self.socketIORecovery = reader.choice("SOCKETIO_RECOVERY", default: .off)
         self.tlsCertificate = reader.text("GATEWAY_TLS_CERT")
         self.tlsKey = reader.text("GATEWAY_TLS_KEY")
@@ -45,7 +46,7 @@ package struct GatewaySettings: Sendable {
         self.apnsEnvironment = reader.choice("APNS_ENVIRONMENT", default: .production)
         self.devices = DeviceSettings(reader)
         self.inboxCacheBytes = reader.integer("INBOX_CACHE_MB", default: 64, in: 0...65_536) << 20
-        self.readDatabase = reader.text("DATABASE_READ_URL")
+        self.readDatabase = reader.value("DATABASE_READ_URL", default: nil) { try DatabaseURL.checked($0) }
     }
 }
 

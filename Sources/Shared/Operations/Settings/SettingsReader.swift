@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Configuration
-import SystemPackage
+import FoundationEssentials
 
 /// Reads variables and collects every fault, so that one start reports them all.
 package final class SettingsReader {
@@ -16,16 +16,19 @@ package final class SettingsReader {
     /// Reads the environment, and a file of `NAME=value` lines for variables that it does not set.
     ///
     /// - Throws: ``SettingsFaults`` if the file cannot be read.
-    static func process(file: String?) async throws(SettingsFaults) -> SettingsReader {
-        var providers: [any ConfigProvider] = [EnvironmentVariablesProvider()]
-        if let file {
-            do {
-                providers.append(try await EnvironmentVariablesProvider(environmentFilePath: FilePath(file)))
-            } catch {
-                throw SettingsFaults(faults: ["--config: \(file) cannot be read"])
-            }
+    static func process(file: String?) throws(SettingsFaults) -> SettingsReader {
+        let environment = EnvironmentVariablesProvider()
+        guard let file else { return SettingsReader(ConfigReader(provider: environment)) }
+        guard let bytes = FileManager.default.contents(atPath: file) else {
+            throw SettingsFaults(faults: ["--config: \(file) cannot be read"])
         }
-        return SettingsReader(ConfigReader(providers: providers))
+        let lines = SettingsFile(String(decoding: bytes, as: UTF8.self))
+        let variables = EnvironmentVariablesProvider(environmentVariables: lines.variables)
+        let reader = SettingsReader(ConfigReader(providers: [environment, variables]))
+        for number in lines.exports {
+            reader.fault("--config:", "line \(number) of \(file) begins with export; remove that word")
+        }
+        return reader
     }
 
     /// Reads the given variables, for tests.
@@ -106,6 +109,41 @@ package final class SettingsReader {
     /// - Throws: ``SettingsFaults`` if there are any.
     package func finish() throws(SettingsFaults) {
         guard self.faults.isEmpty else { throw SettingsFaults(faults: self.faults) }
+    }
+}
+
+/// The lines of a settings file, read as systemd reads an `EnvironmentFile`, but without escapes.
+struct SettingsFile {
+    private(set) var variables: [String: String] = [:]
+    /// The numbers of lines that begin with `export`, as only a shell reads them.
+    private(set) var exports: [Int] = []
+
+    init(_ text: String) {
+        let lines = text.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline)
+        for (index, whole) in lines.enumerated() {
+            let line = Self.trimmed(whole)
+            guard let equals = line.firstIndex(of: "="), !line.hasPrefix("#"), !line.hasPrefix(";") else { continue }
+            let name = Self.trimmed(line[..<equals])
+            let words = name.split(whereSeparator: \.isWhitespace)
+            if words.count > 1, words.first == "export" {
+                self.exports.append(index + 1)
+            } else if !name.isEmpty {
+                self.variables[String(name)] = Self.unquoted(Self.trimmed(line[line.index(after: equals)...]))
+            }
+        }
+    }
+
+    /// Removes one pair of quotes around a value.
+    private static func unquoted(_ value: Substring) -> String {
+        guard value.count >= 2, let quote = value.first, quote == "\"" || quote == "'", value.last == quote else {
+            return String(value)
+        }
+        return String(value.dropFirst().dropLast())
+    }
+
+    private static func trimmed(_ text: Substring) -> Substring {
+        let start = text.drop(while: \.isWhitespace)
+        return start.lastIndex { !$0.isWhitespace }.map { start[...$0] } ?? ""
     }
 }
 

@@ -131,10 +131,12 @@ package final class PrometheusRegistry: MetricsFactory, Sendable {
             number.set(value)
             all[Key(name: name, labels: "")] = self.families[name]?.kind == .counter ? .counter(number) : .gauge(number)
         }
-        for family in self.families.values where family.kind == .counter && family.labels.isEmpty {
+        for family in self.families.values where family.kind == .counter {
             // Print unused counters as 0, so that the first increment is visible.
-            let key = Key(name: family.name, labels: "")
-            if all[key] == nil { all[key] = .counter(NumberSeries()) }
+            for dimensions in family.knownDimensions {
+                let key = Self.key(family.name, dimensions)
+                if all[key] == nil { all[key] = .counter(NumberSeries()) }
+            }
         }
         let groups = Dictionary(grouping: all) { $0.key.name }
         var text = ""
@@ -199,13 +201,28 @@ package struct MetricFamily: Sendable, Equatable {
     let name: String
     let kind: Kind
     let labels: [String]
+    /// All values of the only label, if they are known.
+    let values: [String]
     let help: String
 
-    package init(_ name: String, _ kind: Kind, by labels: [String] = [], _ help: String) {
+    package init(
+        _ name: String,
+        _ kind: Kind,
+        by labels: [String] = [],
+        values: [String] = [],
+        _ help: String
+    ) {
         self.name = name
         self.kind = kind
         self.labels = labels
+        self.values = values
         self.help = help
+    }
+
+    /// The labels of each series that is known before it is measured.
+    fileprivate var knownDimensions: [[(String, String)]] {
+        guard let label = self.labels.first else { return [[]] }
+        return self.values.map { [(label, $0)] }
     }
 }
 
@@ -214,7 +231,7 @@ extension MetricFamily {
     package static let common: [MetricFamily] = [
         MetricFamily("carillon_catalog_types", .gauge, "types in the current catalog"),
         MetricFamily(
-            "carillon_catalog_reloads", .counter, by: ["outcome"],
+            "carillon_catalog_reloads", .counter, by: ["outcome"], values: ["replaced", "unchanged", "refused"],
             "replaced, unchanged, refused: reloads of the catalog"),
         MetricFamily("carillon_events_written", .counter, "events written to Redis"),
         MetricFamily("carillon_events_lost", .counter, "events that Redis refused or did not answer"),
