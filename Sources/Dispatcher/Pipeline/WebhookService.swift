@@ -140,10 +140,14 @@ package struct WebhookService: Service {
                     lists[place].json.append(text)
                 }
             }
-            let now = self.dispatcher.now()
-            let lost = try await self.queues.append(lists, now: now)
-            self.dispatcher.alarms.webhooks.note(now + WebhookQueues.gathering)
-            try await self.feed.acknowledge(batch)
+            // Until another dispatcher takes them over, because the next read would go past them.
+            let lost = try await self.dispatcher.untilDone("queue webhook events", isFinal: { _ in !fence.isOpen }) {
+                let now = self.dispatcher.now()
+                let lost = try await self.queues.append(lists, now: now)
+                self.dispatcher.alarms.webhooks.note(now + WebhookQueues.gathering)
+                try await self.feed.acknowledge(batch)
+                return lost
+            }
             guard !lost.isEmpty else { continue }
             WebhookMetrics.full.increment(by: lost.values.reduce(0, +))
             try await self.store.noteDropped(
@@ -219,6 +223,8 @@ struct WebhookSender: Sendable {
             }
             let events = try await self.queues.oldest(of: id, limit: Self.batchSize)
             guard !events.isEmpty else {
+                // All were too old. The time without requests must not count as failing.
+                if webhook.status == .failing { try await self.store.forgetFailures(id) }
                 return try await self.queues.finish(id, entries: [], now: self.dispatcher.now())
             }
             let body = WebhookEvent.body(events.map(\.json))

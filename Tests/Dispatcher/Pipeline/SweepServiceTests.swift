@@ -238,7 +238,9 @@ struct SweepServiceTests {
             settlement.accepted = [("ada", scene.notification.id, "fcm", scene.phone.id)]
             try await scene.dispatcher.database.deliveries.settle(settlement)
             let mail = FollowUpStore.Item(user: "ada", notification: scene.notification.id, kind: .email)
-            try await scene.dispatcher.database.followUps.remember([mail], now: now)
+            let followUps = scene.dispatcher.database.followUps
+            try await followUps.expect([mail], until: now + .seconds(60))
+            try await followUps.remember([mail], takenUntil: now + .seconds(60), now: now)
             try await scene.forget(beat: 20)
             try await scene.sweeper.sweep()
             #expect(try await scene.appended().map(\.device) == [tablet.device.id])

@@ -240,6 +240,35 @@ struct CrashBoundaryTests {
         }
     }
 
+    @Test("a dispatcher killed after it deferred a notification, before it queued its mail, loses no mail")
+    func killBeforeMail() async throws {
+        try await Stack.with(settings: Stack.shortLease) { stack in
+            var catalog = try stack.catalog("types: {news: {severity: info, delivery: push, channels: [in_app, push, email]}}")
+            catalog.merge(stack.mailSettings()) { $1 }
+            let gateway = try await stack.startGateway(environment: catalog)
+            try await gateway.register(user: "ada", platform: "android", token: "ada-phone")
+            try await stack.setAddress("ada@example.com", of: "ada", wanting: "news", by: gateway)
+            let settings = QuietNow.settings.replacing(#"{"zone""#, with: #"{"email":"ada@example.com","zone""#)
+            try await gateway.set(settings, of: "ada")
+            let doomed = try await Self.startDoomed(stack, .redis, environment: catalog)
+            doomed.proxy.arm(Self.queued, .before)
+            try await stack.append(
+                [("user", "ada"), ("type", "news"), ("title", Self.title)], stream: "carillon:jobs:critical")
+            try await eventually("the proxy has stopped the traffic") { doomed.proxy.isTripped }
+            #expect(try await stack.statuses(user: "ada") == [Self.title: "deferred"])
+            doomed.process.send(SIGKILL)
+            try await doomed.process.waitForExit()
+            try await stack.endLeases()
+            _ = try await stack.startDispatcher(name: "heir", environment: catalog)
+            try await eventually("the job is taken over") {
+                try await stack.connection.send("XLEN", "carillon:jobs:critical").integer() == 0
+            }
+            try await stack.query("UPDATE carillon.follow_ups SET due_at = now() WHERE kind = 'email'")
+            try await eventually("the mail comes") { try stack.mails().count == 1 }
+            await doomed.proxy.close()
+        }
+    }
+
     private static func gather(_ title: String, _ stack: Stack) async throws {
         try await stack.append(
             [("user", "ada"), ("type", "comment"), ("title", title), ("digest", "post")],

@@ -180,7 +180,8 @@ struct PartitionTests {
             let proxy = try await TripwireProxy.start(port: stack.redis.port)
             let gateway = try await stack.startGateway()
             _ = try await stack.startDispatcher(environment: ["REDIS_URL": "redis://127.0.0.1:\(proxy.port)/0"])
-            // Each is answered two seconds later, so the second while the first cannot be acknowledged.
+            // Each is answered two seconds later, so the second while the first cannot be
+            // acknowledged.
             for (number, user) in ["ada", "ben"].enumerated() {
                 try await gateway.register(user: user, platform: "android", token: "slow-once-\(number)")
                 try await stack.append([("user", user), ("type", "payment_received"), ("title", "x")])

@@ -206,6 +206,23 @@ struct DigestStoreTests {
         return DigestStore.Item(notification: notification, key: "k", rule: Self.rule(0))
     }
 
+    @Test("a duplicate opens no window, and gets the same answer when that window would be over")
+    func duplicateWindow() async throws {
+        try await Samples.withStores { database in
+            let store = database.digests
+            let first = Self.item(1, job: "j", title: "same")
+            _ = try await store.gather([first], now: Self.now)
+            let again = Self.item(2, job: "j", title: "same")
+            let other = DigestStore.Item(notification: again.notification, key: "other", rule: Self.rule(0))
+            for second in [0, 61] {
+                let outcomes = try await store.gather([other], now: Self.now + .seconds(second))
+                #expect(outcomes == [.duplicate])
+            }
+            let windows = try await database.pool.query("SELECT FROM carillon.digests")
+            #expect(windows.count == 1)
+        }
+    }
+
     @Test("does not hold a job that the user has as a notification")
     func notifiedBefore() async throws {
         try await Samples.withStores { database in

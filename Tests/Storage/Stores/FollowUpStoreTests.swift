@@ -83,7 +83,8 @@ struct FollowUpStoreTests {
             // Dispatchers do this once the streams have the entries.
             try await store.remember([taken, attention], takenUntil: until, now: Self.now)
             try await store.remove([taken, attention], takenUntil: until)
-            try await store.remember([direct], now: Self.now)
+            try await store.expect([direct], until: until)
+            try await store.remember([direct], takenUntil: until, now: Self.now)
             #expect(try await store.take(now: Self.now + .seconds(3_600), until: until, limit: 10).isEmpty)
 
             let lost = Self.now + .seconds(3_600)

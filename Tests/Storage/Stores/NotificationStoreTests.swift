@@ -285,6 +285,21 @@ struct CollapseTests {
         }
     }
 
+    @Test("a collapse key replaces nothing of another organisation")
+    func organisations() async throws {
+        try await Samples.withStores { database in
+            let store = database.notifications
+            var other = Self.notification(2)
+            other.org = "b"
+            _ = try await store.store([Self.notification(1)], areRepeats: false)
+            let batch = try await store.storeBatch([other, Self.notification(3)], areRepeats: false)
+            #expect(batch.replacements.map(\.newest) == [Self.notification(3).id])
+            let live = try await database.pool.query(
+                "SELECT title FROM carillon.notifications WHERE deleted_at IS NULL ORDER BY id")
+            #expect(try live.map { try $0.text(0) } == ["n2", "n3"])
+        }
+    }
+
     @Test("keeps the newest of a batch and does not count a read one as unread")
     func batch() async throws {
         try await Samples.withStores { database in

@@ -16,6 +16,9 @@ struct Router: Sendable {
     /// The most waiting retries that a repeated job is compared with.
     private static let mostWaiting = 10_000
 
+    /// Mail is due again after this long unless it is in its stream by then.
+    private static let mailPatience: Duration = .seconds(120)
+
     let dispatcher: Dispatcher
     /// The deliveries that wait for a retry; nil to look them up for each call.
     var waiting: WaitingRetries?
@@ -204,18 +207,19 @@ struct Router: Sendable {
 
     // MARK: Doing
 
-    /// Carries out a plan; postpones first, so that no later part is forgotten once something is
-    /// sent.
+    /// Carries out a plan; stores mail and postpones first, so that no later part is forgotten once
+    /// something is sent or the notification is no longer pending.
     ///
     /// - Parameter fence: around the plan's rows. Without one, each may have been sent before.
     func carryOut(_ plan: RoutePlan, within fence: Fence? = nil) async throws {
-        try await self.dispatcher.postpone(plan.postponed)
         let (remembered, now) = (plan.remembered, self.dispatcher.now())
+        let mailDue = now + Self.mailPatience
         if !remembered.isEmpty {
-            try await self.dispatcher.untilDone("remember mail") {
-                try await self.dispatcher.database.followUps.remember(remembered, now: now)
+            try await self.dispatcher.untilDone("store mail") {
+                try await self.dispatcher.database.followUps.expect(remembered, until: mailDue)
             }
         }
+        try await self.dispatcher.postpone(plan.postponed)
         let releases = plan.releases
         if !releases.isEmpty {
             try await self.dispatcher.untilDone("release notifications") {
@@ -246,6 +250,11 @@ struct Router: Sendable {
         if self.dispatcher.redis.session != session {
             // Redis may have come back without them, and been repaired before they were marked.
             try await self.deliver(plan.deliveries.map { $0.again }, within: nil)
+        }
+        if !remembered.isEmpty {
+            try await self.dispatcher.untilDone("remember mail") {
+                try await self.dispatcher.database.followUps.remember(remembered, takenUntil: mailDue, now: now)
+            }
         }
         let summarised = plan.summarised
         if !summarised.isEmpty {

@@ -409,7 +409,8 @@ enum DigestSQL {
     ///
     /// Stores the fate of every item, so that taking a window again gives the same result. Items of
     /// a window are ordered by id. The users' notifications are read once and compared with the
-    /// items by sorting, because a lookup for each item would be quadratic.
+    /// items by sorting, because a lookup for each item would be quadratic. `IS TRUE` keeps a set
+    /// of entities from becoming a join, which would be quadratic too.
     ///
     /// $1: now, $2: next due time, $3: number of lines.
     static let readClosed = """
@@ -430,7 +431,7 @@ enum DigestSQL {
                 ))) AS at
             FROM (SELECT DISTINCT h.user_id FROM held h WHERE h.entity_id IS NOT NULL) u
             JOIN carillon.notifications n ON n.user_id = ANY (ARRAY[u.user_id]) AND n.entity_id IS NOT NULL
-                AND (n.user_id, n.entity_id) IN (SELECT h.user_id, h.entity_id FROM held h)
+                AND ((n.user_id, n.entity_id) IN (SELECT h.user_id, h.entity_id FROM held h)) IS TRUE
             GROUP BY n.user_id, n.entity_type, n.entity_id
         ),
         seen AS MATERIALIZED (

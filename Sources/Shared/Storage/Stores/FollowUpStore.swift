@@ -151,20 +151,22 @@ package struct FollowUpStore: Sendable {
     /// How long an enqueued follow-up is remembered without news of its end.
     private static let memory: Duration = .seconds(7 * 24 * 3_600)
 
-    /// Remembers mail that is about to be handed to its provider's stream, until its delivery ends,
-    /// as no status shows it.
-    package func remember(_ items: [Item], now: Timestamp) async throws(PostgresError) {
+    /// Stores mail that is about to be handed to its provider's stream, as no status shows it.
+    ///
+    /// It is due at `until` if its dispatcher dies before it calls
+    /// ``remember(_:takenUntil:now:)``.
+    package func expect(_ items: [Item], until: Timestamp) async throws(PostgresError) {
         guard !items.isEmpty else { return }
         let (users, ids, kinds) = Self.columns(items)
-        try await self.pool.query(
-            Self.insertHandedOn, users, ids, kinds, .timestamptz((now + Self.memory).microseconds))
+        try await self.pool.query(Self.insertExpected, users, ids, kinds, .timestamptz(until.microseconds))
     }
 
-    /// Remembers taken follow-ups that are in their provider's stream, until their deliveries end.
+    /// Remembers follow-ups that are in their provider's stream, until their deliveries end.
     ///
     /// Finished ones are gone, and those postponed again stay so.
     ///
-    /// - Parameter takenUntil: the `until` passed to ``take(now:until:limit:)``.
+    /// - Parameter takenUntil: the `until` passed to ``take(now:until:limit:)`` or
+    ///   ``expect(_:until:)``.
     package func remember(_ items: [Item], takenUntil: Timestamp, now: Timestamp) async throws(PostgresError) {
         guard !items.isEmpty else { return }
         let (users, ids, kinds) = Self.columns(items)
@@ -188,17 +190,20 @@ package struct FollowUpStore: Sendable {
     /// Makes everything that waits for the end of quiet hours due again, spread over a span.
     ///
     /// Used when time zone rules have changed: those still in quiet hours are postponed to the new
-    /// end.
+    /// end. Goes through all follow-ups in pages, as there may be millions.
     package func reconsiderReleases(now: Timestamp, over span: Duration) async throws(PostgresError) {
-        try await self.pool.query(
-            """
-            UPDATE carillon.follow_ups
-            SET due_at = least(due_at, $1::timestamptz + random() * $2 * interval '1 microsecond')
-            WHERE \(Self.waitsForQuietEnd) AND NOT held
-            """,
-            .timestamptz(now.microseconds), .int8(span.inMicroseconds)
-        )
+        var last = (user: "", id: NotificationID(high: 0, low: 0), kind: "")
+        while true {
+            let result = try await self.pool.query(
+                Self.reconsiderPage, .timestamptz(now.microseconds), .int8(span.inMicroseconds), .text(last.user),
+                .uuid(last.id.halves), .text(last.kind), .int4(Self.pageSize))
+            guard let row = result.first else { return }
+            last = (try row.text(0), NotificationID(try row.uuid(1)), try row.text(2))
+        }
     }
+
+    /// The rows of a page of ``reconsiderReleases(now:over:)``.
+    private static let pageSize: Int32 = 5_000
 
     private static func columns(_ items: [Item]) -> (users: PostgresValue, ids: PostgresValue, kinds: PostgresValue) {
         (
@@ -216,10 +221,10 @@ package struct FollowUpStore: Sendable {
     /// The reason of a row whose delivery is in a provider's stream and has not ended.
     static let handedOn = "handed_on"
 
-    /// $1 to $3: users, ids, kinds; $4: how long they are remembered.
-    private static let insertHandedOn = """
-        INSERT INTO carillon.follow_ups AS f (user_id, notification_id, kind, due_at, reason)
-        SELECT DISTINCT h.user_id, h.id, h.kind, $4::timestamptz, '\(Self.handedOn)'
+    /// $1 to $3: users, ids, kinds; $4: when they are due.
+    private static let insertExpected = """
+        INSERT INTO carillon.follow_ups AS f (user_id, notification_id, kind, due_at)
+        SELECT DISTINCT h.user_id, h.id, h.kind, $4::timestamptz
         FROM unnest($1, $2, $3) AS h (user_id, id, kind)
         ON CONFLICT (user_id, notification_id, kind) DO UPDATE
         SET due_at = excluded.due_at, held = false, reason = excluded.reason
@@ -269,6 +274,25 @@ package struct FollowUpStore: Sendable {
         UPDATE carillon.follow_ups f SET due_at = least(f.due_at, $5)
         FROM unnest($1, $2, $3, $4) AS d (user_id, notification_id, kind, due_at)
         WHERE f.user_id = d.user_id AND f.notification_id = d.notification_id AND f.kind = d.kind AND f.due_at = d.due_at
+        """
+
+    /// Returns the last row of the page; none after the last page.
+    ///
+    /// $1: now, $2: span in microseconds, $3 to $5: the last row of the previous page, $6: limit.
+    private static let reconsiderPage = """
+        WITH page AS MATERIALIZED (
+            SELECT f.user_id AS owner, f.notification_id AS id, f.kind AS step FROM carillon.follow_ups f
+            WHERE (f.user_id, f.notification_id, f.kind) > ($3, $4, $5)
+            ORDER BY f.user_id, f.notification_id, f.kind LIMIT $6
+        ),
+        changed AS (
+            UPDATE carillon.follow_ups f
+            SET due_at = least(f.due_at, $1::timestamptz + random() * $2 * interval '1 microsecond')
+            FROM page p
+            WHERE f.user_id = p.owner AND f.notification_id = p.id AND f.kind = p.step
+                AND \(Self.waitsForQuietEnd) AND NOT f.held
+        )
+        SELECT p.owner, p.id, p.step FROM page p ORDER BY p.owner DESC, p.id DESC, p.step DESC LIMIT 1
         """
 
     private static let markDeferred = """

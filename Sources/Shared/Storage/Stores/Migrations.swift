@@ -34,6 +34,8 @@ package enum Migrations {
             script: String(decoding: PackageResources.V0003_former_parts_sql, as: UTF8.self)),
         Migration(
             number: 4, name: "archive", script: String(decoding: PackageResources.V0004_archive_sql, as: UTF8.self)),
+        Migration(
+            number: 5, name: "gather", script: String(decoding: PackageResources.V0005_gather_sql, as: UTF8.self)),
     ]
 
     /// A repeatable script for a database that has only an outbox to relay.

@@ -277,21 +277,23 @@ enum NotificationSQL {
         """
 }
 
-/// Replaces the older of two notifications with the same collapse key.
+/// Replaces the older of two notifications with the same organisation and collapse key.
 enum CollapseSQL {
     /// Deletes all but the newest notification of each key, which replaces the others.
     ///
     /// Runs in the transaction that stored them, with their inboxes locked; all deletions in an
     /// inbox share a version. Notifications that no user got neither replace nor are replaced:
     /// suppressed or cancelled ones, and those that had expired on arrival, which alone expire
-    /// without a channel. $1 and $2: users and keys. Rows: the label's columns, the newest one's
-    /// id, the inbox's version and unread count afterwards; version 0 for unlisted ones.
+    /// without a channel. $1 to $3: users, organisations and keys. Rows: the label's columns, the
+    /// newest one's id, the inbox's version and unread count afterwards; version 0 for unlisted
+    /// ones.
     static let replaceOlder = """
-        WITH keys AS (SELECT DISTINCT k.user_id, k.key FROM unnest($1, $2) AS k (user_id, key)),
+        WITH keys AS (SELECT DISTINCT k.user_id, k.org_id, k.key FROM unnest($1, $2, $3) AS k (user_id, org_id, key)),
         live AS MATERIALIZED (
             SELECT n.user_id, n.id, n.read_at IS NULL AS is_unread, n.version > 0 AS is_listed,
-                first_value(n.id) OVER (PARTITION BY n.user_id, n.collapse_key ORDER BY n.id DESC) AS newest
-            FROM keys k JOIN carillon.notifications n ON n.user_id = k.user_id AND n.collapse_key = k.key
+                first_value(n.id) OVER (PARTITION BY n.user_id, n.org_id, n.collapse_key ORDER BY n.id DESC) AS newest
+            FROM keys k
+            JOIN carillon.notifications n ON n.user_id = k.user_id AND n.collapse_key = k.key AND n.org_id = k.org_id
             WHERE n.deleted_at IS NULL AND n.replaced_by IS NULL AND n.status NOT IN ('suppressed', 'cancelled')
                 AND NOT (n.status = 'expired' AND n.channels = 0)
         ),

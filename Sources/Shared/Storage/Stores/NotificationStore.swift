@@ -227,6 +227,7 @@ package struct NotificationStore: Sendable {
                     CollapseSQL.replaceOlder,
                     [
                         .array(PostgresArray(texts: collapsing.map(\.user))),
+                        .array(PostgresArray(texts: collapsing.map(\.org))),
                         .array(PostgresArray(texts: collapsing.compactMap(\.collapseKey))),
                     ]
                 )

@@ -160,6 +160,12 @@ package struct WebhookStore: Sendable {
         )
     }
 
+    /// Forgets since when a webhook has failed, because nothing waits for it any more.
+    package func forgetFailures(_ id: NotificationID) async throws(PostgresError) {
+        try await self.pool.query(
+            "UPDATE carillon.webhooks SET failures = 0, failing_since = NULL WHERE id = $1", .uuid(id.halves))
+    }
+
     /// Records a successful request.
     package func noteSuccess(_ id: NotificationID) async throws(PostgresError) {
         try await self.pool.query(
