@@ -96,6 +96,27 @@ struct GateTests {
         )
     }
 
+    @Test(
+        "without a preference the type's default decides, as it did when the notification was stored",
+        arguments: [
+            (true, nil, nil), (false, nil, .optedOut), (false, true, nil), (true, false, .optedOut),
+        ] as [(Bool, Bool?, GateRefusal?)]
+    )
+    func defaults(isOnByDefault: Bool, preference: Bool?, refusal: GateRefusal?) {
+        let facts = Facts.make(.stored) {
+            $0.type.isOnByDefault = isOnByDefault
+            $0.type.emailDelay = .seconds(60)
+            $0.preference.push = preference
+            $0.preference.email = preference
+        }
+        for purpose in [GateFacts.Purpose.reach, .attention, .email] {
+            let gateFacts = GateFacts(
+                purpose, of: facts.notification, type: facts.type, preference: facts.preference,
+                settings: facts.settings, isReplaced: false)
+            #expect(gate(gateFacts, now: Facts.now) == refusal)
+        }
+    }
+
     @Test("quiet hours close the gate, unless another reason is final")
     func quiet() {
         #expect(Self.refusal { $0.releaseAt = Facts.now + .seconds(60) } == .quietHours)

@@ -100,6 +100,9 @@ struct InboxRestTests {
             try await eventually("the new one is stored") { try await stack.statuses(user: "ada").count == 1 }
             #expect(try await titles(fresh) == ["after erasure"])
             #expect(try await answered("changed") == 2)
+            let erased = [("if-none-match", try #require(first.header("etag")))]
+            let current = try await gateway.call(.get, "/v1/notifications", token: fresh, headers: erased)
+            #expect(current.status == 200, "the erased inbox's tag does not fit")
 
             let id = try #require(try await list(fresh).body["notifications"]?.array?.first?["id"]?.string)
             #expect(try await other.call(.post, "/v1/notifications/\(id)/read", token: fresh).status == 200)

@@ -57,7 +57,7 @@ struct DeliverySettler: Sendable {
     /// Records a batch in PostgreSQL, also while Redis is away: a dispatcher that takes over an
     /// entry looks for its calls.
     ///
-    /// Of outcomes that came after the lease had lapsed, only the calls are recorded.
+    /// If the lease had lapsed before an outcome came, only its call is recorded.
     func record(_ outcomes: [DeliveryOutcome]) async throws -> Recorded {
         self.tally.note(outcomes)
         let term = self.dispatcher.leaseClock.term

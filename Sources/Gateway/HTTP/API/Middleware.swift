@@ -89,8 +89,8 @@ struct ProblemMiddleware: RouterMiddleware {
                 .serviceUnavailable, "too few replicas of Redis have the job; send it again with the same id",
                 retryAfter: 2)
         case is RedisError: Problem(.serviceUnavailable, "Redis is out of reach", retryAfter: 2)
-        case let error as PostgresError where error.code != .server && error.code != .decoding:
-            Problem(.serviceUnavailable, "PostgreSQL is out of reach", retryAfter: 2)
+        case let error as PostgresError where error.isTransient:
+            Problem(.serviceUnavailable, "PostgreSQL is out of reach or too busy", retryAfter: 2)
         default: Problem(.internalServerError, "internal error; see the gateway's log for this request id")
         }
     }

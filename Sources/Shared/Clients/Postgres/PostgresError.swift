@@ -83,6 +83,19 @@ package struct PostgresError: Error, Sendable, Equatable, CustomStringConvertibl
         return ["21", "22", "23", "42", "54"].contains(sqlState.prefix(2))
     }
 
+    /// Whether the server could not do it now, so that a retry may help.
+    ///
+    /// All failures without a result, and SQLSTATE classes 40 (rollback, such as a deadlock), 53
+    /// (resources), 57 (intervention, such as a time limit) and 25006 (a standby).
+    package var isTransient: Bool {
+        switch self.code {
+        case .unavailable, .timeout, .connectionLost, .overloaded, .cancelled, .closed: true
+        case .server:
+            self.sqlState.map { ["40", "53", "57"].contains($0.prefix(2)) || $0 == "25006" } ?? false
+        case .decoding: false
+        }
+    }
+
     package var description: String {
         var parts = ["postgres \(self.code.rawValue)"]
         if let sqlState { parts.append("SQLSTATE \(sqlState)") }

@@ -64,11 +64,12 @@ package struct GateFacts: Sendable {
         settings: UserSettings,
         isReplaced: Bool
     ) {
+        // As when it was stored: without a preference, the type's default holds.
         let isWanted =
             if purpose == .email {
                 preference.email ?? type?.isEmailOnByDefault ?? true
             } else {
-                preference.push != false
+                preference.push ?? type?.isOnByDefault ?? true
             }
         self.init(
             status: notification.status,
