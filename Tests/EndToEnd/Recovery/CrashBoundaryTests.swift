@@ -243,7 +243,8 @@ struct CrashBoundaryTests {
     @Test("a dispatcher killed after it deferred a notification, before it queued its mail, loses no mail")
     func killBeforeMail() async throws {
         try await Stack.with(settings: Stack.shortLease) { stack in
-            var catalog = try stack.catalog("types: {news: {severity: info, delivery: push, channels: [in_app, push, email]}}")
+            var catalog = try stack.catalog(
+                "types: {news: {severity: info, delivery: push, channels: [in_app, push, email]}}")
             catalog.merge(stack.mailSettings()) { $1 }
             let gateway = try await stack.startGateway(environment: catalog)
             try await gateway.register(user: "ada", platform: "android", token: "ada-phone")
