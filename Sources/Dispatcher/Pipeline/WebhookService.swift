@@ -143,10 +143,11 @@ package struct WebhookService: Service {
             // Until another dispatcher takes them over, because the next read would go past them.
             let lost = try await self.dispatcher.untilDone("queue webhook events", isFinal: { _ in !fence.isOpen }) {
                 let now = self.dispatcher.now()
-                let lost = try await self.queues.append(lists, now: now)
                 self.dispatcher.alarms.webhooks.note(now + WebhookQueues.gathering)
+                return try await self.queues.append(lists, now: now)
+            }
+            try await self.dispatcher.untilDone("acknowledge events", isFinal: { _ in !fence.isOpen }) {
                 try await self.feed.acknowledge(batch)
-                return lost
             }
             guard !lost.isEmpty else { continue }
             WebhookMetrics.full.increment(by: lost.values.reduce(0, +))

@@ -17,6 +17,18 @@ struct ErrorTests {
 
     private static let insert = "INSERT INTO people VALUES ($1, $2)"
 
+    @Test(
+        "a failure is transient unless the data, the statement or a row is at fault",
+        arguments: [
+            (.unavailable, nil, true), (.timeout, nil, true), (.connectionLost, nil, true), (.overloaded, nil, true),
+            (.server, "40P01", true), (.server, "53300", true), (.server, "57014", true), (.server, "25006", true),
+            (.server, "23505", false), (.server, "42P01", false), (.server, nil, false), (.decoding, nil, false),
+        ] as [(PostgresError.Code, String?, Bool)]
+    )
+    func transient(code: PostgresError.Code, state: String?, expected: Bool) {
+        #expect(PostgresError(code, sqlState: state).isTransient == expected)
+    }
+
     @Test("a violation names the constraint and the table but no value")
     func violation() async throws {
         try await TestDatabase.with(isMigrated: false) { database in

@@ -57,8 +57,10 @@ struct FairQueueTests {
             #expect(queue.takeAll() == [expected])
         }
         queue.release(lane: 0)
-        for number in 9...10 { queue.append(number, origin: "a") }
+        for number in 9...11 { queue.append(number, origin: "a") }
         #expect(queue.takeAll() == [9])
+        queue.widen(lane: 0)
+        #expect(queue.takeAll() == [10, 11])
     }
 
     @Test("higher priorities come first, for any host and any backlog")

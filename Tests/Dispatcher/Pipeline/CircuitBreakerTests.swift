@@ -151,6 +151,16 @@ struct CircuitBreakerTests {
         #expect(breaker.admit(now: burst + .seconds(13)) != .yes)
     }
 
+    @Test("a trickle of calls that all hang opens it before they time out")
+    func trickle() {
+        var breaker = CircuitBreaker()
+        for second in stride(from: 0, to: 24, by: 3) {
+            #expect(breaker.admit(now: Self.start + .seconds(second), limit: 8) == .yes)
+        }
+        let end = Self.start + .seconds(25)
+        #expect(breaker.admit(now: Self.start + .seconds(24), limit: 8) == .no(until: end))
+    }
+
     @Test("an idle breaker shows as probing, then closed")
     func idle() {
         var breaker = CircuitBreaker()

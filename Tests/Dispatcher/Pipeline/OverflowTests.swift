@@ -190,16 +190,6 @@ struct AbsentMasterTests {
         }
     }
 
-    @Test("a sweep goes on while a master is away, and leaves that one to the next")
-    func sweep() async throws {
-        try await Self.with { scene in
-            try await scene.loseMaster()
-            try await SweepService(dispatcher: scene.dispatcher).sweep()
-            let memory = RedisArgument.text(try scene.kept.memory)
-            #expect(try await scene.redis.send("GET", memory).string() != nil)
-        }
-    }
-
     @Test("a renewal without an answer is repeated while the lease still holds")
     func renewal() async throws {
         let server = try await RedisServer.start()

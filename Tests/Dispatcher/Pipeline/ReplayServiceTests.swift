@@ -43,14 +43,14 @@ struct ReplayServiceTests {
     func failsAgain() async throws {
         try await TestDatabase.with { database in
             let store = Database(database.pool).deadLetters
-            func add(_ reasons: String...) async throws {
+            func add(_ reasons: String..., replacesReplayed: Bool = false) async throws {
                 try await store.add(
                     reasons.map {
                         (
                             stream: "jobs", entry: "1-0", reason: $0, at: TestDispatcher.now,
                             fields: [(name: "user", value: Array("ada".utf8)[...])]
                         )
-                    })
+                    }, replacesReplayed: replacesReplayed)
             }
             func reasons() async throws -> [String] {
                 try await store.list(DeadLetterStore.Filter(), limit: 10).map(\.reason)
@@ -62,7 +62,9 @@ struct ReplayServiceTests {
                 DeadLetterStore.Filter(), to: { _ in true }, rate: 1, now: TestDispatcher.now)
             let claimed = try await store.claimReplays(now: TestDispatcher.now, hold: .seconds(60), limit: 10)
             #expect(claimed.count == 1)
-            try await add("second", "of the same entry")
+            try await add("taken over again")
+            #expect(try await reasons() == ["first"])
+            try await add("second", "of the same entry", replacesReplayed: true)
             try await store.remove(claimed)
             #expect(try await reasons() == ["second"])
             // No replay of it is due.

@@ -116,6 +116,9 @@ struct BroadcastWithdrawal: Sendable {
         let seen = try await self.dispatcher.database.cancellations.endSeen(page)
         await self.dispatcher.publish(seen.compactMap { $0.event(at: at) })
         let isLast = page.count < Self.pageSize
+        // Whoever cancelled it may have died before this.
+        let own = CancellationStore.Name(org: broadcast.org, id: broadcast.job)
+        if isLast { try await self.dispatcher.database.schedules.cancelJob(own, at: at) }
         let withdrawn = try await self.dispatcher.database.cancellations.cancel(
             page, of: broadcast, isLast: isLast, at: at)
         await self.publish(withdrawn, at: at)

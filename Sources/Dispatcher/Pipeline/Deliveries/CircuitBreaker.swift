@@ -59,8 +59,8 @@ struct CircuitBreaker: Sendable {
     /// How often it opened since the last success.
     private var openings = 0
     private var probing = 0
-    /// The time of the last answer, or of the call that was the first in flight or made them
-    /// ``silentCalls``, whichever came last.
+    /// The time of the last answer, or of the call that was the first in flight or made them half
+    /// of ``silentCalls``, whichever came last.
     private var heardAt: Timestamp?
     private var answeredAt: Timestamp?
     private var openedAt: Timestamp?
@@ -82,8 +82,8 @@ struct CircuitBreaker: Sendable {
             self.probing += 1
         }
         self.inFlight += 1
-        // A single call that hangs must not make the next burst a silent one.
-        if self.inFlight == 1 || self.inFlight == min(Self.silentCalls, limit) { self.heardAt = now }
+        // A few calls that hang must not make the next burst a silent one.
+        if self.inFlight == 1 || self.inFlight == min(Self.silentCalls, limit) / 2 { self.heardAt = now }
         return .yes
     }
 

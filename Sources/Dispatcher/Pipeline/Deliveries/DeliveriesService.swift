@@ -10,6 +10,8 @@ import Storage
 package struct DeliveriesService: Service {
     private static let largestBatch = 128
     private static let settleBatch = 256
+    /// The most recorded batches that are finished at once.
+    private static let mostFinished = 16
 
     private let dispatcher: Dispatcher
     private let readers: [Lane: [PartLane]]
@@ -67,7 +69,9 @@ package struct DeliveriesService: Service {
             }
             group.addTask {
                 defer { recorded.finish() }
-                while let batch = await recorded.next(limit: 1)?.first { try await self.settler.finish(batch) }
+                while let batches = await recorded.next(limit: Self.mostFinished) {
+                    try await self.settler.finish(batches)
+                }
             }
             // `waitForAll` would wait for the others after a failure.
             for try await _ in group {}

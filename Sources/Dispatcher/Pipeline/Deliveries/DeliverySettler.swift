@@ -17,9 +17,9 @@ struct DeliverySettler: Sendable {
     /// The changes that a batch of outcomes makes.
     fileprivate struct Ledger {
         var settlement = DeliveryStore.Settlement()
-        var postponed: [Postponement] = []
+        var postponed: [(place: DeliveryOutcome.Place, item: Postponement)] = []
         var waiting: [DeliveryHandover.Waiting] = []
-        var dead: [DeadLetter] = []
+        var dead: [(place: DeliveryOutcome.Place, letter: DeadLetter)] = []
         var lifecycle: [LifecycleEvent] = []
 
         mutating func add(_ other: Ledger) {
@@ -28,6 +28,13 @@ struct DeliverySettler: Sendable {
             self.waiting += other.waiting
             self.dead += other.dead
             self.lifecycle += other.lifecycle
+        }
+
+        /// Drops the steps of other entries than these.
+        mutating func keep(_ places: Set<DeliveryOutcome.Place>) {
+            self.postponed.removeAll { !places.contains($0.place) }
+            self.waiting.removeAll { !places.contains($0.outcome.place) }
+            self.dead.removeAll { !places.contains($0.place) }
         }
     }
 
@@ -42,16 +49,24 @@ struct DeliverySettler: Sendable {
 
     /// A batch whose calls are on record; ``finish(_:)`` does the rest.
     struct Recorded: Sendable {
-        fileprivate let held: [DeliveryOutcome]
-        fileprivate let ledger: Ledger
-        fileprivate let effects: DeliveryStore.Effects
+        fileprivate var held: [DeliveryOutcome]
+        fileprivate var ledger: Ledger
+        fileprivate var effects: DeliveryStore.Effects
         /// The outcomes that came after the lease had lapsed, and their changes but for the calls.
-        fileprivate let lapsed: [DeliveryOutcome]
-        fileprivate let rest: [DeliveryOutcome.Place: Ledger]
+        fileprivate var lapsed: [DeliveryOutcome]
+        fileprivate var rest: [DeliveryOutcome.Place: Ledger]
+
+        fileprivate mutating func add(_ other: Recorded) {
+            self.held += other.held
+            self.ledger.add(other.ledger)
+            self.effects.add(other.effects)
+            self.lapsed += other.lapsed
+            self.rest.merge(other.rest) { $1 }
+        }
     }
 
     func settle(_ outcomes: [DeliveryOutcome]) async throws {
-        try await self.finish(try await self.record(outcomes))
+        try await self.finish([try await self.record(outcomes)])
     }
 
     /// Records a batch in PostgreSQL, also while Redis is away: a dispatcher that takes over an
@@ -84,8 +99,10 @@ struct DeliverySettler: Sendable {
         return Recorded(held: held, ledger: ledger, effects: effects, lapsed: lapsed, rest: rest)
     }
 
-    /// Does the rest for the entries that still belong to this process.
-    func finish(_ recorded: Recorded) async throws {
+    /// Does the rest of some batches at once, for the entries that still belong to this process.
+    func finish(_ batches: [Recorded]) async throws {
+        guard var recorded = batches.first else { return }
+        for batch in batches.dropFirst() { recorded.add(batch) }
         try await self.finish(recorded.held, recorded.ledger, recorded.effects)
         guard !recorded.lapsed.isEmpty else { return }
         let owned = try await self.handover.owned(recorded.lapsed)
@@ -106,10 +123,13 @@ struct DeliverySettler: Sendable {
         _ ledger: Ledger,
         _ effects: DeliveryStore.Effects
     ) async throws {
-        try await self.dispatcher.postpone(ledger.postponed)
-        try await DeadLetterQueue(dispatcher: self.dispatcher).setAside(ledger.dead)
+        var ledger = ledger
+        let owned = try await self.handover.owned(outcomes)
+        if owned.count < outcomes.count { ledger.keep(Set(owned.map(\.place))) }
+        try await self.dispatcher.postpone(ledger.postponed.map(\.item))
+        try await DeadLetterQueue(dispatcher: self.dispatcher).setAside(ledger.dead.map(\.letter))
         try await self.handover.finish(
-            outcomes, waiting: ledger.waiting,
+            owned, waiting: ledger.waiting,
             publishing: Self.withoutStaleTokens(ledger.lifecycle, effects) + self.dispatcher.events(of: effects.ended))
     }
 
@@ -131,11 +151,11 @@ struct DeliverySettler: Sendable {
 
     private func note(_ outcome: DeliveryOutcome, in ledger: inout Ledger) {
         if case .poison = outcome.result {
-            ledger.dead.append(self.letter(outcome, reason: ClaimService.deadlyReason))
+            self.setAside(outcome, ClaimService.deadlyReason, in: &ledger)
         }
         guard let work = outcome.work else {
             if case .malformed = outcome.result {
-                ledger.dead.append(self.letter(outcome, reason: "the entry is not a delivery"))
+                self.setAside(outcome, "the entry is not a delivery", in: &ledger)
             }
             return
         }
@@ -161,9 +181,9 @@ struct DeliverySettler: Sendable {
                 ledger.waiting.append(self.waiting(outcome, work.asRepeat, due: end))
                 return
             }
-            ledger.postponed.append(
-                Postponement(
-                    notification: notification, kind: kind, due: end, reason: GateRefusal.quietHours.rawValue))
+            let postponement = Postponement(
+                notification: notification, kind: kind, due: end, reason: GateRefusal.quietHours.rawValue)
+            ledger.postponed.append((outcome.place, postponement))
             if kind == .release { self.addEvent(.deferred, outcome, GateRefusal.quietHours.rawValue, in: &ledger) }
         case .answered(let answer):
             self.note(answer, outcome, work, in: &ledger)
@@ -177,7 +197,7 @@ struct DeliverySettler: Sendable {
             self.record(outcome, work, .failed, reason, in: &ledger)
             self.fail(outcome, work, reason, in: &ledger)
             let place = self.provider.rawValue
-            ledger.dead.append(self.letter(outcome, reason: "\(place) cannot send it: \(reason)"))
+            self.setAside(outcome, "\(place) cannot send it: \(reason)", in: &ledger)
         case .poison:
             self.record(outcome, work, .failed, Self.poisonReason, in: &ledger)
             self.fail(outcome, work, Self.poisonReason, in: &ledger)
@@ -239,7 +259,7 @@ struct DeliverySettler: Sendable {
         case .refused(let reason):
             self.record(outcome, work, .failed, reason, in: &ledger)
             self.fail(outcome, work, reason, in: &ledger)
-            ledger.dead.append(self.letter(outcome, reason: "\(self.provider.rawValue) refused it: \(reason)"))
+            self.setAside(outcome, "\(self.provider.rawValue) refused it: \(reason)", in: &ledger)
         case .configuration(let reason, concernsAll: false):
             // No breaker stops these calls, because other devices are served with the same
             // configuration.
@@ -334,7 +354,7 @@ struct DeliverySettler: Sendable {
         }
         self.record(outcome, work, .failed, reason, in: &ledger)
         self.fail(outcome, work, reason, in: &ledger)
-        ledger.dead.append(self.letter(outcome, reason: "no answer more than once, so it may have arrived: \(reason)"))
+        self.setAside(outcome, "no answer more than once, so it may have arrived: \(reason)", in: &ledger)
     }
 
     /// - Parameter next: the work of the next try.
@@ -357,7 +377,7 @@ struct DeliverySettler: Sendable {
         guard let due else {
             self.record(outcome, work, .failed, reason, in: &ledger)
             self.fail(outcome, work, reason, in: &ledger)
-            ledger.dead.append(self.letter(outcome, reason: "gave up after \(work.attempt + 1) tries: \(reason)"))
+            self.setAside(outcome, "gave up after \(work.attempt + 1) tries: \(reason)", in: &ledger)
             return
         }
         self.record(outcome, work, .retry, reason, in: &ledger)
@@ -379,7 +399,7 @@ struct DeliverySettler: Sendable {
         if let expiresAt = outcome.expiresAt, due >= expiresAt {
             self.record(outcome, work, .failed, reason, in: &ledger)
             self.fail(outcome, work, reason, as: .expired, in: &ledger)
-            ledger.dead.append(self.letter(outcome, reason: "expired while its provider was unavailable: \(reason)"))
+            self.setAside(outcome, "expired while its provider was unavailable: \(reason)", in: &ledger)
             return
         }
         self.record(outcome, work, .retry, reason, in: &ledger)
@@ -423,14 +443,16 @@ struct DeliverySettler: Sendable {
         )
     }
 
-    private func letter(_ outcome: DeliveryOutcome, reason: String) -> DeadLetter {
-        DeadLetter(
+    /// Adds a dead letter.
+    private func setAside(_ outcome: DeliveryOutcome, _ reason: String, in ledger: inout Ledger) {
+        let letter = DeadLetter(
             stream: outcome.group.stream,
             entry: outcome.entry.id,
             reason: reason,
             at: self.dispatcher.now(),
             fields: outcome.entry.fields ?? []
         )
+        ledger.dead.append((outcome.place, letter))
     }
 }
 

@@ -17,16 +17,18 @@ struct DeadLetterQueue: Sendable {
     ///
     /// An entry that is set aside twice has one row, and may be in the stream twice.
     ///
-    /// - Parameter isPatient: whether to retry until both have them. If not, the first error is
-    ///   thrown, for callers that hold a transaction open.
-    func setAside(_ letters: [DeadLetter], isPatient: Bool = true) async throws {
+    /// - Parameters:
+    ///   - isPatient: whether to retry until both have them. If not, the first error is thrown, for
+    ///     callers that hold a transaction open.
+    ///   - replacesReplayed: whether they replace letters whose replay is scheduled.
+    func setAside(_ letters: [DeadLetter], isPatient: Bool = true, replacesReplayed: Bool = false) async throws {
         var rest = letters[...]
         while !rest.isEmpty {
             let batch = Array(rest.prefix(Self.batchSize))
             rest = rest.dropFirst(batch.count)
             try await self.dispatcher.untilDone("store dead letters", isFinal: { _ in !isPatient }) {
                 try await self.dispatcher.database.deadLetters.add(
-                    batch.map { ($0.stream, $0.entry, $0.reason, $0.at, $0.fields) }
+                    batch.map { ($0.stream, $0.entry, $0.reason, $0.at, $0.fields) }, replacesReplayed: replacesReplayed
                 )
             }
             try await self.dispatcher.untilDone("append dead letters", isFinal: { _ in !isPatient }) {

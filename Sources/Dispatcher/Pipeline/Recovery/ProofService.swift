@@ -15,6 +15,8 @@ package struct ProofService: Service {
     private static let interval: Duration = .milliseconds(250)
     /// Finds the deadlines of dispatchers that died.
     private static let longestInterval: Duration = .seconds(10)
+    /// The wait after a failure.
+    private static let pause: Duration = .seconds(1)
     private static let hold: Duration = .seconds(30)
     private static let batchSize = 128
 
@@ -25,22 +27,32 @@ package struct ProofService: Service {
     }
 
     package func run() async throws {
+        var isFailing = false
         while isRunning {
-            await self.poll()
+            let failure = await self.poll()
+            if let failure, !isFailing {
+                self.dispatcher.logger.warning("cannot check proofs; retrying", metadata: ["error": "\(failure)"])
+            }
+            isFailing = failure != nil
             await self.dispatcher.alarms.proofs.wait(
                 atLeast: Self.interval, atMost: Self.longestInterval, now: self.dispatcher.clock.now)
         }
     }
 
     /// Handles all that is due, and notes when to look again.
-    func poll() async {
+    ///
+    /// One server of a cluster may be away; the shards of the others go on.
+    ///
+    /// - Returns: why a shard was not handled; nil if all were.
+    @discardableResult
+    func poll() async -> (any Error)? {
         let alarm = self.dispatcher.alarms.proofs
         let now = self.dispatcher.now()
+        var failure: (any Error)?
         do {
             let watched = self.dispatcher.share.shards
             var shards: [Int] = []
             var next: Timestamp?
-            var failure: RedisError?
             let deadlines = try await self.dispatcher.live.unconfirmed.earliest(of: watched)
             for (shard, result) in zip(watched, deadlines) {
                 switch result {
@@ -51,34 +63,25 @@ package struct ProofService: Service {
                 case .failure(let error): failure = error
                 }
             }
-            // One server of a cluster may be away; the shards of the others go on.
-            if let failure {
-                self.dispatcher.logger.warning("cannot check proofs; retrying", metadata: ["error": "\(failure)"])
-                next = now
-            }
+            if failure != nil { next = min(next ?? now + Self.pause, now + Self.pause) }
             if let next { alarm.note(max(next, now)) }
             // A batch of each shard in turn, so that a full shard delays no other.
             while !shards.isEmpty, isRunning {
                 var full: [Int] = []
-                for shard in shards where await self.hasMore(shard) { full.append(shard) }
+                for shard in shards {
+                    do {
+                        if try await self.fallBack(shard) == Self.batchSize { full.append(shard) }
+                    } catch {
+                        failure = error
+                    }
+                }
                 shards = full
             }
         } catch {
-            self.dispatcher.logger.warning("cannot check proofs; retrying", metadata: ["error": "\(error)"])
-            alarm.note(now)
+            failure = error
+            alarm.note(now + Self.pause)
         }
-    }
-
-    /// Handles a batch of one shard.
-    ///
-    /// - Returns: whether more may be due.
-    private func hasMore(_ shard: Int) async -> Bool {
-        do {
-            return try await self.fallBack(shard) == Self.batchSize
-        } catch {
-            self.dispatcher.logger.warning("cannot check proofs; retrying", metadata: ["error": "\(error)"])
-            return false
-        }
+        return failure
     }
 
     /// Falls back for the due notifications of one shard.

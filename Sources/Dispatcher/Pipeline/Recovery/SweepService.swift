@@ -93,19 +93,10 @@ package struct SweepService: Service {
         let redis = self.dispatcher.redis
         let longest = now + (.zero - Self.memory)
         var beats: [Timestamp] = []
-        var absence: RedisError?
         var notes = RedisBatch()
         self.dispatcher.live.noteParts(in: &notes)
         for key in self.dispatcher.keys.memories {
-            let run: RedisRun
-            do throws(RedisError) {
-                run = try await RedisRun.ask(redis, memory: key)
-            } catch {
-                guard error.isOfAbsentServer, redis.isCluster else { throw error }
-                // One of the servers is away. A later sweep asks it, or its successor.
-                absence = error
-                continue
-            }
+            let run = try await RedisRun.ask(redis, memory: key)
             if run.id == nil, self.firstUnknownRun.take() {
                 self.dispatcher.logger.warning(
                     "Redis hides its run_id, so the dispatcher cannot notice lost data; allow INFO for its user")
@@ -134,19 +125,7 @@ package struct SweepService: Service {
             }
         }
         // Last, so that an interrupted round starts over.
-        for reply in try await redis.send(notes, isPatient: false) {
-            do throws(RedisError) {
-                _ = try reply.checked()
-            } catch {
-                guard error.isOfAbsentServer, redis.isCluster else { throw error }
-                absence = error
-            }
-        }
-        if let absence {
-            self.dispatcher.logger.warning(
-                "a server of the Redis cluster is away; the next sweep looks whether it lost data",
-                metadata: ["error": "\(absence)"])
-        }
+        for reply in try await redis.send(notes) { _ = try reply.checked() }
     }
 
     /// Enqueues pushes again that wait for a provider, page by page, oldest first.

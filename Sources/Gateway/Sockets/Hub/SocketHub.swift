@@ -415,10 +415,12 @@ package final class SocketHub: Service {
 
     /// Repairs sockets until all are registered or have left.
     private func repairLater(_ sockets: [LoopSockets]) async {
-        var rest = sockets
+        let backoff = Backoff(base: .milliseconds(200), limit: .seconds(2))
+        var (rest, attempt) = (sockets, 0)
         while rest.contains(where: { !$0.sockets.isEmpty }) {
             // Redis does not signal that a server is back, so try again.
-            guard (try? await Task.sleep(for: .milliseconds(200))) != nil else { return }
+            guard (try? await Task.sleep(for: backoff.ceiling(attempt: attempt))) != nil else { return }
+            attempt += 1
             for index in rest.indices where !Task.isCancelled { rest[index] = await self.repair(rest[index]) }
         }
     }

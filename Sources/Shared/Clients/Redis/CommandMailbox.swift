@@ -39,6 +39,8 @@ enum ReplyWaiter: Sendable {
 struct WaitingCall: Sendable {
     var waiter: ReplyWaiter
     var deadline: NIODeadline
+    /// When its lateness tells that the connection is dead; not before ``deadline``.
+    let patience: NIODeadline
     let byteCount: Int
 }
 
@@ -70,6 +72,7 @@ final class CommandMailbox: Sendable {
     func add(
         _ waiter: ReplyWaiter,
         deadline: NIODeadline,
+        patience: NIODeadline,
         write: (inout ByteBuffer) -> Void
     ) -> Bool? {
         let refusal: RedisError
@@ -83,7 +86,9 @@ final class CommandMailbox: Sendable {
             write(&state.bytes)
             state.waitingReplies += waiter.replyCount
             state.calls.append(
-                WaitingCall(waiter: waiter, deadline: deadline, byteCount: state.bytes.writerIndex - before)
+                WaitingCall(
+                    waiter: waiter, deadline: deadline, patience: max(deadline, patience),
+                    byteCount: state.bytes.writerIndex - before)
             )
             defer { state.isDrainScheduled = true }
             return .success(!state.isDrainScheduled)
@@ -214,14 +219,20 @@ struct PendingReplies {
     ///
     /// A call behind others times out alone and keeps its place until its replies come. They cannot
     /// come before those of the calls in front, so such a call gets `grace` from when it becomes
-    /// the oldest.
+    /// the oldest. One with less time than usual times out alone, too.
     ///
     /// - Returns: whether the oldest call is overdue, and with it the connection.
     mutating func failOverdue(_ now: NIODeadline, grace: TimeAmount) -> Bool {
         guard self.earliest <= now, let first = self.calls.first else { return false }
-        if case .abandoned = first.waiter, !self.isFirstInGrace {
+        if case .abandoned = first.waiter {
+            if !self.isFirstInGrace {
+                self.isFirstInGrace = true
+                self.calls[0].deadline = now + grace
+            }
+        } else if first.deadline <= now, first.patience > now {
+            self.abandon(at: 0)
             self.isFirstInGrace = true
-            self.calls[0].deadline = now + grace
+            self.calls[0].deadline = first.patience
         }
         if self.calls[0].deadline <= now { return true }
         self.earliest = self.calls[0].deadline
@@ -231,14 +242,19 @@ struct PendingReplies {
                 // It gets its grace period when it becomes the oldest.
                 self.earliest = min(self.earliest, now)
             } else if call.deadline <= now {
-                call.waiter.fail(RedisError(.timeout, "no reply in time"))
-                self.calls[index].waiter = .abandoned(count: call.waiter.replyCount)
+                self.abandon(at: index)
                 self.earliest = min(self.earliest, now)
             } else {
                 self.earliest = min(self.earliest, call.deadline)
             }
         }
         return false
+    }
+
+    private mutating func abandon(at index: Int) {
+        let waiter = self.calls[index].waiter
+        waiter.fail(RedisError(.timeout, "no reply in time"))
+        self.calls[index].waiter = .abandoned(count: waiter.replyCount)
     }
 
     /// Fails every call and returns the number of replies that were pending, logins excluded.

@@ -37,6 +37,13 @@ package final class RedisClient: Sendable {
     /// Whether it is a cluster.
     package var isCluster: Bool { self.configuration.address.isCluster }
 
+    /// The masters that a batch writes to, as far as they are known; one without a cluster.
+    package func masters(of batch: RedisBatch) -> Set<String> {
+        guard case .cluster = self.backend else { return [""] }
+        let map = self.configuration.topology.map
+        return Set(batch.slots.map { slot in map?.owner(of: slot).map { "\($0)" } ?? "" })
+    }
+
     /// A number that changes when a server may have restarted, or another has taken over.
     package var session: Int {
         switch self.backend {

@@ -170,7 +170,8 @@ actor RedisConnection {
         deadline: NIODeadline,
         write: (inout ByteBuffer) -> Void
     ) {
-        guard self.mailbox.add(waiter, deadline: deadline, write: write) == true else { return }
+        let patience = self.configuration.deadline()
+        guard self.mailbox.add(waiter, deadline: deadline, patience: patience, write: write) == true else { return }
         self.eventLoop.execute { self.assumeIsolated { $0.flush() } }
     }
 
@@ -226,9 +227,10 @@ actor RedisConnection {
             self.reader = try RESPReader()
             self.phase = .loggingIn(channel)
             let login = self.connector.login(checksRole: self.checksRole)
+            let deadline = self.configuration.deadline()
             self.pending.add(
-                WaitingCall(waiter: .login(count: login.count), deadline: self.configuration.deadline(), byteCount: 0)
-            )
+                WaitingCall(
+                    waiter: .login(count: login.count), deadline: deadline, patience: deadline, byteCount: 0))
             channel.writeAndFlush(login.bytes, promise: nil)
         } catch {
             self.retry(NetworkFault.words(error))

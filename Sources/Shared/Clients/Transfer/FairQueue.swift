@@ -139,12 +139,19 @@ struct FairQueue<Element> {
         return nil
     }
 
-    /// Gives the lane's host the narrow share, from now on.
+    /// Gives the lane's host the narrow share, until ``widen(lane:)``.
     mutating func narrow(lane: Int) {
         guard self.lanes[lane].share != self.narrowShare else { return }
         self.lanes[lane].share = self.narrowShare
         if self.narrowOrigins.count >= Self.narrowOriginsBound { self.narrowOrigins.removeAll() }
         self.narrowOrigins.insert(self.lanes[lane].origin)
+    }
+
+    /// Gives the lane's host the usual share again.
+    mutating func widen(lane: Int) {
+        guard self.lanes[lane].share != self.share else { return }
+        self.lanes[lane].share = self.share
+        self.narrowOrigins.remove(self.lanes[lane].origin)
     }
 
     /// Frees a place of the lane.

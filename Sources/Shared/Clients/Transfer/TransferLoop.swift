@@ -150,12 +150,20 @@ final class TransferLoop {
             let time = now ?? Instant.now
             now = time
             let outcome = handle.outcome(end.result, now: time)
-            // Further requests would wait inside libcurl, where they ignore priorities and time out
-            // as if the host had not answered.
-            if case .answered(let response) = outcome, response.version == .http1 {
-                self.queue.narrow(lane: handle.lane)
-            }
+            if case .answered(let response) = outcome { self.note(response.version, lane: handle.lane) }
             self.finish(handle, outcome)
+        }
+    }
+
+    /// Lets a host have as many requests at a time as its connections take.
+    ///
+    /// Over HTTP/1, further ones would wait inside libcurl, where they ignore priorities and time
+    /// out as if the host had not answered.
+    private func note(_ version: TransferResponse.Version, lane: Int) {
+        switch version {
+        case .http1: self.queue.narrow(lane: lane)
+        case .http2: self.queue.widen(lane: lane)
+        case .other: break
         }
     }
 

@@ -317,8 +317,7 @@ enum CancellationSQL {
             AND NOT EXISTS (
                 SELECT FROM carillon.follow_ups f
                 WHERE f.user_id = n.user_id AND f.notification_id = n.id AND f.kind = '\(FollowUp.email.rawValue)'
-                    AND f.due_at > \(moment) + interval '1 minute'
-                    AND f.reason IS DISTINCT FROM '\(FollowUpStore.handedOn)')
+                    AND f.due_at > \(moment) + interval '1 minute' AND NOT \(FollowUpStore.isUnderWay))
             AND NOT EXISTS (
                 SELECT FROM carillon.delivery_attempts a
                 WHERE a.notification_id = n.id AND a.kind = 'email' AND a.outcome <> 'retry'))

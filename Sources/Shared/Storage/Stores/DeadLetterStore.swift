@@ -8,15 +8,17 @@ import Core
 package struct DeadLetterStore: Sendable {
     let pool: PostgresPool
 
-    /// Stores dead letters; a known origin is left as it is, unless it is being replayed.
+    /// Stores dead letters; a known origin is left as it is.
     ///
-    /// A broadcast that fails again after its replay has the same origin. Its new letter replaces
-    /// the old one, which the replay then leaves alone.
+    /// - Parameter replacesReplayed: whether they replace letters whose replay is scheduled, for
+    ///   broadcasts, which have the same origin when they fail again. The replay leaves the new
+    ///   ones alone.
     package func add(
         _ letters: [(
             stream: String, entry: String, reason: String, at: Timestamp,
             fields: [(name: String, value: ArraySlice<UInt8>)]
-        )]
+        )],
+        replacesReplayed: Bool = false
     ) async throws(PostgresError) {
         guard !letters.isEmpty else { return }
         var fields = PostgresArray(.jsonb)
@@ -33,13 +35,13 @@ package struct DeadLetterStore: Sendable {
             ORDER BY n.stream, n.entry, n.place
             ON CONFLICT (stream, entry) DO UPDATE
             SET reason = excluded.reason, fields = excluded.fields, at = excluded.at, replay_at = NULL
-            WHERE d.replay_at IS NOT NULL
+            WHERE d.replay_at IS NOT NULL AND $6
             """,
             .array(PostgresArray(texts: letters.map(\.stream))),
             .array(PostgresArray(texts: letters.map(\.entry))),
             .array(PostgresArray(texts: letters.map(\.reason))),
             .array(fields),
-            .array(moments)
+            .array(moments), .bool(replacesReplayed)
         )
     }
 

@@ -131,6 +131,12 @@ package struct DeliveryStore: Sendable {
         package var addresses: Set<ExactText> = []
         /// Notifications that ended as obsolete.
         package var ended: [EndedNotification] = []
+
+        package mutating func add(_ other: Effects) {
+            self.devices.formUnion(other.devices)
+            self.addresses.formUnion(other.addresses)
+            self.ended += other.ended
+        }
     }
 
     /// The reason of deliveries dropped because their device was removed.

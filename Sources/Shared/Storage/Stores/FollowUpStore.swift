@@ -175,13 +175,13 @@ package struct FollowUpStore: Sendable {
             .timestamptz((now + Self.memory).microseconds))
     }
 
-    /// Makes unfinished follow-ups due that were handed to a provider's stream since a moment, as
-    /// the stream may have lost them.
+    /// Makes unfinished follow-ups due that were handed to a provider's stream since a moment, or
+    /// are just being handed to it, as the stream may have lost them.
     package func recall(handedOnSince since: Timestamp, now: Timestamp) async throws(PostgresError) {
         try await self.pool.query(
             """
             UPDATE carillon.follow_ups SET due_at = $2, held = false, reason = NULL
-            WHERE reason = '\(Self.handedOn)' AND due_at >= $1
+            WHERE reason = '\(Self.handedOn)' AND due_at >= $1 OR reason = '\(Self.expected)'
             """,
             .timestamptz((since + Self.memory).microseconds), .timestamptz(now.microseconds)
         )
@@ -220,11 +220,15 @@ package struct FollowUpStore: Sendable {
     private static let quietHours = "quiet_hours"
     /// The reason of a row whose delivery is in a provider's stream and has not ended.
     static let handedOn = "handed_on"
+    /// The reason of a row whose delivery is about to be handed to that stream.
+    private static let expected = "expected"
+    /// Whether a provider may have a row's delivery or soon have it.
+    static let isUnderWay = "(reason IN ('\(Self.handedOn)', '\(Self.expected)')) IS TRUE"
 
     /// $1 to $3: users, ids, kinds; $4: when they are due.
     private static let insertExpected = """
-        INSERT INTO carillon.follow_ups AS f (user_id, notification_id, kind, due_at)
-        SELECT DISTINCT h.user_id, h.id, h.kind, $4::timestamptz
+        INSERT INTO carillon.follow_ups AS f (user_id, notification_id, kind, due_at, reason)
+        SELECT DISTINCT h.user_id, h.id, h.kind, $4::timestamptz, '\(Self.expected)'
         FROM unnest($1, $2, $3) AS h (user_id, id, kind)
         ON CONFLICT (user_id, notification_id, kind) DO UPDATE
         SET due_at = excluded.due_at, held = false, reason = excluded.reason

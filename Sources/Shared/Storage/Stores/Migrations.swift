@@ -36,6 +36,9 @@ package enum Migrations {
             number: 4, name: "archive", script: String(decoding: PackageResources.V0004_archive_sql, as: UTF8.self)),
         Migration(
             number: 5, name: "gather", script: String(decoding: PackageResources.V0005_gather_sql, as: UTF8.self)),
+        Migration(
+            number: 6, name: "apns tokens",
+            script: String(decoding: PackageResources.V0006_apns_tokens_sql, as: UTF8.self)),
     ]
 
     /// A repeatable script for a database that has only an outbox to relay.

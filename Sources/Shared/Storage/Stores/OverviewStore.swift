@@ -142,7 +142,7 @@ private enum OverviewSQL {
     static let waiting = """
         SELECT
             (SELECT count(*) FROM (SELECT FROM carillon.follow_ups WHERE due_at > $1
-                AND reason IS DISTINCT FROM '\(FollowUpStore.handedOn)' LIMIT $2) h),
+                AND NOT \(FollowUpStore.isUnderWay) LIMIT $2) h),
             (SELECT count(*) FROM (SELECT FROM carillon.follow_ups WHERE due_at < $1 - interval '1 minute'
                 AND reason IS DISTINCT FROM '\(FollowUpStore.handedOn)' LIMIT $2) l)
         """

@@ -117,7 +117,7 @@ package struct PeopleStore: Sendable {
         let result = try await self.pool.query(
             """
             SELECT notification_id, kind, due_at, reason FROM carillon.follow_ups
-            WHERE user_id = $1 AND reason IS DISTINCT FROM '\(FollowUpStore.handedOn)'
+            WHERE user_id = $1 AND NOT \(FollowUpStore.isUnderWay)
             ORDER BY due_at, notification_id LIMIT $2
             """,
             .text(user), .int4(Self.mostWaiting))

@@ -187,7 +187,7 @@ package struct TraceStore: Sendable {
     /// Leaves out enqueued follow-ups.
     private static let followUps = """
         SELECT kind, due_at FROM carillon.follow_ups
-        WHERE user_id = $1 AND notification_id = $2 AND reason IS DISTINCT FROM '\(FollowUpStore.handedOn)'
+        WHERE user_id = $1 AND notification_id = $2 AND NOT \(FollowUpStore.isUnderWay)
         ORDER BY due_at
         """
 

@@ -9,8 +9,8 @@ import Synchronization
 /// of Redis's master.
 ///
 /// WAIT holds up its whole connection, so these writes have their own. While replicas are missing,
-/// writes of the same slots fail at once instead of waiting one after the other. In a cluster,
-/// those of other slots go on.
+/// writes to the same master fail at once instead of waiting one after the other. In a cluster,
+/// those to other masters go on.
 package final class ReplicatedWrites: Sendable {
     /// How long a write waits for its replicas.
     private static let patience: Duration = .seconds(1)
@@ -19,8 +19,8 @@ package final class ReplicatedWrites: Sendable {
 
     private let replicas: Int
     private let connection: RedisClient
-    /// Until when writes of a slot are refused.
-    private let pauses = Mutex<[Int: ContinuousClock.Instant]>([:])
+    /// Until when writes to a master are refused.
+    private let pauses = Mutex<[String: ContinuousClock.Instant]>([:])
 
     /// - Parameters:
     ///   - replicas: how many replicas must have a write.
@@ -33,29 +33,34 @@ package final class ReplicatedWrites: Sendable {
     /// Sends a batch, and waits until enough replicas have its writes.
     ///
     /// - Throws: ``RedisError`` with code `notReplicated` if too few have them in time; the batch
-    ///   has then run, unless an earlier one of its slots failed in the last second.
+    ///   has then run, unless an earlier one to its master failed in the last second.
     func send(_ batch: RedisBatch) async throws(RedisError) -> [RedisReply] {
-        // One Redis has no slots: a missing replica concerns all writes.
-        let slots = self.connection.isCluster ? batch.slots : [0]
+        let masters = self.connection.masters(of: batch)
         let isPaused = self.pauses.withLock { pauses in
             let now = ContinuousClock.now
             pauses = pauses.filter { $0.value > now }
-            return slots.contains { pauses[$0] != nil }
+            return masters.contains { pauses[$0] != nil }
         }
         guard !isPaused else { throw RedisError(.notReplicated, "the replicas are not up to date") }
         var batch = batch
         let milliseconds = Self.patience.inMicroseconds / 1_000
         batch.append("WAIT", .integer(Int64(self.replicas)), .integer(milliseconds))
-        var replies = try await self.connection.send(batch)
-        let count = try replies.popLast()?.integer() ?? 0
-        guard count >= Int64(self.replicas) else {
-            let end = ContinuousClock.now + Self.pause
-            self.pauses.withLock { pauses in
-                for slot in slots { pauses[slot] = end }
+        do throws(RedisError) {
+            var replies = try await self.connection.send(batch)
+            let count = try replies.popLast()?.integer() ?? 0
+            guard count >= Int64(self.replicas) else {
+                throw RedisError(.notReplicated, "\(count) of \(self.replicas) replicas had the write in time")
             }
-            throw RedisError(.notReplicated, "\(count) of \(self.replicas) replicas had the write in time")
+            return replies
+        } catch {
+            if error.code == .notReplicated || error.code == .timeout {
+                let end = ContinuousClock.now + Self.pause
+                self.pauses.withLock { pauses in
+                    for master in masters { pauses[master] = end }
+                }
+            }
+            throw error
         }
-        return replies
     }
 
     /// Closes its connection.

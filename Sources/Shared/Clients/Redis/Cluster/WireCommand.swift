@@ -32,7 +32,7 @@ struct WireCommand: Sendable {
 
 extension RedisBatch {
     /// The slots of its commands' keys in a cluster.
-    package var slots: Set<Int> {
+    var slots: Set<Int> {
         var slots: Set<Int> = []
         for command in WireCommand.split(self) {
             if case .slot(let slot) = command.route { slots.insert(slot) }
