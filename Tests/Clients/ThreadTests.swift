@@ -53,25 +53,6 @@ struct ThreadTests {
         try await eventually("it has run") { notes.all == [kept] }
     }
 
-    @Test("a thread that is bound to one core has one")
-    func cores() async throws {
-        let notes = Notes()
-        let isStarted = DetachedThread.run(name: "bound") {
-            // …/task/<thread>
-            let thread = (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/thread-self")) ?? ""
-            let status = FileManager.default.contents(atPath: "/proc/thread-self/status") ?? Data()
-            let core = String(decoding: status, as: UTF8.self)
-                .firstMatch(of: #/Cpus_allowed_list:\s*(\d+)/#).map { String($0.output.1) }
-            let taskset = try? Process.run(
-                URL(filePath: "/usr/bin/taskset"),
-                arguments: ["-p", "-c", core ?? "", String(thread.split(separator: "/").last ?? "")])
-            taskset?.waitUntilExit()
-            notes.add("\(Cores.count)")
-        }
-        #expect(isStarted)
-        try await eventually("it has run") { notes.all == ["1"] }
-    }
-
     @Test("a write to a pipe without a reader fails without ending the process")
     func brokenPipe() async throws {
         let notes = Notes()

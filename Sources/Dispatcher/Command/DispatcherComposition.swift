@@ -211,7 +211,7 @@ enum DispatcherComposition {
         /// Connects, and migrates the database once it can be reached.
         init(_ settings: DispatcherSettings, name: String, logger: Logger) async throws {
             self.logger = logger
-            self.eventLoops = MultiThreadedEventLoopGroup(numberOfThreads: Cores.count)
+            self.eventLoops = MultiThreadedEventLoopGroup(numberOfThreads: System.coreCount)
             let configuration = settings.common.redisConfiguration(clientName: "carillon-dispatcher-\(name)")
             self.redisConfiguration = configuration
             self.jobsLoop = self.eventLoops.next()

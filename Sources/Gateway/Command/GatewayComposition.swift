@@ -207,7 +207,7 @@ private struct GatewayFiles {
 
 /// The connections to Redis and PostgreSQL, and the services that need their own.
 private struct GatewayClients {
-    let eventLoops = MultiThreadedEventLoopGroup(numberOfThreads: Cores.count)
+    let eventLoops = MultiThreadedEventLoopGroup(numberOfThreads: System.coreCount)
     let redis: RedisClient
     let replicated: ReplicatedWrites?
     let pool: PostgresPool

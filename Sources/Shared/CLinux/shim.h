@@ -7,12 +7,10 @@
 
 #include <malloc.h>
 #include <pthread.h>
-#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
-// The headers declare them only under _GNU_SOURCE, which the importer does not set for every file.
+// The header declares it only under _GNU_SOURCE, which the importer does not set for every file.
 extern int pthread_setname_np(pthread_t thread, const char *name);
-extern int sched_getaffinity(pid_t process, size_t size, cpu_set_t *allowed);
 
 #endif
