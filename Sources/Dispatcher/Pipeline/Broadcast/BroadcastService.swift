@@ -116,7 +116,7 @@ struct BroadcastWithdrawal: Sendable {
         let seen = try await self.dispatcher.database.cancellations.endSeen(page)
         await self.dispatcher.publish(seen.compactMap { $0.event(at: at) })
         let isLast = page.count < Self.pageSize
-        // Whoever cancelled it may have died before this.
+        // The gateway that cancelled it may have ended before this.
         let own = CancellationStore.Name(org: broadcast.org, id: broadcast.job)
         if isLast { try await self.dispatcher.database.schedules.cancelJob(own, at: at) }
         let withdrawn = try await self.dispatcher.database.cancellations.cancel(
