@@ -145,7 +145,8 @@ struct BroadcastSendCommand: AsyncParsableCommand {
             }
             if let progress {
                 if progress.broadcast.state == .awaitingConfirmation, self.confirm {
-                    _ = try await database.broadcasts.transition(progress.broadcast, to: .expanding, from: [.awaitingConfirmation])
+                    _ = try await database.broadcasts.transition(
+                        progress.broadcast, to: .expanding, from: [.awaitingConfirmation])
                 } else if progress.broadcast.state.isFinal || progress.broadcast.state == .awaitingConfirmation {
                     if isTerminal { Terminal.progress("") }
                     return try self.end(progress, place)
