@@ -130,9 +130,9 @@ struct ForeignConnectionTests {
                     ids.append(try #require(try JSONParser.parse(answer.body)["connectionToken"]?.string))
                 }
                 let other = NotificationHub.endpoint(hub: running.hub, backend: backend)
-                clock.set(1_795_000_074)
+                clock.set(1_795_000_014)
                 for id in ids { #expect(try await Self.status(other, id: id) == .switchingProtocols) }
-                clock.set(1_795_000_075)
+                clock.set(1_795_000_015)
                 #expect(try await Self.status(other, id: ids[0]) == .switchingProtocols)
                 #expect(try await Self.status(other, id: ids[1]) == .notFound)
             }

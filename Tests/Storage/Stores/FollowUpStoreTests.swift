@@ -88,11 +88,11 @@ struct FollowUpStoreTests {
             #expect(try await store.take(now: Self.now + .seconds(3_600), until: until, limit: 10).isEmpty)
 
             // The streams may have lost what is just being handed to them.
-            try await store.expect([direct], until: Self.now + .seconds(7_200))
+            try await store.expect([direct], until: Self.now + .seconds(120))
             try await store.recall(handedOnSince: Self.now + .seconds(1), now: Self.now + .seconds(60))
             let recalled = try await store.take(now: Self.now + .seconds(60), until: until, limit: 10)
             #expect(recalled.map(\.item) == [direct])
-            try await store.remember([direct], takenUntil: Self.now + .seconds(7_200), now: Self.now)
+            try await store.remember([direct], takenUntil: Self.now + .seconds(120), now: Self.now)
             #expect(try await store.take(now: until, until: until + .seconds(30), limit: 10).map(\.item) == [direct])
             try await store.remember([direct], takenUntil: until + .seconds(30), now: Self.now)
 

@@ -19,7 +19,7 @@ struct DeliverySettler: Sendable {
         var settlement = DeliveryStore.Settlement()
         var postponed: [(place: DeliveryOutcome.Place, item: Postponement)] = []
         var waiting: [DeliveryHandover.Waiting] = []
-        var dead: [(place: DeliveryOutcome.Place, letter: DeadLetter)] = []
+        var dead: [DeadLetter] = []
         var lifecycle: [LifecycleEvent] = []
 
         mutating func add(_ other: Ledger) {
@@ -30,11 +30,11 @@ struct DeliverySettler: Sendable {
             self.lifecycle += other.lifecycle
         }
 
-        /// Drops the steps of other entries than these.
+        /// Drops the steps of other entries than these, but for dead letters: nobody else may write
+        /// those of deliveries that have ended.
         mutating func keep(_ places: Set<DeliveryOutcome.Place>) {
             self.postponed.removeAll { !places.contains($0.place) }
             self.waiting.removeAll { !places.contains($0.outcome.place) }
-            self.dead.removeAll { !places.contains($0.place) }
         }
     }
 
@@ -127,7 +127,7 @@ struct DeliverySettler: Sendable {
         let owned = try await self.handover.owned(outcomes)
         if owned.count < outcomes.count { ledger.keep(Set(owned.map(\.place))) }
         try await self.dispatcher.postpone(ledger.postponed.map(\.item))
-        try await DeadLetterQueue(dispatcher: self.dispatcher).setAside(ledger.dead.map(\.letter))
+        try await DeadLetterQueue(dispatcher: self.dispatcher).setAside(ledger.dead)
         try await self.handover.finish(
             owned, waiting: ledger.waiting,
             publishing: Self.withoutStaleTokens(ledger.lifecycle, effects) + self.dispatcher.events(of: effects.ended))
@@ -452,7 +452,7 @@ struct DeliverySettler: Sendable {
             at: self.dispatcher.now(),
             fields: outcome.entry.fields ?? []
         )
-        ledger.dead.append((outcome.place, letter))
+        ledger.dead.append(letter)
     }
 }
 

@@ -119,9 +119,6 @@ package struct SignalRNegotiation: Sendable, Equatable {
 package enum SignalRIssueTime {
     private static let separator: Character = "."
     private static let radix = 36
-    /// How long a client may take to use an id at another node, in milliseconds; long enough for
-    /// nodes whose clocks differ by a minute.
-    private static let limit: Int64 = 75_000
 
     /// - Parameter now: milliseconds of a clock that all nodes share.
     package static func stamp(_ id: String, at now: Int64) -> String {
@@ -134,7 +131,7 @@ package enum SignalRIssueTime {
             let issued = Int64(id[id.index(after: separator)...], radix: Self.radix)
         else { return true }
         let (age, overflows) = now.subtractingReportingOverflow(issued)
-        return !overflows && age < Self.limit
+        return !overflows && age < SignalRNegotiation.unusedLimit
     }
 }
 

@@ -178,13 +178,22 @@ package struct FollowUpStore: Sendable {
     /// Makes unfinished follow-ups due that were handed to a provider's stream since a moment, or
     /// are just being handed to it, as the stream may have lost them.
     package func recall(handedOnSince since: Timestamp, now: Timestamp) async throws(PostgresError) {
-        try await self.pool.query(
-            """
-            UPDATE carillon.follow_ups SET due_at = $2, held = false, reason = NULL
-            WHERE reason = '\(Self.handedOn)' AND due_at >= $1 OR reason = '\(Self.expected)'
-            """,
-            .timestamptz((since + Self.memory).microseconds), .timestamptz(now.microseconds)
-        )
+        let moment = PostgresValue.timestamptz(now.microseconds)
+        try await self.pool.run([
+            PostgresStatement(
+                """
+                UPDATE carillon.follow_ups SET due_at = $2, held = false, reason = NULL
+                WHERE reason = '\(Self.handedOn)' AND due_at >= $1
+                """,
+                [.timestamptz((since + Self.memory).microseconds), moment]),
+            // Those are due soon, so the index on the time finds them.
+            PostgresStatement(
+                """
+                UPDATE carillon.follow_ups SET due_at = $1, held = false, reason = NULL
+                WHERE reason = '\(Self.expected)' AND due_at <= $1 + interval '10 minutes'
+                """,
+                [moment]),
+        ])
     }
 
     /// Makes everything that waits for the end of quiet hours due again, spread over a span.
