@@ -148,6 +148,7 @@ package final class TestCluster: Sendable {
         if let stall {
             try await replica.stall()
             if let filler { try await Self.fill(master, filler) }
+            // The replica lags for as long as the caller asks.
             try await Task.sleep(for: stall)
         }
         try await master.kill()

@@ -216,6 +216,26 @@ struct WebhookTests {
         }
     }
 
+    @Test("a webhook whose events have all been dropped does not fail on while none comes")
+    func quiet() async throws {
+        try await Stack.with { stack in
+            let gateway = try await Self.start(stack)
+            try await HTTPStub.with(.init(status: 500, body: "no")) { stub in
+                let hook = try await Self.register(gateway, #"{"url":"\#(stub.url)"}"#)
+                try await Self.warmUp(stack, stub)
+                let failing = "SELECT FROM carillon.webhooks WHERE failing_since IS NOT NULL AND failures > 0"
+                try await eventually("it fails") { try await stack.query(failing).count == 1 }
+                // As if its events had become too old, and its next try were due.
+                try await eventually("its failures are forgotten") {
+                    try await stack.connection.send("DEL", "carillon:{webhooks}:queue:\(hook.id)")
+                    try await stack.connection.send("ZADD", "carillon:{webhooks}:due", "1", .text(hook.id))
+                    return try await stack.query(failing).isEmpty
+                }
+                #expect(try await Self.status(gateway, hook).body["status"]?.string == "failing")
+            }
+        }
+    }
+
     @Test("a faulty registration is named, and private addresses are refused on connect")
     func refusals() async throws {
         try await Stack.with { stack in

@@ -1,5 +1,6 @@
 -- Looks for a duplicate before it opens a window. A duplicate's window would stay empty and have
 -- the duplicate's id, so that the same entry, once taken over, could not open another, and looped.
+-- The rest of the function is unchanged, but a function can only be replaced as a whole.
 CREATE OR REPLACE FUNCTION carillon.gather(
     item carillon.digest_items, digest_key text, urgency text, span interval, maximum interval, is_sliding boolean,
     singles integer
