@@ -111,6 +111,27 @@ struct DeviceStoreTests {
         }
     }
 
+    @Test("keeps a hundred active devices of a user over all apps, and no more than one inactive one")
+    func inventedApps() async throws {
+        try await Samples.withStores { database in
+            let devices = database.devices(limits: DeviceLimits(standard: 3))
+            _ = try await devices.register(Samples.device(user: "b", token: "b", at: 0))
+            for number in 1...110 {
+                var device = Samples.device(user: "a", token: "t\(number)", at: Int64(number))
+                device.app = "app \(number)"
+                let registration = try await devices.register(device)
+                #expect(registration.switchedOff.map(\.token) == (number > 100 ? ["t\(number - 100)"] : []))
+                #expect(registration.switchedOff.allSatisfy { $0.deactivatedReason == "too_many_devices" })
+            }
+            let kept = try await devices.list(user: "a")
+            #expect(kept.map(\.token) == (11...110).reversed().map { "t\($0)" })
+            #expect(kept.allSatisfy { $0.isActive })
+            let stored = try await database.pool.query("SELECT count(*) FROM carillon.devices WHERE user_id = 'a'")
+            #expect(try stored.first?.int8(0) == 101)
+            #expect(try await devices.list(user: "b").map(\.isActive) == [true])
+        }
+    }
+
     /// The audit entries of tokens, in order.
     private static func audit(_ database: Database) async throws -> [String] {
         let rows = try await database.pool.query(
@@ -178,7 +199,7 @@ struct DeviceStoreTests {
             for (number, token) in ["old", "new"].enumerated() {
                 var device = Samples.device(user: "b", token: token, at: Int64(10 + number))
                 device.deviceID = "d1"
-                _ = try await devices.registerReplacing(device)
+                _ = try await devices.register(device)
             }
             let ofOther = try await Self.audit(database).filter { $0.hasPrefix("b ") }
             #expect(ofOther == ["b registered new", "b registered new", "b removed replaced"])
@@ -216,17 +237,50 @@ struct DeviceChangeTests {
     func replacing() async throws {
         try await Samples.withStores { database in
             let devices = database.devices
-            _ = try await devices.registerReplacing(Self.device("t1", deviceID: "phone"))
-            _ = try await devices.registerReplacing(Self.device("t2", deviceID: "tablet", at: 1))
-            _ = try await devices.registerReplacing(Self.device("t3", deviceID: nil, at: 2))
-            _ = try await devices.registerReplacing(Self.device("t4", user: "b", deviceID: "phone", at: 3))
-            let again = try await devices.registerReplacing(Self.device("t5", deviceID: "phone", at: 4)).device
+            _ = try await devices.register(Self.device("t1", deviceID: "phone"))
+            _ = try await devices.register(Self.device("t2", deviceID: "tablet", at: 1))
+            _ = try await devices.register(Self.device("t3", deviceID: nil, at: 2))
+            _ = try await devices.register(Self.device("t4", user: "b", deviceID: "phone", at: 3))
+            let again = try await devices.register(Self.device("t5", deviceID: "phone", at: 4)).device
             #expect(again.token == "t5")
             #expect(try await devices.list(user: "a").map(\.token) == ["t5", "t3", "t2"])
             #expect(try await devices.list(user: "b").map(\.token) == ["t4"])
             // A request that began earlier and ends later leaves the newer token alone.
-            _ = try await devices.registerReplacing(Self.device("t6", deviceID: "phone", at: 3))
+            _ = try await devices.register(Self.device("t6", deviceID: "phone", at: 3))
             #expect(try await devices.list(user: "a").map(\.token) == ["t5", "t6", "t3", "t2"])
+        }
+    }
+
+    @Test("keeps devices with the same name apart by their id")
+    func sameName() async throws {
+        try await Samples.withStores { database in
+            let devices = database.devices
+            func phone(_ token: String, id: String?, at second: Int64) -> Device {
+                var device = Self.device(token, deviceID: id, at: second)
+                device.name = "iPhone"
+                return device
+            }
+            _ = try await devices.register(phone("t1", id: nil, at: 0))
+            _ = try await devices.register(phone("t2", id: "first", at: 1))
+            #expect(try await devices.list(user: "a").map(\.token) == ["t2"], "it is the phone without an id")
+            _ = try await devices.register(phone("t3", id: "second", at: 2))
+            #expect(try await devices.list(user: "a").map(\.token) == ["t3", "t2"])
+            _ = try await devices.register(phone("t4", id: nil, at: 3))
+            _ = try await devices.register(phone("t5", id: nil, at: 4))
+            #expect(try await devices.list(user: "a").map(\.token) == ["t5", "t3", "t2"])
+        }
+    }
+
+    @Test("keeps a device silenced when its token changes")
+    func silencedToken() async throws {
+        try await Samples.withStores { database in
+            let devices = database.devices
+            _ = try await devices.register(Self.device("t1", deviceID: "phone"), silenced: true)
+            let changed = try await devices.register(Self.device("t2", deviceID: "phone", at: 60)).device
+            #expect(changed.isSilenced)
+            #expect(try await database.recipients.activeDevices(["a"])[ExactText("a")]?.isEmpty != false)
+            let other = try await devices.register(Self.device("t3", deviceID: "tablet", at: 61)).device
+            #expect(!other.isSilenced)
         }
     }
 

@@ -110,14 +110,9 @@ package struct UserServices: Sendable {
 
     /// Registers a device, and reports the devices that this switched off to upstream apps.
     ///
-    /// - Parameters:
-    ///   - replacing: whether earlier registrations of its `deviceID` are removed.
-    ///   - silenced: whether the user has switched it off; nil keeps the previous choice.
-    func register(_ device: Device, replacing: Bool = false, silenced: Bool? = nil) async throws -> Device {
-        let registration =
-            replacing
-            ? try await self.devices.registerReplacing(device, silenced: silenced)
-            : try await self.devices.register(device, silenced: silenced)
+    /// - Parameter silenced: whether the user has switched it off; nil keeps the previous choice.
+    func register(_ device: Device, silenced: Bool? = nil) async throws -> Device {
+        let registration = try await self.devices.register(device, silenced: silenced)
         await self.publish([registration])
         return registration.device
     }

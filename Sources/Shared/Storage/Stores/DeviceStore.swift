@@ -10,7 +10,7 @@ package struct DeviceStore: Sendable {
     package struct Registration: Sendable {
         /// The stored device, with the id that it keeps.
         package internal(set) var device: Device
-        /// The user's other devices of the app that exceeded its limit and were switched off.
+        /// The user's other devices that exceeded a limit and were switched off.
         package let switchedOff: [Device]
     }
 
@@ -19,9 +19,12 @@ package struct DeviceStore: Sendable {
 
     /// Registers a device.
     ///
-    /// A known token of the app moves to this user; another device with the same user, app,
-    /// platform and name is replaced. Beyond the app's limit, the user's least recently used
-    /// devices of the app are switched off; the oldest of these are deleted.
+    /// A known token of the app moves to this user. Another device of the same user, app and
+    /// platform is replaced if it has the same `deviceID`, or none but the same name: a phone keeps
+    /// its id when its token changes, while two phones may share a name. Beyond the app's limit,
+    /// the user's least recently used devices of the app are switched off; beyond ``mostDevices``,
+    /// those of all apps. The oldest of these are deleted. Of two concurrent registrations of a
+    /// device, the later one stays, whichever ends first.
     ///
     /// - Parameter silenced: whether the user silences the device; nil keeps the previous choice.
     package func register(_ device: Device, silenced: Bool? = nil) async throws(PostgresError) -> Registration {
@@ -34,7 +37,7 @@ package struct DeviceStore: Sendable {
     /// Reads the results of ``registration(of:limit:silenced:)``, the last of `results`.
     static func registration(_ results: ArraySlice<PostgresResult>) throws(PostgresError) -> Registration {
         let own = results.suffix(Self.statementsOfRegistration)
-        guard own.count == Self.statementsOfRegistration, let stored = own.dropFirst().first?.first, let last = own.last
+        guard own.count == Self.statementsOfRegistration, let stored = own.first?.first, let last = own.last
         else { throw PostgresError(.decoding, "a registration returned no row") }
         var switchedOff: [Device] = []
         for row in last { switchedOff.append(try DeviceColumns.read(row)) }
@@ -51,25 +54,11 @@ package struct DeviceStore: Sendable {
 
     static let statementsOfRegistration = 3
 
-    /// Registers a device while its user is locked: removes devices that it replaces, stores it and
+    /// Registers a device while its user is locked: stores it, removes devices that it replaces and
     /// switches off surplus ones.
     static func registration(of device: Device, limit: Int, silenced: Bool? = nil) -> [PostgresStatement] {
         let token = Device.canonicalToken(device.token, of: device.provider)
         return [
-            PostgresStatement(
-                DeviceAudit.noting(
-                    """
-                    DELETE FROM carillon.devices
-                    WHERE user_id = $1 AND app = $2 AND platform = $3 AND name = $4 AND (provider <> $5 OR token <> $6)
-                    RETURNING id, user_id, provider
-                    """,
-                    at: "$7", .removed, .replaced),
-                [
-                    .text(device.user), .text(device.app), .text(device.platform.rawValue), .text(device.name),
-                    .text(device.provider.rawValue), .text(token),
-                    .timestamptz(device.registeredAt.microseconds),
-                ]
-            ),
             PostgresStatement(
                 Self.upsert,
                 [
@@ -78,6 +67,21 @@ package struct DeviceStore: Sendable {
                     .text(token), .text(device.name), .text(device.deviceID), .text(device.appVersion),
                     .text(device.locale), .timestamptz(device.registeredAt.microseconds),
                     silenced.map { .bool($0) } ?? .null(.bool),
+                ]
+            ),
+            PostgresStatement(
+                DeviceAudit.noting(
+                    """
+                    DELETE FROM carillon.devices
+                    WHERE user_id = $1 AND app = $2 AND platform = $3 AND (provider <> $5 OR token <> $6)
+                        AND \(Self.isSame(deviceID: "$8", name: "$4")) AND registered_at <= $7
+                    RETURNING id, user_id, provider
+                    """,
+                    at: "$7", .removed, .replaced),
+                [
+                    .text(device.user), .text(device.app), .text(device.platform.rawValue), .text(device.name),
+                    .text(device.provider.rawValue), .text(token),
+                    .timestamptz(device.registeredAt.microseconds), .text(device.deviceID),
                 ]
             ),
             PostgresStatement(
@@ -90,7 +94,8 @@ package struct DeviceStore: Sendable {
         ]
     }
 
-    /// The devices of a user and app that are kept, active or not.
+    /// The devices of a user that are kept, active or not; over all apps, because users may invent
+    /// names of apps.
     private static let mostDevices = 100
 
     /// Switches off surplus devices, and deletes the oldest inactive ones beyond ``mostDevices``.
@@ -101,14 +106,17 @@ package struct DeviceStore: Sendable {
             UPDATE carillon.devices d
             SET active = false, deactivated_reason = '\(DeviceAudit.Reason.tooManyDevices.rawValue)'
             WHERE d.id IN (
-                SELECT id FROM carillon.devices WHERE user_id = $1 AND app = $4 AND active
-                ORDER BY last_used_at DESC, id OFFSET $2
+                (SELECT id FROM carillon.devices WHERE user_id = $1 AND app = $4 AND active
+                ORDER BY last_used_at DESC, id OFFSET $2)
+                UNION ALL
+                (SELECT id FROM carillon.devices WHERE user_id = $1 AND active
+                ORDER BY last_used_at DESC, id OFFSET \(Self.mostDevices))
             )
             RETURNING \(DeviceColumns.list)
         ),
         dropped AS (
             DELETE FROM carillon.devices d WHERE NOT d.active AND d.id IN (
-                SELECT id FROM carillon.devices WHERE user_id = $1 AND app = $4
+                SELECT id FROM carillon.devices WHERE user_id = $1
                 ORDER BY active DESC, last_used_at DESC, id OFFSET \(Self.mostDevices)
             )
         ),
@@ -126,7 +134,14 @@ package struct DeviceStore: Sendable {
             ELSE '\(DeviceAudit.Reason.again.rawValue)' END
         """
 
+    /// Whether a row of the user, app and platform is the same device.
+    private static func isSame(deviceID: String, name: String) -> String {
+        "(device_id = \(deviceID) OR device_id IS NULL AND name = \(name))"
+    }
+
     /// Stores or moves a token, with an audit row unless the user already had it active.
+    ///
+    /// A new token keeps the user's choice to silence the device that it replaces.
     ///
     /// The previous owner is read first and locked: of two users who register a token at once, the
     /// second takes it from the first.
@@ -138,7 +153,14 @@ package struct DeviceStore: Sendable {
         stored AS (
             INSERT INTO carillon.devices AS d (id, user_id, platform, provider, app, environment, token, name, device_id,
                 app_version, locale, registered_at, last_used_at, created_at, silenced)
-            SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12, $12, coalesce($13, false) FROM (SELECT count(*) FROM old) asked
+            SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12, coalesce(k.created_at, $12),
+                coalesce($13, k.silenced, false)
+            FROM (SELECT count(*) FROM old) asked
+            LEFT JOIN LATERAL (
+                SELECT silenced, coalesce(created_at, registered_at) AS created_at FROM carillon.devices
+                WHERE user_id = $2 AND app = $5 AND platform = $3 AND \(Self.isSame(deviceID: "$9", name: "$8"))
+                ORDER BY last_used_at DESC, id LIMIT 1
+            ) k ON true
             ON CONFLICT (app, provider, token) DO UPDATE SET
                 user_id = excluded.user_id, platform = excluded.platform, environment = excluded.environment,
                 name = excluded.name, device_id = excluded.device_id, app_version = excluded.app_version,
@@ -216,34 +238,6 @@ package struct DeviceStore: Sendable {
 
 /// Changes by clients that identify their devices by more than a token.
 extension DeviceStore {
-    /// Registers a device and removes earlier registrations of the same `deviceID`, user, app and
-    /// provider.
-    ///
-    /// A phone keeps its id when its token changes; the older token would only duplicate messages.
-    /// The later of two concurrent registrations stays, whichever ends first.
-    ///
-    /// - Parameter silenced: as in ``register(_:silenced:)``.
-    package func registerReplacing(_ device: Device, silenced: Bool? = nil) async throws(PostgresError) -> Registration
-    {
-        let registration = try await self.register(device, silenced: silenced)
-        guard let deviceID = device.deviceID else { return registration }
-        let stored = registration.device
-        // A separate step: after a crash in between, the next registration removes the surplus
-        // token.
-        _ = try await self.pool.query(
-            DeviceAudit.noting(
-                """
-                DELETE FROM carillon.devices
-                WHERE user_id = $1 AND app = $2 AND provider = $3 AND device_id = $4 AND (registered_at, id) < ($5, $6)
-                RETURNING id, user_id, provider
-                """,
-                at: "$5", .removed, .replaced),
-            .text(device.user), .text(device.app), .text(device.provider.rawValue), .text(deviceID),
-            .timestamptz(stored.registeredAt.microseconds), .uuid(stored.id.halves)
-        )
-        return registration
-    }
-
     /// Devices whose token changed.
     private static let renamed = "changed x JOIN old o ON o.id = x.id AND o.token <> x.token"
 

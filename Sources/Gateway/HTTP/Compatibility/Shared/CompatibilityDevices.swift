@@ -38,7 +38,7 @@ struct CompatibilityDevices {
         device.deviceID = registration.deviceID
         device.appVersion = registration.appVersion
         device.locale = registration.locale
-        return try await self.services.users.register(device, replacing: true, silenced: registration.isSilenced)
+        return try await self.services.users.register(device, silenced: registration.isSilenced)
     }
 
     /// Returns the user's active devices, the last used first.
