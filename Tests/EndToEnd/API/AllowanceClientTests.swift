@@ -270,6 +270,36 @@ struct AllowanceClientTests {
         }
     }
 
+    @Test("sending back what is shown stores nothing for channels that the user cannot choose")
+    func fixedChannels() async throws {
+        try await Stack.with { stack in
+            let catalog = """
+                types:
+                  Security: {code: 5, required: true, channels: [in_app, push, email]}
+                  Statement: {code: 6, channels: [push]}
+                  Alarm: {code: 7, required: true, channels: [push]}
+                """
+            let gateway = try await stack.startGateway(environment: try stack.catalog(catalog))
+            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let shown = try #require(try await ada.get("\(Self.inbox)/preferences").body["preferences"]?.array)
+            #expect(shown.map { $0["emailEnabled"]?.bool } == [true, false, false])
+            #expect(shown.map { $0["inAppEnabled"]?.bool } == [true, false, false])
+            let body = JSONWriter.bytes(of: .object([JSONMember("preferences", .array(shown))]))
+            let answer = try await ada.send(.put, "\(Self.inbox)/preferences", String(decoding: body, as: UTF8.self))
+            #expect(answer.status == 200)
+            #expect(answer.body["preferences"]?.array == shown)
+            let rows = try await stack.query(
+                "SELECT type FROM carillon.preferences WHERE coalesce(in_app, push, email) IS NOT NULL")
+            #expect(try rows.map { try $0.text(0) } == ["Statement"])
+            for type in ["Security", "Alarm"] {
+                let echo = #"{"type":"\#(type)","in_app_enabled":\#(type == "Security"),"push_enabled":true}"#
+                #expect(try await ada.send(.put, "/api/notifications/preferences", echo).status == 200)
+                let off = #"{"type":"\#(type)","push_enabled":false}"#
+                #expect(try await ada.send(.put, "/api/notifications/preferences", off).status == 422)
+            }
+        }
+    }
+
     @Test("a category's preference shows on its types and stays the category's when a client sends it back")
     func categories() async throws {
         try await Stack.with { stack in

@@ -261,6 +261,8 @@ struct EdgeClientTests {
             #expect(try await opened() == [false, false])
             #expect(try await ada.send(.post, path, event(two, "delivered")).status == 201)
             for _ in 0..<2 { #expect(try await ada.send(.post, path, event(one, "opened")).status == 201) }
+            let repeated = "[\(event(one, "opened")),\(event(one, "delivered")),\(event(one, "opened"))]"
+            #expect(try await ada.send(.post, path, repeated).status == 201)
             #expect(try await opened() == [true, false])
             #expect(try await stack.statuses(user: "ada") == ["one": "delivered", "two": "delivered"])
             // One that is a push only.

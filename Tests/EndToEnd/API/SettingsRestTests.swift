@@ -107,7 +107,7 @@ struct SettingsRestTests {
         }
     }
 
-    @Test("settings are replaced, but quiet hours and the e-mail opt-out stay unless named")
+    @Test("settings that the body leaves out stay, and null clears them")
     func settings() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -119,22 +119,58 @@ struct SettingsRestTests {
                 json: #"{"start":"22:00","end":"07:30","weekdays":[1,7]}"#
             )
             #expect(quiet.body["quiet_hours"]?["end"]?.string == "07:30")
-            let all = #"{"zone":"Europe/Zurich","locale":"de-CH","email":"ada@example.com","email_opted_out":true}"#
+            let all =
+                #"{"zone":"Europe/Zurich","locale":"de-CH","email":"ada@example.com","opted_out":true,"#
+                + #""email_opted_out":true}"#
             #expect(try await gateway.call(.put, "/v1/settings", token: token, json: all).status == 200)
             let some = try await gateway.call(.put, "/v1/settings", token: token, json: #"{"zone":"Asia/Tokyo"}"#)
             #expect(some.body["zone"]?.string == "Asia/Tokyo")
-            #expect(some.body["email"] == .null)
+            #expect(some.body["locale"]?.string == "de-CH")
+            #expect(some.body["email"]?.string == "ada@example.com")
+            #expect(some.body["opted_out"] == .bool(true))
             #expect(some.body["email_opted_out"] == .bool(true))
             #expect(some.body["quiet_hours"]?["weekdays"]?.array?.compactMap(\.integer) == [1, 7])
             let cleared = try await gateway.call(.put, "/v1/settings", token: token, json: #"{"quiet_hours":null}"#)
             #expect(cleared.body["quiet_hours"] == .null)
+            #expect(cleared.body["zone"]?.string == "Asia/Tokyo")
             #expect(try await gateway.call(.get, "/v1/settings", token: token).body == cleared.body)
+            let nulls = #"{"zone":null,"locale":null,"email":null,"opted_out":null,"email_opted_out":null}"#
+            let none = try await gateway.call(.put, "/v1/settings", token: token, json: nulls)
+            for name in ["zone", "locale", "email"] { #expect(none.body[name] == .null, "\(name)") }
+            for name in ["opted_out", "email_opted_out"] { #expect(none.body[name] == .bool(false), "\(name)") }
             // Setting quiet hours keeps the other settings.
             _ = try await gateway.call(.put, "/v1/settings", token: token, json: all)
             let later = try await gateway.call(
                 .put, "/v1/preferences/quiet-hours", token: token, json: #"{"start":"01:00","end":"02:00"}"#)
             #expect(later.body["email"]?.string == "ada@example.com")
             #expect(later.body["email_opted_out"] == .bool(true))
+        }
+    }
+
+    @Test("channels that a preference leaves out stay, and null returns them to the default")
+    func partialPreferences() async throws {
+        try await Stack.with { stack in
+            let catalog = try stack.catalog("types: {news: {category: world, channels: [in_app, push, email]}}")
+            let gateway = try await stack.startGateway(environment: catalog)
+            let token = try await Stack.token(user: "ada")
+            func put(_ json: String) async throws -> JSONValue? {
+                let answer = try await gateway.call(.put, "/v1/preferences", token: token, json: json)
+                #expect(answer.status == 200, "\(answer.body)")
+                return answer.body
+            }
+            _ = try await put(#"{"types":[{"type":"news","in_app":false,"push":false}]}"#)
+            _ = try await put(#"{"categories":[{"category":"world","push":false,"email":true}]}"#)
+            let partial = try await put(#"{"types":[{"type":"news","email":false}]}"#)?["types"]?.array?.first
+            #expect(partial?["in_app"] == .bool(false))
+            #expect(partial?["push"] == .bool(false))
+            let cleared = try await put(
+                #"{"types":[{"type":"news","in_app":null,"push":null,"email":null}],"#
+                    + #""categories":[{"category":"world","push":null}]}"#)
+            let type = cleared?["types"]?.array?.first
+            #expect(type?["in_app"] == .bool(true))
+            #expect(type?["push"] == .bool(true))
+            // The category's word that the body has left out.
+            #expect(type?["email"] == .bool(true))
         }
     }
 

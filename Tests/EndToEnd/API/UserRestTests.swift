@@ -40,10 +40,19 @@ struct UserRestTests {
                 #expect(put.body["devices"]?.array?.first?["name"]?.string == "phone")
                 #expect(put.body["devices"]?.array?.first?["token"] == nil)
             }
-            // Members that are left out stay.
+            // Members that are left out stay, also those of the parts.
             #expect(try await gateway.call(.put, "/v1/users/ada", token: service, json: "{}").status == 200)
+            let optOut = #"{"settings":{"opted_out":true},"preferences":[{"type":"invoice_created","email":false}]}"#
+            #expect(try await gateway.call(.put, "/v1/users/ada", token: service, json: optOut).status == 200)
+            let locale = #"{"settings":{"locale":"fr"}}"#
+            #expect(try await gateway.call(.put, "/v1/users/ada", token: service, json: locale).status == 200)
             let settings = try await gateway.call(.get, "/v1/settings", token: ada)
             #expect(settings.body["quiet_hours"]?["start"]?.string == "22:00")
+            #expect(settings.body["email"]?.string == "ada@example.com")
+            #expect(settings.body["locale"]?.string == "fr")
+            #expect(settings.body["opted_out"] == .bool(true))
+            let free = #"{"settings":{"opted_out":false}}"#
+            #expect(try await gateway.call(.put, "/v1/users/ada", token: service, json: free).status == 200)
 
             // More than one page of rows.
             for number in 0..<201 {

@@ -59,7 +59,11 @@ struct AllowanceShapeTests {
 
     @Test(
         "reports whether there is more",
-        arguments: [(0, 20, 20, false), (0, 20, 21, true), (20, 20, 40, false), (40, 20, 40, false), (0, 20, 0, false)]
+        arguments: [
+            (0, 20, 20, false), (0, 20, 21, true), (20, 20, 40, false), (40, 20, 40, false), (0, 20, 0, false),
+            // No page begins beyond 10,000.
+            (9_980, 20, 20_000, true), (9_990, 30, 20_000, false), (10_000, 20, 20_000, false),
+        ]
     )
     func hasMore(offset: Int, limit: Int, total: Int32, expected: Bool) throws {
         var page = InboxStore.OffsetPage()
@@ -109,13 +113,20 @@ struct AllowanceShapeTests {
     }
 
     @Test(
-        "lists preferences of types with a code, by code; in-app and push default to on, e-mail to off")
+        "lists what holds for types with a code, by code; in-app and push default to on, e-mail to off")
     func preferences() throws {
         let types = CodedTypes([
             Self.type("WeeklySummary", code: 70),
-            Self.type("BalanceAlert", code: 1) { $0.category = "Balance & Transactions" },
+            Self.type("BalanceAlert", code: 1) {
+                $0.category = "Balance & Transactions"
+                $0.channels = .all
+            },
             Self.type("uncoded", code: nil),
-            Self.type("Security", code: 5) { $0.isRequired = true },
+            Self.type("Security", code: 5) {
+                $0.isRequired = true
+                $0.channels = .all
+            },
+            Self.type("Statement", code: 80) { $0.channels = [.email] },
         ])
         var settings = UserSettings()
         settings.quietHours = QuietHours(start: 1_320, end: 450)
@@ -123,19 +134,23 @@ struct AllowanceShapeTests {
             AllowanceShape.write(
                 types,
                 preferences: [
-                    "BalanceAlert": TypePreference(push: false, email: true), "Security": .init(push: false),
+                    "BalanceAlert": TypePreference(push: false, email: true),
+                    "Security": TypePreference(push: false, email: false),
+                    "Statement": TypePreference(inApp: true, push: true),
+                    "WeeklySummary": TypePreference(email: true),
                 ],
                 settings: settings,
                 to: &writer
             )
         }
         let items = try #require(value["preferences"]?.array)
-        #expect(items.compactMap { $0["notificationType"]?.integer } == [1, 5, 70])
-        #expect(items.compactMap { $0["typeName"]?.string } == ["Balance Alert", "Security", "Weekly Summary"])
-        #expect(items.compactMap { $0["category"]?.string } == ["Balance & Transactions", "Other", "Other"])
-        #expect(items.compactMap { $0["inAppEnabled"]?.bool } == [true, true, true])
-        #expect(items.compactMap { $0["pushEnabled"]?.bool } == [false, true, true])
-        #expect(items.compactMap { $0["emailEnabled"]?.bool } == [true, false, false])
+        #expect(items.compactMap { $0["notificationType"]?.integer } == [1, 5, 70, 80])
+        #expect(
+            items.compactMap { $0["typeName"]?.string } == ["Balance Alert", "Security", "Weekly Summary", "Statement"])
+        #expect(items.compactMap { $0["category"]?.string } == ["Balance & Transactions", "Other", "Other", "Other"])
+        #expect(items.compactMap { $0["inAppEnabled"]?.bool } == [true, true, true, false])
+        #expect(items.compactMap { $0["pushEnabled"]?.bool } == [false, true, true, false])
+        #expect(items.compactMap { $0["emailEnabled"]?.bool } == [true, true, false, true])
         #expect(value["quietHoursEnabled"]?.bool == true)
         #expect(value["quietHoursStart"]?.string == "22:00:00")
         #expect(value["quietHoursEnd"]?.string == "07:30:00")
@@ -149,8 +164,12 @@ struct AllowanceShapeTests {
 
     @Test("applies a category's preference to its types, per channel, unless a type has its own")
     func categories() throws {
+        func category(_ type: inout NotificationType) {
+            type.category = "c"
+            type.channels = .all
+        }
         let types = CodedTypes([
-            Self.type("a", code: 1) { $0.category = "c" }, Self.type("b", code: 2) { $0.category = "c" },
+            Self.type("a", code: 1, change: category), Self.type("b", code: 2, change: category),
             Self.type("d", code: 3) { $0.category = "other" }, Self.type("e", code: 4),
         ])
         let preferences = [

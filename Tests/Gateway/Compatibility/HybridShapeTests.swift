@@ -54,7 +54,11 @@ struct HybridShapeTests {
 
     @Test(
         "reports whether there is more",
-        arguments: [(0, 2, 5, true), (3, 2, 5, false), (4, 1, 5, false), (9, 0, 5, false), (0, 0, 0, false)]
+        arguments: [
+            (0, 2, 5, true), (3, 2, 5, false), (4, 1, 5, false), (9, 0, 5, false), (0, 0, 0, false),
+            // No page begins beyond 10,000.
+            (9_980, 20, 20_000, true), (9_981, 20, 20_000, false), (10_000, 20, 20_000, false),
+        ]
     )
     func pages(offset: Int, count: Int, total: Int32, hasMore: Bool) throws {
         var page = InboxStore.OffsetPage()
@@ -108,6 +112,10 @@ struct HybridShapeTests {
         #expect(try value(TypePreference(quietHours: .inherited), night)["quiet_hours_start"]?.string == "22:00:00")
         type.isRequired = true
         #expect(try value(TypePreference(push: false))["push_enabled"]?.bool == true)
+        // A channel that the type does not have is off.
+        type.channels = [.inApp]
+        #expect(try value(TypePreference(push: true))["push_enabled"]?.bool == false)
+        #expect(try value(TypePreference())["in_app_enabled"]?.bool == true)
     }
 
     private static let weekend = QuietHours(start: 1_320, end: 420, weekdays: 0x60)

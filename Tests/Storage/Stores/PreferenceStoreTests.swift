@@ -26,6 +26,33 @@ struct PreferenceStoreTests {
         }
     }
 
+    @Test("keeps each part of the settings on its own")
+    func keepingParts() async throws {
+        try await Samples.withStores { (database) async throws in
+            let store = database.preferences
+            var settings = UserSettings()
+            settings.zone = "Europe/Zurich"
+            settings.locale = "de-CH"
+            settings.email = "a@example.com"
+            settings.isOptedOut = true
+            settings.isEmailOptedOut = true
+            settings.quietHours = QuietHours(start: 60, end: 120, weekdays: 3)
+            let parts: [(KeptSettings, (inout UserSettings) -> Void)] = [
+                (.zone, { $0.zone = "Europe/Zurich" }), (.locale, { $0.locale = "de-CH" }),
+                (.email, { $0.email = "a@example.com" }), (.optOut, { $0.isOptedOut = true }),
+                (.emailOptOut, { $0.isEmailOptedOut = true }),
+                (.quietHours, { $0.quietHours = QuietHours(start: 60, end: 120, weekdays: 3) }),
+            ]
+            for (part, assign) in parts {
+                try await store.set(user: "a", settings: settings)
+                var alone = UserSettings()
+                assign(&alone)
+                #expect(try await store.set(user: "a", settings: UserSettings(), keeping: part) == alone)
+                #expect(try await store.settings(user: "a") == alone)
+            }
+        }
+    }
+
     @Test("keeps the weekdays of quiet hours when there were and are quiet hours")
     func weekdays() async throws {
         try await Samples.withStores { (database) async throws in
@@ -88,20 +115,20 @@ struct PreferenceStoreTests {
         }
     }
 
-    @Test("resets channels that are not named to their default, or keeps them on request")
+    @Test("keeps channels that are not named, and returns cleared ones to their default")
     func unsaid() async throws {
         try await Samples.withStores { database in
             let store = database.preferences
             func preference() async throws -> TypePreference? { try await store.preferences(user: "a")["x"] }
-            try await store.set(user: "a", preferences: ["x": TypePreference(push: false)], keepsOmitted: true)
+            try await store.set(user: "a", preferences: ["x": TypePreference(push: false)])
             #expect(try await preference() == TypePreference(push: false))
-            try await store.set(
-                user: "a", preferences: ["x": TypePreference(inApp: true, email: false)], keepsOmitted: true)
+            try await store.set(user: "a", preferences: ["x": TypePreference(inApp: true, email: false)])
             #expect(try await preference() == TypePreference(inApp: true, push: false, email: false))
-            try await store.set(
-                user: "a", preferences: ["x": TypePreference(inApp: false, push: true)], keepsOmitted: true)
+            try await store.set(user: "a", preferences: ["x": TypePreference(inApp: false, push: true)])
             #expect(try await preference() == TypePreference(inApp: false, push: true, email: false))
-            try await store.set(user: "a", preferences: ["x": TypePreference(email: true)])
+            var cleared = TypePreference(email: true)
+            cleared.cleared = [.inApp, .push]
+            try await store.set(user: "a", preferences: ["x": cleared])
             #expect(try await preference() == TypePreference(email: true))
         }
     }
@@ -113,7 +140,7 @@ struct PreferenceStoreTests {
             let category = PreferenceKey.category("c")
             func say(_ type: String, _ preference: TypePreference) async throws -> TypePreference? {
                 try await store.set(
-                    user: "a", preferences: [type: preference], keepsOmitted: true, categories: ["x": "c", "y": "c"])
+                    user: "a", preferences: [type: preference], categories: ["x": "c", "y": "c"])
                 return try await store.preferences(user: "a")[type]
             }
             try await store.set(

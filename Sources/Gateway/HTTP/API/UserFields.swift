@@ -41,7 +41,12 @@ package struct UserFields: Sendable {
 
     // MARK: Settings
 
-    /// Reads settings, and returns which of them the body leaves unchanged.
+    private static let settingsParts: [(name: String, part: KeptSettings)] = [
+        ("zone", .zone), ("locale", .locale), ("email", .email), ("opted_out", .optOut),
+        ("email_opted_out", .emailOptOut), ("quiet_hours", .quietHours),
+    ]
+
+    /// Reads settings, and returns which of them the body leaves out; those stay, and null clears.
     static func settings(_ body: inout FieldReader) -> (UserSettings, keeping: KeptSettings) {
         body.allow(.settingsChange)
         var settings = UserSettings()
@@ -54,14 +59,10 @@ package struct UserFields: Sendable {
             body.fault("zone", "is not an IANA time zone, such as Europe/Berlin")
         }
         if let email = settings.email, !Self.isAddress(email) { body.fault("email", "is not an e-mail address") }
-        if let isOptedOut = body.flag("email_opted_out") {
-            settings.isEmailOptedOut = isOptedOut
-        } else {
-            kept.insert(.emailOptOut)
-        }
+        settings.isEmailOptedOut = body.flag("email_opted_out") ?? false
+        for (name, part) in Self.settingsParts where body.value[name] == nil { kept.insert(part) }
         switch body.value["quiet_hours"] {
-        case nil: kept.insert(.quietHours)
-        case .null: break
+        case nil, .null: break
         case let value?:
             var part = FieldReader(value, at: "quiet_hours")
             let isOn = part.flag("enabled") ?? true
@@ -300,14 +301,14 @@ extension Schema {
         ], isClosed: true)
 
     static let settingsChange = Schema(
-        "SettingsChange",
+        "SettingsChange", "Members that are left out stay; null clears a member.",
         [
             "zone?": .text(64).orNull("An IANA zone."),
             "locale?": .string(max: 35, pattern: "^[A-Za-z0-9]{1,8}([-_][A-Za-z0-9]{1,8})*$").orNull,
             "email?": .text(254).orNull("An address."),
-            "opted_out?": .bool.orNull,
-            "email_opted_out?": .bool.orNull("Unchanged if absent."),
-            "quiet_hours?": .quietHoursChange.orNull("Unchanged if absent; null for none."),
+            "opted_out?": .bool.orNull("null: false."),
+            "email_opted_out?": .bool.orNull("null: false."),
+            "quiet_hours?": .quietHoursChange.orNull("null: none."),
         ], isClosed: true)
 
     static let userRecord = Schema(
@@ -363,6 +364,9 @@ extension UserFields {
                 email: part.flag("email")
             )
             preference.quietHours = Self.quietOverride(&part)
+            for channel in DeliveryChannel.allCases where part.value[channel.rawValue] == .null {
+                preference.cleared.insert(Channels(channel))
+            }
             if entry.object != nil, let text = part.text(named, limit: JobLimits.name, isRequired: true) {
                 let key = key(&part, text)
                 if preferences.updateValue(preference, forKey: key) != nil { part.fault(named, "occurs twice") }
@@ -393,19 +397,20 @@ extension UserFields {
 
 extension Schema {
     static let typePreference = Schema(
-        "TypePreference", "null: the catalog's default.",
+        "TypePreference", "Members that are left out stay; null: the catalog's default.",
         [
             "type": .text(JobLimits.name),
             "in_app?": .bool.orNull,
             "push?": .bool.orNull,
             "email?": .bool.orNull,
             "quiet_hours?": .oneOf(.quietHours, .constant(.string("none"))).orNull(
-                "The type's own; \"none\" for none, null for the user's. Absent: unchanged."),
+                "The type's own; \"none\" for none, null for the user's."),
         ], isClosed: true)
 
     static let categoryPreference = Schema(
         "CategoryPreference",
-        "Applies to the types of the category without an own preference; null: the catalog's default.",
+        "Applies to the types of the category without an own preference. Members that are left out stay; "
+            + "null: the catalog's default.",
         [
             "category": .text(JobLimits.name),
             "in_app?": .bool.orNull,

@@ -8,6 +8,8 @@ package struct TypePreference: Sendable, Equatable {
     package var email: Bool?
     /// Replaces the user's quiet hours; nil if not set.
     package var quietHours: QuietOverride?
+    /// The channels that a change returns to the default; its other channels without a value stay.
+    package var cleared: Channels = []
 
     package init(inApp: Bool? = nil, push: Bool? = nil, email: Bool? = nil, quietHours: QuietOverride? = nil) {
         self.inApp = inApp

@@ -50,39 +50,37 @@ package struct PreferenceStore: Sendable {
         return (try row.bool(0), try row.bool(1))
     }
 
-    /// Sets preferences for the named types; others stay.
+    /// Sets preferences for the named types; others stay, as do channels without a value, except
+    /// those that are ``TypePreference/cleared``.
     ///
-    /// - Parameters:
-    ///   - keepsOmitted: whether channels without a value stay as they are; otherwise they return
-    ///     to the type's default.
-    ///   - categories: the category of each type. A value that repeats the user's preference for
-    ///     the category is not stored for a type without one of its own.
+    /// - Parameter categories: the category of each type. A value that repeats the user's
+    ///   preference for the category is not stored for a type without one of its own.
     package func set(
         user: String,
         preferences: [String: TypePreference],
-        keepsOmitted: Bool = false,
         categories: [String: String] = [:]
     ) async throws(PostgresError) {
         try await self.pool.run(
             [PostgresStatement(Self.makeUser, [.text(user)])]
-                + Self.statements(
-                    user: user, preferences: preferences, keepsOmitted: keepsOmitted, categories: categories)
+                + Self.statements(user: user, preferences: preferences, categories: categories)
         )
         if preferences.values.contains(where: { $0.quietHours != nil }) {
             try await self.pool.run([Self.reconsiderReleases(users: [user])])
         }
     }
 
-    /// The statements of ``set(user:preferences:keepsOmitted:categories:)`` for a known user.
+    /// The statements of ``set(user:preferences:categories:)`` for a known user.
     static func statements(
         user: String,
         preferences: [String: TypePreference],
-        keepsOmitted: Bool = false,
         categories: [String: String] = [:]
     ) -> [PostgresStatement] {
         func flag(_ value: Bool?) -> PostgresValue { value.map { .bool($0) } ?? .null(.bool) }
         func number(_ value: Int?) -> PostgresValue { value.map { .int4(Int32(clamping: $0)) } ?? .null(.int4) }
         var statements = preferences.sorted { $0.key < $1.key }.map { type, preference in
+            func stays(_ value: Bool?, _ channel: Channels) -> PostgresValue {
+                .bool(value == nil && !preference.cleared.contains(channel))
+            }
             var hours: QuietHours?
             if case .hours(let own) = preference.quietHours { hours = own }
             return PostgresStatement(
@@ -92,9 +90,9 @@ package struct PreferenceStore: Sendable {
                 SELECT $1, $2, nullif($3, c.in_app), nullif($4, c.push), nullif($5, c.email), $6, $7, $8, $9
                 FROM (SELECT 1) AS one LEFT JOIN carillon.preferences c ON c.user_id = $1 AND c.type = $12
                 ON CONFLICT (user_id, type) DO UPDATE SET
-                    in_app = CASE WHEN p.in_app IS NULL THEN excluded.in_app WHEN $11 THEN coalesce($3, p.in_app) ELSE $3 END,
-                    push = CASE WHEN p.push IS NULL THEN excluded.push WHEN $11 THEN coalesce($4, p.push) ELSE $4 END,
-                    email = CASE WHEN p.email IS NULL THEN excluded.email WHEN $11 THEN coalesce($5, p.email) ELSE $5 END,
+                    in_app = CASE WHEN $11 THEN p.in_app WHEN p.in_app IS NULL THEN excluded.in_app ELSE $3 END,
+                    push = CASE WHEN $13 THEN p.push WHEN p.push IS NULL THEN excluded.push ELSE $4 END,
+                    email = CASE WHEN $14 THEN p.email WHEN p.email IS NULL THEN excluded.email ELSE $5 END,
                     quiet_off = CASE WHEN $10 THEN p.quiet_off ELSE excluded.quiet_off END,
                     quiet_start = CASE WHEN $10 THEN p.quiet_start ELSE excluded.quiet_start END,
                     quiet_end = CASE WHEN $10 THEN p.quiet_end ELSE excluded.quiet_end END,
@@ -104,7 +102,8 @@ package struct PreferenceStore: Sendable {
                     .text(user), .text(type), flag(preference.inApp), flag(preference.push), flag(preference.email),
                     .bool(preference.quietHours == QuietOverride.none), number(hours?.start), number(hours?.end),
                     number(hours.map { Int($0.weekdays) }), .bool(preference.quietHours == nil),
-                    .bool(keepsOmitted), .text(categories[type].map { PreferenceKey.category($0) }),
+                    stays(preference.inApp, .inApp), .text(categories[type].map { PreferenceKey.category($0) }),
+                    stays(preference.push, .push), stays(preference.email, .email),
                 ]
             )
         }
@@ -198,7 +197,7 @@ package struct PreferenceStore: Sendable {
         guard results.count > 1, let row = results[1].first else {
             throw PostgresError(.decoding, "settings returned no row")
         }
-        if !kept.contains(.quietHours) || !kept.contains(.general) {
+        if !kept.isSuperset(of: [.quietHours, .general]) {
             try await self.pool.run([Self.reconsiderReleases(users: [user])])
         }
         return try Self.settings(row)
@@ -208,7 +207,7 @@ package struct PreferenceStore: Sendable {
     /// row.
     static func statements(user: String, settings: UserSettings, keeping kept: KeptSettings) -> [PostgresStatement] {
         let change = Self.change(user: user, settings: settings, keeping: kept)
-        if kept.contains(.quietHours), kept.contains(.general) { return [change] }
+        if kept.isSuperset(of: [.quietHours, .general]) { return [change] }
         return [change, Self.reconsiderReleases(users: [user])]
     }
 
@@ -223,12 +222,12 @@ package struct PreferenceStore: Sendable {
             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, now(), $14)
             ON CONFLICT (user_id) DO UPDATE SET
                 zone = CASE WHEN $12 THEN s.zone ELSE excluded.zone END,
-                locale = CASE WHEN $12 THEN s.locale ELSE excluded.locale END,
-                email = CASE WHEN $12 THEN s.email ELSE excluded.email END,
-                email_set_at = CASE WHEN $12 THEN s.email_set_at ELSE excluded.email_set_at END,
-                email_invalid_at = CASE WHEN $12 THEN s.email_invalid_at END,
-                email_invalid_reason = CASE WHEN $12 THEN s.email_invalid_reason END,
-                opted_out = CASE WHEN $12 THEN s.opted_out ELSE excluded.opted_out END,
+                locale = CASE WHEN $15 THEN s.locale ELSE excluded.locale END,
+                email = CASE WHEN $16 THEN s.email ELSE excluded.email END,
+                email_set_at = CASE WHEN $16 THEN s.email_set_at ELSE excluded.email_set_at END,
+                email_invalid_at = CASE WHEN $16 THEN s.email_invalid_at END,
+                email_invalid_reason = CASE WHEN $16 THEN s.email_invalid_reason END,
+                opted_out = CASE WHEN $17 THEN s.opted_out ELSE excluded.opted_out END,
                 quiet_start = CASE WHEN $10 THEN s.quiet_start ELSE excluded.quiet_start END,
                 quiet_end = CASE WHEN $10 THEN s.quiet_end ELSE excluded.quiet_end END,
                 quiet_weekdays = CASE
@@ -245,9 +244,10 @@ package struct PreferenceStore: Sendable {
                 number(hours?.start), number(hours?.end),
                 number(hours.map { Int($0.weekdays) }), .bool(settings.isOptedOut),
                 .bool(settings.isEmailOptedOut), .bool(kept.contains(.quietHours)),
-                .bool(kept.contains(.emailOptOut)), .bool(kept.contains(.general)),
+                .bool(kept.contains(.emailOptOut)), .bool(kept.contains(.zone)),
                 .bool(kept.contains(.weekdays)),
                 .bool(settings.quietHours == nil && settings.pausedQuietHours != nil),
+                .bool(kept.contains(.locale)), .bool(kept.contains(.email)), .bool(kept.contains(.optOut)),
             ]
         )
     }
@@ -288,8 +288,13 @@ package struct KeptSettings: OptionSet, Sendable {
 
     package static let quietHours = KeptSettings(rawValue: 1)
     package static let emailOptOut = KeptSettings(rawValue: 2)
-    /// Zone, locale, e-mail address and opt-out.
-    package static let general = KeptSettings(rawValue: 4)
+    package static let zone = KeptSettings(rawValue: 4)
     /// The weekdays of quiet hours, if there were and are any.
     package static let weekdays = KeptSettings(rawValue: 8)
+    package static let locale = KeptSettings(rawValue: 16)
+    /// The e-mail address, and what a relay said about it.
+    package static let email = KeptSettings(rawValue: 32)
+    /// The opt-out from everything.
+    package static let optOut = KeptSettings(rawValue: 64)
+    package static let general: KeptSettings = [.zone, .locale, .email, .optOut]
 }

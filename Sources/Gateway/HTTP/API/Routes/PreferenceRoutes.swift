@@ -73,7 +73,7 @@ struct PreferenceRoutes {
 
     private static let setSettings = Operation(
         "setSettings",
-        "Replaces the caller's settings.",
+        "Changes the caller's settings.",
         body: .settingsChange,
         answers: [.ok("The settings.", .settings)])
 
@@ -128,12 +128,8 @@ struct EffectivePreferences {
             !reach.hasAddress
             && catalog.all.contains { type in
                 type.isEnabled && (type.isRequired || !reach.isOptedOut)
-                    && Self.isEmailOn(type, preferences.preference(for: type))
+                    && EffectivePreference.email(preferences.preference(for: type), type)
             }
-    }
-
-    private static func isEmailOn(_ type: NotificationType, _ preference: TypePreference) -> Bool {
-        type.channels.contains(.email) && (type.isRequired || (preference.email ?? type.isEmailOnByDefault))
     }
 
     /// Writes the members of the object.
@@ -164,9 +160,6 @@ struct EffectivePreferences {
     /// category, else the default.
     private func write(_ type: NotificationType, to writer: inout JSONWriter) {
         let preference = self.preferences.preference(for: type)
-        func effective(_ preference: Bool?, _ channel: Channels) -> Bool {
-            type.channels.contains(channel) && (type.isRequired || (preference ?? type.isOnByDefault))
-        }
         writer.beginObject()
         writer.member("type", type.name)
         writer.member("category", type.category)
@@ -177,9 +170,9 @@ struct EffectivePreferences {
             writer.string(channel.rawValue)
         }
         writer.endArray()
-        writer.member("in_app", effective(preference.inApp, .inApp))
-        writer.member("push", effective(preference.push, .push))
-        writer.member("email", Self.isEmailOn(type, preference))
+        writer.member("in_app", EffectivePreference.inApp(preference, type))
+        writer.member("push", EffectivePreference.push(preference, type))
+        writer.member("email", EffectivePreference.email(preference, type))
         writer.key("quiet_hours")
         switch self.preferences[type.name]?.quietHours {
         case .some(QuietOverride.none): writer.string("none")

@@ -118,7 +118,7 @@ enum AllowanceRequests {
             let email = entry.flag("emailEnabled")
             let type = code.flatMap { types[Int($0)] }
             if code != nil, type == nil { entry.fault("notificationType", "is not in the catalog") }
-            if let type, type.isRequired, inApp == false || push == false {
+            if let type, EffectivePreference.isRefused(TypePreference(inApp: inApp, push: push), type) {
                 entry.fault("notificationType", "is required and cannot be switched off")
             }
             if let type {

@@ -48,7 +48,7 @@ enum AllowanceShape {
         writer.endArray()
         writer.member("unreadCount", page.unread)
         writer.member("totalCount", page.matching)
-        writer.member("hasMore", query.offset + query.limit < Int(page.matching))
+        writer.member("hasMore", query.hasMore(after: query.limit, of: page))
     }
 
     /// Writes a `DeviceTokenDto`.

@@ -240,7 +240,7 @@ struct EdgeEventRoutes {
 
     private static let record = Operation(
         "edgeRecordEvents",
-        "Edge scheduler: records delivered or opened notifications, all or none.",
+        "Edge scheduler: records delivered or opened notifications, all or none; each counts as a call of the user.",
         body: .anyOf(.edgeEvent, .list(of: .edgeEvent, min: 1, max: 100)),
         answers: [Answer(201, "They are recorded; the first event of a kind counts."), 404])
 
@@ -254,11 +254,15 @@ struct EdgeEventRoutes {
     private func record(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
         let events = try EdgeRequests.events(try await FieldReader.lenientBody(request))
+        // Each event is as much work as a call; the middleware has counted the first.
+        if events.count > 1, context.caller?.isService == false {
+            _ = self.services.identity.callRate?.delay(user, count: events.count - 1)
+        }
         let known = try await self.services.inbox.store.known(user: user, ids: events.map(\.id))
         guard events.allSatisfy({ known.contains($0.id) }) else { throw Problem.notFound }
         for id in known.sorted() { _ = try await self.services.inbox.service.markDelivered(user: user, id: id) }
-        for event in events where event.kind == .opened {
-            _ = try await self.services.inbox.service.markOpened(user: user, id: event.id)
+        for id in Set(events.filter { $0.kind == .opened }.map(\.id)).sorted() {
+            _ = try await self.services.inbox.service.markOpened(user: user, id: id)
         }
         return Response(status: .created)
     }

@@ -4,19 +4,31 @@
 import Core
 import Storage
 
-/// The preference that a settings page shows: the user's choice, or the type's default.
+/// The preference that a settings page shows: on for a required type, else the user's choice, or
+/// the type's default; always off for a channel that the type does not have.
 enum EffectivePreference {
     static func inApp(_ preference: TypePreference, _ type: NotificationType) -> Bool {
-        type.isRequired || (preference.inApp ?? type.isOnByDefault)
+        Self.isOn(preference.inApp ?? type.isOnByDefault, .inApp, type)
     }
 
     static func push(_ preference: TypePreference, _ type: NotificationType) -> Bool {
-        type.isRequired || (preference.push ?? type.isOnByDefault)
+        Self.isOn(preference.push ?? type.isOnByDefault, .push, type)
     }
 
     /// E-mail is opt-in unless the type says otherwise.
     static func email(_ preference: TypePreference, _ type: NotificationType) -> Bool {
-        preference.email ?? (type.channels.contains(.email) && type.isEmailOnByDefault)
+        Self.isOn(preference.email ?? type.isEmailOnByDefault, .email, type)
+    }
+
+    /// Whether a change would switch a channel of a required type off.
+    static func isRefused(_ change: TypePreference, _ type: NotificationType) -> Bool {
+        type.isRequired
+            && (change.inApp == false && type.channels.contains(.inApp)
+                || change.push == false && type.channels.contains(.push))
+    }
+
+    private static func isOn(_ isWanted: Bool, _ channel: Channels, _ type: NotificationType) -> Bool {
+        type.channels.contains(channel) && (type.isRequired || isWanted)
     }
 }
 
@@ -25,16 +37,18 @@ extension UserServices {
     ///
     /// These clients know no categories and send everything back. A value that only repeats the
     /// user's choice for the category must not become a choice for the type, which would outlive
-    /// it.
+    /// it. Neither must the value of a channel that the user cannot choose.
     func changePreferences(user: String, _ preferences: [String: TypePreference]) async throws {
-        try await self.preferences.set(
-            user: user,
-            preferences: preferences,
-            keepsOmitted: true,
-            categories: self.base.catalog.all.reduce(into: [:]) { categories, type in
-                if let category = type.category, preferences[type.name] != nil { categories[type.name] = category }
-            }
-        )
+        var chosen = preferences
+        var categories: [String: String] = [:]
+        for type in self.base.catalog.all where preferences[type.name] != nil {
+            categories[type.name] = type.category
+            let channels: Channels = type.isRequired ? [] : type.channels
+            if !channels.contains(.inApp) { chosen[type.name]?.inApp = nil }
+            if !channels.contains(.push) { chosen[type.name]?.push = nil }
+            if !channels.contains(.email) { chosen[type.name]?.email = nil }
+        }
+        try await self.preferences.set(user: user, preferences: chosen, categories: categories)
     }
 }
 

@@ -206,7 +206,7 @@ struct HybridInboxRoutes {
         let push = fields.flag("push_enabled")
         let type = name.flatMap { self.services.base.catalog[$0] }
         if name != nil, type == nil { fields.fault("type", "is not in the catalog") }
-        if let type, type.isRequired, inApp == false || push == false {
+        if let type, EffectivePreference.isRefused(TypePreference(inApp: inApp, push: push), type) {
             fields.fault("type", "is required and cannot be switched off")
         }
         let quietHours = try await self.quietHours(&fields, of: type, user: user)

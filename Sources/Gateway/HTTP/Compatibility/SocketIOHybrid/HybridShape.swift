@@ -45,7 +45,7 @@ enum HybridShape {
         writer.member("unread_count", page.unread)
         writer.member("offset", query.offset)
         writer.member("limit", query.limit)
-        writer.member("has_more", query.offset + page.items.count < Int(page.matching))
+        writer.member("has_more", query.hasMore(after: page.items.count, of: page))
     }
 
     /// Writes a device with its token, which the client compares with its own.
