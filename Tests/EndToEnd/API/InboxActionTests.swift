@@ -133,6 +133,10 @@ struct InboxActionTests {
             let changes = try await scene.ada.get("/v1/notifications?since_version=\(version)").body
             #expect(changes["deleted"]?.strings == [id])
             #expect(try await scene.ada.send(.post, "/v1/notifications/\(id)/archive").status == 404)
+            // A page with the archive reports what the user does there.
+            for receipt in ["delivered", "opened"] {
+                #expect(try await scene.ada.send(.post, "/v1/notifications/\(id)/\(receipt)").status == 204)
+            }
             let export = try await scene.gateway.call(
                 .get, "/v1/users/ada", token: try await Stack.token(user: "app", scope: .service))
             #expect(export.body["archived"]?.texts("notification_id") == [id])
@@ -244,6 +248,44 @@ struct InboxActionTests {
             let brief = try await scene.notify("brief", [("keep_until", soon)])
             let late = try await snooze(brief, for: 3_600)
             #expect(late.status == 422 && "\(late.body)".contains("is removed"))
+        }
+    }
+
+    @Test("of two snoozes at once, the one that comes too late leaves no schedule; a deletion leaves it")
+    func snoozes() async throws {
+        try await Self.with { scene in
+            // Another call comes between the schedule of a snooze and its deletion: a deletion, or,
+            // for "both", a snooze.
+            try await scene.stack.query(
+                """
+                CREATE FUNCTION carillon.meanwhile() RETURNS trigger LANGUAGE plpgsql AS $$
+                BEGIN
+                    INSERT INTO carillon.schedules (id, org_id, job_id, part, user_id, source, lane, fields, content,
+                        due_at, wake_at, created_at)
+                    SELECT gen_random_uuid(), NEW.org_id, NEW.job_id || '0', NEW.part, NEW.user_id, 'other', NEW.lane,
+                        NEW.fields, NEW.content, NEW.due_at, NEW.wake_at, NEW.created_at
+                    FROM carillon.notifications n WHERE n.deleted_at IS NULL AND n.title = 'both';
+                    UPDATE carillon.notifications SET deleted_at = now() WHERE deleted_at IS NULL;
+                    RETURN NEW;
+                END $$
+                """
+            )
+            try await scene.stack.query(
+                """
+                CREATE TRIGGER meanwhile BEFORE INSERT ON carillon.schedules FOR EACH ROW
+                WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION carillon.meanwhile()
+                """
+            )
+            let until = Timestamp(seconds: Int64(Date.now.timeIntervalSince1970) + 3_600).rfc3339
+            for (title, source) in [("both", "other"), ("one", "snooze")] {
+                let id = try await scene.notify(title)
+                let late = try await scene.ada.send(
+                    .post, "/v1/notifications/\(id)/snooze", "{\"until\":\"\(until)\"}")
+                #expect(late.status == 404)
+                let schedules = try await scene.stack.query(
+                    "SELECT source FROM carillon.schedules WHERE starts_with(job_id, $1)", .text("snooze:\(id):"))
+                #expect(try schedules.map { try $0.text(0) } == [source])
+            }
         }
     }
 

@@ -213,6 +213,11 @@ struct DescriptionTests {
             let batch = try await gateway.call(.post, "/v1/jobs", token: token, json: "[{}]", headers: key)
             #expect(batch.status == 400)
             #expect(batch.faults == ["Idempotency-Key"])
+            for id in [#""other""#, "7"] {
+                let job = #"{"id":\#(id),"user":"ada","type":"invoice_created","title":"t"}"#
+                let differs = try await gateway.call(.post, "/v1/jobs", token: token, json: job, headers: key)
+                #expect(differs.status == 422 && differs.faults == ["id"], "\(id)")
+            }
             let element = try await gateway.call(.post, "/v1/jobs", token: token, json: "[{},5]")
             #expect(element.status == 422)
             #expect(element.faults == ["[0].user", "[0].type", "[1].job"])

@@ -132,6 +132,10 @@ struct TemplateJobTests {
                 let answer = try await gateway.call(.post, "/v1/jobs", token: service, json: json)
                 #expect(answer.status == 422)
                 #expect(answer.faults == [field])
+                let schedule = #"{"at":"2099-01-01T00:00:00Z","job":\#(json)}"#
+                let scheduled = try await gateway.call(.post, "/v1/schedules", token: service, json: schedule)
+                #expect(scheduled.status == 422)
+                #expect(scheduled.faults == ["job.\(field)"])
             }
             try await eventually("all are dead-lettered") { try await stack.deadReasons() == expected }
             #expect(try await stack.query("SELECT FROM carillon.notifications").isEmpty)

@@ -208,18 +208,24 @@ enum InboxSQL {
         """
     }
 
-    /// A notification that has reached its user: listed, or pushed only, but not suppressed.
-    static let isReceived = "deleted_at IS NULL AND (version > 0 OR status <> 'suppressed')"
+    /// A notification that has reached its user ($1): listed, archived, or pushed only, but not
+    /// suppressed.
+    static let isReceived = """
+        (deleted_at IS NULL OR deleted_at > now() AND status <> 'cancelled' AND EXISTS (
+            SELECT FROM carillon.archived a WHERE a.user_id = $1 AND a.notification_id = id
+        )) AND (version > 0 OR status <> 'suppressed')
+        """
 
     private static let received = "user_id = $1 AND id = $2 AND \(Self.isReceived)"
 
     /// $1: user, $2: id, $3: when.
     static let opened = """
-        WITH n AS (
-            UPDATE carillon.notifications n SET opened_at = coalesce(opened_at, $3) WHERE \(Self.received)
-            RETURNING \(EndpointColumns.source), n.opened_at = $3 AS is_first
+        WITH known AS (SELECT 1 FROM carillon.notifications WHERE \(Self.received)),
+        n AS (
+            UPDATE carillon.notifications n SET opened_at = $3 WHERE \(Self.received) AND opened_at IS NULL
+            RETURNING \(EndpointColumns.source)
         )
-        SELECT \(EndpointColumns.list), n.is_first FROM n \(EndpointColumns.join)
+        SELECT \(EndpointColumns.list) FROM known k LEFT JOIN n ON true \(EndpointColumns.join)
         """
 
     /// $1: user, $2: id, $3: the button's id.

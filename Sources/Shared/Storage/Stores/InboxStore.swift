@@ -291,19 +291,19 @@ package struct InboxStore: Sendable {
 
     /// Records the first time that a notification was opened.
     ///
-    /// - Returns: nil if the user has no such notification, in the inbox or as a push.
+    /// - Returns: nil if the user has no such notification, in the inbox, the archive or as a push.
     package func markOpened(user: String, id: NotificationID, at: Timestamp) async throws(PostgresError) -> Receipt? {
         let result = try await self.pool.query(
             InboxSQL.opened,
             .text(user), .uuid(id.halves), .timestamptz(at.microseconds)
         )
         guard let row = result.first else { return nil }
-        return Receipt(changed: try row.bool(EndpointColumns.count) ? try EndpointColumns.read(row) : nil)
+        return Receipt(changed: row.isNull(0) ? nil : try EndpointColumns.read(row))
     }
 
     /// Returns what names a notification to upstream apps, and whether it has a button.
     ///
-    /// - Returns: nil if the user has no such notification, in the inbox or as a push.
+    /// - Returns: nil if the user has no such notification, in the inbox, the archive or as a push.
     package func button(
         _ button: String,
         user: String,
@@ -319,7 +319,7 @@ package struct InboxStore: Sendable {
     ///
     /// A final status stays.
     ///
-    /// - Returns: nil if the user has no such notification, in the inbox or as a push.
+    /// - Returns: nil if the user has no such notification, in the inbox, the archive or as a push.
     package func markDelivered(
         user: String,
         id: NotificationID,

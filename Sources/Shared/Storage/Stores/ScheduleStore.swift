@@ -81,11 +81,25 @@ package struct ScheduleStore: Sendable {
     /// The start of the job ids of a snoozed notification.
     package static func snoozePrefix(of notification: NotificationID) -> String { "snooze:\(notification):" }
 
-    /// Removes the schedules that would bring a snoozed notification back.
-    package func cancelSnoozes(of notification: NotificationID, user: String) async throws(PostgresError) {
-        try await self.pool.query(
-            "DELETE FROM carillon.schedules s WHERE s.user_id = $1 AND \(ScheduleSQL.isSnooze(of: "$2"))",
-            .text(user), .uuid(notification.halves))
+    /// Removes a schedule if another one brings the same snoozed notification back.
+    package func cancelRepeated(
+        _ id: NotificationID,
+        of notification: NotificationID,
+        user: String
+    ) async throws(PostgresError) {
+        try await self.pool.run([
+            // Serialises calls of one user, so that one schedule always stays.
+            PostgresStatement("SELECT FROM carillon.inboxes WHERE user_id = $1 FOR UPDATE", [.text(user)]),
+            PostgresStatement(
+                """
+                DELETE FROM carillon.schedules d WHERE d.id = $1 AND EXISTS (
+                    SELECT FROM carillon.schedules s
+                    WHERE s.user_id = $2 AND s.id <> $1 AND s.state = 'waiting'
+                        AND \(ScheduleSQL.isSnooze(of: "$3::uuid"))
+                )
+                """,
+                [.uuid(id.halves), .text(user), .uuid(notification.halves)]),
+        ])
     }
 
     // MARK: Firing

@@ -140,13 +140,10 @@ struct JobRoutes {
     private func check(_ body: JSONValue, key: String?, trace: TraceContext?) throws(JobFaults) -> Checked {
         guard let members = body.object else { throw JobFaults([JobFault("job", "must be a JSON object")]) }
         var fields = JobFields.flat(members)
-        if let key {
-            if let named = body["id"]?.string, named != key {
-                throw JobFaults([JobFault("id", "differs from Idempotency-Key")])
-            }
-            if body["id"] ?? .null == .null { fields.append(("id", Array(key.utf8))) }
-        } else if body["id"] ?? .null == .null {
-            fields.append(("id", Array(NotificationID.random().description.utf8)))
+        if let named = fields.first(where: { $0.name == "id" })?.value {
+            if let key, named != Array(key.utf8) { throw JobFaults([JobFault("id", "differs from Idempotency-Key")]) }
+        } else {
+            fields.append(("id", Array((key ?? NotificationID.random().description).utf8)))
         }
         if let trace, body[SpanTracer.field] == nil {
             fields.append((SpanTracer.field, Array(trace.traceParent.utf8)))

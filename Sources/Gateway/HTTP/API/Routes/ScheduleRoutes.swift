@@ -238,7 +238,7 @@ struct ScheduleBody {
         }
         let fields = JobFields.flat(members.filter { !$0.key.hasPrefix("deliver_") })
         do throws(JobFaults) {
-            return (fields, try self.catalog.job(fields.map { ($0.name, $0.value[...]) }))
+            return (fields, try self.catalog.checkedJob(fields))
         } catch {
             for fault in error.faults { body.fault("job.\(fault.field)", fault.reason) }
             return (fields, nil)
