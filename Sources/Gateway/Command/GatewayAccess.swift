@@ -115,7 +115,7 @@ struct GatewayProtection {
         self.settings = settings.protection
         var policy = DoorPolicy()
         if let origins = settings.protection.allowedOrigins {
-            policy.origins = .listed(Set(origins + [settings.publicURL.flatMap(Self.origin)].compactMap(\.self)))
+            policy.origins = .listed(Set(origins + [settings.publicOrigin].compactMap(\.self)))
         } else {
             policy.origins = .any
         }
@@ -127,13 +127,6 @@ struct GatewayProtection {
         }
         policy.addresses = settings.protection.addressConnections.map { AddressLimiter(limit: $0) }
         self.policy = policy
-    }
-
-    /// The origin of a URL's pages.
-    private static func origin(_ url: String) -> String? {
-        guard let scheme = url.firstRange(of: "://") else { return nil }
-        return url[..<scheme.upperBound].lowercased()
-            + url[scheme.upperBound...].prefix { $0 != "/" && $0 != "?" && $0 != "#" }.lowercased()
     }
 
     var sockets: SocketConfiguration {

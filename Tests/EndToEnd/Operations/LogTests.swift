@@ -52,6 +52,36 @@ struct LogTests {
         }
     }
 
+    @Test("a call with which an operator changes something is logged: who, what, and the result")
+    func operators() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway(environment: ["LOG_FORMAT": "json"])
+            let admin = try await Stack.token(user: "root", scope: .admin)
+            let service = try await Stack.token(user: "app", scope: .service)
+            // Calls that only read, that act on the operator's own inbox, or that are an app's.
+            _ = try await gateway.call(.get, "/v1/admin/dead-letters", token: admin)
+            _ = try await gateway.call(.post, "/v1/admin/presence", token: admin, json: #"{"users":["ada"]}"#)
+            _ = try await gateway.call(.post, "/v1/socket-tickets", token: admin)
+            _ = try await gateway.call(.delete, "/v1/jobs/order-17", token: service)
+
+            let cancelled = try await gateway.call(.delete, "/v1/jobs/order-17", token: admin)
+            let refused = try await gateway.call(.delete, "/v1/admin/dead-letters", token: admin)
+            let revoked = try await gateway.call(.post, "/v1/users/ada/revoke-tokens", token: admin)
+            #expect(refused.status >= 400 && revoked.status == 200)
+            try await eventually("the last is logged") { gateway.process.errors().contains("revokeTokens") }
+            let lines = try Self.lines(gateway.process, "gateway").filter { $0["operation"] != nil }
+            #expect(lines.map { $0["operation"] } == ["cancelJob", "discardDeadLetters", "revokeTokens"])
+            let statuses: [String?] = [cancelled, refused, revoked].map { "\($0.status)" }
+            #expect(lines.map { $0["http.status"] } == statuses)
+            // The id of a user is not logged.
+            #expect(lines.map { $0["target"] } == ["order-17", nil, nil])
+            for line in lines {
+                #expect(line["caller"] == "root" && line["level"] == "notice" && line["request.id"] != nil)
+            }
+            #expect(!gateway.process.errors().contains(admin))
+        }
+    }
+
     @Test("a job can be followed by its id from the request to the provider")
     func job() async throws {
         try await Stack.with { stack in

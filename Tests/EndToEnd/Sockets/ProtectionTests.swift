@@ -255,6 +255,33 @@ struct ProtectionTests {
         }
     }
 
+    @Test("each event that a call records counts as a call")
+    func events() async throws {
+        try await Stack.with { stack in
+            // At most 60 calls at once.
+            let gateway = try await stack.startGateway(environment: ["USER_CALLS_PER_SECOND": "10"])
+            let token = try await Stack.token(user: "busy")
+            let id = NotificationID.random()
+            try await stack.query(
+                """
+                INSERT INTO carillon.notifications (user_id, id, version, job_entry, org_id, type, severity, delivery,
+                    lane, channels, title, body, status, created_at)
+                VALUES ('busy', '\(id)', 0, 'x', '', 'invoice_created', 'info', 'push', 'normal', 2, 'push', '', 'sent',
+                    now())
+                """)
+            let events = [String](repeating: #"{"notification_id":"\#(id)","event":"opened"}"#, count: 100)
+            let answer = try await gateway.call(
+                .post, "/rest/v1/notification_events", token: token, json: "[\(events.joined(separator: ","))]")
+            #expect(answer.status == 201)
+            var calls = 1
+            try await eventually("the user has to wait") {
+                calls += 1
+                return try await gateway.call(.get, "/v1/settings", token: token).status == 429
+            }
+            #expect(calls < 50)
+        }
+    }
+
     @Test("a user's messages are limited across sockets and gateways")
     func messages() async throws {
         try await Stack.with { stack in

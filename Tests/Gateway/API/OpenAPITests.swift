@@ -97,6 +97,48 @@ struct OpenAPITests {
         #expect(Set(properties.map(\.key)) == Set(names))
     }
 
+    @Test("docs/rest.md lists every operation, and no other")
+    func reference() async throws {
+        var described: Set<String> = []
+        for document in DescribedDocument.allCases {
+            for operation in DescribedDocument.operations(try await document.make()) {
+                described.insert(Self.call(operation.method[...], operation.path[...]))
+            }
+        }
+        let file = URL(filePath: #filePath).appending(path: "../../../../docs/rest.md").standardized
+        let rows = try String(contentsOf: file, encoding: .utf8).split(separator: "\n").filter { $0.hasPrefix("| `") }
+        let listed = Set(rows.flatMap { Self.calls(of: $0) })
+        #expect(listed.count > 100)
+        #expect(described.subtracting(listed).isEmpty, "add these to docs/rest.md")
+        #expect(listed.subtracting(described).isEmpty, "no route serves these")
+    }
+
+    /// The calls in a row's first column, as "`GET`, `PUT /path`" or "`GET /path`, `/other`".
+    private static func calls(of row: Substring) -> [String] {
+        let parts = row.split(separator: "|")[0].split(separator: "`", omittingEmptySubsequences: false)
+        var methods: [Substring] = []
+        var isComplete = true
+        var calls: [String] = []
+        for (index, code) in parts.enumerated() where !index.isMultiple(of: 2) {
+            guard let match = code.wholeMatch(of: #/([A-Z]+)? ?(/\S*)?/#) else { continue }
+            if let method = match.output.1 {
+                methods = isComplete ? [method] : methods + [method]
+                isComplete = false
+            }
+            if let path = match.output.2 {
+                calls += methods.map { Self.call($0, path) }
+                isComplete = true
+            }
+        }
+        return calls
+    }
+
+    /// A call without the query, the names of parameters and a slash at the end of the path.
+    private static func call(_ method: Substring, _ path: Substring) -> String {
+        let bare = path.prefix { $0 != "?" }.replacing(#/\{[^}]*\}/#, with: "{}")
+        return "\(method) \(bare.hasSuffix("/") ? bare.dropLast() : bare)"
+    }
+
     @Test("devices and their reports name a provider of devices")
     func deviceProviders() async throws {
         let schemas = try await DescribedDocument.canonical.make()["components"]?["schemas"]

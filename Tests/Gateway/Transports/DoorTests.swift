@@ -175,6 +175,39 @@ struct DoorTimeTests {
     }
 }
 
+/// Connections that a trusted proxy uses for several clients.
+@Suite("Connections of a proxy", .timeLimit(.minutes(10)))
+struct ProxyConnectionTests {
+    @Test("counts a connection for the client of its last socket, stream or poll")
+    func lastClient() throws {
+        let limiter = AddressLimiter(limit: 1)
+        var policy = DoorPolicy()
+        policy.addresses = limiter
+        policy.trustedProxies = try AddressList(["127.0.0.1"])
+        let door = try Door(policy: policy)
+        door.channel.remoteAddress = try SocketAddress(ipAddress: "127.0.0.1", port: 1)
+        func poll(_ address: String) throws -> Bool {
+            try door.send("GET /park HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: \(address)\r\n\r\n")
+            let isCounted = try #require(door.lot.oldest).countStream()
+            door.lot.release()
+            _ = try door.answers()
+            return isCounted
+        }
+        let first = try #require(ClientAddress("192.0.2.1"))
+        let second = try #require(ClientAddress("192.0.2.2"))
+        for _ in 0..<2 { #expect(try poll("192.0.2.1")) }
+        #expect(!limiter.take(first))
+        #expect(try poll("192.0.2.2"))
+        #expect(!limiter.take(second))
+        #expect(limiter.take(first), "it counts no longer for the client before")
+        #expect(try !poll("192.0.2.1"), "that client has another connection now")
+        #expect(!limiter.take(second), "a refused poll moves nothing")
+        try door.channel.close().wait()
+        door.channel.embeddedEventLoop.run()
+        #expect(limiter.take(second))
+    }
+}
+
 /// Peers whose machines vanished; on a silent stream only TCP notices.
 @Suite("Dead peers", .timeLimit(.minutes(10)))
 struct DeadPeerTests {

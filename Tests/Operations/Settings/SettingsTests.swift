@@ -285,6 +285,17 @@ struct ProtectionSettingsTests {
     }
 
     @Test(
+        "origins are those that browsers send, which leave out the scheme's default port",
+        arguments: [
+            ("https://App.example.com:443", "https://app.example.com"), ("http://localhost:80", "http://localhost"),
+            ("https://app.example.com:80", "https://app.example.com:80"), ("http://[::1]:8080", "http://[::1]:8080"),
+        ])
+    func origins(written: String, origin: String) {
+        #expect(Readings(["ALLOWED_ORIGINS": written]).gateway.protection.allowedOrigins == [origin])
+        #expect(Readings(["PUBLIC_URL": "\(written)/path"]).gateway.publicOrigin == origin)
+    }
+
+    @Test(
         "a malformed variable is a fault",
         arguments: [
             ("ALLOWED_ORIGINS", "https://*.example.com"), ("ALLOWED_ORIGINS", "https://a.example,*"),

@@ -82,6 +82,15 @@ struct ProblemMiddleware: RouterMiddleware {
         }
     }
 
+    /// Returns the status of the answer to an error.
+    static func status(of error: any Error) -> HTTPResponse.Status {
+        switch error {
+        case let problem as Problem: problem.status
+        case let error as HTTPError: error.status
+        default: self.problem(error).status
+        }
+    }
+
     private static func problem(_ error: any Error) -> Problem {
         switch error {
         case let error as RedisError where error.code == .notReplicated:
@@ -164,6 +173,36 @@ struct RequestMiddleware: RouterMiddleware {
             true
         default: "-_.:/+=~@".utf8.contains(byte)
         }
+    }
+}
+
+/// Logs the calls with which operators change something, one line each.
+struct OperatorLog: Sendable {
+    private static let longestTarget = 256
+
+    private let operation: String
+    /// False for calls whose id is a user's, which is not logged.
+    private let namesTarget: Bool
+
+    /// Returns nil if an operator's calls of the operation change nothing, or only their own data.
+    init?(_ method: HTTPRequest.Method, _ operation: Operation, tag: String) {
+        guard operation.scope != .user, method != .get, !operation.isReadOnly else { return nil }
+        self.operation = operation.id
+        self.namesTarget = tag != "users"
+    }
+
+    /// Logs an answered call if its token has the scope `admin`.
+    func note(_ status: HTTPResponse.Status, _ request: Request, _ context: APIContext) {
+        guard let caller = context.caller, caller.scopes.contains(.admin) else { return }
+        var metadata: Logger.Metadata = [
+            "caller": "\(caller.user)", "operation": "\(self.operation)",
+            "http.method": "\(request.method.rawValue)", "http.path": "\(context.loggedPath)",
+            "http.status": "\(status.code)",
+        ]
+        if self.namesTarget, let target = context.parameters.get("id") {
+            metadata["target"] = "\(target.prefix(Self.longestTarget))"
+        }
+        context.logger.notice("operator's call answered", metadata: metadata)
     }
 }
 

@@ -75,8 +75,8 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     /// Closes the connection after the server's idle time; removed for a socket.
     private var serverState: HTTPConnectionStateHandler?
     private var isSettled = false
-    /// Whether it counts for its client's address.
-    var isCounted = false
+    /// The client's address that it counts for, in a box that outlives this handler.
+    var counted: NIOLoopBoundBox<ClientAddress>?
     /// Requests that the server has not answered.
     private var owed = 0
     /// The CORS grants of those requests, in order.
@@ -643,16 +643,24 @@ extension DoorHandler {
 
     /// Counts a connection with a socket, a stream or polls for its client's address, once and
     /// while it lasts; false if there are too many.
+    ///
+    /// A proxy may use one connection for several clients; it counts for the last of them.
     func countAddress(_ head: HTTPRequestHead) -> Bool {
-        guard !self.isCounted, let context, let limiter = self.policy.addresses,
-            let client = self.client(of: head)
+        guard let context, let limiter = self.policy.addresses, let client = self.client(of: head),
+            client.share != self.counted?.value.share
         else { return true }
         guard limiter.take(client) else {
             DoorMetrics.refusedAddresses.increment()
             return false
         }
-        self.isCounted = true
-        context.channel.closeFuture.whenComplete { _ in limiter.release(client) }
+        if let counted {
+            limiter.release(counted.value)
+            counted.value = client
+        } else {
+            let counted = NIOLoopBoundBox(client, eventLoop: context.eventLoop)
+            context.channel.closeFuture.whenComplete { _ in limiter.release(counted.value) }
+            self.counted = counted
+        }
         return true
     }
 

@@ -15,6 +15,8 @@ package struct GatewaySettings: Sendable {
     package let port: Int
     /// The gateway's public URL, without a trailing slash.
     package let publicURL: String?
+    /// The origin of the pages at the public URL, as browsers write it.
+    package var publicOrigin: String? { self.publicURL.map { WebOrigin(url: $0).text } }
     /// Whether reconnecting Socket.IO clients get what they missed instead of a new list.
     package let socketIORecovery: Switch
     package let tlsCertificate: String?
@@ -145,10 +147,17 @@ package struct DeviceRules: Sendable {
 
 /// The origin of a page: scheme, host and port (RFC 6454 section 6.2).
 struct WebOrigin {
-    /// The origin as browsers write it, in lower case.
+    /// The origin as browsers write it, in lower case and without the scheme's default port.
     let text: String
 
-    /// Parses `https://host` or `http://host`, with the port unless it is the scheme's default.
+    /// Takes the origin of a valid `https` or `http` URL.
+    init(url: String) {
+        let scheme = url.hasPrefix("https://") ? "https://" : "http://"
+        let authority = url.dropFirst(scheme.count).prefix { !"/?#".contains($0) }
+        self.text = Self.withoutDefaultPort(scheme + authority.lowercased())
+    }
+
+    /// Parses `https://host` or `http://host`, with or without a port.
     init(_ text: String) throws(SettingFault) {
         let text = text.lowercased()
         let fault = SettingFault("must be origins such as https://app.example.com, with commas between them")
@@ -157,6 +166,11 @@ struct WebOrigin {
         guard !host.isEmpty, host.allSatisfy({ $0 > 0x20 && $0 < 0x7F && !"/?#@*\\,".utf8.contains($0) }) else {
             throw fault
         }
-        self.text = text
+        self.text = Self.withoutDefaultPort(text)
+    }
+
+    private static func withoutDefaultPort(_ origin: String) -> String {
+        let port = origin.hasPrefix("https:") ? ":443" : ":80"
+        return origin.hasSuffix(port) ? String(origin.dropLast(port.count)) : origin
     }
 }

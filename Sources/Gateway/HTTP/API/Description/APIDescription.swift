@@ -182,14 +182,22 @@ struct Routes {
     ) {
         self.note(method, path, operation)
         let scope = operation.scope
+        let log = OperatorLog(method, operation, tag: self.tag)
         self.group.on(RouterPath(path), method: method) { request, context -> Response in
-            switch scope {
-            case .user: break
-            case .sender: try context.requireService(allowsLimited: true)
-            case .service: try context.requireService()
-            case .admin: try context.requireAdmin()
+            do {
+                switch scope {
+                case .user: break
+                case .sender: try context.requireService(allowsLimited: true)
+                case .service: try context.requireService()
+                case .admin: try context.requireAdmin()
+                }
+                let response = try await handler(request, context)
+                log?.note(response.status, request, context)
+                return response
+            } catch {
+                log?.note(ProblemMiddleware.status(of: error), request, context)
+                throw error
             }
-            return try await handler(request, context)
         }
     }
 

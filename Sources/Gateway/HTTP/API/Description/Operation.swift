@@ -22,6 +22,8 @@ struct Operation: Sendable {
     let summary: String
     let details: String?
     let scope: Scope
+    /// Whether a call with POST changes nothing.
+    let isReadOnly: Bool
     let path: Fields
     let query: Fields
     let headers: Fields
@@ -39,6 +41,7 @@ struct Operation: Sendable {
         _ summary: String,
         _ details: String? = nil,
         scope: Scope = .user,
+        isReadOnly: Bool = false,
         path: Fields = [:],
         query: Fields = [:],
         headers: Fields = [:],
@@ -51,6 +54,7 @@ struct Operation: Sendable {
         self.summary = summary
         self.details = details
         self.scope = scope
+        self.isReadOnly = isReadOnly
         self.path = path
         self.query = query
         self.headers = headers

@@ -34,6 +34,7 @@ struct PresenceRoutes {
         "lookUpPresence",
         "Returns the presence of several users.",
         scope: .admin,
+        isReadOnly: true,
         body: .object(["users": .list(of: .text(JobLimits.user), min: 1, max: Self.mostUsers)], isClosed: true),
         answers: [
             .ok(

@@ -22,6 +22,7 @@ struct PreviewRoutes {
         "previewJob",
         "Renders the texts of a job for each channel and locale. Nothing is stored or sent.",
         scope: .admin,
+        isReadOnly: true,
         body: .object(["job": .anyObject("The fields of a job; the audience may be left out.")], isClosed: true),
         answers: [
             .ok(

@@ -21,6 +21,7 @@ struct SimulationRoutes {
         "Simulates a job for a user. Nothing is stored, counted or sent.",
         "Caps count what the user has received so far; the notification counts as never read.",
         scope: .admin,
+        isReadOnly: true,
         body: .object(
             [
                 "user": .text(JobLimits.user),
