@@ -51,6 +51,7 @@ const reasons = {
   no_channel: "job, type and delivery have no channel in common",
   no_device: "no active device of a configured provider",
   no_provider: "no provider is configured for it",
+  not_in_quiet_hours: "quiet hours, in which its type is not pushed",
   not_opted_in: "the type is off unless the user switches a channel on",
   offline: "the user was offline",
   opened: "the user opened it first",

@@ -49,7 +49,7 @@ export class CarillonInbox extends HTMLElement {
     const { data } = event;
     // One of the elements that share an inbox is enough.
     if (!this.#inbox || (this.#inbox.speaker ??= this.#panel) !== this.#panel) return;
-    if (data?.kind === "carillon-clicks" && this.#inbox.store.isLoaded) takeClicks();
+    if (data?.kind === "carillon-clicks") this.#inbox.takeClicks();
     if (data?.kind !== "carillon-clicked" || !data.id) return;
     // Another inbox of the page may be another user's, or the same in another language.
     event.stopImmediatePropagation();
@@ -148,8 +148,8 @@ export class CarillonInbox extends HTMLElement {
       this.gateway, source, tokens(source), [tag, ...navigator.languages].slice(0, 20).join());
     this.#inbox = inbox;
     this.#leave = leave;
-    const pushes = push && new push.Push(inbox.client, new URL(worker, document.baseURI).href);
-    this.#push = pushes;
+    if (worker) inbox.worker = worker;
+    const pushes = this.#push = push && new push.Push(inbox.client, worker);
     const render = this.#own.renderItem && ((item) => this.#own.renderItem(item, { language: tag, texts }));
     const feed = this.#feed();
     this.#panel = new Panel(inbox, pushes, {
@@ -170,12 +170,13 @@ export class CarillonInbox extends HTMLElement {
       const load = () => wide.matches && this.#panel?.loadSettings();
       wide.addEventListener("change", load, { signal: this.#listeners.signal });
     }
-    pushes?.register().catch((error) => console.warn("carillon:", error.message));
     // Code that creates the element can finish its setup first.
     queueMicrotask(async () => {
       if (start !== this.#starts) return;
       await open();
-      if (start === this.#starts && inbox.store.isLoaded) takeClicks();
+      if (start !== this.#starts) return;
+      inbox.takeClicks();
+      pushes?.start();
     });
   }
 
@@ -272,12 +273,6 @@ export class CarillonInbox extends HTMLElement {
 /** Returns what gives tokens: the page's function, or the token until it is refused. */
 function tokens(source) {
   return typeof source === "function" ? async (isRefused) => source(isRefused) : async (isRefused) => (isRefused ? null : source);
-}
-
-/** Asks the service worker for stored clicks. */
-async function takeClicks() {
-  const registration = await navigator.serviceWorker?.getRegistration().catch(() => null);
-  registration?.active?.postMessage({ kind: "carillon-take-clicks" });
 }
 
 if (!customElements.get("carillon-inbox")) customElements.define("carillon-inbox", CarillonInbox);

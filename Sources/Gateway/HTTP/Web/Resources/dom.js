@@ -9,7 +9,7 @@ const svgNamespace = "http://www.w3.org/2000/svg";
 export function set(element, attributes) {
   for (const [name, value] of Object.entries(attributes ?? {})) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (value === null || value === undefined || value === false) element.removeAttribute(name);
+    else if ((value ?? false) === false) element.removeAttribute(name);
     else element.setAttribute(name, value === true ? "" : value);
   }
   return element;
@@ -18,14 +18,14 @@ export function set(element, attributes) {
 /** Creates an element. */
 export function h(name, attributes, ...children) {
   const element = set(document.createElement(name), attributes);
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...children.flat().filter((child) => (child ?? false) !== false));
   return element;
 }
 
 /** Creates an SVG element. */
 export function svg(name, attributes, ...children) {
   const element = set(document.createElementNS(svgNamespace, name), attributes);
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  element.append(...children.flat().filter((child) => (child ?? false) !== false));
   return element;
 }
 

@@ -1,7 +1,7 @@
 // Carillon · inbox-item.js
 // SPDX-License-Identifier: Apache-2.0
 
-import { h, readable, safeURL } from "./dom.js";
+import { h, safeURL } from "./dom.js";
 import { icon, iconButton, isIcon } from "./icons.js";
 import { marked, unmarked } from "./marks.js";
 import { ago, exactly } from "./time.js";

@@ -1,12 +1,20 @@
 // Carillon · inbox-push.js
 // SPDX-License-Identifier: Apache-2.0
 
+import { claim } from "./inbox-client.js";
+
+/** The name in `localStorage` that earlier versions used for the device of any worker. */
+const earlierName = "carillon.device";
+
 /**
  * Web Push in this browser: subscribes, registers the subscription as a device, and undoes both.
  *
  * `state` is `unsupported`, `unavailable` (not configured at the gateway), `denied`, `on` or `off`.
  */
 export class Push {
+  /** The time between registrations, in ms. A device that does not register again becomes stale. */
+  static renewal = 86_400_000;
+
   #client;
   #worker;
 
@@ -16,23 +24,46 @@ export class Push {
     this.#worker = worker;
   }
 
+  /** The worker's folder, which has one subscription, whichever of its files is the worker. */
+  get #scope() { return new URL("./", new URL(this.#worker, document.baseURI)).href; }
+
+  /** The name in `localStorage` of the device's id. */
+  get #deviceName() { return `carillon.device ${this.#scope}`; }
+
+  /**
+   * The name in `localStorage` of the last registration: its `user`, `endpoint` and time `at`; `{}`
+   * once that has ended.
+   */
+  get #registrationName() { return `carillon.registration ${this.#scope}`; }
+
   get isSupported() {
     return "serviceWorker" in navigator && "PushManager" in globalThis
       && "Notification" in globalThis;
   }
 
   async state() {
-    if (!this.#worker) return "unavailable";
     if (!this.isSupported) return "unsupported";
     if (!(await this.#key())) return "unavailable";
     if (Notification.permission === "denied") return "denied";
-    return (await this.#subscription()) ? "on" : "off";
+    return (await this.#renew()) ? "on" : "off";
   }
 
-  /** Registers the service worker, which also closes notifications that were read elsewhere. */
-  async register() {
-    if (!this.#worker || !("serviceWorker" in navigator)) return null;
-    return navigator.serviceWorker.register(trusted(this.#worker), { updateViaCache: "none" });
+  /**
+   * Registers the service worker, which also closes notifications that were read elsewhere, and
+   * registers the device again if that is due.
+   */
+  async start() {
+    if (!("serviceWorker" in navigator)) return;
+    await this.#register().catch(warn);
+    if (this.isSupported) await this.#renew();
+  }
+
+  /** Returns the registration of the worker once the worker is active. */
+  async #register() {
+    const registration = await navigator.serviceWorker.register(trusted(this.#worker), { updateViaCache: "none" });
+    // `navigator.serviceWorker.ready` would wait for a worker that covers the page; ours may not.
+    if (!registration.active) await activation(registration.installing ?? registration.waiting);
+    return registration;
   }
 
   /** Asks for permission, subscribes, registers, and reports the outcome to the gateway. */
@@ -41,17 +72,27 @@ export class Push {
     this.#report("permission", permission === "default" ? "dismissed" : permission);
     if (permission !== "granted") return this.state();
     try {
-      const registration = (await this.register()) && (await navigator.serviceWorker.ready);
-      const subscription = await this.#subscribe(registration, await this.#key());
-      await this.#client.call("POST", "/v1/devices", {
-        platform: "web", token: JSON.stringify(subscription), device_id: deviceID(), name: browserName(),
-        locale: navigator.language,
-      });
+      await alone(() => this.#enrol());
     } catch (error) {
       this.#report("registration", "failed", `${error.name}: ${error.message}`.slice(0, 200));
       throw error;
     }
     return "on";
+  }
+
+  /** Subscribes with the current key, and registers the subscription as a device of the user. */
+  async #enrol() {
+    const registration = await this.#register();
+    const key = await this.#key();
+    if (!key) throw new Error("the gateway has no key for Web Push");
+    const subscription = await this.#subscribe(registration, key);
+    // The page may log the user out during the call.
+    const user = userOf(await this.#client.token());
+    await this.#client.call("POST", "/v1/devices", {
+      platform: "web", token: JSON.stringify(subscription), device_id: this.#deviceID(), name: browserName(),
+      locale: navigator.language,
+    });
+    this.#note({ user, endpoint: subscription.endpoint, at: Date.now() });
   }
 
   async #subscribe(registration, key) {
@@ -61,21 +102,91 @@ export class Push {
     return registration.pushManager.subscribe({ userVisibleOnly: true, applicationServerKey });
   }
 
+  /**
+   * Returns whether this browser gets the user's pushes, after registering it again if that is due;
+   * false if that fails.
+   */
+  async #renew() {
+    try {
+      return await alone(() => this.#renewIfDue());
+    } catch (error) {
+      warn(error);
+      return false;
+    }
+  }
+
+  async #renewIfDue() {
+    const token = await this.#client.token();
+    if (!token) return false;
+    const user = userOf(token);
+    const subscription = await this.#subscription();
+    const isOfEarlier = subscription && localStorage.getItem(earlierName);
+    const last = this.#noted() ?? (isOfEarlier ? { user } : {});
+    if (last.user !== user) {
+      // The next user of this browser must not get the pushes of the last.
+      if (last.user !== undefined) await this.#end(subscription);
+      return false;
+    }
+    if (Notification.permission !== "granted") return false;
+    const isDue = !(Math.abs(Date.now() - last.at) < Push.renewal);
+    // Browsers also end or replace subscriptions on their own.
+    if (isDue || subscription?.endpoint !== last.endpoint) await this.#enrol();
+    return true;
+  }
+
   async switchOff() {
     if (!this.isSupported) return "unsupported";
-    const subscription = await this.#subscription();
-    await subscription?.unsubscribe();
-    try {
-      await this.#client.call("DELETE", `/v1/devices/current?device_id=${encodeURIComponent(deviceID())}`);
-    } catch (error) {
-      if (error.status !== 404) throw error;
-    }
+    await alone(async () => {
+      await this.#end(await this.#subscription());
+      const id = localStorage.getItem(this.#deviceName) ?? localStorage.getItem(earlierName);
+      if (id) await this.#remove(id);
+    });
     return "off";
   }
 
+  async #end(subscription) {
+    await subscription?.unsubscribe();
+    this.#note({});
+  }
+
+  async #remove(id) {
+    try {
+      await this.#client.call("DELETE", `/v1/devices/current?device_id=${encodeURIComponent(id)}`);
+    } catch (error) {
+      if (error.status !== 404) throw error;
+    }
+  }
+
   async #subscription() {
-    const registration = await navigator.serviceWorker.getRegistration();
-    return registration?.pushManager.getSubscription() ?? null;
+    const registration = await navigator.serviceWorker.getRegistration(this.#scope);
+    // Before the worker is registered, a worker of a folder above may cover its own.
+    return registration?.scope === this.#scope ? registration.pushManager.getSubscription() : null;
+  }
+
+  /** Identifies this device, so that a new subscription replaces the old one. */
+  #deviceID() {
+    let id = localStorage.getItem(this.#deviceName);
+    if (!id) localStorage.setItem(this.#deviceName, (id = `web-${crypto.randomUUID()}`));
+    return id;
+  }
+
+  #note(registration) {
+    try {
+      // If the storage is full, no note is left of a registration that has ended.
+      localStorage.removeItem(this.#registrationName);
+      localStorage.setItem(this.#registrationName, JSON.stringify(registration));
+    } catch (error) {
+      warn(error);
+    }
+  }
+
+  /** Returns the last registration; null if none was noted. */
+  #noted() {
+    try {
+      return JSON.parse(localStorage.getItem(this.#registrationName));
+    } catch {
+      return null;
+    }
   }
 
   async #key() {
@@ -88,8 +199,7 @@ export class Push {
   }
 
   #report(kind, outcome, reason) {
-    this.#client.call("POST", "/v1/client-reports", { kind, outcome, provider: "webpush", reason })
-      .catch((error) => console.warn("carillon:", error.message));
+    this.#client.call("POST", "/v1/client-reports", { kind, outcome, provider: "webpush", reason }).catch(warn);
   }
 }
 
@@ -101,6 +211,29 @@ function trusted(worker) {
 
 let policy = null;
 
+/** Waits until an installed worker is active. */
+function activation(worker) {
+  return new Promise((done, fail) => {
+    const look = () => {
+      if (worker.state === "activated") done();
+      if (worker.state === "redundant") fail(new Error("the service worker could not be installed"));
+    };
+    worker.addEventListener("statechange", look);
+    look();
+  });
+}
+
+/**
+ * Runs a task while no other element or tab runs one, so that no renewal undoes a switch-off.
+ *
+ * Every browser that runs the element has locks.
+ */
+function alone(task) { return navigator.locks.request("carillon.push", task); }
+
+function warn(error) { console.warn("carillon:", error.message); }
+
+function userOf(token) { return claim(token, "sub") ?? ""; }
+
 function bytes(base64URL) {
   const text = atob(base64URL.replace(/-/g, "+").replace(/_/g, "/"));
   return Uint8Array.from(text, (character) => character.charCodeAt(0));
@@ -109,14 +242,6 @@ function bytes(base64URL) {
 function isSame(buffer, other) {
   const array = new Uint8Array(buffer ?? []);
   return array.length === other.length && array.every((byte, index) => byte === other[index]);
-}
-
-/** Identifies this browser, so that a new subscription replaces the old one. */
-function deviceID() {
-  const name = "carillon.device";
-  let id = localStorage.getItem(name);
-  if (!id) localStorage.setItem(name, (id = `web-${crypto.randomUUID()}`));
-  return id;
 }
 
 function browserName() {

@@ -126,9 +126,8 @@ export class SettingsView {
       if (fault) return null;
       const hours = isOn
         ? { start: data.get("start"), end: data.get("end"), weekdays: chosen } : { start: "00:00", end: "00:00" };
-      const { opted_out, locale, email } = this.#settings;
       if (isOn && this.#settings.zone !== data.get("zone")) {
-        await this.#client.call("PUT", "/v1/settings", { zone: data.get("zone"), locale, email, opted_out });
+        await this.#client.call("PUT", "/v1/settings", { zone: data.get("zone") });
       }
       this.#settings = await this.#client.call("PUT", "/v1/preferences/quiet-hours", hours);
       form.hidden = !isOn;
@@ -190,9 +189,8 @@ export class SettingsView {
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
       if (!field.checkValidity()) return say(texts.notAnAddress, true);
-      const { zone, locale, opted_out } = this.#settings;
       try {
-        this.#settings = await this.#client.call("PUT", "/v1/settings", { zone, locale, email: field.value || null, opted_out });
+        this.#settings = await this.#client.call("PUT", "/v1/settings", { email: field.value || null });
         this.#noticeAddress(this.#settings);
         say(texts.saved);
       } catch (error) {
@@ -232,30 +230,15 @@ export class SettingsView {
   }
 
   async #prefer(type, channel, isOn) {
-    const body = { types: [this.#wish(type, channel, isOn)] };
-    try {
-      return this.#noticeAddress(await this.#client.call("PUT", "/v1/preferences", body));
-    } catch (error) {
-      // The next call for this type sends all its channels.
-      type[channel] = !isOn;
-      throw error;
-    }
-  }
-
-  /** Returns the whole preference of a type, since the call replaces it. */
-  #wish(type, channel, isOn) {
-    type[channel] = isOn;
-    const wish = { type: type.type };
-    for (const name of channels) if (!type.channels || type.channels.includes(name)) wish[name] = type[name];
-    return wish;
+    const body = { types: [{ type: type.type, [channel]: isOn }] };
+    return this.#noticeAddress(await this.#client.call("PUT", "/v1/preferences", body));
   }
 
   #pause() {
     const { texts } = this.#context;
     return this.#card("pause", texts.pauseAll, null, h("p", { class: "hint" }, texts.pauseAllText),
       this.#toggle(texts.pauseSwitch, this.#settings.opted_out, async (isOn) => {
-        const { zone, locale, email } = this.#settings;
-        this.#settings = await this.#client.call("PUT", "/v1/settings", { zone, locale, email, opted_out: isOn });
+        this.#settings = await this.#client.call("PUT", "/v1/settings", { opted_out: isOn });
       }));
   }
 }

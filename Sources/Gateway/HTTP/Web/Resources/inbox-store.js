@@ -13,10 +13,12 @@ export class InboxStore extends EventTarget {
   mustReload = true;
   unread = 0;
   total = 0;
-  /** Changes when everything was replaced. */
-  generation = 0;
+  /** Whether an older page is loading; it continues a list, so the oldest stay until then. */
+  isLoading = false;
 
   #items = new Map();
+  /** The limit of notifications; it grows with the pages that the user loads. */
+  #most = 1_000;
   /** For each list, the oldest id loaded without gaps; "" if everything is loaded. */
   #floors = new Map();
 
@@ -40,7 +42,6 @@ export class InboxStore extends EventTarget {
 
   /** Replaces everything with the first page. */
   replace(page) {
-    this.generation += 1;
     this.#items.clear();
     this.#floors = new Map([[key({}), page.next_cursor ?? ""]]);
     for (const item of page.notifications) this.#items.set(item.id, item);
@@ -54,6 +55,7 @@ export class InboxStore extends EventTarget {
   append(page, filter) {
     for (const item of page.notifications) if (!this.#items.has(item.id)) this.#items.set(item.id, item);
     this.#floors.set(key(filter), page.next_cursor ?? "");
+    this.#most = Math.max(this.#most, this.#items.size);
     this.#changed();
   }
 
@@ -133,7 +135,7 @@ export class InboxStore extends EventTarget {
    * Deletes notifications, or all read ones if `ids` is null. Returns a function that undoes it.
    */
   markDeleted(ids) {
-    const before = this.#remove(ids ?? this.#readIDs());
+    const before = this.#remove(ids ?? this.#upTo(Infinity, (item) => item.read_at));
     const fewer = Math.min(this.unread, before.filter((item) => !item.read_at).length);
     this.unread -= fewer;
     this.total -= before.length;
@@ -158,10 +160,6 @@ export class InboxStore extends EventTarget {
   /** Returns the ids of matching notifications whose version is at most `version`. */
   #upTo(version, isMeant = () => true) {
     return [...this.#items.values()].filter((item) => item.version <= version && isMeant(item)).map((item) => item.id);
-  }
-
-  #readIDs() {
-    return [...this.#items.values()].filter((item) => item.read_at).map((item) => item.id);
   }
 
   /** Marks as read, and returns the changed notifications in their old state. */
@@ -190,7 +188,16 @@ export class InboxStore extends EventTarget {
     this.total = total;
   }
 
-  #changed() { this.dispatchEvent(new Event("change")); }
+  #changed() {
+    if (!this.isLoading && this.#items.size > this.#most) {
+      // Drops the oldest; the next page of a list brings them again.
+      const ids = [...this.#items.keys()].sort();
+      const [end] = ids.splice(-this.#most);
+      this.#remove(ids);
+      for (const [list, floor] of this.#floors) if (floor < end) this.#floors.set(list, end);
+    }
+    this.dispatchEvent(new Event("change"));
+  }
 }
 
 /** Whether a list shows a notification. */

@@ -39,6 +39,9 @@ export class Inbox extends EventTarget {
   #counting = new Map();
   #locale;
   #isClosed = false;
+  #hasWords = false;
+  /** The URL of the service worker; without it, the worker that covers the page. */
+  worker;
   /** The panel that acts for all that share this inbox. */
   speaker = null;
   /** The last notification that screen readers were told of. */
@@ -147,11 +150,12 @@ export class Inbox extends EventTarget {
   async #loadWords() {
     try {
       this.words = new Words(await this.#client.call("GET", `/v1/types?${new URLSearchParams({ locale: this.#locale })}`));
+      this.#hasWords = true;
+      this.#fire("words");
     } catch (error) {
-      // Without them, names are derived from types.
+      // Until the next connection loads them, names are derived from types.
       console.warn("carillon:", error.message);
     }
-    this.#fire("words");
   }
 
   /** Returns the unread count of a feed; null before it was counted. */
@@ -204,22 +208,21 @@ export class Inbox extends EventTarget {
   async loadMore(filter) {
     const cursor = this.store.cursor(filter);
     if (!cursor || this.isLoading) return;
-    this.isLoading = true;
+    this.isLoading = this.store.isLoading = true;
     this.#fire("change");
     const query = new URLSearchParams({ limit: Inbox.pageSize, cursor });
     if (filter.isUnread) query.set("unread_only", "true");
     for (const name of ["category", "org"]) if ((filter[name] ?? null) !== null) query.set(name, filter[name]);
-    const { generation } = this.store;
     try {
       const page = await this.#page(query);
       // It continues a list that may have been replaced.
-      if (this.store.generation === generation) this.store.append(page, filter);
+      if (this.store.cursor(filter) === cursor) this.store.append(page, filter);
       this.hasMoreFailed = false;
     } catch (error) {
       this.hasMoreFailed = true;
       this.#complain(error);
     } finally {
-      this.isLoading = false;
+      this.isLoading = this.store.isLoading = false;
       this.#fire("change");
     }
   }
@@ -237,7 +240,10 @@ export class Inbox extends EventTarget {
 
   #stateChanged(state) {
     if (state === "signedOut") this.#fire("signedOut");
-    if (state === "online" && this.store.mustReload) this.load();
+    if (state === "online") {
+      if (this.store.mustReload) this.load();
+      if (!this.#hasWords) this.#loadWords();
+    }
     this.#fire("state", state);
   }
 
@@ -376,10 +382,14 @@ export class Inbox extends EventTarget {
   }
 
   /** Closes system notifications of these ids; all of them if `ids` is null. */
-  async #closeShown(ids) {
-    if (ids?.length === 0 || !("serviceWorker" in navigator)) return;
-    const registration = await navigator.serviceWorker.getRegistration().catch(() => null);
-    registration?.active?.postMessage({ kind: "close", ids });
+  #closeShown(ids) { if (ids?.length !== 0) this.#tellWorker({ kind: "close", ids }); }
+
+  /** Asks the service worker for the clicks that it keeps. */
+  takeClicks() { if (this.store.isLoaded) this.#tellWorker({ kind: "carillon-take-clicks" }); }
+
+  async #tellWorker(message) {
+    const registration = await navigator.serviceWorker?.getRegistration(this.worker).catch(() => null);
+    registration?.active?.postMessage(message);
   }
 }
 
@@ -406,9 +416,6 @@ export function shareInbox(url, source, getToken, locale) {
     entry.inbox.close();
   };
   // After a failure, the next element that starts tries again.
-  const open = () => (entry.opening ??= entry.inbox.open().catch((error) => {
-    console.warn("carillon:", error.message);
-    return false;
-  }).then((isOpen) => { if (!isOpen) entry.opening = null; }));
+  const open = () => (entry.opening ??= entry.inbox.open().then((isOpen) => { if (!isOpen) entry.opening = null; }));
   return { inbox: entry.inbox, open, leave };
 }

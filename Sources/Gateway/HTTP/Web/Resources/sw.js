@@ -44,6 +44,7 @@ async function show(message) {
     tag,
     renotify: Boolean(tag && message.severity === "alert"),
     timestamp: message.created_at ? Date.parse(message.created_at) : Date.now(),
+    // `urls` also marks a notification as ours.
     data: {
       id: message.notification_id, url: message.url,
       urls: Object.fromEntries(actions.map(({ id, url }) => [id, url])),
@@ -79,8 +80,9 @@ function safe(text) {
 }
 
 self.addEventListener("notificationclick", (event) => {
+  if (!isOurs(event.notification)) return;
   event.notification.close();
-  event.waitUntil(open(event.notification.data ?? {}, event.action));
+  event.waitUntil(open(event.notification.data, event.action));
 });
 
 /**
@@ -124,12 +126,15 @@ self.addEventListener("message", (event) => {
   if (event.data?.kind === "carillon-take-clicks" && event.source) event.waitUntil(handOutClicks(event.source));
 });
 
-/** Closes the notifications with these ids, or all if `ids` is null. */
+/** Closes our notifications with these ids, or all of ours if `ids` is null. */
 async function close(ids) {
   for (const shown of await self.registration.getNotifications()) {
-    if (ids === null || ids.includes(shown.data?.id)) shown.close();
+    if (isOurs(shown) && (ids === null || ids.includes(shown.data.id))) shown.close();
   }
 }
+
+/** Whether this worker showed a notification. A worker that imports this one may show its own. */
+function isOurs({ data }) { return Boolean(data?.urls); }
 
 /** Sets the badge of the app's icon. Without a count, leaves it unchanged. */
 function setBadge(badge) {

@@ -1,0 +1,226 @@
+// Carillon · WebInboxPushTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import Support
+import Testing
+
+/// Web Push of the inbox, in a real browser with a simulated push service.
+@Suite(.timeLimit(.minutes(10)), .enabled(if: Browser.isInstalled))
+struct WebInboxPushTests {
+    /// Defines service workers that do not cover the page, a push service, and clients of users.
+    ///
+    /// `registered` and `removed` are the calls of clients. A call to register waits for `held`.
+    private static let fakes = """
+        const { Push } = await import("/web/inbox-push.js");
+        const worker = "/elsewhere/worker.js";
+        const scopeOf = (url) => new URL("./", new URL(url, location.href)).href;
+        let count = 0;
+        const newManager = () => {
+          const manager = {
+            known: null,
+            getSubscription: async () => manager.known,
+            async subscribe({ applicationServerKey }) {
+              manager.known ??= {
+                endpoint: String(++count), options: { applicationServerKey: applicationServerKey.buffer },
+                unsubscribe: async () => { manager.known = null; },
+              };
+              return manager.known;
+            },
+          };
+          return manager;
+        };
+        const registrations = new Map();
+        const register = async (url) => {
+          const scope = scopeOf(url);
+          if (!registrations.has(scope)) registrations.set(scope, { active: {}, scope, pushManager: newManager() });
+          return registrations.get(scope);
+        };
+        const { pushManager } = await register(worker);
+        Object.defineProperty(navigator, "serviceWorker", { value: {
+          ready: new Promise(() => {}), register, getRegistration: async (url) => registrations.get(scopeOf(url)),
+        } });
+        Object.defineProperty(Notification, "permission", { value: "granted" });
+        Notification.requestPermission = async () => "granted";
+        const registered = [];
+        const devices = [];
+        const removed = [];
+        let isDown = false;
+        let isRegistering = false;
+        let held = null;
+        const push = (user, url = worker) => new Push({
+          token: async () => `e30.${btoa(JSON.stringify({ sub: user }))}.e30`,
+          async call(method, path, body) {
+            if (path === "/v1/web-push/key") return { key: "AQID" };
+            if (method === "DELETE") return void removed.push(decodeURIComponent(path.split("device_id=")[1]));
+            if (path !== "/v1/devices") return null;
+            if (isDown) throw new Error("no network");
+            isRegistering = true;
+            await held;
+            devices.push(body.device_id);
+            registered.push(`${user} ${JSON.parse(body.token).endpoint}`);
+          },
+        }, url);
+        """
+
+    /// Runs a script with the fakes, and returns the texts that it returns.
+    private func run(_ script: String) async throws -> [String]? {
+        try await Stack.withBrowser { _, gateway, browser in
+            try await browser.open("http://127.0.0.1:\(gateway.port)/")
+            return try await browser.run("return (async () => { \(Self.fakes)\n\(script) })()").strings
+        }
+    }
+
+    @Test("a page registers its device again when that is due, and shows push as on only if that succeeds")
+    func renewal() async throws {
+        let found = try await self.run(
+            """
+            await push("ada").start();
+            const states = [await push("ada").switchOn()];
+            await push("ada").start();
+            const { renewal } = Push;
+            Push.renewal = 0;
+            await push("ada").start();
+            isDown = true;
+            states.push(await push("ada").state());
+            isDown = false;
+            states.push(await push("ada").state());
+            Push.renewal = renewal;
+            // The browser ends the subscription.
+            pushManager.known = null;
+            await push("ada").start();
+            states.push(await push("ada").state(), await push("ada").switchOff());
+            await push("ada").start();
+            states.push(await push("ada").state());
+            return [...states, ...registered];
+            """)
+        #expect(found == ["on", "off", "on", "on", "off", "off", "ada 1", "ada 1", "ada 1", "ada 2"])
+    }
+
+    @Test("the next user of a browser sees push as off, and gets no pushes of the last user")
+    func nextUser() async throws {
+        let found = try await self.run(
+            """
+            await push("ada").switchOn();
+            const states = [await push("bob").state(), String(pushManager.known)];
+            states.push(await push("ada").state(), await push("bob").switchOn(), await push("bob").state());
+            return [...states, ...registered];
+            """)
+        #expect(found == ["off", "null", "off", "on", "on", "ada 1", "bob 2"])
+    }
+
+    @Test("a device that is switched off stays off if another element registers it meanwhile")
+    func switchOffDuringRenewal() async throws {
+        let found = try await self.run(
+            """
+            await push("ada").switchOn();
+            const { renewal } = Push;
+            Push.renewal = 0;
+            isRegistering = false;
+            let free;
+            held = new Promise((done) => { free = done; });
+            const until = async (isTrue) => {
+              while (!(await isTrue())) await new Promise((next) => setTimeout(next, 1));
+            };
+            const renewing = push("ada").start();
+            await until(() => isRegistering);
+            let isOff = false;
+            const off = push("ada").switchOff().then(() => { isOff = true; });
+            await until(async () => isOff || (await navigator.locks.query()).pending.length > 0);
+            free();
+            await Promise.all([renewing, off]);
+            Push.renewal = renewal;
+            return [String(pushManager.known), await push("ada").state(), ...registered];
+            """)
+        #expect(found == ["null", "off", "ada 1", "ada 1"])
+    }
+
+    @Test("workers of different folders have their own subscriptions and devices")
+    func otherWorkers() async throws {
+        let found = try await self.run(
+            """
+            await push("ada").switchOn();
+            await push("bob", "/bob/worker.js").switchOn();
+            const states = [await push("ada").state(), await push("bob", "/bob/worker.js").state()];
+            await push("ada", "/more/worker.js?icons").switchOn();
+            await push("ada").start();
+            // A new version of the worker.
+            await push("ada", "/more/worker.js?icons=2").start();
+            states.push(new Set(devices).size);
+            await push("ada").switchOff();
+            states.push(await push("ada", "/more/worker.js").state(), removed.join() === devices[0]);
+            return [...states.map(String), ...registered];
+            """)
+        #expect(found == ["on", "on", "3", "on", "true", "ada 1", "bob 2", "ada 3"])
+    }
+
+    @Test("push can be switched off while the browser's storage is full, and with a damaged note")
+    func fullStorage() async throws {
+        let found = try await self.run(
+            """
+            await push("ada").switchOn();
+            const { setItem } = Storage.prototype;
+            Storage.prototype.setItem = () => { throw new DOMException("full", "QuotaExceededError"); };
+            const states = [await push("ada").switchOff(), removed.join() === devices.join()];
+            states.push(await push("ada").state());
+            Storage.prototype.setItem = setItem;
+            states.push(await push("ada").switchOn());
+            const name = Object.keys(localStorage).find((one) => one.startsWith("carillon.registration"));
+            localStorage.setItem(name, "{");
+            states.push(await push("ada").state(), await push("ada").switchOn(), await push("ada").state());
+            return [...states.map(String), ...registered];
+            """)
+        #expect(found == ["off", "true", "off", "on", "off", "on", "on", "ada 1", "ada 2", "ada 2"])
+    }
+
+    @Test("a device of an earlier version, which noted no user, is registered again")
+    func unnoted() async throws {
+        let found = try await self.run(
+            """
+            await push("ada").switchOn();
+            localStorage.clear();
+            localStorage.setItem("carillon.device", "web-1");
+            await push("ada").start();
+            return [await push("ada").state(), ...registered];
+            """)
+        #expect(found == ["on", "ada 1", "ada 1"])
+    }
+
+    @Test("push works with a worker that does not cover the page; the site's own notifications stay open")
+    func otherScope() async throws {
+        try await Stack.withBrowser { _, gateway, browser in
+            let url = "http://127.0.0.1:\(gateway.port)"
+            let plain = HTTPStub.Answer(body: "<!DOCTYPE html><title>Shop</title>", type: "text/html")
+            try await HTTPStub.with(plain) { stub in
+                try await browser.open(stub.url)
+                try await browser.grantNotifications()
+                stub.answer(HTTPStub.Answer(body: "importScripts('\(url)/sw.js');", type: "text/javascript"))
+                let state = try await browser.run(
+                    """
+                    return (async () => {
+                      const { Push } = await import("\(url)/web/inbox-push.js");
+                      PushManager.prototype.subscribe = async () => ({ endpoint: "one" });
+                      const call = async () => ({ key: "AQID" });
+                      return new Push({ token: async () => "e30.e30.e30", call }, "/elsewhere/worker.js").switchOn();
+                    })()
+                    """)
+                #expect(state == .string("on"))
+                try await browser.run(
+                    """
+                    return (async () => {
+                      const { Inbox } = await import("\(url)/web/inbox.js");
+                      window.worker = await navigator.serviceWorker.getRegistration("/elsewhere/");
+                      await worker.showNotification("ours", { data: { id: "1", urls: {} } });
+                      await worker.showNotification("theirs", { data: { id: "2" } });
+                      const inbox = new Inbox("\(url)", async () => null, "en");
+                      inbox.worker = "/elsewhere/worker.js";
+                      await inbox.markAllRead();
+                    })()
+                    """)
+                try await browser.wait(
+                    for: "only ours is closed",
+                    "(await worker.getNotifications()).map(({ title }) => title).join() === 'theirs'")
+            }
+        }
+    }
+}
