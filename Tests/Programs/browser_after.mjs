@@ -1,7 +1,8 @@
 // Carillon · browser_after.mjs
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs after the inbox of docs/clients/browser.md: gets and reads a notification, then reconnects.
+// Runs after the inbox of docs/clients/browser.md: gets and reads a notification, reconnects,
+// closes and opens the inbox while it fetches a token, and gives it a text that is no token.
 
 async function until(what, condition) {
   for (let tries = 0; !condition(); tries++) {
@@ -32,6 +33,36 @@ const missed = new Promise((resolve) => inbox.addEventListener("change", resolve
 inbox.open();
 await missed;
 await until("old and missed notifications are listed", () => inbox.list().length === 2 && inbox.unread === 1);
-await inbox.call("DELETE", `/v1/notifications/${inbox.list()[0].id}`);
+const { id } = inbox.list()[0];
+await inbox.call("DELETE", `/v1/notifications/${id}`);
 await until("it is deleted locally too", () => inbox.list().length === 1);
+
+const arrivals = [];
+inbox.addEventListener("arrival", ({ detail }) => arrivals.push(detail.title));
+await inbox.call("POST", `/v1/notifications/${id}/restore`);
+await until("it is back", () => inbox.list().length === 2);
+if (arrivals.length > 0) throw new Error(`arrived when it was brought back: ${arrivals}`);
+
+const states = [];
+inbox.addEventListener("state", ({ detail }) => states.push(detail));
+let freeToken;
+tokenIsFree = new Promise((resolve) => { freeToken = resolve; });
+const socketsBefore = sockets.length;
+inbox.close();
+inbox.open();
+await until("the old socket is closed", () => sockets.every((socket) => socket.readyState === WebSocket.CLOSED));
+inbox.close();
+inbox.open();
+freeToken();
+await until("it is online again", () => inbox.state === "online");
+inbox.open();
+if (states.join() !== "offline,connecting,offline,connecting,online") throw new Error(`states: ${states}`);
+if (sockets.length !== socketsBefore + 1) throw new Error(`opened ${sockets.length - socketsBefore} sockets`);
+
+inbox.close();
+tokenIsFree = Promise.resolve("no token");
+inbox.open();
+await until("the text is refused", () => inbox.state === "offline");
+tokenIsFree = Promise.resolve();
+await until("it came back", () => inbox.state === "online");
 inbox.close();

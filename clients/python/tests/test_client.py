@@ -8,6 +8,7 @@ import logging
 import random
 import time
 import unittest
+import uuid
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -238,6 +239,22 @@ class InboxTests(unittest.IsolatedAsyncioTestCase):
             await self.soon(inbox.read(f"{number}" for number in range(1_001)))
             await self.soon(inbox.read([]))
         self.assertEqual([len(message["ids"]) for message in gateway.heard], [1, 1, 1_000, 1])
+
+    async def test_what_the_gateway_cannot_take_is_refused_and_stops_no_other_call(self) -> None:
+        async def answer(socket: ServerConnection) -> None:
+            message = await gateway.hear(socket)
+            await say(socket, {"type": "unread", "unread": 0, "ref": message["ref"]})
+            await hold(socket)
+
+        gateway = Gateway(opening(sync(0), then=answer))
+        async with gateway, Inbox(gateway.url, "t") as inbox:
+            with self.assertRaisesRegex(TypeError, "ids: must be strings, not UUID"):
+                await self.soon(inbox.read(["001", uuid.uuid4()]))  # type: ignore[list-item]
+            with self.assertRaisesRegex(InboxError, "ids: longer than 64 KB together"):
+                await self.soon(inbox.read(["long" * 20_000]))
+            await self.soon(inbox.read(["001"]))
+        self.assertEqual([message["ids"] for message in gateway.heard], [["001"]])
+        self.assertEqual(len(gateway.paths), 1)
 
     async def test_a_read_without_an_answer_is_sent_again(self) -> None:
         async def hang_up(socket: ServerConnection) -> None:

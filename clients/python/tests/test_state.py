@@ -86,6 +86,19 @@ class StateTests(unittest.TestCase):
         self.assertEqual([item.title for item in state.apply(sync(3, notification(3), unread=3))], ["3"])
         self.assertEqual((self.titles(state), state.unread), (["3"], 3))
 
+    def test_what_the_user_brings_back_while_away_does_not_arrive(self) -> None:
+        frames = [sync(2, notification(1), notification(2)), change("deleted", 3, 1, ids=["001"])]
+        state = self.state(*frames, arrival(4), arrival(5), most_items=2)
+        frame = sync(9, notification(1, 6), notification(2, 7), notification(3, 8), notification(6, 9))
+        self.assertEqual([item.title for item in state.apply(frame)], ["3", "6"])
+        state.apply(change("deleted", 10, 1, ids=["006"]))
+        self.assertEqual(state.apply(sync(11, notification(6, 11))), [])
+        self.assertEqual(self.titles(state), ["6", "5"])
+
+    def test_an_older_id_that_is_stored_later_arrives(self) -> None:
+        state = self.state(sync(2, notification(9, 2)))
+        self.assertEqual([item.title for item in state.apply(sync(3, notification(8, 3)))], ["8"])
+
     def test_a_reset_replaces_the_items_and_old_ones_do_not_arrive(self) -> None:
         state = self.state(sync(4, notification(4), notification(3)))
         frame = sync(900, notification(9), notification(4), notification(2), reset=True)

@@ -42,6 +42,26 @@ struct InboxStateTests {
         #expect(try state.take(frame).isEmpty)
     }
 
+    @Test("a notification that the user brought back while the socket was away does not arrive")
+    func againWhileAway() throws {
+        let state = try Self.state(
+            sync(2, notification(1), notification(2)), change("deleted", 3, unread: 1, #""ids":["001"]"#), arrival(4),
+            arrival(5), mostItems: 2)
+        let frame = sync(
+            9, notification(1, version: 6), notification(2, version: 7), notification(3, version: 8),
+            notification(6, version: 9))
+        #expect(try state.take(frame) == ["3", "6"])
+        _ = try state.take(change("deleted", 10, unread: 1, #""ids":["006"]"#))
+        #expect(try state.take(sync(11, notification(6, version: 11))).isEmpty)
+        #expect(state.titles == ["6", "5"])
+    }
+
+    @Test("an older id that is stored later arrives")
+    func olderID() throws {
+        let state = try Self.state(sync(2, notification(9, version: 2)))
+        #expect(try state.take(sync(3, notification(8, version: 3))) == ["8"])
+    }
+
     @Test("a resumed inbox begins with what changed")
     func resume() throws {
         let state = Model(InboxState(resume: 2, mostItems: 100))

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 TokenProvider = Callable[[bool], str | None | Awaitable[str | None]]
 
 _MOST_IDS = 1_000
+# The gateway closes a socket that sends more, with 1009.
+_MOST_MESSAGE_BYTES = 64 * 1024
 # A resume may bring 500 notifications with all their fields at the limit.
 _MOST_BYTES = 32 * 1024 * 1024
 # The gateway takes 20 messages a second from a socket.
@@ -107,8 +109,9 @@ class Inbox:
         self._task: asyncio.Task[None] | None = None
         self._end: Exception | None = None
         self._watchers: list[asyncio.Future[None]] = []
-        self._outbox: deque[tuple[dict[str, Any], asyncio.Future[None]]] = deque()
+        self._outbox: deque[tuple[int, str, asyncio.Future[None]]] = deque()
         self._answers: dict[int, asyncio.Future[None]] = {}
+        self._last_reference = 0
         self._has_work = asyncio.Event()
         self._is_active = True
         self._is_online = False
@@ -151,6 +154,9 @@ class Inbox:
 
         Two loops share the arrivals: each goes to one of them. After a gap of more than 500 changes
         the arrivals are the newest 100 unread; `GET /v1/notifications` has the rest.
+
+        After a lost connection or a `resume`, an old notification that this inbox never had also
+        comes if the user marked it unread or brought it back meanwhile.
         """
         return self._arrivals
 
@@ -177,8 +183,12 @@ class Inbox:
 
         Raises:
             InboxError: an id is no notification id, or the gateway is too busy.
+            TypeError: an id is no string.
         """
         names = [ids] if isinstance(ids, str) else list(ids)
+        for name in names:
+            if not isinstance(name, str):
+                raise TypeError(f"ids: must be strings, not {type(name).__name__}; give `notification.id`")
         for first in range(0, len(names), _MOST_IDS):
             await self._ask({"type": "read", "ids": names[first : first + _MOST_IDS]})
         # The change and its answer come in any order.
@@ -195,7 +205,7 @@ class Inbox:
         """Says whether the user looks at the app. A user who does not gets pushes after a while."""
         self._is_active = active
         if self._socket:
-            await self._say(self._socket, {"type": "focus", "active": active})
+            await self._say(self._socket, json.dumps({"type": "focus", "active": active}))
 
     async def __aenter__(self) -> Self:
         if self._task:
@@ -230,10 +240,19 @@ class Inbox:
             await self.changed()
 
     async def _ask(self, message: dict[str, Any]) -> None:
-        """Sends a message now or on the next connection, and waits for its answer."""
+        """Sends a message now or on the next connection, and waits for its answer.
+
+        Raises:
+            InboxError: the message is too long, or the gateway refused it.
+        """
         self._require_open()
+        self._last_reference += 1
+        text = json.dumps({**message, "ref": self._last_reference})
+        # The gateway would close the socket, and the next connection would send it again.
+        if len(text) > _MOST_MESSAGE_BYTES:
+            raise InboxError("ids: longer than 64 KB together; a notification id has 36 characters")
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._outbox.append((message, answer))
+        self._outbox.append((self._last_reference, text, answer))
         self._has_work.set()
         await answer
 
@@ -261,7 +280,7 @@ class Inbox:
             self._end = end or InboxError("the inbox is closed")
             self._arrivals.end(end)
             self._events.end(end)
-            for waiting in [*self._watchers, *(answer for _, answer in self._outbox)]:
+            for waiting in [*self._watchers, *(answer for _, _, answer in self._outbox)]:
                 if not waiting.done():
                     waiting.set_exception(self._end)
 
@@ -336,17 +355,15 @@ class Inbox:
     async def _pump(self, socket: ClientConnection) -> None:
         """Sends the messages of the outbox, each again if the last connection brought no answer."""
         if not self._is_active:
-            await self._say(socket, {"type": "focus", "active": False})
-        reference = 0
+            await self._say(socket, json.dumps({"type": "focus", "active": False}))
         while True:
             while not self._outbox:
                 self._has_work.clear()
                 await self._has_work.wait()
-            message, answer = self._outbox[0]
+            reference, text, answer = self._outbox[0]
             if not answer.done():
-                reference += 1
                 self._answers[reference] = answer
-                await self._say(socket, {**message, "ref": reference})
+                await self._say(socket, text)
                 await asyncio.wait([answer])
                 await asyncio.sleep(_SPACING)
             self._outbox.popleft()
@@ -366,13 +383,13 @@ class Inbox:
                 logger.warning("cannot renew the token before it expires: the provider returned an old one")
                 return
             expiry = fresh
-            await self._say(socket, {"type": "auth", "token": token})
+            await self._say(socket, json.dumps({"type": "auth", "token": token}))
 
-    async def _say(self, socket: ClientConnection, message: dict[str, Any]) -> None:
+    async def _say(self, socket: ClientConnection, text: str) -> None:
         from websockets.exceptions import ConnectionClosed
 
         try:
-            await socket.send(json.dumps(message))
+            await socket.send(text)
         except ConnectionClosed:
             # The reader sees the close, too.
             pass

@@ -4,12 +4,16 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from carillon.moments import parse_moment
+
+# The ids that are remembered after their notifications left the list.
+_MOST_SEEN = 10_000
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,9 @@ class InboxState:
         self.unread = 0
         self._most_items = most_items
         self._items: dict[str, Notification] = {}
+        # A `sync` does not say which notifications the user marked unread or brought back. Ids do
+        # not tell, either: lanes, broadcasts and replays store an older id after a newer one.
+        self._seen: OrderedDict[str, None] = OrderedDict()
 
     @property
     def items(self) -> list[Notification]:
@@ -95,9 +102,10 @@ class InboxState:
             case "notification":
                 notification = Notification.from_json(frame["notification"])
                 # One that the user marked unread or brought back did not arrive now.
-                if notification.id not in self._items and not frame["notification"].get("again"):
+                is_known = notification.id in self._items or notification.id in self._seen
+                if not is_known and not frame["notification"].get("again"):
                     arrivals = [notification]
-                self._items[notification.id] = notification
+                self._insert(notification)
             case "read":
                 read_at = parse_moment(frame["change"]["at"])
                 for item in self._meant(frame["change"]):
@@ -127,16 +135,20 @@ class InboxState:
         for id in frame["deleted"]:
             self._items.pop(id, None)
         synced = [Notification.from_json(value) for value in frame["notifications"]]
-        self._items |= {item.id: item for item in synced}
+        unseen = [item for item in synced if item.id not in known and item.id not in self._seen]
+        for item in synced:
+            self._insert(item)
         if before is None:
             return []
         # A reset also holds notifications from before the gap, beyond those in the list.
-        new = [
-            item
-            for item in synced
-            if not item.read_at and item.id not in known and (item.version > before or not frame["reset"])
-        ]
+        new = [item for item in unseen if not item.read_at and (item.version > before or not frame["reset"])]
         return sorted(new, key=lambda item: item.version)
+
+    def _insert(self, item: Notification) -> None:
+        self._items[item.id] = item
+        self._seen[item.id] = None
+        if len(self._seen) > _MOST_SEEN:
+            self._seen.popitem(last=False)
 
     def _meant(self, change: Mapping[str, Any]) -> list[Notification]:
         """Returns the items that a change names, or those up to its version."""

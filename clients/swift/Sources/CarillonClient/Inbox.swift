@@ -191,6 +191,9 @@ public final class Inbox {
     /// Each stream begins when it is made and has its own buffer of ``Limits/waiting``. It ends
     /// when the inbox is closed, and throws the ``failure`` of one that does not reconnect. After a
     /// gap of more than 500 changes the arrivals are the newest 100 unread.
+    ///
+    /// After a lost connection or with `resume`, an old notification that this inbox never had also
+    /// comes if the user marked it unread or brought it back meanwhile.
     public func arrivals() -> AsyncThrowingStream<InboxNotification, any Error> { self.arrivalStreams.make() }
 
     /// Returns ephemeral events, in a stream like that of ``arrivals()``.

@@ -10,6 +10,26 @@ struct InboxState: Sendable {
         let content: InboxUpdate.Content
     }
 
+    /// The ids of notifications that were in the list, so that one that comes back does not arrive.
+    ///
+    /// A `sync` does not say which notifications the user marked unread or brought back. Ids do not
+    /// tell, either: lanes, broadcasts and replays store an older id after a newer one.
+    private struct SeenIDs: Sendable {
+        private static let most = 10_000
+
+        private var newer: Set<String> = []
+        private var older: Set<String> = []
+
+        func contains(_ id: String) -> Bool { self.newer.contains(id) || self.older.contains(id) }
+
+        mutating func insert(_ id: String) {
+            self.newer.insert(id)
+            guard self.newer.count >= Self.most else { return }
+            self.older = self.newer
+            self.newer = []
+        }
+    }
+
     private static let mostChanges = 256
 
     /// The notifications, newest first.
@@ -25,6 +45,7 @@ struct InboxState: Sendable {
     private var changes: [Change] = []
     /// The version before which no change is known.
     private var floor = 0
+    private var seen = SeenIDs()
 
     init(resume version: Int? = nil, mostItems: Int) {
         self.version = version
@@ -50,7 +71,7 @@ struct InboxState: Sendable {
             arrivals = self.synchronize(notifications, deleted, isReset: isReset, to: update.version)
         case .notification(let notification):
             // A notification that the user marked unread or brought back did not arrive now.
-            if self.index(of: notification.id) == nil, notification.again != true { arrivals = [notification] }
+            if !self.isKnown(notification.id), notification.again != true { arrivals = [notification] }
             self.insert(notification)
         case .read, .deleted:
             self.items = self.items.compactMap { Self.changed($0, by: update.content) }
@@ -87,7 +108,7 @@ struct InboxState: Sendable {
         _ notifications: [InboxNotification], _ deleted: [String], isReset: Bool, to version: Int
     ) -> [InboxNotification] {
         let before = self.version
-        let known = Set(self.items.map(\.id))
+        let unseen = notifications.filter { !self.isKnown($0.id) }
         if isReset {
             self.items = []
             self.changes = []
@@ -101,11 +122,11 @@ struct InboxState: Sendable {
         guard let before else { return [] }
         // A reset also holds notifications from before the gap, beyond those in the list.
         let last = version < before ? 0 : before
-        return
-            notifications
-            .filter { !$0.isRead && !known.contains($0.id) && ($0.version > last || !isReset) }
-            .sorted { $0.version < $1.version }
+        return unseen.filter { !$0.isRead && ($0.version > last || !isReset) }.sorted { $0.version < $1.version }
     }
+
+    /// Whether the notification is in the list, or was.
+    private func isKnown(_ id: String) -> Bool { self.index(of: id) != nil || self.seen.contains(id) }
 
     /// Returns the notification after a read or a deletion; nil if it was deleted.
     private static func changed(
@@ -139,6 +160,7 @@ struct InboxState: Sendable {
     // MARK: The sorted list
 
     private mutating func insert(_ notification: InboxNotification) {
+        self.seen.insert(notification.id)
         let place = self.place(of: notification.id)
         if place < self.items.count, self.items[place].id == notification.id {
             self.items[place] = notification
