@@ -11,12 +11,15 @@ import Storage
 
 /// Moves the jobs of one database's outbox to their streams, ordered by id within a lane.
 ///
-/// While a lane is full, its jobs stay in the outbox and those of other lanes pass them.
+/// While a lane is full, its jobs stay in the outbox and those of other lanes pass them. While a
+/// master of a cluster is away, its jobs stay, and those of other masters pass them.
 ///
 /// Any number of dispatchers may relay one outbox; a lock lets one move at a time. A row is deleted
 /// once Redis has its job. A crash in between appends it twice with the same id, which notifies
 /// once.
 package struct OutboxRelay: Service {
+    private typealias LaneJob = (lane: Lane, fields: [(name: String, value: [UInt8])])
+
     private static let batchSize = 256
     /// NOTIFY only wakes the relay, so poll for what it missed.
     private static let interval: Duration = .seconds(1)
@@ -61,7 +64,11 @@ package struct OutboxRelay: Service {
             group.addTask {
                 let store = Database(pool).outbox
                 var isFailing = false
-                while await bell.next(limit: 1) != nil { await self.relay(store, &isFailing) }
+                while await bell.next(limit: 1) != nil {
+                    await self.relay(store, &isFailing)
+                    // Each round reads past all that waits, so `NOTIFY` must not start the next.
+                    if isFailing { await pause(for: Self.interval) }
+                }
             }
         }
     }
@@ -89,23 +96,37 @@ package struct OutboxRelay: Service {
     }
 
     /// Moves the rows of lanes that are not full.
+    ///
+    /// - Throws: also if a master of a cluster did not take its rows; those of the others have
+    ///   moved by then.
     private func move(_ store: OutboxStore) async throws {
-        while isRunning {
+        var waiting = WaitingRows()
+        while isRunning, !waiting.isFull {
             let held = try await self.held()
-            if let held, held.lanes.count == Lane.allCases.count { return self.metrics.held.increment() }
-            let count = try await store.move(limit: Self.batchSize, leaving: held) { database, rows in
-                try await self.append(rows, of: database)
+            if let held, held.lanes.count == Lane.allCases.count {
+                self.metrics.held.increment()
+                break
             }
-            self.metrics.moved.increment(by: count)
-            guard count == 0 else { continue }
-            if held != nil, try await store.backlog().count > 0 { self.metrics.held.increment() }
-            return
+            let count = try await store.move(
+                limit: Self.batchSize,
+                leaving: held,
+                skipping: waiting.ids
+            ) { database, rows in
+                try await self.append(rows, of: database, &waiting)
+            }
+            if let count {
+                self.metrics.moved.increment(by: count)
+                continue
+            }
+            if held != nil, try await store.backlog().count > waiting.ids.count { self.metrics.held.increment() }
+            break
         }
+        if let error = waiting.error { throw error }
     }
 
     /// Returns the lanes that are full; nil for none.
     private func held() async throws -> OutboxStore.Held? {
-        let lengths = try await self.dispatcher.live.jobs.lengths()
+        let lengths = try await self.dispatcher.live.jobs.lengths(skipsAbsent: true)
         let full = lengths.filter { $0.value >= JobStream.highWaterMark }
         guard !full.isEmpty else { return nil }
         let types = Dictionary(grouping: self.dispatcher.catalog.all, by: \.lane).mapValues { $0.map(\.name) }
@@ -113,49 +134,101 @@ package struct OutboxRelay: Service {
     }
 
     /// Appends the jobs of rows to their streams, and stores dead letters of rows that are no jobs.
-    private func append(_ rows: [OutboxStore.Row], of database: String) async throws {
+    ///
+    /// - Parameter waiting: gets the rows that a master of a cluster did not take.
+    /// - Returns: the ids of the rows that Redis has.
+    /// - Throws: if a single Redis did not take all.
+    private func append(
+        _ rows: [OutboxStore.Row],
+        of database: String,
+        _ waiting: inout WaitingRows
+    ) async throws -> [Int64] {
+        let isCluster = self.dispatcher.redis.isCluster
         let content = self.read(rows, of: database)
-        // The rows' transaction is open: if Redis is down, roll back at once and keep the rows.
-        try await DeadLetterQueue(dispatcher: self.dispatcher).setAside(content.dead, isPatient: false)
-        guard !content.jobs.isEmpty else { return }
-        let stream = self.dispatcher.live.jobs
-        _ = try await stream.append(content.jobs)
+        var moved: [Int64] = []
+        do {
+            // The rows' transaction is open: if Redis is down, roll back at once and keep the rows.
+            try await DeadLetterQueue(dispatcher: self.dispatcher)
+                .setAside(content.dead.map { $0.letter }, isPatient: false)
+            moved += content.dead.map { $0.id }
+        } catch let error as RedisError where isCluster {
+            for row in content.dead { waiting.add(row.id, error) }
+        }
+        let streams = self.dispatcher.live.jobs
+        var ready: [(id: Int64, stream: String, job: LaneJob)] = []
+        for row in content.jobs {
+            let stream = streams.stream(for: row.job.lane, row.job.fields)
+            if waiting.streams.contains(stream) {
+                // Its master may be back by now, but no job passes an earlier one.
+                waiting.add(row.id)
+            } else {
+                ready.append((row.id, stream, row.job))
+            }
+        }
+        for (row, error) in zip(ready, await streams.appendEach(ready.map { $0.job })) {
+            guard let error else {
+                moved.append(row.id)
+                continue
+            }
+            guard isCluster else { throw error }
+            waiting.add(row.id, of: row.stream, error)
+        }
+        return moved
     }
 
     /// Reads rows as jobs, or as dead letters if they are not JSON.
     private func read(
         _ rows: [OutboxStore.Row],
         of database: String
-    ) -> (jobs: [(lane: Lane, fields: [(name: String, value: [UInt8])])], dead: [DeadLetter]) {
-        var jobs: [(lane: Lane, fields: [(name: String, value: [UInt8])])] = []
-        var dead: [DeadLetter] = []
+    ) -> (jobs: [(id: Int64, job: LaneJob)], dead: [(id: Int64, letter: DeadLetter)]) {
+        var jobs: [(id: Int64, job: LaneJob)] = []
+        var dead: [(id: Int64, letter: DeadLetter)] = []
         for row in rows {
             // The time is part of the id, because a restored database reuses row ids.
             let id = "outbox:\(database):\(row.id).\(row.at.microseconds)"
             do throws(JSONFault) {
-                jobs.append(self.job(try JSONParser.parse(row.fields), id: id))
+                jobs.append((row.id, self.job(try JSONParser.parse(row.fields), id: id)))
             } catch {
-                dead.append(
-                    DeadLetter(
-                        stream: self.dispatcher.keys.jobs(.normal),
-                        entry: id,
-                        reason: "job: is \(error)",
-                        at: self.dispatcher.now(),
-                        fields: [("job", row.fields[...])]
-                    )
+                let letter = DeadLetter(
+                    stream: self.dispatcher.keys.jobs(.normal),
+                    entry: id,
+                    reason: "job: is \(error)",
+                    at: self.dispatcher.now(),
+                    fields: [("job", row.fields[...])]
                 )
+                dead.append((row.id, letter))
             }
         }
         return (jobs, dead)
     }
 
     /// Returns a row's job and its lane; the intake validates the rest.
-    private func job(_ value: JSONValue, id: String) -> (lane: Lane, fields: [(name: String, value: [UInt8])]) {
+    private func job(_ value: JSONValue, id: String) -> LaneJob {
         var fields = JobFields.flat(value.object ?? [])
         if !fields.contains(where: { $0.name == "id" }) { fields.append(("id", Array(id.utf8))) }
         let own = value["lane"]?.string.flatMap { Lane(rawValue: $0) }
         let type = value["type"]?.string.flatMap { self.dispatcher.catalog[$0] }
         return (own ?? type?.lane ?? .normal, fields)
+    }
+}
+
+/// The rows that masters of a cluster did not take in this round; the next one starts over.
+private struct WaitingRows {
+    /// With as many, the round ends, because each batch reads past them.
+    private static let most = 10_000
+
+    private(set) var ids: [Int64] = []
+    /// The streams that did not take a job.
+    private(set) var streams: Set<String> = []
+    /// The first failure.
+    private(set) var error: RedisError?
+
+    var isFull: Bool { self.ids.count >= Self.most }
+
+    mutating func add(_ id: Int64, of stream: String? = nil, _ error: RedisError? = nil) {
+        self.ids.append(id)
+        if let stream { self.streams.insert(stream) }
+        self.error = self.error ?? error
     }
 }
 

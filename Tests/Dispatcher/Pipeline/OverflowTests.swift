@@ -3,6 +3,7 @@
 
 import Clients
 import Support
+import Synchronization
 import Testing
 
 @testable import Core
@@ -89,18 +90,63 @@ struct OverflowGuardTests {
     func readsAfterLanes() async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
+                let time = Mutex((instant: ContinuousClock.now, looks: 0))
                 let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")])
+                    database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")],
+                    instant: {
+                        time.withLock { time in
+                            time.looks += 1
+                            return time.instant
+                        }
+                    })
                 dispatcher.leaseClock.renewed(at: .now)
                 let fields = [("title", Array("moved".utf8))]
                 _ = try await dispatcher.live.overflows.append([(org: "acme", fields: fields)])
                 let lanes = OverflowGuard(dispatcher: dispatcher, policy: OverflowPolicy(backlog: 10))
-                let reader = OverflowReader(
-                    dispatcher: dispatcher, lanes: lanes, queue: LaneQueue<LaneBatch>(capacity: 8))
-                let start = ContinuousClock.now
+                let queue = LaneQueue<LaneBatch>(capacity: 8)
+                let reader = OverflowReader(dispatcher: dispatcher, lanes: lanes, queue: queue)
                 lanes.noteBacklog()
-                #expect(await reader.roundOfAll().count == 1)
-                #expect(ContinuousClock.now - start >= .milliseconds(50))
+                let reading = Task { await reader.roundOfAll().count }
+                // The clock stands still, so the backlog lasts.
+                try await eventually("it has looked at the lanes again and again") {
+                    time.withLock { $0.looks >= 6 } || queue.count > 0
+                }
+                #expect(queue.count == 0)
+                time.withLock { $0.instant += .milliseconds(60) }
+                #expect(await reading.value == 1)
+                try #require(queue.count == 1)
+                let titles = await queue.receive()?.entries.map { String(decoding: $0["title"] ?? [], as: UTF8.self) }
+                #expect(titles == ["moved"])
+            }
+        }
+    }
+
+    @Test("moves jobs again if Redis came back without them before the acknowledgement")
+    func lostMove() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(database.pool, redis, keys, [NotificationType(name: "news")])
+                dispatcher.leaseClock.renewed(at: .now)
+                let overflow = OverflowGuard(dispatcher: dispatcher, policy: OverflowPolicy(backlog: 10))
+                let lane = RedisArgument.text(keys.jobs(.normal))
+                let moved = RedisArgument.text(keys.overflow("loud"))
+                let batch = Self.batch(3, of: "loud", in: keys.jobs(.normal), dispatcher)
+                let excess = batch.entries.map { OverflowGuard.Excess(org: "loud", entry: $0) }
+                // The acknowledgement fails, because this is no stream.
+                try await redis.send("SET", lane, "x")
+                try await withThrowingTaskGroup(of: Void.self) { group in
+                    group.addTask { try await overflow.move(excess, of: batch.group) }
+                    try await eventually("they are moved") { try await redis.send("XLEN", moved).integer() == 3 }
+                    try await redis.send("DEL", moved)
+                    let session = redis.session
+                    let identifier = try await redis.send("CLIENT", "ID").integer()
+                    _ = try? await redis.send("CLIENT", "KILL", "ID", .integer(identifier), "SKIPME", "no")
+                    try await eventually("the connection reopens") { redis.session != session }
+                    try await redis.send("DEL", lane)
+                    try await group.waitForAll()
+                }
+                #expect(try await redis.send("XLEN", moved).integer() == 3)
             }
         }
     }
@@ -116,6 +162,7 @@ struct AbsentMasterTests {
         let cluster: TestCluster
         let absent: Int
         let redis: RedisClient
+        let database: TestDatabase
         let keys: Keyspace
         let dispatcher: Dispatcher
 
@@ -129,7 +176,62 @@ struct AbsentMasterTests {
             return try #require(part)
         }
 
+        func user(in part: Keyspace) throws -> String {
+            try #require((0..<1_000).map { "user-\($0)" }.first { self.keys.part(of: $0).index == part.index })
+        }
+
         func loseMaster() async throws { try await self.cluster.lose(self.absent) }
+
+        /// Starts the lost master again, without its data.
+        func findMaster() async throws { try await self.cluster.servers[self.absent].start() }
+
+        /// Returns the titles of a part's jobs, in order.
+        func titles(in part: Keyspace) async throws -> [String] {
+            let reply = try await self.redis.send("XRANGE", .text(part.jobs(.normal)), "-", "+")
+            guard var cursor = try reply.cursor(), let count = try cursor.array() else { return [] }
+            var titles: [String] = []
+            for _ in 0..<count {
+                _ = try cursor.array()
+                _ = try cursor.string()
+                for _ in 0..<(try cursor.array() ?? 0) / 2 {
+                    let (name, value) = (try cursor.string(), try cursor.string())
+                    if name == "title" { titles.append(value ?? "") }
+                }
+            }
+            return titles
+        }
+
+        func deliveries(in part: Keyspace) async throws -> Int64 {
+            try await self.redis.send("XLEN", .text(part.deliveries(.fcm, .normal))).integer()
+        }
+
+        /// Stores a user's phone, a notification without an owner, and one that waits for its push.
+        func store(for user: String, _ number: UInt64) async throws {
+            let database = self.dispatcher.database
+            _ = try await database.devices.register(
+                Device(
+                    id: NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0000 + number), user: user,
+                    platform: .android, provider: .fcm, app: "default", environment: .production,
+                    token: "phone-\(number)", registeredAt: TestDispatcher.now))
+            let kinds: [Channels] = [[.inApp], [.inApp, .push]]
+            for (kind, channels) in kinds.enumerated() {
+                let place = 2 * number + UInt64(kind)
+                var notification = Notification(
+                    id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0000 + place), user: user,
+                    type: "news", createdAt: TestDispatcher.now)
+                notification.channels = channels
+                notification.jobEntry = "jobs/\(place)-0"
+                _ = try await database.notifications.store([notification], areRepeats: false)
+                guard channels.contains(.push) else { continue }
+                try await database.notifications.mark([(user, notification.id, .pending, "queued", nil)])
+            }
+        }
+
+        /// Returns the users of notifications without an owner.
+        func unowned() async throws -> [String] {
+            let notifications = self.dispatcher.database.notifications
+            return try await notifications.unowned(before: notifications.clock(), limit: 10).map(\.notification.user)
+        }
     }
 
     private static func with(_ body: (Scene) async throws -> Void) async throws {
@@ -137,11 +239,14 @@ struct AbsentMasterTests {
         try await TestRedis.with(try cluster.configuration()) { redis in
             try await TestDatabase.with { database in
                 let keys = Keyspace(parts: 16)
-                let dispatcher = try TestDispatcher.make(database.pool, redis, keys, [NotificationType(name: "news")])
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")], Silent())
                 // The turn of the sweep stays.
                 let absent = (cluster.number(ofKey: keys.sweepTurn) + 1) % 3
                 try await body(
-                    Scene(cluster: cluster, absent: absent, redis: redis, keys: keys, dispatcher: dispatcher))
+                    Scene(
+                        cluster: cluster, absent: absent, redis: redis, database: database, keys: keys,
+                        dispatcher: dispatcher))
             }
         }
     }
@@ -169,11 +274,8 @@ struct AbsentMasterTests {
     func proofs() async throws {
         try await Self.with { scene in
             let (lost, kept) = try (scene.lost, scene.kept)
-            let users = (0..<200).map { "user-\($0)" }
-            let lostUser = users.first { scene.keys.part(of: $0).index == lost.index }
-            let keptUser = users.first { scene.keys.part(of: $0).index == kept.index }
             var batch = RedisBatch()
-            for user in [try #require(lostUser), try #require(keptUser)] {
+            for user in [try scene.user(in: lost), try scene.user(in: kept)] {
                 let awaited = UnconfirmedNotification(
                     id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001), user: user,
                     lane: .normal)
@@ -186,6 +288,69 @@ struct AbsentMasterTests {
                 await ProofService(dispatcher: scene.dispatcher).poll()
                 let set = RedisArgument.text(scene.keys.unconfirmed(shard: shard))
                 return try await scene.redis.send("ZCARD", set).integer() == 0
+            }
+        }
+    }
+
+    @Test("rows of an outbox for the other masters move once, in order, while one is away, and the rest waits")
+    func outbox() async throws {
+        try await Self.with { scene in
+            let (lost, kept) = try (scene.lost, scene.kept)
+            let pool = scene.database.pool
+            func enqueue(_ titles: ClosedRange<Int>, for part: Keyspace) async throws {
+                try await pool.query(
+                    """
+                    SELECT carillon.enqueue(jsonb_build_object('user', $1::text, 'type', 'news', 'title', n::text))
+                    FROM generate_series($2::int8, $3::int8) n
+                    """,
+                    .text(try scene.user(in: part)), .int8(Int64(titles.lowerBound)), .int8(Int64(titles.upperBound)))
+            }
+            func waiting() async throws -> Int64 {
+                try await pool.query("SELECT count(*) FROM carillon.outbox").first?.int8(0) ?? 0
+            }
+            // More than one read takes, before those that can move.
+            try await enqueue(1...300, for: lost)
+            try await enqueue(1...300, for: kept)
+            try await scene.loseMaster()
+            let relay = OutboxRelay(
+                dispatcher: scene.dispatcher, name: "own", configuration: scene.database.configuration())
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                group.addTask { try? await relay.run() }
+                try await eventually("the rows of the other master have moved") { try await waiting() == 300 }
+                try await enqueue(301...302, for: kept)
+                try await eventually("later ones move, too") { try await waiting() == 300 }
+                #expect(try await scene.titles(in: kept) == (1...302).map { "\($0)" })
+                try await scene.findMaster()
+                try await eventually("the rest moves when the master is back") { try await waiting() == 0 }
+                group.cancelAll()
+            }
+            #expect(Set(try await scene.titles(in: lost)) == Set((1...300).map { "\($0)" }))
+            #expect(try await scene.titles(in: kept).count == 302)
+        }
+    }
+
+    @Test("the sweep mends the parts of the other masters while one is away, and its parts when it is back")
+    func sweep() async throws {
+        try await Self.with { scene in
+            let (lost, kept) = try (scene.lost, scene.kept)
+            let lostUser = try scene.user(in: lost)
+            try await scene.store(for: lostUser, 1)
+            try await scene.store(for: try scene.user(in: kept), 2)
+            try await scene.database.pool.query(
+                "UPDATE carillon.notifications SET stored_at = now() - interval '10 minutes'")
+            try await scene.database.pool.query("UPDATE carillon.sweep SET swept_until = now() - interval '1 hour'")
+            try await scene.loseMaster()
+            let sweeper = SweepService(dispatcher: scene.dispatcher)
+            try await sweeper.sweep()
+            #expect(try await scene.deliveries(in: kept) == 1)
+            #expect(try await scene.unowned() == [lostUser])
+            try await scene.findMaster()
+            try await eventually("a sweep mends the part of the master that is back") {
+                // A server that is not ready yet ends the sweep.
+                _ = try? await scene.redis.send("DEL", .text(scene.keys.sweepTurn))
+                try? await sweeper.sweep()
+                guard try await scene.unowned().isEmpty else { return false }
+                return (try? await scene.deliveries(in: lost)) ?? 0 > 0
             }
         }
     }

@@ -98,6 +98,26 @@ struct SweepServiceTests {
         }
     }
 
+    @Test("sweeps although a dump keeps the audit's partitions from being created")
+    func dump() async throws {
+        try await Self.with { scene in
+            let days = try await scene.pool.query(
+                "SELECT max(relname::text) FROM pg_class WHERE relname ~ '^delivery_attempts_[0-9]{8}$'")
+            let last = try #require(try days.first?.text(0))
+            try await scene.pool.query("DROP TABLE carillon.\(last)")
+            try await scene.forget(beat: 20)
+            try await scene.pool.transaction { transaction in
+                try await transaction.query("LOCK TABLE carillon.delivery_attempts IN ACCESS SHARE MODE")
+                let sweeper = scene.sweeper
+                let run = Task { try await sweeper.run() }
+                defer { run.cancel() }
+                try await eventually("the sweep enqueues it again") { try await scene.appended().count == 1 }
+                run.cancel()
+                _ = await run.result
+            }
+        }
+    }
+
     @Test("counts from the enqueue, not from the insert")
     func window() async throws {
         try await Self.with { scene in
@@ -294,7 +314,7 @@ struct SweepServiceTests {
 }
 
 /// A channel that sends nothing.
-private struct Silent: ProviderChannel {
+struct Silent: ProviderChannel {
     let provider = Provider.fcm
     let app = "default"
 

@@ -34,7 +34,8 @@ struct DeadLetterQueue: Sendable {
             try await self.dispatcher.untilDone("append dead letters", isFinal: { _ in !isPatient }) {
                 var commands = RedisBatch()
                 for letter in batch { DeadStream(keys: self.dispatcher.keys).add(letter, in: &commands) }
-                for reply in try await self.dispatcher.redis.send(commands) { _ = try reply.checked() }
+                let replies = try await self.dispatcher.redis.send(commands, isPatient: isPatient)
+                for reply in replies { _ = try reply.checked() }
             }
             PipelineMetrics.dead.increment(by: batch.count)
             self.log(batch)

@@ -107,16 +107,16 @@ final class OverflowGuard: Sendable {
 
     /// Notes that a lane gave a full batch, so more jobs wait there.
     func noteBacklog() {
-        self.state.withLock { $0.backlog = .now }
+        self.state.withLock { $0.backlog = self.dispatcher.clock.instant() }
     }
 
     /// Waits until no lane has a backlog, but no longer than `most`.
     ///
     /// The processor time that an overflow takes would delay the lanes.
     func waitForLanes(atMost most: Duration) async {
-        let start = ContinuousClock.now
+        let start = self.dispatcher.clock.instant()
         while isRunning {
-            let now = ContinuousClock.now
+            let now = self.dispatcher.clock.instant()
             guard let backlog = self.state.withLock({ $0.backlog }), now < backlog + Self.rest, now < start + most
             else { return }
             // The end of a backlog shows only by full batches that do not come, so poll.

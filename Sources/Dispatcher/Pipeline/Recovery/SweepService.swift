@@ -27,6 +27,9 @@ package struct SweepService: Service {
     private static let tries: Duration = .seconds(2 * 24 * 3_600)
     /// The most waiting retries that a repair remembers, in about 40 MB.
     private static let mostWaiting = 500_000
+    /// How often the audit's partitions are created, and when again after a failure.
+    private static let partsInterval: Duration = .seconds(3_600)
+    private static let partsPause: Duration = .seconds(600)
 
     private let dispatcher: Dispatcher
     private let interval: Duration
@@ -39,12 +42,11 @@ package struct SweepService: Service {
     }
 
     package func run() async throws {
-        var round = 0
+        var partsDue = ContinuousClock.now
         while isRunning {
             do {
-                if round % 180 == 0 { try await self.dispatcher.database.deliveries.makeAttemptParts() }
+                if ContinuousClock.now >= partsDue { partsDue = .now + (await self.makeParts()) }
                 try await self.sweep()
-                round += 1
             } catch {
                 self.dispatcher.logger.warning(
                     "sweep failed; retrying at the next interval", metadata: ["error": "\(error)"])
@@ -54,14 +56,30 @@ package struct SweepService: Service {
         }
     }
 
+    /// Creates the audit's partitions for the days ahead.
+    ///
+    /// A dump prevents this while it reads, which does no harm: they exist seven days ahead.
+    ///
+    /// - Returns: how long to wait before the next time.
+    private func makeParts() async -> Duration {
+        do {
+            try await self.dispatcher.database.deliveries.makeAttemptParts()
+            return Self.partsInterval
+        } catch {
+            self.dispatcher.logger.warning(
+                "cannot create the audit's partitions; retrying in ten minutes", metadata: ["error": "\(error)"])
+            return Self.partsPause
+        }
+    }
+
     /// Sweeps once; one dispatcher at a time does so.
     ///
     /// All rows are routed in one round, page by page; after a loss of Redis there may be many. The
-    /// next round finds what still waits for its proof.
+    /// next round finds what still waits for its proof, or for a master of a cluster that is away.
     func sweep() async throws {
         guard try await self.takeTurn() else { return }
         let now = try await self.dispatcher.database.notifications.clock()
-        try await self.repair(now: now)
+        let absent = try await self.repair(now: now)
         let before = now + (.zero - Self.age)
         var last: NotificationStore.Unowned?
         while isRunning {
@@ -72,13 +90,16 @@ package struct SweepService: Service {
             )
             last = page.last
             guard last != nil else { break }
+            let reachable = page.filter { !absent.contains($0.notification.user) }
+            guard !reachable.isEmpty else { continue }
             self.dispatcher.logger.info(
-                "found unowned notifications; routing them again", metadata: ["count": "\(page.count)"])
+                "found unowned notifications; routing them again", metadata: ["count": "\(reachable.count)"])
             try await Router(dispatcher: self.dispatcher).route(
-                page.map { RoutedNotification($0.notification, .stored, unread: $0.unread, isRepeat: true) }
+                reachable.map { RoutedNotification($0.notification, .stored, unread: $0.unread, isRepeat: true) }
             )
-            PipelineMetrics.swept.increment(by: page.count)
+            PipelineMetrics.swept.increment(by: reachable.count)
         }
+        // Stops before the first row that still has no owner.
         try await self.dispatcher.database.notifications.advanceSweep(before: before)
     }
 
@@ -89,14 +110,33 @@ package struct SweepService: Service {
     ///
     /// One that restarted or failed over may lack its last second. The attempts tell what a
     /// provider has accepted meanwhile.
-    private func repair(now: Timestamp) async throws {
+    ///
+    /// - Returns: the parts whose master in a cluster is away. Their notes stay, so the first sweep
+    ///   that finds it again repairs them.
+    private func repair(now: Timestamp) async throws -> AbsentParts {
         let redis = self.dispatcher.redis
         let longest = now + (.zero - Self.memory)
         var beats: [Timestamp] = []
         var notes = RedisBatch()
         self.dispatcher.live.noteParts(in: &notes)
+        var absent = AbsentParts(self.dispatcher.keys)
+        // Asks an absent master once: each call may take seconds, and the turn does not last.
+        var errors: [String: RedisError] = [:]
         for key in self.dispatcher.keys.memories {
-            let run = try await RedisRun.ask(redis, memory: key)
+            let master = redis.master(of: key)
+            if let error = errors[master] {
+                absent.add(key, error)
+                continue
+            }
+            let run: RedisRun
+            do throws(RedisError) {
+                run = try await RedisRun.ask(redis, memory: key)
+            } catch {
+                guard redis.isCluster, error.isOfAbsentServer else { throw error }
+                errors[master] = error
+                absent.add(key, error)
+                continue
+            }
             if run.id == nil, self.firstUnknownRun.take() {
                 self.dispatcher.logger.warning(
                     "Redis hides its run_id, so the dispatcher cannot notice lost data; allow INFO for its user")
@@ -106,6 +146,11 @@ package struct SweepService: Service {
             let firstSeen = run.firstSeen ?? run.now
             notes.append("SET", .text(key), .text("\(id) \(now.milliseconds) \(firstSeen)"))
         }
+        if let error = absent.error {
+            self.dispatcher.logger.notice(
+                "a master of the cluster is away; the sweep leaves out its parts until it is back",
+                metadata: ["error": "\(error)"])
+        }
         if let beat = beats.min() {
             let since = max(beat + (.zero - Self.slack), longest)
             self.dispatcher.logger.notice(
@@ -114,9 +159,10 @@ package struct SweepService: Service {
             )
             let waiting = WaitingRetries(self.dispatcher.live, most: Self.mostWaiting)
             let router = Router(dispatcher: self.dispatcher, waiting: waiting)
-            try await self.pushQueued(since: since, now: now, router)
+            try await self.pushQueued(since: since, now: now, router, but: absent)
             try await self.dispatcher.database.followUps.recall(handedOnSince: since, now: now)
-            try await self.repeatLost(since: max(since, now + (.zero - Self.tries)), now: now, router)
+            try await self.repeatLost(
+                since: max(since, now + (.zero - Self.tries)), now: now, router, but: absent)
             let unread = await waiting.unread
             if unread > 0 {
                 self.dispatcher.logger.warning(
@@ -125,18 +171,28 @@ package struct SweepService: Service {
             }
         }
         // Last, so that an interrupted round starts over.
-        for reply in try await redis.send(notes) { _ = try reply.checked() }
+        for reply in try await redis.send(notes, isPatient: false) {
+            if redis.isCluster, case .error(let error) = reply, error.isOfAbsentServer { continue }
+            _ = try reply.checked()
+        }
+        return absent
     }
 
     /// Enqueues pushes again that wait for a provider, page by page, oldest first.
-    private func pushQueued(since: Timestamp, now: Timestamp, _ router: Router) async throws {
+    private func pushQueued(
+        since: Timestamp,
+        now: Timestamp,
+        _ router: Router,
+        but absent: AbsentParts
+    ) async throws {
         try await self.inSteps(since: since, now: now) { start, end, place in
             let (page, last) = try await self.dispatcher.database.notifications.queued(
                 handedOnSince: start, until: end, after: place, limit: Self.batchSize)
-            if !page.isEmpty {
+            let reachable = page.filter { !absent.contains($0.user) }
+            if !reachable.isEmpty {
                 self.dispatcher.logger.info(
-                    "found queued notifications; enqueueing them again", metadata: ["count": "\(page.count)"])
-                try await router.pushAgain(page)
+                    "found queued notifications; enqueueing them again", metadata: ["count": "\(reachable.count)"])
+                try await router.pushAgain(reachable)
             }
             return last
         }
@@ -144,14 +200,20 @@ package struct SweepService: Service {
 
     /// Enqueues deliveries again that waited for one device while another had ended the
     /// notification.
-    private func repeatLost(since: Timestamp, now: Timestamp, _ router: Router) async throws {
+    private func repeatLost(
+        since: Timestamp,
+        now: Timestamp,
+        _ router: Router,
+        but absent: AbsentParts
+    ) async throws {
         try await self.inSteps(since: since, now: now) { start, end, place in
             let (lost, last) = try await self.dispatcher.database.deliveries.lost(
                 handedOnSince: start, until: end, after: place, now: now, limit: Self.batchSize)
-            if !lost.isEmpty {
+            let reachable = lost.filter { !absent.contains($0.user) }
+            if !reachable.isEmpty {
                 self.dispatcher.logger.info(
-                    "found lost deliveries; enqueueing them again", metadata: ["count": "\(lost.count)"])
-                try await router.deliverAgain(lost)
+                    "found lost deliveries; enqueueing them again", metadata: ["count": "\(reachable.count)"])
+                try await router.deliverAgain(reachable)
             }
             return last
         }
@@ -201,6 +263,27 @@ package struct SweepService: Service {
             .integer(milliseconds)
         )
         return try reply.string() != nil
+    }
+}
+
+/// The parts of a cluster whose master is away.
+private struct AbsentParts {
+    private let keys: Keyspace
+    /// The memories that could not be asked.
+    private var memories: Set<String> = []
+    /// Why the first could not; nil if no master is away.
+    private(set) var error: RedisError?
+
+    init(_ keys: Keyspace) { self.keys = keys }
+
+    mutating func add(_ memory: String, _ error: RedisError) {
+        self.memories.insert(memory)
+        self.error = self.error ?? error
+    }
+
+    /// Whether a user's keys are in one of these parts.
+    func contains(_ user: String) -> Bool {
+        !self.memories.isEmpty && self.memories.contains(self.keys.part(of: user).memory)
     }
 }
 

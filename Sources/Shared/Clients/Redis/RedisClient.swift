@@ -44,6 +44,13 @@ package final class RedisClient: Sendable {
         return Set(batch.slots.map { slot in map?.owner(of: slot).map { "\($0)" } ?? "" })
     }
 
+    /// The master that has a key, as far as it is known; the same for all keys without a cluster.
+    package func master(of key: String) -> String {
+        guard case .cluster = self.backend else { return "" }
+        let slot = RedisSlot.of(Array(key.utf8))
+        return self.configuration.topology.map?.owner(of: slot).map { "\($0)" } ?? ""
+    }
+
     /// A number that changes when a server may have restarted, or another has taken over.
     package var session: Int {
         switch self.backend {

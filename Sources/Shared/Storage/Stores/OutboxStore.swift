@@ -61,7 +61,7 @@ package struct OutboxStore: Sendable {
         return Backlog(count: Int(try row.int8(0)), oldest: oldest)
     }
 
-    /// Passes the oldest rows to `body` and deletes them when it returns.
+    /// Passes the oldest rows to `body`, and deletes those that it returns.
     ///
     /// A transaction lock lets one relay move rows at a time; a relay that dies releases it. If
     /// `body` throws, the rows stay.
@@ -69,22 +69,25 @@ package struct OutboxStore: Sendable {
     /// - Parameters:
     ///   - held: the rows to skip; nil for none. Every row before one that is not skipped is
     ///     inspected.
-    ///   - body: gets the database's identity and the rows in order of id.
-    /// - Returns: the number of rows moved; 0 if there are none or another relay moves them.
+    ///   - waiting: the ids of further rows to skip.
+    ///   - body: gets the database's identity and the rows in order of id; returns the ids of those
+    ///     that Redis has.
+    /// - Returns: the number of rows moved; nil if there are none or another relay moves them.
     package func move(
         limit: Int,
         leaving held: Held? = nil,
-        _ body: (_ database: String, _ rows: [Row]) async throws -> Void
-    ) async throws -> Int {
+        skipping waiting: [Int64] = [],
+        _ body: (_ database: String, _ rows: [Row]) async throws -> [Int64]
+    ) async throws -> Int? {
         try await self.pool.transaction { transaction in
             let lock = try await transaction.query("SELECT pg_try_advisory_xact_lock($1)", .int8(Self.lock))
-            guard let isMine = try lock.first?.bool(0), isMine else { return 0 }
+            guard let isMine = try lock.first?.bool(0), isMine else { return nil }
             let results = try await transaction.run([
                 PostgresStatement("SELECT id::text FROM carillon.outbox_database"),
                 // After the lock's statement, so that it sees the deletions of the previous holder.
-                Self.oldest(limit: limit, leaving: held),
+                Self.oldest(limit: limit, leaving: held, skipping: waiting),
             ])
-            guard results.count == 2, let database = try results[0].first?.text(0) else { return 0 }
+            guard results.count == 2, let database = try results[0].first?.text(0) else { return nil }
             var rows: [Row] = []
             for row in results[1] {
                 rows.append(
@@ -95,17 +98,23 @@ package struct OutboxStore: Sendable {
                     )
                 )
             }
-            guard !rows.isEmpty else { return 0 }
-            try await body(database, rows)
-            var ids = PostgresArray(.int8, capacity: rows.count)
-            for row in rows { ids.append(int8: row.id) }
+            guard !rows.isEmpty else { return nil }
+            let moved = try await body(database, rows)
+            guard !moved.isEmpty else { return 0 }
             // Ids are committed out of order, so a lower one may have appeared since.
-            try await transaction.query("DELETE FROM carillon.outbox WHERE id = ANY($1)", .array(ids))
-            return rows.count
+            try await transaction.query("DELETE FROM carillon.outbox WHERE id = ANY($1)", .array(Self.array(moved)))
+            return moved.count
         }
     }
 
-    private static func oldest(limit: Int, leaving held: Held?) -> PostgresStatement {
+    private static func array(_ ids: [Int64]) -> PostgresArray {
+        var array = PostgresArray(.int8, capacity: ids.count)
+        for id in ids { array.append(int8: id) }
+        return array
+    }
+
+    private static func oldest(limit: Int, leaving held: Held?, skipping waiting: [Int64]) -> PostgresStatement {
+        var conditions: [String] = []
         var parameters: [PostgresValue] = [.int4(Int32(clamping: limit)), .int8(Self.mostBytes)]
         if let held {
             parameters += [
@@ -113,12 +122,19 @@ package struct OutboxStore: Sendable {
                 .array(PostgresArray(texts: held.typesByLane[.critical] ?? [])),
                 .array(PostgresArray(texts: held.typesByLane[.bulk] ?? [])),
             ]
+            conditions.append(Self.isNotHeld)
         }
+        if !waiting.isEmpty {
+            parameters.append(.array(Self.array(waiting)))
+            // As a subquery, which PostgreSQL always hashes.
+            conditions.append("id NOT IN (SELECT unnest($\(parameters.count)::int8[]))")
+        }
+        let condition = conditions.isEmpty ? "" : "WHERE " + conditions.joined(separator: " AND ")
         return PostgresStatement(
             """
             SELECT id, fields, at FROM (
                 SELECT o.*, sum(pg_column_size(fields)) OVER (ORDER BY id) - pg_column_size(fields) AS before
-                FROM (SELECT * FROM carillon.outbox \(held == nil ? "" : Self.isNotHeld) ORDER BY id LIMIT $1) o
+                FROM (SELECT * FROM carillon.outbox \(condition) ORDER BY id LIMIT $1) o
             ) sized WHERE before < $2 ORDER BY id
             """,
             parameters
@@ -129,7 +145,7 @@ package struct OutboxStore: Sendable {
     ///
     /// $3: full lanes, $4 and $5: the types of lanes critical and bulk.
     private static let isNotHeld = """
-        WHERE CASE WHEN lane IN ('critical', 'normal', 'bulk') THEN lane WHEN fields ->> 'type' = ANY ($4) THEN 'critical'
+        CASE WHEN lane IN ('critical', 'normal', 'bulk') THEN lane WHEN fields ->> 'type' = ANY ($4) THEN 'critical'
             WHEN fields ->> 'type' = ANY ($5) THEN 'bulk' ELSE 'normal' END <> ALL ($3)
         """
 }

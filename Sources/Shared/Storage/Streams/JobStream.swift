@@ -40,6 +40,49 @@ package struct JobStream: Sendable {
         return places
     }
 
+    /// Appends jobs as ``append(_:)`` does, but a master of a cluster that fails, or whose replicas
+    /// do, fails only its own jobs; one that is away fails them at once.
+    ///
+    /// - Returns: the error of each job, in order; nil if it was appended. After an error it may
+    ///   have been appended, too.
+    package func appendEach(
+        _ jobs: [(lane: Lane, fields: [(name: String, value: [UInt8])])]
+    ) async -> [RedisError?] {
+        // A batch for each master, because WAIT answers for a whole batch.
+        var shares: [String: (positions: [Int], batch: RedisBatch)] = [:]
+        for (position, job) in jobs.enumerated() {
+            let stream = self.stream(for: job.lane, job.fields)
+            let master = self.live.connection.master(of: stream)
+            shares[master, default: ([], RedisBatch())].positions.append(position)
+            shares[master]?.batch.append(entry: job.fields, to: stream)
+        }
+        return await withTaskGroup(of: [(position: Int, error: RedisError?)].self) { group in
+            for share in shares.values {
+                group.addTask {
+                    zip(share.positions, await self.errors(of: share.batch)).map { (position: $0, error: $1) }
+                }
+            }
+            var errors = [RedisError?](repeating: nil, count: jobs.count)
+            for await share in group {
+                for (position, error) in share { errors[position] = error }
+            }
+            return errors
+        }
+    }
+
+    /// Appends jobs, and returns the error of each; nil for none.
+    private func errors(of batch: RedisBatch) async -> [RedisError?] {
+        do throws(RedisError) {
+            let replies = try await self.live.append(batch, isPatient: false)
+            return replies.map { reply -> RedisError? in
+                guard case .error(let error) = reply else { return nil }
+                return error
+            }
+        } catch {
+            return Array(repeating: error, count: batch.count)
+        }
+    }
+
     /// Returns the stream of a job: that of its user's part, so that all its work is in one place.
     ///
     /// Jobs for several users, or for none, go to the part of a text that they hold.

@@ -23,9 +23,11 @@ package struct Live: Sendable {
     }
 
     /// Appends jobs whose source forgets them afterwards; replicas have them if that is configured.
-    package func append(_ batch: RedisBatch) async throws(RedisError) -> [RedisReply] {
-        guard let replicated else { return try await self.connection.send(batch) }
-        return try await replicated.send(batch)
+    ///
+    /// - Parameter isPatient: whether to wait for a server of a cluster that is away.
+    package func append(_ batch: RedisBatch, isPatient: Bool = true) async throws(RedisError) -> [RedisReply] {
+        guard let replicated else { return try await self.connection.send(batch, isPatient: isPatient) }
+        return try await replicated.send(batch, isPatient: isPatient)
     }
 
     /// Returns Redis with the keys of the installation, for a command that has only Redis.

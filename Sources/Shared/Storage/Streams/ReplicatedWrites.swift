@@ -32,9 +32,10 @@ package final class ReplicatedWrites: Sendable {
 
     /// Sends a batch, and waits until enough replicas have its writes.
     ///
+    /// - Parameter isPatient: whether to wait for a server of a cluster that is away.
     /// - Throws: ``RedisError`` with code `notReplicated` if too few have them in time; the batch
     ///   has then run, unless an earlier one to its master failed in the last second.
-    func send(_ batch: RedisBatch) async throws(RedisError) -> [RedisReply] {
+    func send(_ batch: RedisBatch, isPatient: Bool = true) async throws(RedisError) -> [RedisReply] {
         let masters = self.connection.masters(of: batch)
         let isPaused = self.pauses.withLock { pauses in
             let now = ContinuousClock.now
@@ -46,7 +47,7 @@ package final class ReplicatedWrites: Sendable {
         let milliseconds = Self.patience.inMicroseconds / 1_000
         batch.append("WAIT", .integer(Int64(self.replicas)), .integer(milliseconds))
         do throws(RedisError) {
-            var replies = try await self.connection.send(batch)
+            var replies = try await self.connection.send(batch, isPatient: isPatient)
             let count = try replies.popLast()?.integer() ?? 0
             guard count >= Int64(self.replicas) else {
                 throw RedisError(.notReplicated, "\(count) of \(self.replicas) replicas had the write in time")
