@@ -81,6 +81,12 @@ static inline long carillon_easy_get_long(CURL *easy, CURLINFO info) {
     return curl_easy_getinfo(easy, info, &value) == CURLE_OK ? value : 0;
 }
 
+// CURLINFO_OFF_T.
+static inline curl_off_t carillon_easy_get_offset(CURL *easy, CURLINFO info) {
+    curl_off_t value = 0;
+    return curl_easy_getinfo(easy, info, &value) == CURLE_OK ? value : 0;
+}
+
 // CURLINFO_PRIVATE, the pointer set with CURLOPT_PRIVATE.
 static inline void *carillon_easy_get_private(CURL *easy) {
     char *value = NULL;

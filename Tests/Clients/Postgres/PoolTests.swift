@@ -160,6 +160,20 @@ struct PoolTests {
         }
     }
 
+    @Test("a failed call leaves the one behind it, which has the same new statement, unharmed")
+    func failedNeighbour() async throws {
+        try await Self.withConnectionHeld { pool, release in
+            let new = "SELECT 7::int8 AS new"
+            let failing = [PostgresStatement("SELECT 1 / 0", []), PostgresStatement(new, [])]
+            let first = Task.immediate { await pool.failure(of: failing) }
+            let second = Task.immediate { try await pool.number(new) }
+            await release.open()
+            #expect(await first.value?.sqlState == "22012")
+            let answer = try await second.value
+            #expect(answer == 7)
+        }
+    }
+
     @Test("calls beyond the limit are refused at once")
     func overloaded() async throws {
         try await Self.withConnectionHeld {

@@ -7,7 +7,8 @@ import DequeModule
 /// One libpq connection in pipeline mode, used only by the database thread.
 final class ServerConnection {
     private enum Expected {
-        case prepared(sql: String)
+        /// The text of a named statement; nil for an unnamed one.
+        case prepared(sql: String?)
         case result
         case sync
     }
@@ -33,7 +34,10 @@ final class ServerConnection {
     private var expected: Deque<Expected> = []
     private var flights: Deque<Flight> = []
     private var headHasResult = false
+    /// The names of the statements that the server has prepared, by text.
     private var prepared: [String: String] = [:]
+    /// Those that it has not confirmed, with the segment that prepares them.
+    private var preparing: [String: (name: String, segment: UInt64)] = [:]
     private var preparedCount = 0
     private var parameterBytes: [UInt8] = []
 
@@ -76,7 +80,7 @@ final class ServerConnection {
     func send(_ segment: Segment) {
         self.flights.append(Flight(segment: segment))
         for statement in segment.statements {
-            guard self.send(statement) else {
+            guard self.send(statement, of: segment.identifier) else {
                 self.isBroken = true
                 return
             }
@@ -89,18 +93,8 @@ final class ServerConnection {
         self.flush()
     }
 
-    private func send(_ statement: PostgresStatement) -> Bool {
-        let name: String
-        if let known = self.prepared[statement.sql] {
-            name = known
-        } else {
-            name = "s\(self.preparedCount)"
-            self.preparedCount += 1
-            let types = statement.parameters.map { Oid($0.typeIdentifier) }
-            guard PQsendPrepare(self.pointer, name, statement.sql, CInt(types.count), types) == 1 else { return false }
-            self.prepared[statement.sql] = name
-            self.expected.append(.prepared(sql: statement.sql))
-        }
+    private func send(_ statement: PostgresStatement, of segment: UInt64) -> Bool {
+        guard let name = self.prepare(statement, of: segment) else { return false }
         self.parameterBytes.removeAll(keepingCapacity: true)
         var ranges: [Range<Int>?] = []
         ranges.reserveCapacity(statement.parameters.count)
@@ -122,6 +116,26 @@ final class ServerConnection {
         }
         self.expected.append(.result)
         return sent == 1
+    }
+
+    /// Prepares a statement unless it is known; returns its name, or nil if nothing could be sent.
+    ///
+    /// While another segment prepares the same text, this one uses the unnamed statement: if the
+    /// other fails before, the name will not exist.
+    private func prepare(_ statement: PostgresStatement, of segment: UInt64) -> String? {
+        let sql = statement.sql
+        if let name = self.prepared[sql] { return name }
+        let pending = self.preparing[sql]
+        if let pending, pending.segment == segment { return pending.name }
+        let name = pending == nil ? "s\(self.preparedCount)" : ""
+        let types = statement.parameters.map { Oid($0.typeIdentifier) }
+        guard PQsendPrepare(self.pointer, name, sql, CInt(types.count), types) == 1 else { return nil }
+        if pending == nil {
+            self.preparedCount += 1
+            self.preparing[sql] = (name, segment)
+        }
+        self.expected.append(.prepared(sql: pending == nil ? sql : nil))
+        return name
     }
 
     /// Lets the pool drop the connection, because the state of its session is unknown.
@@ -170,7 +184,10 @@ final class ServerConnection {
         case PGRES_TUPLES_OK, PGRES_COMMAND_OK:
             switch head {
             case .result: self.flights[0].results.append(PostgresResult(result))
-            case .prepared, .sync: PQclear(result)
+            case .prepared(let sql):
+                PQclear(result)
+                if let sql { self.prepared[sql] = self.preparing.removeValue(forKey: sql)?.name }
+            case .sync: PQclear(result)
             }
             return
         case PGRES_PIPELINE_ABORTED: break
@@ -180,7 +197,7 @@ final class ServerConnection {
             if let state = error.sqlState, Self.endsSession.contains(state) { self.isBroken = true }
         }
         PQclear(result)
-        if case .prepared(let sql) = head { self.prepared[sql] = nil }
+        if case .prepared(let sql?) = head { self.preparing[sql] = nil }
     }
 
     /// Returns the overdue segments behind the first; they still run, but no caller waits for them.

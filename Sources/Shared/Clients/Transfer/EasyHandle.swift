@@ -145,7 +145,13 @@ final class EasyHandle {
     }
 
     /// Whether any byte of the request left; valid once libcurl has worked on it.
-    var wasSent: Bool { carillon_easy_get_long(self.pointer, CURLINFO_REQUEST_SIZE) > 0 }
+    ///
+    /// The size includes a proxy's CONNECT. The time is 0 until the connection is ready for the
+    /// request, with its tunnel through the proxy.
+    var wasSent: Bool {
+        carillon_easy_get_long(self.pointer, CURLINFO_REQUEST_SIZE) > 0
+            && carillon_easy_get_offset(self.pointer, CURLINFO_PRETRANSFER_TIME_T) > 0
+    }
 
     /// Returns the outcome of a transfer that libcurl ended with `result`.
     func outcome(_ result: CURLcode, now: ContinuousClock.Instant) -> TransferOutcome {
@@ -228,11 +234,16 @@ extension EasyHandle {
             (CURLOPT_TCP_KEEPINTVL, 15),
             (CURLOPT_FOLLOWLOCATION, 0),
             (CURLOPT_UPLOAD_BUFFERSIZE, 16_384),
+            // A proxy's answer to CONNECT is no answer of the origin.
+            (CURLOPT_SUPPRESS_CONNECT_HEADERS, 1),
         ]
         var isSet = numbers.allSatisfy { self.set($0, $1) }
         isSet = isSet && self.set(CURLOPT_PROTOCOLS_STR, configuration.allowPlainHTTP ? "https,http" : "https")
         isSet = isSet && self.set(CURLOPT_USERAGENT, configuration.userAgent)
         if let file = configuration.caFile { isSet = isSet && self.set(CURLOPT_CAINFO, file) }
+        if let proxy = configuration.proxy {
+            isSet = isSet && self.set(CURLOPT_PROXY, proxy) && self.set(CURLOPT_NOPROXY, "")
+        }
         if configuration.refusesPrivateAddresses {
             isSet = isSet && self.set(CURLOPT_NOPROXY, "*")
             isSet = isSet && carillon_easy_set_opensocket(self.pointer, openPublicSocket) == CURLE_OK

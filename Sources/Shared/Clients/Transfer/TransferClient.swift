@@ -10,6 +10,8 @@ package struct TransferConfiguration: Sendable {
     /// means the system's bundle only.
     package var caFile: String?
     var userAgent = "carillon"
+    /// The URL of a proxy for all hosts; nil means what the environment says (`HTTPS_PROXY`).
+    var proxy: String?
     /// The connections to one host, 2 to 8.
     ///
     /// Without a limit libcurl opens one for each request that finds the others full.
