@@ -211,7 +211,7 @@ let package = Package(
             "Dispatcher",
             [
                 "Clients", "Core", "Operations", "Pipeline", "Providers", "Sandbox", "Storage", "Support", crypto,
-                cryptoExtras, nioSSL,
+                cryptoExtras, nioSSL, serviceLifecycle,
             ] + nio + http2),
         tests("House", ["Core", "Operations", "Storage", yams]),
         tests(

@@ -59,6 +59,7 @@ struct RunCommand: AsyncParsableCommand {
     @OptionGroup var options: CommonOptions
 
     func run() async throws {
+        CommandFrame.handleEarlySignals()
         try await DispatcherCommand.run {
             let reader = try self.options.reader()
             try await DispatcherComposition.run(DispatcherSettings(reader), reader: reader)

@@ -83,11 +83,10 @@ enum DispatcherComposition {
                 register: dispatcher.catalogs, configuration: clients.redisConfiguration, keys: dispatcher.keys,
                 eventLoop: clients.eventLoops.next(), logger: logger))
         services += [RefreshService(every: .seconds(10)) { await apps.renew(directory) }, pauses]
-        services += try self.stages(dispatcher, deliveries, settings, clients)
-        if dispatcher.events.isOn {
-            services.append(
-                WebhookService(dispatcher: dispatcher, store: clients.database.webhooks, transfer: webhooks))
-        }
+        let events: [any Service] =
+            dispatcher.events.isOn
+            ? [WebhookService(dispatcher: dispatcher, store: clients.database.webhooks, transfer: webhooks)] : []
+        services += try self.stages(dispatcher, deliveries, events, settings, clients)
         services += self.outboxes(settings).map { name, database in
             OutboxRelay(dispatcher: dispatcher, name: name, configuration: database)
         }
@@ -144,9 +143,12 @@ enum DispatcherComposition {
     }
 
     /// Makes the services that do the work, in the order of their start.
+    ///
+    /// - Parameter events: the services that send events.
     private static func stages(
         _ dispatcher: Dispatcher,
         _ deliveries: [DeliveriesService],
+        _ events: [any Service],
         _ settings: DispatcherSettings,
         _ clients: Clients
     ) throws -> [any Service] {
@@ -184,9 +186,11 @@ enum DispatcherComposition {
             ProofService(dispatcher: dispatcher), broadcasts, FollowUpService(dispatcher: dispatcher),
             DigestService(dispatcher: dispatcher), ScheduleService(dispatcher: dispatcher),
         ]
-        services.append(contentsOf: deliveries)
-        services.append(ProviderStateService(dispatcher: dispatcher, deliveries: deliveries))
-        services += [testSends, ClaimService(dispatcher: dispatcher, deliveries: deliveries), jobs]
+        // All that call servers of others, whose last answers may take half a minute.
+        var callers: [any Service] = deliveries
+        callers += [testSends, ClaimService(dispatcher: dispatcher, deliveries: deliveries)]
+        services.append(ConcurrentServices(callers + events))
+        services += [ProviderStateService(dispatcher: dispatcher, deliveries: deliveries), jobs]
         services += [ReplayService(dispatcher: dispatcher), retention]
         return services
     }

@@ -49,7 +49,7 @@ enum OperationsServer {
             router: router,
             configuration: .init(address: .hostname(host, port: port), serverName: nil),
             onServerRunning: { channel in
-                Terminal.line("ready http://\(host):\(channel.localAddress?.port ?? port)")
+                Terminal.ready("http://\(host):\(channel.localAddress?.port ?? port)")
             },
             eventLoopGroupProvider: .shared(clients.eventLoops),
             logger: logger

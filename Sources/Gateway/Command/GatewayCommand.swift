@@ -3,7 +3,6 @@
 
 import ArgumentParser
 import Core
-import Glibc
 import Logging
 import Operations
 import Storage
@@ -60,9 +59,7 @@ struct ServeCommand: AsyncParsableCommand {
     @OptionGroup var options: CommonOptions
 
     func run() async throws {
-        // SIGHUP announces a renewed certificate and may come before the services that handle it
-        // run.
-        signal(SIGHUP, SIG_IGN)
+        CommandFrame.handleEarlySignals()
         try await GatewayCommand.run {
             let reader = try self.options.reader()
             try await GatewayComposition.run(GatewaySettings(reader), reader: reader)

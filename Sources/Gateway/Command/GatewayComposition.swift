@@ -344,7 +344,7 @@ private struct GatewayDoor {
             configuration: configuration,
             onServerRunning: { channel in
                 let port = channel.localAddress?.port ?? settings.port
-                Terminal.line("ready \(scheme)://\(settings.host):\(port)")
+                Terminal.ready("\(scheme)://\(settings.host):\(port)")
             },
             eventLoopGroupProvider: .shared(eventLoops),
             logger: logger

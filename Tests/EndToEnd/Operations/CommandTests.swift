@@ -126,6 +126,23 @@ struct CommandTests {
         }
     }
 
+    @Test("a command whose reader has ended ends too")
+    func closedPipe() async throws {
+        try await Stack.with { stack in
+            let follow = "\(try TestProducts.path("dispatcher")) events --follow; echo $? >&2"
+            let process = try await ChildProcess.spawn(
+                "sh", ["-c", "(\(follow)) | head -n 1"], name: "head", environment: stack.environment,
+                directory: stack.directory.path)
+            // Its reader has ended when the second event comes.
+            try await eventually("it ends") {
+                try await stack.connection.send("XADD", "carillon:events", "*", "event", "sent", "user", "ada")
+                return process.exit != nil
+            }
+            #expect(process.output().split(separator: "\n").count == 1)
+            #expect(process.errors().hasSuffix("141\n"), "\(process.errors())")
+        }
+    }
+
     @Test("enqueue --follow prints each step, and says when nothing is stored")
     func follow() async throws {
         try await Stack.with { stack in

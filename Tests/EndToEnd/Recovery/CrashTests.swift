@@ -332,6 +332,26 @@ struct StopTests {
         }
     }
 
+    /// As process 1 of a container, a program ignores the signals that it does not handle.
+    @Test(
+        "SIGTERM and SIGINT end a program that waits for PostgreSQL, with 0; SIGHUP does not",
+        arguments: [
+            ("gateway", "serve", SIGTERM), ("gateway", "serve", SIGINT), ("dispatcher", "run", SIGTERM),
+            ("dispatcher", "run", SIGINT),
+        ] as [(String, String, Int32)])
+    func early(program: String, command: String, signal: Int32) async throws {
+        try await Stack.with { stack in
+            let process = try await stack.spawn(
+                program, [command], name: "early",
+                environment: ["DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"])
+            try await eventually("it waits for PostgreSQL") { process.errors().contains("postgres connection failed") }
+            // Signals are handled in the order of their numbers, so SIGHUP comes first.
+            process.send(SIGHUP)
+            process.send(signal)
+            #expect(try await process.waitForExit() == .code(0))
+        }
+    }
+
     @Test("a port already in use ends the program and names the setting", arguments: ["gateway", "dispatcher"])
     func takenPort(program: String) async throws {
         try await Stack.with { stack in

@@ -67,6 +67,16 @@ package enum CommandFrame {
         }
     }
 
+    /// Handles signals until the program's services do, which start after PostgreSQL has answered.
+    ///
+    /// SIGTERM and SIGINT end the program: as process 1 of a container it would ignore them. SIGHUP
+    /// asks to read files again and may come early.
+    package static func handleEarlySignals() {
+        signal(SIGHUP, SIG_IGN)
+        // Sound in a signal handler: `_exit` is async-signal-safe.
+        for number in [SIGTERM, SIGINT] { signal(number) { _ in _exit(EXIT_SUCCESS) } }
+    }
+
     private static func status(_ error: RedisError) -> ExitCode {
         switch error.code {
         case .configuration: ExitStatus.configuration

@@ -7,14 +7,22 @@ import Glibc
 
 /// Plain output of commands, for people and scripts.
 package enum Terminal {
+    /// The exit code of a shell for a program that SIGPIPE ended.
+    private static let brokenPipe: CInt = 128 + SIGPIPE
+
     /// Prints a line on standard output, unbuffered.
-    package static func line(_ text: String) {
-        FileDescriptorOutput(descriptor: STDOUT_FILENO).write(Data((text + "\n").utf8))
+    package static func line(_ text: String) { Self.text(text + "\n") }
+
+    /// Prints that a service is ready; it runs on if nothing reads that.
+    package static func ready(_ address: String) {
+        FileDescriptorOutput(descriptor: STDOUT_FILENO).write(Data("ready \(address)\n".utf8))
     }
 
     /// Prints text on standard output without a newline.
+    ///
+    /// Ends the program if its reader has ended, as `head` does, because SIGPIPE is ignored.
     static func text(_ text: String) {
-        FileDescriptorOutput(descriptor: STDOUT_FILENO).write(Data(text.utf8))
+        if !FileDescriptorOutput(descriptor: STDOUT_FILENO).write(Data(text.utf8)) { _exit(Self.brokenPipe) }
     }
 
     /// Prints a line on standard error.

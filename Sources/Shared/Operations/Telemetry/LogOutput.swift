@@ -102,7 +102,10 @@ struct FileDescriptorOutput: Sendable {
     /// One call per line, so that threads do not mix.
     ///
     /// Failed writes are dropped.
-    func write(_ bytes: Data) {
-        bytes.withUnsafeBytes { _ = Glibc.write(self.descriptor, $0.baseAddress, $0.count) }
+    ///
+    /// - Returns: false if the reader has closed the pipe.
+    @discardableResult
+    func write(_ bytes: Data) -> Bool {
+        bytes.withUnsafeBytes { Glibc.write(self.descriptor, $0.baseAddress, $0.count) >= 0 || errno != EPIPE }
     }
 }
