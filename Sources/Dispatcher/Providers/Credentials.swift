@@ -29,6 +29,8 @@ actor CredentialCache {
     /// The pause after an outage without a valid credential; doubles with each further outage.
     private static let outagePause: Duration = .seconds(1)
     private static let longestOutagePause: Duration = .seconds(30)
+    /// The clock has stepped back if it is further behind a past moment than this.
+    private static let step: Duration = .seconds(5)
 
     private let leastAge: Duration
     private let now: @Sendable () -> Timestamp
@@ -63,8 +65,9 @@ actor CredentialCache {
     /// - Throws: the error of the failed creation, repeated at once during the pause after it.
     func get() async throws -> String {
         let now = self.now()
-        let isPausing = self.failure.map { now < $0.until } ?? false
-        if let current, now < current.expiresAt {
+        // A pause that would last longer is left from before the clock stepped back.
+        let isPausing = self.failure.map { now < $0.until && $0.until - now <= Self.longestPause } ?? false
+        if let current = self.valid(at: now) {
             if now >= current.renewAt, self.making == nil, !isPausing { self.start(now) }
             return current.text
         }
@@ -78,11 +81,21 @@ actor CredentialCache {
     /// - Returns: whether a different credential is available now.
     func invalidate(_ text: String) -> Bool {
         guard self.current?.text == text else { return true }
-        guard let madeAt, madeAt + self.leastAge <= self.now() else { return false }
+        let now = self.now()
+        guard let madeAt, madeAt + self.leastAge <= now || madeAt - now > Self.step else { return false }
         self.current = nil
         // The pause applied only while the old one was valid.
         self.failure = nil
         return true
+    }
+
+    /// Returns the credential unless it has expired.
+    ///
+    /// One made later than now, before the clock stepped back, counts as expired: the server may
+    /// reject its times, and it would be kept for too long.
+    private func valid(at now: Timestamp) -> Credential? {
+        guard let current, let madeAt, madeAt - now <= Self.step, now < current.expiresAt else { return nil }
+        return current
     }
 
     @discardableResult
@@ -116,7 +129,7 @@ actor CredentialCache {
         let factor = 1 << min(self.failures, 10)
         self.failures += 1
         let until: Timestamp
-        if let current, now < current.expiresAt {
+        if let current = self.valid(at: now) {
             until = min(now + min(Self.pause * factor, Self.longestPause), current.expiresAt)
         } else if error is CredentialOutage {
             until = now + min(Self.outagePause * factor, Self.longestOutagePause)

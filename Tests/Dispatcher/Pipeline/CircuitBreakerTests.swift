@@ -133,6 +133,41 @@ struct CircuitBreakerTests {
         #expect(quota.admit(now: Self.start + .seconds(7)) == .yes)
     }
 
+    @Test(
+        "a pause ends when the clock steps back behind its beginning",
+        arguments: [.misconfigured, .slowDown(.seconds(20 * 60))] as [CircuitBreaker.Verdict])
+    func clockStepsBack(verdict: CircuitBreaker.Verdict) {
+        var breaker = CircuitBreaker()
+        let later = Self.start + .seconds(3_600)
+        Self.call(&breaker, [verdict], at: later)
+        #expect(breaker.isOpen(at: later + .seconds(-1)), "the clock was corrected a little")
+        #expect(!breaker.isOpen(at: Self.start))
+        #expect(breaker.state(at: Self.start) == .closed)
+        #expect(breaker.admit(now: Self.start) == .yes)
+        let isHeld = breaker.hold(until: later + .seconds(20 * 60), now: Self.start + .seconds(1))
+        #expect(!isHeld, "noted before the step")
+    }
+
+    @Test("opens after ten failures although the clock stepped back after many successes")
+    func failuresAfterStep() {
+        var breaker = CircuitBreaker()
+        Self.call(&breaker, Array(repeating: .works, count: 100), at: Self.start + .seconds(3_600))
+        Self.call(&breaker, Array(repeating: .fails, count: 10), at: Self.start)
+        #expect(breaker.state == .open(until: Self.start + .seconds(1)))
+    }
+
+    @Test("a probe counts although the breaker opened before the clock stepped back")
+    func clockStepsBackWhileProbing() {
+        var breaker = CircuitBreaker()
+        let later = Self.start + .seconds(3_600)
+        Self.call(&breaker, [.misconfigured], at: later)
+        #expect(breaker.admit(now: later + .seconds(60)) == .yes)
+        #expect(breaker.state == .probing)
+        #expect(breaker.admit(now: Self.start) == .yes)
+        breaker.note(.works, since: Self.start, now: Self.start + .seconds(1))
+        #expect(breaker.state == .closed)
+    }
+
     @Test("opens when many calls get no answer, before they time out")
     func silence() {
         var breaker = CircuitBreaker()

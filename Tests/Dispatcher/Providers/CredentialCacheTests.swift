@@ -215,4 +215,33 @@ struct CredentialCacheTests {
         #expect(await cache.invalidate(first))
         #expect(try await cache.get() == "token 2")
     }
+
+    @Test("a credential made before the clock stepped back is replaced, even during a pause")
+    func clockStepsBack() async throws {
+        let mint = Mint()
+        let cache = mint.cache(leastAge: .seconds(20))
+        mint.pass(10_000)
+        _ = try await cache.get()
+        mint.pass(9_999)
+        #expect(try await cache.get() == "token 1", "the clock was corrected a little")
+        mint.pass(10_300)
+        mint.fail(CredentialOutage("503"))
+        _ = try await cache.get()
+        try await eventually("the renewal failed") { mint.log.count == 1 }
+        mint.fail(nil)
+        mint.pass(5_000)
+        #expect(try await cache.get() == "token 2")
+        #expect(try await cache.get() == "token 2")
+    }
+
+    @Test("a credential rejected after the clock stepped back is old enough to be replaced")
+    func rejectedAfterStep() async throws {
+        let mint = Mint()
+        let cache = mint.cache(leastAge: .seconds(20))
+        mint.pass(10_000)
+        let first = try await cache.get()
+        mint.pass(5_000)
+        #expect(await cache.invalidate(first))
+        #expect(try await cache.get() == "token 2")
+    }
 }

@@ -48,6 +48,8 @@ struct CircuitBreaker: Sendable {
     private static let silence: Duration = .seconds(12)
     /// How long a call waits when the limit of calls in flight is reached.
     private static let crowdedPause: Duration = .milliseconds(250)
+    /// The clock has stepped back if it is further behind the latest time than this.
+    private static let step: Duration = .seconds(5)
     /// An idle breaker forgets its state after this long.
     static let memory: Duration = .seconds(600)
 
@@ -66,6 +68,8 @@ struct CircuitBreaker: Sendable {
     private var openedAt: Timestamp?
     /// The time of the last attempt to call.
     private var wantedAt: Timestamp?
+    /// The latest time that was passed.
+    private var latest = Timestamp(microseconds: 0)
 
     /// Admits a call, which is in flight from then on, or says when to ask again.
     ///
@@ -96,6 +100,7 @@ struct CircuitBreaker: Sendable {
 
     /// The end of the current pause; nil if calls may be made.
     private mutating func pauseEnd(now: Timestamp, limit: Int) -> Timestamp? {
+        self.notice(now)
         self.wantedAt = now
         if case .open(let until) = self.state {
             guard until <= now else { return until }
@@ -116,6 +121,7 @@ struct CircuitBreaker: Sendable {
     /// - Parameter start: when it was admitted; nil for just now. A call that began before the
     ///   breaker opened is no probe, and its failure does not open it again.
     mutating func note(_ verdict: Verdict, since start: Timestamp? = nil, now: Timestamp) {
+        self.notice(now)
         self.inFlight = max(0, self.inFlight - 1)
         if let start, let openedAt, start <= openedAt {
             switch verdict {
@@ -158,7 +164,9 @@ struct CircuitBreaker: Sendable {
     ///
     /// - Returns: whether it was not open before.
     mutating func hold(until moment: Timestamp, now: Timestamp) -> Bool {
-        guard moment > now else { return false }
+        self.notice(now)
+        // A later end was noted before the clock stepped back.
+        guard moment > now, moment - now <= AccountPauses.longest + Self.step else { return false }
         let wasOpen = self.isOpen(at: now)
         self.pause(until: moment, now: now)
         return !wasOpen
@@ -177,7 +185,24 @@ struct CircuitBreaker: Sendable {
 
     func isOpen(at moment: Timestamp) -> Bool {
         guard case .open(let until) = self.state else { return false }
-        return until > moment
+        return until > moment && !self.hasSteppedBack(to: moment)
+    }
+
+    /// Whether the clock stepped back, so that a pause would last as long as the step.
+    private func hasSteppedBack(to now: Timestamp) -> Bool { self.latest - now > Self.step }
+
+    /// Notes the time, and starts over if the clock has stepped back.
+    private mutating func notice(_ now: Timestamp) {
+        guard self.hasSteppedBack(to: now) else {
+            self.latest = max(self.latest, now)
+            return
+        }
+        let inFlight = self.inFlight
+        self = CircuitBreaker()
+        self.inFlight = inFlight
+        self.heardAt = now
+        self.answeredAt = now
+        self.latest = now
     }
 
     /// The state to show: probing once a pause is over, closed once nothing was called for
@@ -186,7 +211,7 @@ struct CircuitBreaker: Sendable {
     /// - Parameter last: the time of the last look. A pause that ended since then is shown once, so
     ///   that one shorter than the interval between looks is not missed.
     func state(at moment: Timestamp, since last: Timestamp? = nil) -> State {
-        if !self.isInUse(at: moment) { return .closed }
+        if !self.isInUse(at: moment) || self.hasSteppedBack(to: moment) { return .closed }
         if case .open(let until) = self.state, until <= last ?? moment { return .probing }
         return self.state
     }

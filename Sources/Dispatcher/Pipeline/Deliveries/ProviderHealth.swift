@@ -130,9 +130,10 @@ final class ProviderHealth: Sendable {
             var earliest: Timestamp?
             var isProbing = false
             for app in apps {
-                switch breakers.all[Scope(app: app, service: nil)]?.breaker.state {
+                let breaker = breakers.all[Scope(app: app, service: nil)]?.breaker
+                switch breaker?.state {
                 case nil, .closed: return .inUse
-                case .open(let until) where until > now: earliest = min(earliest ?? until, until)
+                case .open(let until) where breaker?.isOpen(at: now) == true: earliest = min(earliest ?? until, until)
                 case .open, .probing: isProbing = true
                 }
             }
