@@ -115,7 +115,13 @@ package struct PushMessage: Sendable {
     }
 
     /// The key by which a device replaces an older message, or a repeat.
-    var replacementKey: String { self.notification.collapseKey ?? self.notification.id.description }
+    ///
+    /// An organisation's collapse key is hashed with it, because a device may serve several.
+    var replacementKey: String {
+        guard let key = self.notification.collapseKey else { return self.notification.id.description }
+        let org = self.notification.org
+        return org.isEmpty ? key : KeyHash.text("\(org)\u{0}\(key)")
+    }
 
     /// The limit of Apple's header, in bytes.
     private static let longestScreenName = 64

@@ -70,9 +70,11 @@ package struct PushShape: Sendable, Equatable {
 
     /// Returns the data of a retraction: the keys of ``essentials(of:)``, the screen name, and the
     /// creation time, by which a client recognises a newer notification under that name.
-    func retraction(of message: PushMessage) -> [JSONMember] {
+    ///
+    /// - Parameter name: the name that the job set; nil for the message's own.
+    func retraction(of message: PushMessage, name: String? = nil) -> [JSONMember] {
         let own = [
-            JSONMember("retract", .string(message.screenName)),
+            JSONMember("retract", .string(name ?? message.screenName)),
             JSONMember("notification_id", .string(message.notification.id.description)),
             JSONMember("created_at", .string(message.notification.createdAt.rfc3339)),
         ]

@@ -136,7 +136,8 @@ struct APNSAnswerTests {
         arguments: [
             (429, "TooManyRequests", 60), (429, "TooManyProviderTokenUpdates", 1_200), (429, "SomethingNew", 60),
             (400, "IdleTimeout", nil), (500, "InternalServerError", nil), (503, "ServiceUnavailable", nil),
-            (503, "Shutdown", nil), (502, "SomethingNew", nil),
+            (503, "Shutdown", nil), (502, "SomethingNew", nil), (408, "SomethingNew", nil),
+            (421, "SomethingNew", nil), (425, "SomethingNew", nil),
         ] as [(Int, String, Int?)]
     )
     func retries(status: Int, reason: String, seconds: Int?) {

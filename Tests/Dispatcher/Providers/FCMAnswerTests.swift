@@ -71,6 +71,9 @@ struct FCMAnswerTests {
             (502, Array("<html>".utf8), .retry(reason: "HTTP_502", after: .seconds(10))),
             (400, body("FAILED_PRECONDITION"), .refused(reason: "FAILED_PRECONDITION")),
             (413, [], .refused(reason: "HTTP_413")),
+            (408, [], .retry(reason: "HTTP_408", after: .seconds(10))),
+            (421, Array("Misdirected".utf8), .retry(reason: "HTTP_421", after: .seconds(10))),
+            (425, body("ABORTED"), .retry(reason: "ABORTED", after: .seconds(10))),
             (302, [], .retry(reason: "HTTP_302", after: .seconds(10))),
         ] as [(Int, [UInt8], ProviderAnswer)]
     )

@@ -286,6 +286,56 @@ struct FCMRequestTests {
     }
 
     @Test(
+        "a retraction has the name that the job sets for the device's screen",
+        arguments: [
+            (.android, #"{"fcm":{"tag":"mine"}}"#, "mine"),
+            (.android, #"{"fcm":{"tag":"other","android":{"notification":{"tag":"mine"}}}}"#, "mine"),
+            (.android, #"{"fcm":{"apns":{"headers":{"apns-collapse-id":"mine"}}}}"#, Messages.id.description),
+            (.ios, #"{"fcm":{"apns":{"headers":{"apns-collapse-id":"mine"}}}}"#, "mine"),
+            (.ios, #"{"fcm":{"tag":"mine"}}"#, Messages.id.description),
+        ] as [(Platform, String, String)])
+    func ownName(platform: Platform, fields: String, name: String) throws {
+        var device = Messages.device(.fcm, token: "t")
+        device.platform = platform
+        var message = Messages.make { $0.extras.platform = Array(fields.utf8) }
+        func sent() throws -> JSONValue? {
+            let request = FCMRequest.make(message, device: device, endpoint: "e", project: "p", accessToken: "a")
+            return try Messages.json(request)["message"]
+        }
+        let shown = try sent()
+        let android = shown?["android"]?["notification"]
+        let apple = shown?["apns"]?["headers"]?["apns-collapse-id"]?.string
+        #expect((platform == .ios ? apple : android?["tag"]?.string) == name)
+        // Without the time, a client cannot tell whether a newer one has taken the name.
+        #expect((android?["event_time"] != nil) == (android?["tag"]?.string != Messages.id.description))
+        message.purpose = .retract
+        #expect(try sent()?["data"]?["retract"]?.string == name)
+    }
+
+    @Test("organisations with the same collapse key have different names on the screen")
+    func organisations() throws {
+        var names: [String?] = []
+        for (org, key) in [("", "bk"), ("a", "bk"), ("b", "bk"), ("ab", "k")] {
+            var message = Messages.make {
+                $0.org = org
+                $0.collapseKey = key
+            }
+            let shown = try Messages.json(Messages.fcm(message))["message"]
+            let name = shown?["android"]?["notification"]?["tag"]?.string
+            names.append(name)
+            #expect(shown?["android"]?["collapse_key"]?.string == name)
+            #expect(shown?["apns"]?["headers"]?["apns-collapse-id"]?.string == name)
+            let headers = try Messages.apns(message).headers
+            #expect(headers.first { $0.name == "apns-collapse-id" }?.value == name)
+            message.purpose = .retract
+            #expect(try Messages.json(Messages.fcm(message))["message"]?["data"]?["retract"]?.string == name)
+        }
+        #expect(names.first == "bk")
+        #expect(Set(names).count == 4)
+        #expect(names.dropFirst().allSatisfy { $0?.utf8.count == 32 })
+    }
+
+    @Test(
         "Android and Apple devices behind FCM use one name, also in the retraction",
         arguments: ["order 5", "é", String(repeating: "k", count: 65), nil]
     )

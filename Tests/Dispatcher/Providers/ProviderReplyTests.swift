@@ -77,6 +77,7 @@ struct ProviderAdviceTests {
             ("bad_subscription_key", Provider.webpush, "subscribe again"),
             ("private_address", Provider.webpush, "private address"),
             ("too_large:title", Provider.apns, "shorten"), ("too_large:platform.apns", Provider.apns, "shorten"),
+            ("too_large", Provider.webpush, "shorten"),
             ("bad_address", Provider.email, "set again"), ("bad_field:From", Provider.email, "SMTP_FROM"),
         ])
     func refusals(reason: String, provider: Provider, words: String) {

@@ -49,6 +49,8 @@ struct WebPushAnswerTests {
             (403, #"{"reason":"BadJwtToken"}"#, .configuration(reason: "HTTP_403", concernsAll: false)),
             (413, "", .refused(reason: "HTTP_413")),
             (307, "", .refused(reason: "HTTP_307")),
+            (421, "", .retry(reason: "HTTP_421", after: .seconds(10))),
+            (425, "", .retry(reason: "HTTP_425", after: .seconds(10))),
             (429, "", .retryDevice(reason: "HTTP_429", after: .seconds(60))),
             (500, "", .retry(reason: "HTTP_500", after: .seconds(10))),
             (503, "", .retry(reason: "HTTP_503", after: .seconds(10))),

@@ -216,6 +216,37 @@ struct WebPushRequestTests {
         #expect(payload["notification"]?["body"]?.string?.isEmpty == false)
     }
 
+    @Test("organisations with the same collapse key have different topics and tags")
+    func organisations() async throws {
+        var topics: Set<String?> = []
+        var tags: Set<String?> = []
+        for org in ["", "a", "b"] {
+            let request = try await Self.request(
+                Messages.make {
+                    $0.org = org
+                    $0.collapseKey = "order 5"
+                })
+            let topic = Self.header("topic", request)
+            #expect(topic?.utf8.count == 32)
+            topics.insert(topic)
+            tags.insert(try Self.payload(request)["tag"]?.string)
+        }
+        #expect(topics.count == 3 && tags.count == 3)
+        #expect(tags.contains("order 5"))
+    }
+
+    @Test("a message whose kept keys alone exceed the limit is refused")
+    func tooLarge() async throws {
+        let message = Messages.make { $0.type = String(repeating: "\u{1}", count: 128) }
+        let device = Messages.device(.webpush, token: Self.subscription())
+        let small = try Self.channel(shape: PushShape(members: [("a", ["type"])]))
+        let large = try Self.channel(shape: PushShape(members: "abcdef".map { (String($0), ["type"]) }))
+        #expect(try await small.request(message, device: device).body.count <= 4_096)
+        await #expect(throws: MessageRefusal("too_large")) {
+            try await large.request(message, device: device)
+        }
+    }
+
     @Test("an unsendable message has a reason")
     func refused() async throws {
         let origins = try WebPushOrigins("https://*.push.apple.com")

@@ -104,6 +104,8 @@ package enum APNSAnswer {
         case 410: .deadToken(reason: reason, evidence: nil)
         case 403: .configuration(reason: reason)
         case 429: .retryDevice(reason: reason, after: max(retryAfter ?? .zero, Self.deviceDelay))
+        // They ask for the same request again (RFC 9110 sections 15.5.9 and 15.5.20, RFC 8470).
+        case 408, 421, 425: .retry(reason: reason, after: retryAfter)
         case 400..<500 where !isPage: .refused(reason: reason)
         default: .retry(reason: reason, after: retryAfter)
         }

@@ -12,6 +12,7 @@ struct FCMRequest {
 
     private let message: PushMessage
     private let token: String
+    private let platform: Platform
     private let shape: PushShape
     private let channel: String?
     private let clickAction: String?
@@ -36,8 +37,8 @@ struct FCMRequest {
         clickAction: String? = nil
     ) -> ProviderRequest {
         let request = FCMRequest(
-            message: message, token: device.token, shape: shape, channel: channel, clickAction: clickAction,
-            overrides: FCMOverrides(message.overrides(.fcm)))
+            message: message, token: device.token, platform: device.platform, shape: shape, channel: channel,
+            clickAction: clickAction, overrides: FCMOverrides(message.overrides(.fcm)))
         return ProviderRequest(
             url: "\(endpoint)/v1/projects/\(project)/messages:send",
             headers: [("authorization", "Bearer \(accessToken)"), ("content-type", "application/json")],
@@ -55,7 +56,7 @@ struct FCMRequest {
         let limit = self.topic == nil ? Self.sizeLimit : Self.topicSizeLimit
         var writer = FCMWriter(
             message: self.message, data: FCMData.strings(self.shape.data(of: self.message)),
-            channel: self.overrides.channel ?? self.channel,
+            tag: self.overrides.tag, channel: self.overrides.channel ?? self.channel,
             clickAction: self.clickAction == "category" ? self.message.buttonCategory : self.clickAction)
         var excess = writer.size + self.overrides.size - limit
         if excess > 0 {
@@ -79,8 +80,9 @@ struct FCMRequest {
 
     /// Data only: the app gets it without showing anything and removes the notification.
     private func retraction() -> [UInt8] {
-        let data = FCMData.strings(self.shape.retraction(of: self.message))
-        return FCMWriter(message: self.message, data: data, channel: nil, clickAction: nil)
+        let name = self.platform == .ios ? self.overrides.collapseID : self.overrides.tag
+        let data = FCMData.strings(self.shape.retraction(of: self.message, name: name))
+        return FCMWriter(message: self.message, data: data, tag: nil, channel: nil, clickAction: nil)
             .silentBody(target: self.target)
     }
 }
@@ -132,15 +134,22 @@ struct FCMWriter {
     }
 
     /// - Parameters:
+    ///   - tag: the name on Android's screen; nil for the message's own.
     ///   - channel: the Android channel.
     ///   - clickAction: the intent action of a tap. Android opens only an activity with a matching
     ///     filter; without one a tap opens the app.
-    init(message: PushMessage, data: [(key: String, value: String)], channel: String?, clickAction: String?) {
+    init(
+        message: PushMessage,
+        data: [(key: String, value: String)],
+        tag: String?,
+        channel: String?,
+        clickAction: String?
+    ) {
         self.message = message
         self.data = data
         self.screenName = message.screenName
-        self.androidTexts = [("tag", self.screenName)]
-        if message.notification.collapseKey != nil {
+        self.androidTexts = [("tag", tag ?? self.screenName)]
+        if tag != nil || message.notification.collapseKey != nil {
             // The app has nothing else to tell the newer of two messages with this tag.
             self.androidTexts.append(("event_time", message.notification.createdAt.rfc3339))
         }
@@ -224,8 +233,8 @@ struct FCMWriter {
         if let seconds = self.message.secondsToLive {
             writer.member("ttl", "\(min(seconds, Self.longestTimeToLive))s")
         }
-        if let key = self.message.notification.collapseKey {
-            writer.member("collapse_key", key)
+        if self.message.notification.collapseKey != nil {
+            writer.member("collapse_key", self.message.replacementKey)
         }
         writer.key("notification")
         writer.beginObject()
@@ -304,8 +313,16 @@ struct FCMOverrides {
     }
 
     /// The channel that the job sets.
-    var channel: String? {
-        self.changes.reversed().compactMap { $0["android"]?["notification"]?["channel_id"]?.string }.first
+    var channel: String? { self.text { $0["android"]?["notification"]?["channel_id"] } }
+
+    /// The name on Android's screen that the job sets.
+    var tag: String? { self.text { $0["android"]?["notification"]?["tag"] } }
+
+    /// The name on the screen of Apple devices that the job sets.
+    var collapseID: String? { self.text { $0["apns"]?["headers"]?["apns-collapse-id"] } }
+
+    private func text(_ member: (JSONValue) -> JSONValue?) -> String? {
+        self.changes.reversed().compactMap { member($0)?.string }.first
     }
 
     /// The bytes that the changes add to FCM's count.

@@ -25,6 +25,13 @@ package enum WebPushAnswer {
             "the service waited too long for the request; no action needed"),
         AnswerRule("HTTP_410", .deadToken, "the subscription has ended; the page subscribes again when it is opened"),
         AnswerRule("HTTP_413", .refused, "the service accepts less than 4,096 bytes; send less data"),
+        // Both ask for the same request again (RFC 9110 section 15.5.20, RFC 8470 section 5.2).
+        AnswerRule(
+            "HTTP_421", .retry, after: .seconds(10),
+            "the connection led to another server; no action needed"),
+        AnswerRule(
+            "HTTP_425", .retry, after: .seconds(10),
+            "the service got the request too early; no action needed"),
         AnswerRule(
             "HTTP_429", .retryDevice, after: .seconds(60), "the subscription gets too many messages; send fewer"),
         AnswerRule(

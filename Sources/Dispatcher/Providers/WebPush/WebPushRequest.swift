@@ -23,8 +23,8 @@ enum WebPushRequest {
             ("urgency", Self.urgency(of: message)),
         ]
         // A retraction must not replace the message in the service's queue.
-        if message.purpose == .show, let key = message.notification.collapseKey {
-            headers.append(("topic", KeyHash.text(key)))
+        if message.purpose == .show, message.notification.collapseKey != nil {
+            headers.append(("topic", KeyHash.text(message.replacementKey)))
         }
         return ProviderRequest(url: subscription.endpoint, headers: headers, body: body)
     }

@@ -99,6 +99,9 @@ package enum WebhookAnswer {
         AnswerRule("HTTP_408", .retry, after: .seconds(10), "the receiver was too slow; check it"),
         AnswerRule("HTTP_410", .deadToken, "the receiver no longer knows the token; register the device again"),
         AnswerRule("HTTP_413", .refused, "the receiver accepts only smaller requests; send less data"),
+        // Both ask for the same request again (RFC 9110 section 15.5.20, RFC 8470 section 5.2).
+        AnswerRule("HTTP_421", .retry, after: .seconds(10), "the connection led to another server; check its proxy"),
+        AnswerRule("HTTP_425", .retry, after: .seconds(10), "the receiver got the request too early; check its proxy"),
         AnswerRule("HTTP_429", .slowDown, after: .seconds(60), "the receiver wants fewer requests; set a rate"),
         AnswerRule("HTTP_500", .retry, after: .seconds(10), "the receiver failed internally; check it"),
         AnswerRule("HTTP_503", .retry, after: .seconds(10), "the receiver is unavailable; check it"),

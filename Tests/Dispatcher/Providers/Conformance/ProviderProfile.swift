@@ -119,6 +119,9 @@ extension ProviderProfile {
             "new404-": .refused(reason: "NEW_REASON"),
             "new401-": .configuration(reason: "NEW_REASON"),
             "new403-": .configuration(reason: "NEW_REASON"),
+            "new408-": .retry(reason: "NEW_REASON", after: .seconds(10)),
+            "new421-": .retry(reason: "NEW_REASON", after: .seconds(10)),
+            "new425-": .retry(reason: "NEW_REASON", after: .seconds(10)),
             "new429-": .slowDown(reason: "NEW_REASON", after: .seconds(ProviderBench.retryAfter)),
             "new500-": .retry(reason: "NEW_REASON", after: .seconds(10)),
             "lost-": .retry(reason: "HTTP_404", after: .seconds(10)),
@@ -176,7 +179,10 @@ extension ProviderProfile {
             "dead1300": .deadToken(reason: "ExpiredToken", evidence: Timestamp(seconds: 1_577_836_800)),
             // Unknown reasons map by status, with any timestamp.
             "dead9000": .refused(reason: "NewBadRequest"),
+            "dead9100": .retry(reason: "NewTimeout", after: nil),
+            "dead9200": .retry(reason: "NewMisdirected", after: nil),
             "dead9300": .configuration(reason: "NewForbidden"),
+            "dead9400": .retry(reason: "NewTooEarly", after: nil),
             "dead9500": .retry(reason: "NewServerError", after: nil),
             "dead9900": .retryDevice(reason: "NewTooMany", after: .seconds(60)),
             "dead9a00": .deadToken(reason: "NewGone", evidence: nil),
@@ -216,7 +222,8 @@ extension ProviderProfile {
         rows: Self.rows([
             "HTTP_400": "badrequest-", "HTTP_401": "unauthorized-", "HTTP_403": "forbidden-",
             "HTTP_404": "missing-", "HTTP_408": "timeout-", "HTTP_410": "gone-", "HTTP_413": "toolarge-",
-            "HTTP_429": "limited-", "HTTP_500": "internal-", "HTTP_503": "unavailable-",
+            "HTTP_421": "misdirected-", "HTTP_425": "early-", "HTTP_429": "limited-", "HTTP_500": "internal-",
+            "HTTP_503": "unavailable-",
             "VapidPkHashMismatch": "wrongkey-",
         ]),
         answers: [
@@ -252,7 +259,8 @@ extension ProviderProfile {
         rows: Self.rows([
             "HTTP_400": "badrequest-", "HTTP_401": "unauthorized-", "HTTP_403": "forbidden-",
             "HTTP_404": "missing-", "HTTP_408": "timeout-", "HTTP_410": "gone-", "HTTP_413": "toolarge-",
-            "HTTP_429": "limited-", "HTTP_500": "internal-", "HTTP_503": "unavailable-",
+            "HTTP_421": "misdirected-", "HTTP_425": "early-", "HTTP_429": "limited-", "HTTP_500": "internal-",
+            "HTTP_503": "unavailable-",
         ]),
         answers: [
             "moved-": .refused(reason: "HTTP_307"),

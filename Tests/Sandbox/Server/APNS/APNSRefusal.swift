@@ -62,6 +62,9 @@ enum APNSReason: String, Sendable {
     case newBadRequest = "NewBadRequest"
     case newForbidden = "NewForbidden"
     case newGone = "NewGone"
+    case newMisdirected = "NewMisdirected"
+    case newTimeout = "NewTimeout"
+    case newTooEarly = "NewTooEarly"
     case newTooMany = "NewTooMany"
     case newServerError = "NewServerError"
 
@@ -78,8 +81,11 @@ enum APNSReason: String, Sendable {
             403
         case .badPath: 404
         case .methodNotAllowed: 405
+        case .newTimeout: 408
         case .expiredToken, .unregistered, .newGone: 410
         case .payloadTooLarge: 413
+        case .newMisdirected: 421
+        case .newTooEarly: 425
         case .tooManyProviderTokenUpdates, .tooManyRequests, .newTooMany: 429
         case .internalServerError, .newServerError: 500
         case .serviceUnavailable, .shutdown: 503

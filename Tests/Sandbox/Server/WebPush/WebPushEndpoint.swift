@@ -133,6 +133,8 @@ struct WebPushRefusal: Error {
         return refusal
     }()
     static let timeout = WebPushRefusal(408, 0, "Request Timeout", "The request took too long")
+    static let misdirected = WebPushRefusal(421, 0, "Misdirected Request", "Another server has this service")
+    static let tooEarly = WebPushRefusal(425, 0, "Too Early", "The request may be a replay")
     static let notFound = WebPushRefusal(404, 102, "Not Found", "No such subscription")
     static let gone = WebPushRefusal(410, 106, "Gone", "Request did not validate: no such subscriber")
     static let forbidden = WebPushRefusal(403, 109, "Forbidden", "The key does not match the subscription")
