@@ -47,6 +47,7 @@ struct GateTests {
         #expect(Self.refusal { $0.isDeviceActive = false } == .deviceInactive)
         #expect(Self.refusal { $0.wasAccepted = true } == .alreadyAccepted)
         #expect(Self.refusal { $0.isOptedOut = true } == .optedOut)
+        #expect(Self.refusal { $0.isTypeDisabled = true } == .typeDisabled)
     }
 
     @Test("attention pushes and e-mail go out although a socket has the notification, unless it was read")
@@ -117,6 +118,20 @@ struct GateTests {
         }
     }
 
+    @Test("a disabled type closes the gate, also if it is required", arguments: [false, true])
+    func disabled(isRequired: Bool) {
+        let facts = Facts.make(.stored) {
+            $0.type.isEnabled = false
+            $0.type.isRequired = isRequired
+        }
+        for purpose in [GateFacts.Purpose.reach, .attention, .email] {
+            let gateFacts = GateFacts(
+                purpose, of: facts.notification, type: facts.type, preference: facts.preference,
+                settings: facts.settings, isReplaced: false)
+            #expect(gate(gateFacts, now: Facts.now) == .typeDisabled)
+        }
+    }
+
     @Test("quiet hours close the gate, unless another reason is final")
     func quiet() {
         #expect(Self.refusal { $0.releaseAt = Facts.now + .seconds(60) } == .quietHours)
@@ -126,6 +141,30 @@ struct GateTests {
                 $0.isRead = true
             } == .read
         )
+    }
+
+    @Test(
+        "quiet hours end the push of a type that is not pushed in them, but not its e-mail",
+        arguments: [
+            (QuietPolicy.defer, .quietHours), (.inAppOnly, .notInQuietHours), (.drop, .notInQuietHours),
+            (.ignore, .quietHours),
+        ] as [(QuietPolicy, GateRefusal)])
+    func quietPolicy(policy: QuietPolicy, refusal: GateRefusal) {
+        let facts = Facts.make(.stored) {
+            $0.type.quietHours = policy
+            $0.type.emailDelay = .seconds(60)
+        }
+        let expectations: [(GateFacts.Purpose, GateRefusal?)] = [
+            (.reach, refusal), (.attention, refusal), (.email, nil),
+        ]
+        for (purpose, expected) in expectations {
+            var gateFacts = GateFacts(
+                purpose, of: facts.notification, type: facts.type, preference: facts.preference,
+                settings: facts.settings, isReplaced: false)
+            #expect(gate(gateFacts, now: Facts.now) == nil)
+            if purpose != .email { gateFacts.releaseAt = Facts.now + .seconds(60) }
+            #expect(gate(gateFacts, now: Facts.now) == expected)
+        }
     }
 
     @Test("a user who opted out still gets required notifications on an active device")
@@ -173,8 +212,9 @@ struct GateTests {
     func words() {
         #expect(
             GateRefusal.allCases.map(\.rawValue) == [
-                "cancelled", "read", "deleted", "replaced", "expired", "unread", "opted_out", "device_inactive",
-                "already_delivered", "already_accepted", "under_way", "quiet_hours",
+                "cancelled", "read", "deleted", "replaced", "expired", "unread", "type_disabled", "opted_out",
+                "device_inactive", "already_delivered", "already_accepted", "under_way", "quiet_hours",
+                "not_in_quiet_hours",
             ]
         )
     }

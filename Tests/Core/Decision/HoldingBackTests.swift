@@ -246,6 +246,14 @@ struct HoldingBackTests {
         #expect(
             Self.steps(.due(.attention)) { $0.settings.quietHours = Self.quiet }
                 == [.postpone(.attention, until: Self.quietEnd, reason: .quietHours)])
+        for policy in [QuietPolicy.inAppOnly, .drop] {
+            let quiet = Self.steps(.due(.attention)) {
+                $0.settings.quietHours = Self.quiet
+                $0.type.quietHours = policy
+            }
+            #expect(quiet == [])
+            #expect(Self.steps(.due(.attention)) { $0.type.quietHours = policy } == [.push])
+        }
     }
 
     @Test("e-mail goes out at once, or after the type's delay if still unread")

@@ -50,6 +50,8 @@ struct StoringTests {
         for (offset, isExpired) in [(-1, true), (0, true), (1, false)] {
             let steps = Self.steps { $0.notification.expiresAt = Facts.now + .microseconds(offset) }
             #expect((steps == Self.expired) == isExpired)
+            let kept = Self.steps { $0.notification.keepUntil = Facts.now + .microseconds(offset) }
+            #expect((kept == Self.expired) == isExpired)
         }
         #expect(Self.steps { $0.notification.expiresAt = nil } == Self.pending([.inApp, .push]))
         let steps = Self.steps {

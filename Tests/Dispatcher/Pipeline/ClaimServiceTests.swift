@@ -53,7 +53,12 @@ struct ClaimServiceTests {
         }
     }
 
-    private static func with(deliveries: String, _ body: (Scene) async throws -> Void) async throws {
+    /// - Parameter text: the entry's text; nil for that of the delivery.
+    private static func with(
+        deliveries: String,
+        text: String? = nil,
+        _ body: (Scene) async throws -> Void
+    ) async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
                 let keys = Keyspace(prefix: prefix)
@@ -77,7 +82,8 @@ struct ClaimServiceTests {
                     notification: notification.id, device: phone.id, user: "ada", attempt: 0, isRepeat: false)
                 let gone = ConsumerGroup(stream: stream, consumer: "gone", connection: redis)
                 try await gone.create()
-                try await redis.send("XADD", .text(stream), "*", .text(DeliveryWork.field), .bytes(work.bytes))
+                let bytes = text.map { Array($0.utf8) } ?? work.bytes
+                try await redis.send("XADD", .text(stream), "*", .text(DeliveryWork.field), .bytes(bytes))
                 let entry = try #require(try await gone.takeWaiting(count: 1).first)
                 try await redis.send(
                     "XCLAIM", .text(stream), "dispatchers", "gone", "0", .text(entry.id), "IDLE", "60000",
@@ -119,6 +125,37 @@ struct ClaimServiceTests {
                     term: try #require(scene.dispatcher.leaseClock.term)))
             #expect(try await scene.stored()?.status == .sent)
             #expect(try await scene.texts("SELECT reason FROM carillon.dead_letters").isEmpty)
+        }
+    }
+
+    @Test(
+        "leaves a delivery of a newer format to newer dispatchers, however often older ones took it over",
+        arguments: [("1", 2), ("5", 6)])
+    func newerFormat(deliveries: String, afterwards: Int) async throws {
+        try await Self.with(deliveries: deliveries, text: "2 whatever comes") { scene in
+            scene.dispatcher.leaseClock.renewed(at: .now)
+            let claims = ClaimService(dispatcher: scene.dispatcher, deliveries: [scene.service])
+            let running = Task { try await claims.run() }
+            defer { running.cancel() }
+            let group = scene.dispatcher.group(scene.stream)
+            try await eventually("it is taken over") {
+                try await group.pending(of: scene.dispatcher.name, count: 10).map(\.deliveries) == [afterwards]
+            }
+            // As if it had been handed out in a reply that got lost.
+            let entry = try await group.pending(of: scene.dispatcher.name, count: 1)[0].id
+            let age: [RedisArgument] = ["IDLE", "60000", "RETRYCOUNT", "\(afterwards)", "JUSTID"]
+            try await scene.redis.send(
+                ["XCLAIM", .text(scene.stream), "dispatchers", .text(scene.dispatcher.name), "0", .text(entry)] + age)
+            try await eventually("it is looked at again, which does not count") {
+                let reply = try await scene.redis.send(
+                    "XPENDING", .text(scene.stream), "dispatchers", "IDLE", "60000", "-", "+", "1")
+                var idle = try reply.cursor()
+                return try idle?.array() == 0
+            }
+            let pending = try await group.pending(of: scene.dispatcher.name, count: 10)
+            #expect(pending.map(\.deliveries) == [afterwards])
+            #expect(try await scene.texts("SELECT reason FROM carillon.dead_letters").isEmpty)
+            #expect(try await scene.redis.send("XLEN", .text(scene.stream)).integer() == 1)
         }
     }
 

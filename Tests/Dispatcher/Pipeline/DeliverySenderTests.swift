@@ -126,6 +126,106 @@ struct DeliverySenderTests {
         }
     }
 
+    @Test(
+        "a push ends without a call when its device signs out or gets another user",
+        arguments: [
+            (nil, "skipped gone", "sent no_device"), ("eve", "skipped device_inactive", "failed device_inactive"),
+        ] as [(String?, String, String)])
+    func signedOut(newUser: String?, attempt: String, end: String) async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                try await Self.store(in: database.pool)
+                let keys = Keyspace(prefix: prefix)
+                let calls = Mutex(0)
+                let channel = RecordingChannel { _ in calls.withLock { $0 += 1 } }
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")], channel)
+                dispatcher.leaseClock.renewed(at: .now)
+                let stream = keys.deliveries(.fcm, .normal)
+                let group = dispatcher.group(stream)
+                try await group.create()
+                let work = DeliveryWork(
+                    notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
+                try await redis.send("XADD", .text(stream), "*", .text(DeliveryWork.field), .bytes(work.bytes))
+                let devices = dispatcher.database.devices
+                if let newUser {
+                    _ = try await devices.register(
+                        Device(
+                            id: NotificationID.random(), user: newUser, platform: .android, provider: .fcm,
+                            app: "default", environment: .production, token: "phone",
+                            registeredAt: TestDispatcher.now))
+                } else {
+                    #expect(try await devices.remove(user: "ada", id: Self.device))
+                }
+                let entries = try await group.takeWaiting(count: 10)
+                #expect(entries.count == 1)
+                let service = DeliveriesService(dispatcher: dispatcher, provider: .fcm, calls: 8, readers: [])
+                try await service.sendAlone(
+                    LaneBatch(
+                        lane: .normal, group: group, entries: entries, term: try #require(dispatcher.leaseClock.term)))
+                #expect(calls.withLock { $0 } == 0)
+                #expect(try await redis.send("XLEN", .text(stream)).integer() == 0)
+                let attempts = try await database.pool.query(
+                    "SELECT outcome || ' ' || reason FROM carillon.delivery_attempts WHERE kind = 'push'")
+                #expect(try attempts.map { try $0.text(0) } == [attempt])
+                let stored = try await database.pool.query(
+                    "SELECT status || ' ' || status_reason FROM carillon.notifications WHERE id = $1",
+                    .uuid(Self.first.halves))
+                #expect(try stored.map { try $0.text(0) } == [end])
+                #expect(try await database.pool.query("SELECT FROM carillon.dead_letters").isEmpty)
+            }
+        }
+    }
+
+    @Test(
+        "a push that quiet hours meet in the queue waits for their end, or ends if its type is not pushed in them",
+        arguments: [
+            (QuietPolicy.defer, [.inApp, .push], "skipped quiet_hours", "deferred quiet_hours"),
+            (.inAppOnly, [.inApp, .push], "skipped not_in_quiet_hours", "sent quiet_hours"),
+            (.drop, [.inApp, .push], "skipped not_in_quiet_hours", "sent quiet_hours"),
+            (.drop, [.push], "skipped not_in_quiet_hours", "suppressed quiet_hours"),
+        ] as [(QuietPolicy, Channels, String, String)])
+    func quietHours(policy: QuietPolicy, channels: Channels, attempt: String, end: String) async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                try await Self.store(in: database.pool)
+                try await database.pool.query("UPDATE carillon.notifications SET channels = \(channels.rawValue)")
+                var settings = UserSettings()
+                // Quiet all day except for a minute.
+                settings.quietHours = QuietHours(start: 1, end: 0)
+                try await Database(database.pool).preferences.set(user: "ada", settings: settings)
+                let keys = Keyspace(prefix: prefix)
+                let calls = Mutex(0)
+                let channel = RecordingChannel { _ in calls.withLock { $0 += 1 } }
+                var type = NotificationType(name: "news")
+                type.quietHours = policy
+                let dispatcher = try TestDispatcher.make(database.pool, redis, keys, [type], channel)
+                dispatcher.leaseClock.renewed(at: .now)
+                let stream = keys.deliveries(.fcm, .normal)
+                let group = dispatcher.group(stream)
+                try await group.create()
+                let work = DeliveryWork(
+                    notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
+                try await redis.send("XADD", .text(stream), "*", .text(DeliveryWork.field), .bytes(work.bytes))
+                let entries = try await group.takeWaiting(count: 10)
+                let service = DeliveriesService(dispatcher: dispatcher, provider: .fcm, calls: 8, readers: [])
+                try await service.sendAlone(
+                    LaneBatch(
+                        lane: .normal, group: group, entries: entries, term: try #require(dispatcher.leaseClock.term)))
+                #expect(calls.withLock { $0 } == 0)
+                let attempts = try await database.pool.query(
+                    "SELECT outcome || ' ' || reason FROM carillon.delivery_attempts WHERE kind = 'push'")
+                #expect(try attempts.map { try $0.text(0) } == [attempt])
+                let stored = try await database.pool.query(
+                    "SELECT status || ' ' || status_reason FROM carillon.notifications WHERE id = $1",
+                    .uuid(Self.first.halves))
+                #expect(try stored.map { try $0.text(0) } == [end])
+                let followUps = try await database.pool.query("SELECT FROM carillon.follow_ups")
+                #expect(followUps.count == (policy == .defer ? 1 : 0))
+            }
+        }
+    }
+
     @Test("of two entries of one delivery, taken by two dispatchers at once, one is sent")
     func twins() async throws {
         try await TestRedis.with { redis, prefix in

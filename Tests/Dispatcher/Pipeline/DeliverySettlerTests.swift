@@ -82,6 +82,54 @@ struct DeliverySettlerTests {
         }
     }
 
+    @Test("a message for which the account has to pause waits no longer than the pause")
+    func longPause() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")])
+                dispatcher.leaseClock.renewed(at: .now)
+                let answer = DeliveryOutcome.Result.answered(.slowDown(reason: "HTTP_429", after: .seconds(86_400)))
+                try await Self.settler(dispatcher).settle([Self.outcome(answer, attempt: 0, dispatcher)])
+                let set = Live(redis, keys: keys).retries
+                let end = TestDispatcher.now + AccountPauses.longest
+                let early = try await set.moveDue(
+                    provider: .webpush, lane: .normal, now: end + .milliseconds(-1), limit: 10)
+                #expect(early == 0)
+                let late = try await set.moveDue(
+                    provider: .webpush, lane: .normal, now: end + .seconds(60), limit: 10)
+                #expect(late == 1)
+            }
+        }
+    }
+
+    @Test(
+        "a dead letter names the provider, and its app unless that is the default one",
+        arguments: [("default", "webpush"), ("shop", "webpush of app shop")])
+    func place(app: String, name: String) async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")])
+                dispatcher.leaseClock.renewed(at: .now)
+                let results: [DeliveryOutcome.Result] = [
+                    .answered(.refused(reason: "HTTP_400")), .unsendable(reason: "too_large"),
+                ]
+                for (attempt, result) in results.enumerated() {
+                    try await Self.settler(dispatcher).settle([
+                        Self.outcome(result, attempt: attempt, dispatcher, app: app)
+                    ])
+                }
+                let letters = try await database.pool.query("SELECT reason FROM carillon.dead_letters ORDER BY reason")
+                #expect(
+                    try letters.map { try $0.text(0) } == [
+                        "\(name) cannot send it: too_large", "\(name) refused it: HTTP_400",
+                    ])
+            }
+        }
+    }
+
     @Test("settling a held-back delivery twice queues it once")
     func heldBack() async throws {
         try await TestRedis.with { redis, prefix in

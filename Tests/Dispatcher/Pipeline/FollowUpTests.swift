@@ -65,6 +65,42 @@ struct PostponementTests {
     }
 }
 
+@Suite("Follow-ups of a disabled type", .timeLimit(.minutes(10)))
+struct DisabledTypeTests {
+    @Test(
+        "end without a delivery when the type was disabled while they waited",
+        arguments: [
+            (FollowUp.release, Channels.inApp.union(.push), NotificationStatus.sent),
+            (.release, .push, .suppressed), (.email, .email, .suppressed),
+        ])
+    func disabled(kind: FollowUp, channels: Channels, status: NotificationStatus) async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: prefix)
+                var type = NotificationType(name: "news")
+                type.isEnabled = false
+                type.isRequired = true
+                let dispatcher = try TestDispatcher.make(database.pool, redis, keys, [type])
+                var notification = Notification(
+                    id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001), user: "ada",
+                    type: "news", createdAt: TestDispatcher.now)
+                notification.channels = channels
+                let store = dispatcher.database.notifications
+                _ = try await store.store([notification], areRepeats: false)
+                let due = TestDispatcher.now + .seconds(-1)
+                try await dispatcher.postpone([
+                    Postponement(notification: notification, kind: kind, due: due, reason: "delay")
+                ])
+                #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
+                let stored = try await store.load([("ada", notification.id)])
+                #expect(stored.map(\.status) == [status])
+                #expect(stored.map(\.statusReason) == ["type_disabled"])
+                #expect(try await redis.send("XLEN", .text(keys.deliveries(.email, .normal))).integer() == 0)
+            }
+        }
+    }
+}
+
 @Suite("Delayed mail", .timeLimit(.minutes(10)))
 struct DelayedMailTests {
     @Test(

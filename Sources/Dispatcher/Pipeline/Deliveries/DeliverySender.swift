@@ -4,6 +4,7 @@
 import Clients
 import Core
 import CoreMetrics
+import Logging
 import Providers
 import Storage
 import Synchronization
@@ -23,6 +24,8 @@ final class DeliverySender: Sendable {
     let pauses: AccountPauses
     let rateLimiter: AccountRateLimiter
     let metrics: PipelineMetrics.Deliveries
+    /// Whether the log has told of entries of a newer format.
+    private let knowsNewerFormat = Atomic(false)
 
     /// - Parameter calls: the most calls to the provider in flight.
     init(dispatcher: Dispatcher, provider: Provider, calls: Int) {
@@ -93,7 +96,13 @@ final class DeliverySender: Sendable {
     func poisonOutcomes(_ batch: LaneBatch, looksUp: Bool) async throws -> [DeliveryOutcome] {
         var outcomes: [DeliveryOutcome] = []
         for entry in batch.entries {
-            guard let text = entry[DeliveryWork.field], let work = try? DeliveryWork(text).asRepeat else {
+            let work: DeliveryWork
+            do throws(DeliveryWork.Fault) {
+                work = try Self.work(of: entry).asRepeat
+            } catch .newerFormat {
+                self.leave(entry, batch)
+                continue
+            } catch {
                 outcomes.append(self.outcome(entry, batch, nil, .poison))
                 continue
             }
@@ -121,13 +130,10 @@ final class DeliverySender: Sendable {
         var works: [(StreamEntry, DeliveryWork)] = []
         for entry in batch.entries {
             do throws(DeliveryWork.Fault) {
-                guard let text = entry[DeliveryWork.field] else { throw .malformed }
-                let work = try DeliveryWork(text)
+                let work = try Self.work(of: entry)
                 works.append((entry, batch.areRepeats || batch.mayBeRepeat(entry) ? work.asRepeat : work))
             } catch .newerFormat {
-                // Stays pending for a dispatcher of a newer release, which takes it over once this
-                // one stops.
-                continue
+                self.leave(entry, batch)
             } catch {
                 await settle(self.outcome(entry, batch, nil, .malformed))
             }
@@ -151,6 +157,21 @@ final class DeliverySender: Sendable {
         return zip(works, facts).map {
             Item(entry: $0.0, work: $0.1, facts: $1, lookedUpAt: now, term: batch.term)
         }
+    }
+
+    private static func work(of entry: StreamEntry) throws(DeliveryWork.Fault) -> DeliveryWork {
+        guard let text = entry[DeliveryWork.field] else { throw .malformed }
+        return try DeliveryWork(text)
+    }
+
+    /// Leaves an entry of a newer format pending.
+    ///
+    /// A dispatcher of a newer release takes it over once this one stops.
+    private func leave(_ entry: StreamEntry, _ batch: LaneBatch) {
+        guard !self.knowsNewerFormat.exchange(true, ordering: .relaxed) else { return }
+        self.dispatcher.logger.warning(
+            "deliveries of a newer release wait until this dispatcher stops; finish the upgrade",
+            metadata: ["redis.stream": "\(batch.group.stream)", "redis.entry": "\(entry.id)"])
     }
 
     private func lookUp(_ works: [DeliveryWork]) async throws -> [DeliveryStore.Facts?] {

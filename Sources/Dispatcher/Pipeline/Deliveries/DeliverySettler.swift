@@ -169,8 +169,12 @@ struct DeliverySettler: Sendable {
             switch refusal {
             case .expired: self.fail(outcome, work, refusal.rawValue, as: .expired, in: &ledger)
             case .deviceInactive, .optedOut: self.fail(outcome, work, refusal.rawValue, in: &ledger)
-            case .read, .deleted, .replaced, .cancelled, .alreadyDelivered, .alreadyAccepted:
+            case .read, .deleted, .replaced, .cancelled, .alreadyDelivered, .alreadyAccepted, .typeDisabled:
                 ledger.settlement.dropped.append((work.user, work.notification, refusal.rawValue))
+            case .notInQuietHours:
+                // An idle user's push says nothing about the notification, which sockets have.
+                guard !work.callsForAttention else { break }
+                ledger.settlement.dropped.append((work.user, work.notification, Reason.quietHours.rawValue))
             case .unread, .underWay, .quietHours: break
             }
         case .postponed(let end):
@@ -196,8 +200,7 @@ struct DeliverySettler: Sendable {
         case .unsendable(let reason):
             self.record(outcome, work, .failed, reason, in: &ledger)
             self.fail(outcome, work, reason, in: &ledger)
-            let place = self.provider.rawValue
-            self.setAside(outcome, "\(place) cannot send it: \(reason)", in: &ledger)
+            self.setAside(outcome, "\(self.place(outcome)) cannot send it: \(reason)", in: &ledger)
         case .poison:
             self.record(outcome, work, .failed, Self.poisonReason, in: &ledger)
             self.fail(outcome, work, Self.poisonReason, in: &ledger)
@@ -243,8 +246,12 @@ struct DeliverySettler: Sendable {
             self.addEvent(.sent, outcome, nil, in: &ledger)
         case .retry(let reason, let after):
             self.retry(outcome, work.afterTry, reason: reason, after: after, in: &ledger)
-        case .retryDevice(let reason, let after), .slowDown(let reason, let after):
+        case .retryDevice(let reason, let after):
             self.retry(outcome, work.afterTry, reason: reason, after: after, in: &ledger)
+        case .slowDown(let reason, let after):
+            // No longer than its account pauses.
+            let delay = min(after, AccountPauses.longest)
+            self.retry(outcome, work.afterTry, reason: reason, after: delay, in: &ledger)
         case .deadToken(let reason, let evidence):
             self.record(outcome, work, .failed, reason, in: &ledger)
             let moment = evidence ?? outcome.sentAt
@@ -259,7 +266,7 @@ struct DeliverySettler: Sendable {
         case .refused(let reason):
             self.record(outcome, work, .failed, reason, in: &ledger)
             self.fail(outcome, work, reason, in: &ledger)
-            self.setAside(outcome, "\(self.provider.rawValue) refused it: \(reason)", in: &ledger)
+            self.setAside(outcome, "\(self.place(outcome)) refused it: \(reason)", in: &ledger)
         case .configuration(let reason, concernsAll: false):
             // No breaker stops these calls, because other devices are served with the same
             // configuration.
@@ -441,6 +448,12 @@ struct DeliverySettler: Sendable {
                 reason: reason
             )
         )
+    }
+
+    /// The provider, and its app unless that is the default one, as operators configure them.
+    private func place(_ outcome: DeliveryOutcome) -> String {
+        guard let app = outcome.app, app != "default" else { return self.provider.rawValue }
+        return "\(self.provider.rawValue) of app \(app)"
     }
 
     /// Adds a dead letter.

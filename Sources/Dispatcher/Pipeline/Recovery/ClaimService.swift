@@ -283,8 +283,10 @@ package struct ClaimService: Service {
         for item in try await group.pending(of: self.dispatcher.name, count: known + Self.batchSize) {
             guard isRunning, let term = self.dispatcher.leaseClock.term else { return }
             if self.dispatcher.inFlight.contains(item.id, of: group.stream) { continue }
-            // If the reply is only late, the entry is no longer idle, and nothing is claimed.
-            guard let entry = try await group.claim(item.id, idle: self.lostReply) else { continue }
+            // If the reply is only late, the entry is no longer idle, and nothing is claimed. A
+            // lost reply killed no dispatcher, so it does not count.
+            guard let entry = try await group.claim(item.id, idle: self.lostReply, deliveries: item.deliveries)
+            else { continue }
             PipelineMetrics.claimed.increment()
             try await work([entry], term)
         }

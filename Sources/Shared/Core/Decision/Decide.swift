@@ -185,6 +185,7 @@ private func pushing(_ facts: DecisionFacts) -> [Step] {
 
 private func attending(_ facts: DecisionFacts) -> [Step] {
     if isExpired(facts) || facts.deviceCount == 0 { return [] }
+    if facts.type.quietHours.isFinal, facts.quietEnd != nil { return [] }
     if let moment = facts.releaseAt { return [.postpone(.attention, until: moment, reason: .quietHours)] }
     return [.push]
 }
@@ -199,10 +200,12 @@ private func emailing(_ facts: DecisionFacts) -> [Step] {
 /// Why the push channel is not used now; nil if it is.
 private func heldBack(_ facts: DecisionFacts, quietEnd: Timestamp?) -> Reason? {
     if let cap = facts.cap, facts.notification.severity != .alert { return Reason(cap) }
-    if quietEnd != nil, facts.type.quietHours == .inAppOnly || facts.type.quietHours == .drop { return .quietHours }
+    if quietEnd != nil, facts.type.quietHours.isFinal { return .quietHours }
     return nil
 }
 
+/// Whether it may not go out any more, or is no longer kept.
 private func isExpired(_ facts: DecisionFacts) -> Bool {
-    facts.notification.expiresAt.map { $0 <= facts.now } ?? false
+    func hasPassed(_ moment: Timestamp?) -> Bool { moment.map { $0 <= facts.now } ?? false }
+    return hasPassed(facts.notification.expiresAt) || hasPassed(facts.notification.keepUntil)
 }

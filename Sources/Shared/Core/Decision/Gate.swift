@@ -21,6 +21,8 @@ package struct GateFacts: Sendable {
     var isDeleted: Bool
     var isReplaced: Bool
     var expiresAt: Timestamp?
+    /// Whether the operator has disabled the type since the notification was stored.
+    var isTypeDisabled = false
     package var isDeviceActive: Bool
     /// Whether the user has switched off the channel for the type, or everything.
     var isOptedOut: Bool
@@ -29,6 +31,8 @@ package struct GateFacts: Sendable {
     package var wasAccepted: Bool
     /// When the quiet hours that hold now release it; nil if none do, or they do not apply.
     package var releaseAt: Timestamp?
+    /// Whether quiet hours hold it back for good.
+    var isQuietFinal = false
 
     init(
         status: NotificationStatus,
@@ -83,6 +87,8 @@ package struct GateFacts: Sendable {
             wasAccepted: false
         )
         self.purpose = purpose
+        self.isTypeDisabled = type?.isEnabled == false
+        self.isQuietFinal = type?.quietHours.isFinal == true
     }
 }
 
@@ -91,6 +97,7 @@ package enum GateRefusal: String, Sendable, CaseIterable {
     case cancelled, read, deleted, replaced, expired
     /// A retraction of a notification that is unread again.
     case unread
+    case typeDisabled = "type_disabled"
     case optedOut = "opted_out"
     case deviceInactive = "device_inactive"
     case alreadyDelivered = "already_delivered"
@@ -99,6 +106,8 @@ package enum GateRefusal: String, Sendable, CaseIterable {
     case underWay = "under_way"
     /// Quiet hours have begun; it is postponed until they end.
     case quietHours = "quiet_hours"
+    /// Quiet hours have begun, in which its type's pushes are held back for good.
+    case notInQuietHours = "not_in_quiet_hours"
 }
 
 /// Returns why a delivery may not go out; nil if it may.
@@ -120,8 +129,9 @@ package func gate(_ facts: GateFacts, now: Timestamp) -> GateRefusal? {
     if facts.isDeleted { return .deleted }
     if facts.isReplaced { return .replaced }
     if let expiresAt = facts.expiresAt, expiresAt <= now { return .expired }
+    if facts.isTypeDisabled { return .typeDisabled }
     if facts.isOptedOut, !facts.isRequired { return .optedOut }
     if !facts.isDeviceActive { return .deviceInactive }
-    if facts.releaseAt != nil { return .quietHours }
+    if facts.releaseAt != nil { return facts.isQuietFinal ? .notInQuietHours : .quietHours }
     return nil
 }

@@ -66,6 +66,9 @@ package enum QuietPolicy: String, Sendable, CaseIterable {
     case drop
     /// It goes out at once; for alerts.
     case ignore
+
+    /// Whether it does not go out later either.
+    var isFinal: Bool { self == .inAppOnly || self == .drop }
 }
 
 /// At most `count` notifications in any span of `window`.

@@ -174,24 +174,37 @@ package struct ConsumerGroup: Sendable {
 
     /// Takes over one entry of a dead consumer.
     ///
-    /// - Parameter idle: entries delivered more recently stay with their consumer.
+    /// - Parameters:
+    ///   - idle: entries delivered more recently stay with their consumer.
+    ///   - deliveries: how often it counts as delivered afterwards; nil for once more.
     /// - Returns: the entry; nil if another consumer has it or it was deleted.
-    package func claim(_ id: String, idle: Duration) async throws(RedisError) -> StreamEntry? {
-        try await self.claim([id], idle: idle).first
+    package func claim(
+        _ id: String,
+        idle: Duration,
+        deliveries: Int? = nil
+    ) async throws(RedisError) -> StreamEntry? {
+        try await self.claim([id], idle: idle, deliveries: deliveries).first
     }
 
     /// Takes over entries of a dead consumer in one step.
     ///
-    /// - Parameter idle: entries delivered more recently stay with their consumer.
+    /// - Parameters:
+    ///   - idle: entries delivered more recently stay with their consumer.
+    ///   - deliveries: how often they count as delivered afterwards; nil for once more.
     /// - Returns: the entries, without those that another consumer has or that were deleted.
-    package func claim(_ ids: [String], idle: Duration) async throws(RedisError) -> [StreamEntry] {
+    package func claim(
+        _ ids: [String],
+        idle: Duration,
+        deliveries: Int? = nil
+    ) async throws(RedisError) -> [StreamEntry] {
         guard !ids.isEmpty else { return [] }
-        let reply = try await self.connection.send(
-            [
-                "XCLAIM", .text(self.stream), .text(Keyspace.group), .text(self.consumer),
-                .integer(idle.components.seconds * 1_000),
-            ] + ids.map { .text($0) }
-        )
+        var command: [RedisArgument] = [
+            "XCLAIM", .text(self.stream), .text(Keyspace.group), .text(self.consumer),
+            .integer(idle.components.seconds * 1_000),
+        ]
+        for id in ids { command.append(.text(id)) }
+        if let deliveries { command += ["RETRYCOUNT", .integer(Int64(deliveries))] }
+        let reply = try await self.connection.send(command)
         guard var cursor = try reply.cursor() else { return [] }
         return try StreamEntry.read(&cursor)
     }
