@@ -73,4 +73,24 @@ struct ReplayServiceTests {
             #expect(due.isEmpty)
         }
     }
+
+    @Test("retention keeps letters whose replay was requested, however many there are")
+    func retained() async throws {
+        try await TestDatabase.with { database in
+            let stores = Database(database.pool)
+            try await stores.deadLetters.add(
+                (1...4).map {
+                    (
+                        stream: "jobs", entry: "\($0)-0", reason: "tried", at: TestDispatcher.now,
+                        fields: [(name: "user", value: Array("ada".utf8)[...])]
+                    )
+                })
+            try await database.pool.query(
+                "UPDATE carillon.dead_letters SET replay_at = '2020-01-01' WHERE entry = '1-0'")
+            let before = TestDispatcher.now + .seconds(-1)
+            #expect(try await stores.retention.dropDeadLetters(before: before, keeping: 2) == 1)
+            let left = try await database.pool.query("SELECT entry FROM carillon.dead_letters ORDER BY entry")
+            #expect(try left.map { try $0.text(0) } == ["1-0", "3-0", "4-0"])
+        }
+    }
 }

@@ -3,6 +3,7 @@
 
 import Clients
 import Core
+import Operations
 import Storage
 import Support
 import Synchronization
@@ -168,6 +169,79 @@ struct LocalBroadcastTests {
             let moments = try rows.map { Timestamp(microseconds: try $0.timestamptz(0)) }
             #expect(moments == [TestDispatcher.now + .seconds(3_200)])
         }
+    }
+
+    /// Locks the parts of a broadcast, which nothing can wake meanwhile.
+    private static let lockParts = "SELECT FROM carillon.schedules FOR UPDATE"
+    private static let parts = "SELECT count(*) FROM carillon.schedules WHERE wake_at"
+
+    @Test("a cancelled broadcast stops before its parts are woken, which may take long")
+    func cancelled() async throws {
+        try await Self.with("12:00") { scene in
+            try await scene.expand()
+            let dispatcher = scene.dispatcher
+            let (_, name) = try await Self.broadcast(dispatcher)
+            let control = JobControl(
+                dispatcher.database, FramePublisher(dispatcher.live, presence: dispatcher.presence),
+                keys: dispatcher.keys, events: EventPublisher(), now: dispatcher.clock.now, logger: dispatcher.logger)
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                try await scene.pool.transaction { transaction in
+                    try await transaction.query(Self.lockParts)
+                    group.addTask { _ = try await control.cancel(name) }
+                    try await eventually("it is stopped") { try await Self.state(transaction) == "cancelling" }
+                }
+                try await group.waitForAll()
+            }
+            #expect(try await scene.number("\(Self.parts) < due_at") > 0)
+            #expect(try await scene.number("\(Self.parts) >= due_at") == 0)
+        }
+    }
+
+    @Test("a dispatcher ends the withdrawal of a broadcast only after it has woken the parts")
+    func withdrawn() async throws {
+        try await Self.with("12:00") { scene in
+            try await scene.expand()
+            let dispatcher = scene.dispatcher
+            let (broadcast, name) = try await Self.broadcast(dispatcher)
+            // The gateway that cancelled it ended before it woke the parts.
+            try await dispatcher.database.cancellations.record(name, at: dispatcher.now())
+            let isStopped = try await dispatcher.database.broadcasts.transition(
+                broadcast, to: .cancelling, from: [.expanding])
+            #expect(isStopped)
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                try await scene.pool.transaction { transaction in
+                    try await transaction.query(Self.lockParts)
+                    group.addTask { try await BroadcastWithdrawal(dispatcher: dispatcher).work() }
+                    try await eventually("it waits for the parts") {
+                        // A transaction sees the same activity until then.
+                        try await transaction.query("SELECT pg_stat_clear_snapshot()")
+                        return try await transaction.query(
+                            """
+                            SELECT FROM pg_stat_activity
+                            WHERE datname = current_database() AND wait_event_type = 'Lock'
+                            """
+                        ).count == 1
+                    }
+                    #expect(try await Self.state(transaction) == "cancelling")
+                }
+                try await group.waitForAll()
+            }
+            #expect(try await dispatcher.database.broadcasts.find(name)?.broadcast.state == .cancelled)
+            #expect(try await scene.number("\(Self.parts) < due_at") > 0)
+            #expect(try await scene.number("\(Self.parts) >= due_at") == 0)
+        }
+    }
+
+    /// Returns the only broadcast, and the name of its job.
+    private static func broadcast(_ dispatcher: Dispatcher) async throws -> (Broadcast, CancellationStore.Name) {
+        let all = try await dispatcher.database.broadcasts.list(before: nil, state: nil, limit: 1)
+        let broadcast = try #require(all.first).broadcast
+        return (broadcast, CancellationStore.Name(org: broadcast.org, id: broadcast.job))
+    }
+
+    /// Returns the state of the only broadcast, as committed.
+    private static func state(_ transaction: PostgresTransaction) async throws -> String? {
+        try await transaction.query("SELECT state FROM carillon.broadcasts").first?.text(0)
     }
 
     @Test("users whose occurrence passed over an hour ago are counted as missed")

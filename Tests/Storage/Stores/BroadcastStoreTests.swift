@@ -163,6 +163,50 @@ struct BroadcastStoreTests {
         }
     }
 
+    @Test("commits no page without its users if the job is cancelled during it and storing them as cancelled fails")
+    func cancelledDuringPage() async throws {
+        try await Samples.withStores { database in
+            let store = database.broadcasts
+            try await Self.expanding(Self.broadcast(1, job: "j"), store)
+            let chain = try #require(try await store.claimChain(by: "a"))
+            // The cancellation comes after the page's first statement; rows cannot be cancelled.
+            for statement in [
+                """
+                CREATE FUNCTION cancel_job() RETURNS trigger LANGUAGE plpgsql AS
+                $$ BEGIN
+                    INSERT INTO carillon.cancellations (org_id, job_id, at) VALUES ('', 'j', now())
+                    ON CONFLICT DO NOTHING;
+                    RETURN NULL;
+                END $$
+                """,
+                """
+                CREATE TRIGGER cancel_job AFTER INSERT ON carillon.broadcast_pages
+                FOR EACH ROW EXECUTE FUNCTION cancel_job()
+                """,
+                """
+                ALTER TABLE carillon.notifications
+                ADD CONSTRAINT none_cancelled CHECK (status <> 'cancelled') NOT VALID
+                """,
+            ] { try await database.pool.query(statement) }
+            let batch = ["a", "b"].enumerated().map { Samples.notification($0, user: $1, job: "j") }
+            let page = Broadcast.Page(until: "b", selected: 2, stored: 2, counted: [:], isLast: false)
+            func storePage() async throws -> NotificationStore.Batch {
+                try await database.notifications.store(
+                    batch, withPage: BroadcastStore.statements(page, of: chain),
+                    recount: BroadcastStore.recount(chain, batch))
+            }
+            let name = CancellationStore.Name(org: "", id: "j")
+            await #expect(throws: PostgresError.self) { try await storePage() }
+            #expect(try await store.find(name)?.pages == 0)
+
+            try await database.pool.query("ALTER TABLE carillon.notifications DROP CONSTRAINT none_cancelled")
+            let stored = try await storePage()
+            #expect(stored.outcomes.count { if case .cancelled = $0 { true } else { false } } == 2)
+            #expect(try await store.find(name)?.pages == 1)
+            #expect(try await database.cancellations.tally(name).counts == [.cancelled: 2])
+        }
+    }
+
     @Test("records a withdrawn page together with its notifications, and no user's name in the end")
     func withdrawal() async throws {
         try await Samples.withStores { database in

@@ -55,6 +55,26 @@ struct DeliveryStoreTests {
         }
     }
 
+    @Test("stops waiting for the audit after a second while it is read, and creates its partitions later")
+    func parts() async throws {
+        try await Samples.withStores { database in
+            let names = "SELECT relname::text FROM pg_class WHERE relname ~ '^delivery_attempts_[0-9]{8}$' ORDER BY 1"
+            let days = try await database.pool.query(names).map { try $0.text(0) }
+            let last = try #require(days.last)
+            try await database.pool.query("DROP TABLE carillon.\(last)")
+            try await database.pool.transaction { transaction in
+                // As a dump does.
+                try await transaction.query("LOCK TABLE carillon.delivery_attempts IN ACCESS SHARE MODE")
+                let error = await #expect(throws: PostgresError.self) {
+                    try await database.deliveries.makeAttemptParts()
+                }
+                #expect(error?.sqlState == "55P03")
+            }
+            try await database.deliveries.makeAttemptParts()
+            #expect(try await database.pool.query(names).map { try $0.text(0) }.contains(last))
+        }
+    }
+
     @Test("invalidates an address only when it was set before the mail was sent")
     func deadAddresses() async throws {
         try await Samples.withStores { database in

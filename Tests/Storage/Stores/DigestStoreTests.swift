@@ -139,6 +139,35 @@ struct DigestStoreTests {
         }
     }
 
+    @Test("an item that is gathered late does not shorten a sliding window")
+    func slidingLate() async throws {
+        try await Samples.withStores { database in
+            let store = database.digests
+            let rule = Self.rule(0, sliding: true)
+            for (number, second) in [(1, 0), (2, 30), (3, 10)] {
+                _ = try await store.gather(Self.items(number...number, rule), now: Self.now + .seconds(second))
+            }
+            #expect(try await store.take(now: Self.now + .seconds(89), until: Self.until, limit: 10).isEmpty)
+            let due = try await store.take(now: Self.now + .seconds(90), until: Self.until, limit: 10)
+            #expect(due.map(\.count) == [3])
+        }
+    }
+
+    @Test("a window with 10,000 items is over")
+    func fullWindow() async throws {
+        try await Samples.withStores { database in
+            let store = database.digests
+            let rule = Self.rule(0)
+            _ = try await store.gather(Self.items(1...1, rule), now: Self.now)
+            try await database.pool.query("UPDATE carillon.digests SET count = 9998")
+            _ = try await store.gather(Self.items(2...2, rule), now: Self.now)
+            #expect(try await store.take(now: Self.now, until: Self.until, limit: 10).isEmpty)
+            _ = try await store.gather(Self.items(3...3, rule), now: Self.now)
+            _ = try await store.gather(Self.items(4...4, rule), now: Self.now)
+            #expect(try await store.take(now: Self.now, until: Self.until, limit: 10).map(\.count) == [3])
+        }
+    }
+
     @Test("rejects a held job id as a duplicate and drops items that were read")
     func once() async throws {
         try await Samples.withStores { database in

@@ -86,6 +86,45 @@ struct InboxStoreTests {
         }
     }
 
+    @Test("retention trims inboxes again after a clock that was ahead")
+    func clockAhead() async throws {
+        try await Samples.withStores { database in
+            let retention = database.retention
+            let now = try await database.notifications.clock()
+            for moment in [now + .seconds(10 * 365 * 24 * 3_600), now] {
+                #expect(try await retention.expireInboxes(storedBefore: moment, limit: 10).found == 0)
+            }
+            _ = try await database.notifications.store([Samples.notification(1, user: "a")], areRepeats: false)
+            let step = try await retention.expireInboxes(storedBefore: now + .seconds(3_600), limit: 10)
+            #expect(step.removals.map(\.user) == ["a"])
+        }
+    }
+
+    @Test(
+        "a job id stays known after keep_until until the tombstone is removed",
+        arguments: [[.inApp], [.push]] as [Channels])
+    func keptID(channels: Channels) async throws {
+        try await Samples.withStores { database in
+            let store = database.notifications
+            let retention = database.retention
+            let now = try await store.clock()
+            let first = Samples.notification(1, user: "a", job: "order") {
+                $0.channels = channels
+                $0.keepUntil = now
+            }
+            let again = Samples.notification(2, user: "a", job: "order") {
+                $0.title = first.title
+                $0.channels = channels
+            }
+            _ = try await store.store([first], areRepeats: false)
+            #expect(try await retention.expireKept(now: now, limit: 10).found == 1)
+            #expect(try await retention.expireKept(now: now, limit: 10).found == 0)
+            #expect(try await store.store([again], areRepeats: false) == [.duplicate(of: first.id)])
+            #expect(try await retention.removeTombstones(deletedBefore: now + .seconds(3_600), limit: 10) == 1)
+            #expect(try await store.store([again], areRepeats: false) != [.duplicate(of: first.id)])
+        }
+    }
+
     @Test("reads the changes of many inboxes at once, each bounded and in order")
     func manyChanges() async throws {
         try await Samples.withStores { database in
@@ -265,6 +304,39 @@ struct InboxStoreTests {
             #expect(try await inbox.markDelivered(user: "a", id: batch[1].id, at: now, via: "client")?.lane == .normal)
             #expect(try await inbox.markDelivered(user: "a", id: batch[2].id, at: now, via: "client")?.lane == nil)
             #expect(try await inbox.markOpened(user: "b", id: batch[0].id, at: now) == nil)
+        }
+    }
+
+    @Test("accepts receipts of archived notifications, but not of deleted ones; a repeat writes nothing")
+    func receiptsOfArchived() async throws {
+        try await Samples.withStores { (database) async throws in
+            let inbox = InboxStore(database)
+            let batch = (0..<3).map { Samples.notification($0, user: "a") }
+            _ = try await database.notifications.store(batch, areRepeats: false)
+            let now = Samples.start
+            let (archived, deleted) = (batch[0].id, batch[1].id)
+            for id in [archived, deleted] { _ = try await inbox.archive(user: "a", id: id, at: now) }
+            _ = try await inbox.deleteArchived(user: "a", id: deleted, at: now)
+            _ = try await inbox.delete(user: "a", id: batch[2].id, at: now)
+            #expect(try await inbox.known(user: "a", ids: batch.map(\.id)) == [archived])
+            #expect(try await inbox.button("pay", user: "a", id: archived)?.isThere == false)
+            #expect(try await inbox.markDelivered(user: "a", id: archived, at: now, via: "client") != nil)
+            #expect(try await inbox.markOpened(user: "a", id: archived, at: now)?.changed?.label == batch[0].label)
+            func row() async throws -> String? {
+                try await database.pool.query(
+                    "SELECT ctid::text FROM carillon.notifications WHERE user_id = 'a' AND id = $1",
+                    .uuid(archived.halves)
+                ).first?.text(0)
+            }
+            let before = try await row()
+            let again = try await inbox.markOpened(user: "a", id: archived, at: now + .seconds(9))
+            #expect(again != nil && again?.changed == nil)
+            #expect(try await row() == before)
+            for id in [deleted, batch[2].id] {
+                #expect(try await inbox.markOpened(user: "a", id: id, at: now) == nil)
+                #expect(try await inbox.markDelivered(user: "a", id: id, at: now, via: "client") == nil)
+                #expect(try await inbox.button("pay", user: "a", id: id) == nil)
+            }
         }
     }
 }

@@ -20,7 +20,10 @@ struct MigrationTests {
     func order() async throws {
         try await TestDatabase.with(isMigrated: false) { database in
             let labels = try await Migrations.state(of: database.pool, comparedWith: Self.migrations).missing
-            let known = ["1 schema", "2 layout", "3 former parts", "4 archive", "5 gather", "6 apns tokens"]
+            let known = [
+                "1 schema", "2 layout", "3 former parts", "4 archive", "5 gather", "6 apns tokens",
+                "7 parts and gather",
+            ]
             #expect(labels == known + ["1000 mood"])
             #expect(try await Migrations.apply(Self.migrations, to: database.pool, logger: TestLog.logger) == labels)
             #expect(try await Migrations.apply(Self.migrations, to: database.pool, logger: TestLog.logger).isEmpty)

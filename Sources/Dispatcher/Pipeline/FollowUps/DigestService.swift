@@ -29,14 +29,24 @@ package struct DigestService: Service {
 
     package func run() async throws {
         var forgetAt = ContinuousClock.now
+        // Halved while windows outlast the time limit together; none does so alone, as its items
+        // are limited.
+        var size = Self.batchSize
         while isRunning {
             do {
-                while try await self.flush() == Self.batchSize, isRunning {}
+                var isFull = false
+                repeat {
+                    isFull = try await self.flush(atMost: size) == size
+                    size = min(size * 2, Self.batchSize)
+                } while isFull && isRunning
                 if ContinuousClock.now >= forgetAt {
                     try await self.forget()
                     forgetAt = .now + Self.forgetInterval
                 }
             } catch {
+                if let error = error as? PostgresError, error.code == .timeout || error.sqlState == "57014" {
+                    size = max(size / 2, 1)
+                }
                 self.dispatcher.logger.warning("cannot flush digests; retrying", metadata: ["error": "\(error)"])
             }
             await self.dispatcher.wait(for: self.dispatcher.alarms.digests, atLeast: Self.interval)
@@ -46,11 +56,10 @@ package struct DigestService: Service {
     /// Flushes a batch of windows.
     ///
     /// - Returns: how many there were.
-    func flush() async throws -> Int {
+    func flush(atMost limit: Int = Self.batchSize) async throws -> Int {
         let now = self.dispatcher.now()
         let fence = self.dispatcher.fence(for: Self.hold)
-        let due = try await self.dispatcher.database.digests.take(
-            now: now, until: now + Self.hold, limit: Self.batchSize)
+        let due = try await self.dispatcher.database.digests.take(now: now, until: now + Self.hold, limit: limit)
         guard !due.isEmpty else { return 0 }
         let summaries = due.filter { $0.count > 0 }
         guard let sent = try await self.send(summaries, now: now, within: fence) else { return due.count }

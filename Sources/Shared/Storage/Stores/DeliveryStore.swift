@@ -401,6 +401,8 @@ package struct DeliveryStore: Sendable {
     }
 
     /// Creates the audit's partitions for the days ahead.
+    ///
+    /// - Throws: ``PostgresError`` with SQLSTATE 55P03 if the audit is read for over a second.
     package func makeAttemptParts() async throws(PostgresError) {
         try await self.pool.query(
             "SELECT carillon.make_attempt_parts((now() AT TIME ZONE 'UTC')::date)"

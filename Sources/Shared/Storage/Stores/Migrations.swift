@@ -39,6 +39,9 @@ package enum Migrations {
         Migration(
             number: 6, name: "apns tokens",
             script: String(decoding: PackageResources.V0006_apns_tokens_sql, as: UTF8.self)),
+        Migration(
+            number: 7, name: "parts and gather",
+            script: String(decoding: PackageResources.V0007_parts_and_gather_sql, as: UTF8.self)),
     ]
 
     /// A repeatable script for a database that has only an outbox to relay.

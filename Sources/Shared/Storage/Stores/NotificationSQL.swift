@@ -96,6 +96,14 @@ enum NotificationSQL {
         SELECT u.version, u.unread FROM reached x CROSS JOIN unnest(x.versions, x.unread) AS u (version, unread)
         """
 
+    /// Fails with ``notStored`` unless a notification is stored, which rolls its transaction back.
+    ///
+    /// $1, $2: user and id.
+    static let requireStored = "SELECT 1 / count(*) FROM carillon.notifications WHERE user_id = $1 AND id = $2"
+
+    /// The state of a division by zero.
+    static let notStored = "22012"
+
     /// Inserts new notifications, numbers them and raises their inboxes, for a batch that may
     /// contain stored ones, by their id or their job's.
     ///

@@ -86,7 +86,10 @@ package struct NotificationStore: Sendable {
         withPage page: [PostgresStatement],
         recount: PostgresStatement
     ) async throws(PostgresError) -> Batch {
-        let companions = Companions(isFresh: true, before: page, after: [recount])
+        let check = notifications.first.map {
+            PostgresStatement(NotificationSQL.requireStored, [.text($0.user), .uuid($0.id.halves)])
+        }
+        let companions = Companions(isFresh: true, before: page, after: [recount], check: check)
         // No key covers items of digests; if one holds anything of the job, each notification is
         // looked up.
         let database = Database(self.pool)
@@ -97,7 +100,10 @@ package struct NotificationStore: Sendable {
         }
         do throws(PostgresError) {
             return try await self.attempt(notifications, areRepeats: areRepeats, companions: companions)
-        } catch  where error.sqlState == "23505" && error.table != BroadcastStore.pagesTable {
+        } catch
+            where error.sqlState == "23505" && error.table != BroadcastStore.pagesTable
+            || error.sqlState == NotificationSQL.notStored
+        {
             return try await self.attempt(notifications, areRepeats: true, companions: companions)
         }
     }
@@ -109,6 +115,9 @@ package struct NotificationStore: Sendable {
         var before: [PostgresStatement] = []
         /// Run only if known notifications were looked up.
         var after: [PostgresStatement] = []
+        /// Runs last if none was looked up; fails if nothing was stored, so that ``before`` is not
+        /// committed alone.
+        var check: PostgresStatement?
     }
 
     private func attempt(
@@ -120,7 +129,7 @@ package struct NotificationStore: Sendable {
             for: notifications,
             areRepeats: areRepeats || !companions.isFresh && notifications.contains { $0.jobID != nil }
         )
-        let after = plan.places == nil ? companions.after : []
+        let after = plan.places == nil ? companions.after : [companions.check].compactMap(\.self)
         var results = try await self.pool.run(companions.before + plan.statements + after)
         results.removeLast(after.count)
         let replaced = plan.collapses ? results.popLast() : nil
@@ -129,10 +138,8 @@ package struct NotificationStore: Sendable {
             return try Self.batch(Self.checkedOutcomes(rows, notifications), notifications, replaced: replaced)
         }
         guard rows.count == 0 else { return Batch(outcomes: try places.outcomes(rows)) }
-        // A job was cancelled before; the check finds out which. What ran before is committed.
-        var rest = companions
-        rest.before = []
-        return try await self.attempt(notifications, areRepeats: true, companions: rest)
+        // A job was cancelled before; the next attempt finds out which.
+        return try await self.attempt(notifications, areRepeats: true)
     }
 
     /// Separates replaced notifications that were stored before from new ones that came too late.

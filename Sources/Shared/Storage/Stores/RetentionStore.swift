@@ -32,8 +32,8 @@ package struct RetentionStore: Sendable {
         let found = try await self.pool.query(
             """
             SELECT n.user_id, n.id, n.version > 0, n.stored_at FROM carillon.notifications n
-            WHERE n.stored_at >= (SELECT retained_from FROM carillon.sweep) AND n.stored_at < $1
-                AND n.deleted_at IS NULL
+            WHERE n.stored_at >= (SELECT \(Self.watermark(wrong: "$1")) FROM carillon.sweep)
+                AND n.stored_at < $1 AND n.deleted_at IS NULL
             ORDER BY n.stored_at LIMIT $2
             """,
             .timestamptz(moment.microseconds), .int4(Int32(clamping: limit))
@@ -52,13 +52,21 @@ package struct RetentionStore: Sendable {
         // the moment.
         if let last = found.count < limit ? moment.microseconds : last {
             try await self.pool.query(
-                "UPDATE carillon.sweep SET retained_from = greatest(retained_from, $1)", .timestamptz(last)
+                "UPDATE carillon.sweep SET retained_from = greatest(\(Self.watermark(wrong: "$1")), $1)",
+                .timestamptz(last)
             )
         }
         return step
     }
 
+    /// The watermark; `replacement` for one in the future, which a wrong clock has set.
+    private static func watermark(wrong replacement: String) -> String {
+        "CASE WHEN retained_from > now() THEN \(replacement) ELSE retained_from END"
+    }
+
     /// Deletes notifications whose `keep_until` has passed.
+    ///
+    /// Unlisted ones become tombstones too, so that their job ids stay known.
     package func expireKept(now: Timestamp, limit: Int) async throws(PostgresError) -> Step {
         let found = try await self.pool.query(
             """
@@ -74,7 +82,18 @@ package struct RetentionStore: Sendable {
             let key = (user: try row.text(0), id: NotificationID(try row.uuid(1)))
             if try row.bool(2) { listed.append(key) } else { unlisted.append(key) }
         }
-        if !unlisted.isEmpty { try await self.pool.run([Self.removal(unlisted)]) }
+        if !unlisted.isEmpty {
+            try await self.pool.run([
+                PostgresStatement(
+                    """
+                    UPDATE carillon.notifications n SET deleted_at = now()
+                    FROM unnest($1, $2) AS k (user_id, id)
+                    WHERE n.user_id = k.user_id AND n.id = k.id AND n.deleted_at IS NULL AND n.version = 0
+                    """,
+                    Self.parameters(unlisted)
+                )
+            ])
+        }
         return try await self.delete(listed, found: found.count)
     }
 
@@ -260,7 +279,8 @@ package struct RetentionStore: Sendable {
         ).affectedRows
     }
 
-    /// Deletes dead letters older than a moment, and the oldest beyond a number.
+    /// Deletes dead letters older than a moment, and the oldest beyond a number; those whose replay
+    /// was requested stay.
     ///
     /// - Returns: the number of dead letters.
     package func dropDeadLetters(before moment: Timestamp, keeping most: Int) async throws(PostgresError) -> Int {
@@ -271,7 +291,7 @@ package struct RetentionStore: Sendable {
                 UNION ALL
                 (SELECT id FROM carillon.dead_letters WHERE id <= (
                     SELECT id FROM carillon.dead_letters ORDER BY id DESC OFFSET $2 LIMIT 1
-                ) ORDER BY id LIMIT 5000)
+                ) AND replay_at IS NULL ORDER BY id LIMIT 5000)
             )
             """,
             .timestamptz(moment.microseconds), .int4(Int32(clamping: most))
