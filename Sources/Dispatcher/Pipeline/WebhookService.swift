@@ -18,6 +18,13 @@ import Synchronization
 /// repeats some events. Each webhook has its own queue and requests, so a slow receiver delays no
 /// other.
 package struct WebhookService: Service {
+    /// The sources outside the parts that may have events, left from before the installation grew.
+    private struct FormerSources {
+        var sources: [Keyspace] = []
+        /// The session of Redis in which they were found; nil before the first look.
+        var session: Int?
+    }
+
     private static let interval: Duration = .milliseconds(200)
     /// The interval after a look that found no events.
     private static let idleInterval: Duration = .seconds(1)
@@ -53,9 +60,10 @@ package struct WebhookService: Service {
         await withTaskGroup(of: Void.self) { group in
             group.addTask {
                 var round = 0
+                var former = FormerSources()
                 await self.repeatedly("cannot read webhooks; retrying every 2 s") {
                     defer { round += 1 }
-                    try await self.refresh(isCheck: round % Self.refreshesPerCheck == 0)
+                    try await self.refresh(isCheck: round % Self.refreshesPerCheck == 0, &former)
                 } wait: {
                     await pause(for: Self.refresh)
                 }
@@ -97,18 +105,23 @@ package struct WebhookService: Service {
         }
     }
 
-    private func refresh(isCheck: Bool) async throws {
+    private func refresh(isCheck: Bool, _ former: inout FormerSources) async throws {
         let webhooks = try await self.store.live()
         self.cache.set(webhooks)
         guard isCheck else { return }
         let parts = self.dispatcher.share.parts
         guard !webhooks.isEmpty else { return try await self.feed.skip(parts) }
+        let session = self.dispatcher.redis.session
+        if session != former.session {
+            // Redis may have come back with older data.
+            former = FormerSources(sources: self.dispatcher.keys.otherSources, session: session)
+        }
         let fence = self.dispatcher.fence(for: Self.abandoned)
-        let sources = parts + self.dispatcher.keys.otherSources
-        let abandoned = try await self.feed.takeOver(from: sources, idle: Self.abandoned, count: Self.batchSize)
+        let abandoned = try await self.feed.takeOver(
+            from: parts + former.sources, idle: Self.abandoned, count: Self.batchSize)
         try await self.hand(abandoned, to: webhooks, within: fence)
-        // Some may be left from before the installation grew.
-        while isRunning, try await self.distribute(self.dispatcher.keys.otherSources) >= Self.batchSize {}
+        while isRunning, try await self.distribute(former.sources) >= Self.batchSize {}
+        former.sources = try await self.feed.unread(of: former.sources)
     }
 
     /// Hands on new events of these parts.
@@ -161,17 +174,23 @@ package struct WebhookService: Service {
         let alarm = self.dispatcher.alarms.webhooks
         await withDiscardingTaskGroup { group in
             await self.repeatedly("cannot send webhooks; retrying") {
-                while isRunning, let next = try await self.queues.nextDue() {
-                    let now = self.dispatcher.now()
-                    guard next <= now else { return alarm.note(next) }
-                    let fence = self.dispatcher.fence(for: WebhookSender.hold)
-                    for webhook in try await self.queues.claimDue(now: now, hold: WebhookSender.hold, limit: 64) {
-                        await permits.acquire()
-                        group.addTask {
-                            defer { permits.release() }
-                            await self.sender.send(webhook, within: fence)
+                do {
+                    while isRunning, let next = try await self.queues.nextDue() {
+                        let now = self.dispatcher.now()
+                        guard next <= now else { return alarm.note(next) }
+                        let fence = self.dispatcher.fence(for: WebhookSender.hold)
+                        for webhook in try await self.queues.claimDue(now: now, hold: WebhookSender.hold, limit: 64) {
+                            await permits.acquire()
+                            group.addTask {
+                                defer { permits.release() }
+                                await self.sender.send(webhook, within: fence)
+                            }
                         }
                     }
+                } catch {
+                    // Look again after the shortest interval, as Redis may be back by then.
+                    alarm.note(self.dispatcher.now())
+                    throw error
                 }
             } wait: {
                 await alarm.wait(
@@ -199,6 +218,8 @@ struct WebhookSender: Sendable {
     static let hold: Duration = .seconds(60)
     private static let timeout: Duration = .seconds(15)
     private static let batchSize = 100
+    /// How long a webhook waits after its request got no turn in our own queue.
+    private static let queuePause: Duration = .seconds(1)
     private static let backoff = Backoff(base: .seconds(2), limit: .seconds(15 * 60))
     /// Older events are dropped.
     private static let patience: Duration = .seconds(24 * 3_600)
@@ -248,6 +269,9 @@ struct WebhookSender: Sendable {
                 let reason = "answered with status \(response.status)"
                 try await self.noteFailure(
                     id, reason: reason, retryAfter: response.retryAfter(now: self.dispatcher.now()))
+            case .unanswered(let failure) where failure.neverHadTurn:
+                // It waited in our own queue, which says nothing about its receiver.
+                try await self.postpone(id, for: Self.queuePause)
             case .unanswered(let failure):
                 try await self.noteFailure(id, reason: "no answer: \(failure.reason.rawValue)", retryAfter: nil)
             }
@@ -288,7 +312,12 @@ struct WebhookSender: Sendable {
         }
         let own = Self.backoff.ceiling(attempt: failures.count - 1)
         let jittered = own / 2 + Self.backoff.delay(attempt: failures.count - 1) / 2
-        let delay = max(jittered, min(retryAfter ?? .zero, .seconds(3_600)))
+        try await self.postpone(id, for: max(jittered, min(retryAfter ?? .zero, .seconds(3_600))))
+    }
+
+    /// Lets a webhook wait, and drops its events that are too old by now.
+    private func postpone(_ id: NotificationID, for delay: Duration) async throws {
+        let now = self.dispatcher.now()
         let oldest = Timestamp(microseconds: now.microseconds - Self.patience.inMicroseconds)
         let dropped = try await self.queues.postpone(id, until: now + delay, droppingBefore: oldest)
         self.dispatcher.alarms.webhooks.note(now + delay)
