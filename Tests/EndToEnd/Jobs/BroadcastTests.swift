@@ -291,6 +291,63 @@ struct BroadcastTests {
         }
     }
 
+    @Test("a broadcast that waits for its full lane lets those of other lanes pass")
+    func fullLane() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            try await Self.makeUsers(30, in: stack)
+            _ = try await stack.startDispatcher(environment: Stack.holdingBroadcasts)
+            // The dispatcher leaves a delivery of an unknown version in the stream.
+            let stream = "carillon:{fcm}:deliveries:critical"
+            let work = try await stack.connection.send("XADD", .text(stream), "*", "d", "99 from the future").string()
+            let urgent = #"{"id":"b1","all":true,"type":"invoice_created","lane":"critical"}"#
+            #expect(try await Broadcasts.post(gateway, urgent).status == 202)
+            func isHeld() async throws -> Bool? {
+                try await Broadcasts.report(gateway, "b1")["broadcast"]?["held"]?.bool
+            }
+            try await eventually("it is held back") { try await isHeld() == true }
+            #expect(
+                try await Broadcasts.post(gateway, #"{"id":"b2","all":true,"type":"invoice_created"}"#).status == 202)
+            _ = try await Broadcasts.waitFor("done", gateway, "b2")
+            #expect(try await Broadcasts.report(gateway, "b1")["broadcast"]?["stored"]?.integer == 0)
+            try await stack.connection.send("XDEL", .text(stream), .text(work ?? ""))
+            _ = try await Broadcasts.waitFor("done", gateway, "b1")
+        }
+    }
+
+    @Test("an audience that cannot be counted delays no other broadcast, and cannot be confirmed yet")
+    func uncountable() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let service = try await Broadcasts.service()
+            try await Self.makeUsers(30, in: stack)
+            for statement in [
+                """
+                CREATE FUNCTION carillon.refuse_count() RETURNS trigger LANGUAGE plpgsql AS
+                $$ BEGIN RAISE EXCEPTION 'no count'; END $$
+                """,
+                """
+                CREATE TRIGGER refuse_count BEFORE UPDATE OF audience ON carillon.broadcasts
+                FOR EACH ROW WHEN (NEW.job_id = 'b1') EXECUTE FUNCTION carillon.refuse_count()
+                """,
+            ] { try await stack.query(statement) }
+            _ = try await stack.startDispatcher()
+            func send(_ id: String) async throws {
+                let answer = try await Broadcasts.post(
+                    gateway, #"{"id":"\#(id)","all":true,"type":"invoice_created"}"#)
+                #expect(answer.status == 202)
+            }
+            try await send("b1")
+            _ = try await Broadcasts.waitFor("counting", gateway, "b1")
+            try await send("b2")
+            _ = try await Broadcasts.waitFor("done", gateway, "b2")
+            #expect(try await Broadcasts.report(gateway, "b1")["broadcast"]?["state"]?.string == "counting")
+            #expect(try await gateway.call(.post, "/v1/jobs/b1/confirm", token: service).status == 409)
+            try await stack.query("DROP TRIGGER refuse_count ON carillon.broadcasts")
+            _ = try await Broadcasts.waitFor("done", gateway, "b1")
+        }
+    }
+
     @Test("a broadcast at local times is not final while its parts wait, and cancelling stops them all")
     func localTimes() async throws {
         try await Stack.with { stack in

@@ -16,16 +16,20 @@ struct BroadcastStoreTests {
         topic: String? = nil,
         lane: Lane = .bulk,
         title: String = "Extra",
+        except: String? = nil,
+        entry: UInt64? = nil,
         createdAt: Timestamp = Samples.start
     ) -> Broadcast {
-        let fields = [("type", "news"), ("title", title), ("traceparent", "t\(number)")].map {
+        let entry = entry ?? number
+        var fields = [("type", "news"), ("title", title), ("traceparent", "t\(entry)")].map {
             (name: $0.0, value: Array($0.1.utf8)[...])
         }
+        if let except { fields.append((name: "except", value: Array(except.utf8)[...])) }
         return Broadcast(
             id: NotificationID(high: number, low: 1),
             org: "",
             jobID: job,
-            entry: "jobs/\(number)-0",
+            entry: "jobs/\(entry)-0",
             stream: "jobs",
             fields: fields,
             topic: topic,
@@ -256,6 +260,40 @@ struct BroadcastStoreTests {
         }
     }
 
+    @Test("takes an erased user out of exclusions, however the name is escaped, and keeps the others as they are")
+    func exclusions() async throws {
+        try await Samples.withStores { database in
+            let store = database.broadcasts
+            let lists = [#"["zo\u00e9","bob"]"#, #"["bob","\u00e9ve"]"#, #"["zo\u00e9"]"#, #"["zoé","bob"]"#]
+            for (number, list) in lists.enumerated() {
+                #expect(try await store.add(Self.broadcast(UInt64(number + 1), except: list)) == .taken)
+            }
+            _ = try await database.users.erase(user: "zoé")
+            let left = try await store.list(before: nil, state: nil, limit: 10).reversed().map { progress in
+                let list = progress.broadcast.fields.first { $0.name == "except" }?.value
+                return list.map { String(decoding: $0, as: UTF8.self) }
+            }
+            #expect(left == [#"["bob"]"#, #"["bob","\u00e9ve"]"#, nil, #"["bob"]"#])
+        }
+    }
+
+    @Test("a full lane is left out, and all its broadcasts show as held")
+    func fullLane() async throws {
+        try await Samples.withStores { database in
+            let store = database.broadcasts
+            for (number, lane) in [Lane.critical, .critical, .bulk].enumerated() {
+                try await Self.expanding(Self.broadcast(UInt64(number + 1), lane: lane), store)
+            }
+            let chain = try #require(try await store.claimChain(by: "a", outside: [.critical]))
+            #expect(chain.broadcast.lane == .bulk)
+            let none = try await store.claimChain(by: "a", outside: [.critical, .bulk])
+            #expect(none?.part == nil)
+            try await store.hold(.critical)
+            let all = try await store.list(before: nil, state: nil, limit: 10)
+            #expect(all.map(\.isHeld) == [false, true, true])
+        }
+    }
+
     @Test("claims the most urgent chains first, for one dispatcher, and again after the claim expired")
     func claims() async throws {
         try await Samples.withStores { database in
@@ -291,6 +329,25 @@ struct BroadcastStoreTests {
             #expect(none?.part == nil)
             #expect(try await store.add(again) == .taken)
             #expect(try await store.claimChain(by: "a")?.broadcast.createdAt == again.createdAt)
+        }
+    }
+
+    @Test(
+        "a broadcast that failed continues when its job is replayed without an erased user",
+        arguments: [nil, "j"] as [String?])
+    func revivedAfterErasure(job: String?) async throws {
+        try await Samples.withStores { database in
+            let store = database.broadcasts
+            let first = Self.broadcast(1, job: job, except: #"["ada","bob"]"#)
+            try await Self.expanding(first, store)
+            try await store.fail(first, reason: "type: is not in the catalog")
+            _ = try await database.users.erase(user: "ada")
+            // Its id is another one, as it is a hash of its fields. The replay may come twice.
+            let replayed = Self.broadcast(2, job: job, except: #"["bob"]"#, entry: 1)
+            for _ in 0..<2 { #expect(try await store.add(replayed) == .taken) }
+            let all = try await store.list(before: nil, state: nil, limit: 10).map(\.broadcast)
+            #expect(all.map(\.id) == [first.id])
+            #expect(all.map(\.state) == [.expanding])
         }
     }
 

@@ -236,13 +236,18 @@ struct ScheduleStoreTests {
             _ = try await store.add([
                 users(1, #"["ada","bob"]"#), users(2, #"["ada"]"#), users(3, #"["adalbert"]"#),
                 Self.schedule(4) { $0.user = "ada" },
+                Self.schedule(5) {
+                    $0.fields = [("topic", Array("t".utf8)), ("except", Array(#"["ada"]"#.utf8))]
+                },
             ])
-            #expect(try await store.erase(user: "ada") == 2)
+            #expect(try await store.erase(user: "ada") == 3)
             let erasure = try await database.users.erase(user: "ada")
             #expect(erasure.rows.first { $0.table == "schedules" }?.count == 1)
             let left = try await store.page(after: nil, org: nil, limit: 10)
-            #expect(left.map(\.source) == ["jobs/1", "jobs/3"])
+            #expect(left.map(\.source) == ["jobs/1", "jobs/3", "jobs/5"])
             #expect(left.first.map { String(decoding: $0.fields[0].value, as: UTF8.self) } == #"["bob"]"#)
+            // A job may not have an empty list.
+            #expect(left.last?.fields.map(\.name) == ["topic"])
         }
     }
 

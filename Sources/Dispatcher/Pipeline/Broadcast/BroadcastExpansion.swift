@@ -27,19 +27,28 @@ struct BroadcastExpansion: Sendable {
     let dispatcher: Dispatcher
     let highWaterMark: Int64
 
-    /// Expands until no chain is left.
+    /// Expands until no chain is left; a full lane holds back only its own broadcasts.
     func work() async throws {
-        while isRunning, let chain = try await self.dispatcher.database.broadcasts.claimChain(by: self.dispatcher.name)
-        {
-            if try await self.isHeld(chain.broadcast) {
-                try await self.dispatcher.database.broadcasts.hold(chain.broadcast)
-                try await self.dispatcher.database.broadcasts.release(chain, by: self.dispatcher.name)
-                PipelineMetrics.heldBroadcasts.increment()
+        let store = self.dispatcher.database.broadcasts
+        var full: Set<Lane> = []
+        while isRunning {
+            guard let chain = try await store.claimChain(by: self.dispatcher.name, outside: full) else {
+                guard !full.isEmpty else { return }
                 // Redis does not signal room in a stream, so poll.
                 await pause(for: Self.patience)
+                full = []
+                continue
+            }
+            let lane = chain.broadcast.lane
+            if try await self.isFull(lane) {
+                try await store.hold(lane)
+                try await store.release(chain, by: self.dispatcher.name)
+                PipelineMetrics.heldBroadcasts.increment()
+                full.insert(lane)
                 continue
             }
             try await self.expand(chain)
+            full = []
         }
     }
 
@@ -51,12 +60,12 @@ struct BroadcastExpansion: Sendable {
         try await self.dispatcher.database.broadcasts.release(chain, by: self.dispatcher.name)
     }
 
-    /// Whether the providers are behind.
-    private func isHeld(_ broadcast: Broadcast) async throws -> Bool {
+    /// Whether the providers are behind in a lane.
+    private func isFull(_ lane: Lane) async throws -> Bool {
         var batch = RedisBatch()
         for keys in self.dispatcher.keys.parts {
             for provider in self.dispatcher.channels.providers {
-                batch.append("XLEN", .text(keys.deliveries(provider, broadcast.lane)))
+                batch.append("XLEN", .text(keys.deliveries(provider, lane)))
             }
         }
         guard !batch.isEmpty else { return false }

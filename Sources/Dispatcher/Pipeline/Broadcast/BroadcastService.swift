@@ -78,14 +78,28 @@ package struct BroadcastService: Service {
         }
     }
 
+    /// Counts audiences and ends finished broadcasts.
+    ///
+    /// An audience that cannot be counted delays others by one attempt a round.
     private func count() async throws {
         let store = self.dispatcher.database.broadcasts
-        while isRunning, let broadcast = try await store.claim(.counting, by: self.dispatcher.name) {
-            let size = try await store.size(topic: broadcast.topic, bound: Self.countBound)
-            let limit = self.configuration.confirmAbove
-            try await store.counted(broadcast, size: size, isConfirmed: limit == 0 || size <= limit)
+        var failed: [NotificationID] = []
+        while isRunning {
+            try await store.finish()
+            guard let broadcast = try await store.claim(.counting, by: self.dispatcher.name, except: failed) else {
+                return
+            }
+            do {
+                let size = try await store.size(topic: broadcast.topic, bound: Self.countBound)
+                let limit = self.configuration.confirmAbove
+                try await store.counted(broadcast, size: size, isConfirmed: limit == 0 || size <= limit)
+            } catch {
+                failed.append(broadcast.id)
+                self.dispatcher.logger.warning(
+                    "cannot count an audience; retrying",
+                    metadata: ["broadcast.id": "\(broadcast.id)", "error": "\(error)"])
+            }
         }
-        try await store.finish()
     }
 }
 

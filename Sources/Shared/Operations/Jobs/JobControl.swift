@@ -40,7 +40,8 @@ package struct JobControl: Sendable {
         fileprivate var targetStates: Set<Broadcast.State> {
             switch self {
             case .pause: [.paused]
-            case .resume, .confirm: [.counting, .expanding, .done]
+            case .resume: [.counting, .expanding, .done]
+            case .confirm: [.expanding, .done]
             }
         }
     }

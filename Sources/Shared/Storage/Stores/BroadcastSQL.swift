@@ -11,36 +11,48 @@ enum BroadcastSQL {
     /// The fields that two jobs with one id must share: all but the trace context and those that a
     /// scheduled job loses or gains.
     private static func content(_ fields: String) -> String {
-        """
-        (SELECT jsonb_agg(f) FROM jsonb_array_elements(\(fields)) f
-            WHERE f ->> 0 NOT IN ('traceparent', 'id', 'deliver_at'))
-        """
+        Self.others("'traceparent', 'id', 'deliver_at'", in: fields)
+    }
+
+    /// The fields with other names.
+    private static func others(_ names: String, in fields: String) -> String {
+        "(SELECT jsonb_agg(f) FROM jsonb_array_elements(\(fields)) f WHERE f ->> 0 NOT IN (\(names)))"
     }
 
     /// Stores a broadcast and its chains unless its entry or job id is known.
     ///
     /// A failed broadcast whose dead letter is replayed continues where it stopped, with a new
-    /// `created_at`. $1: id, $2: organisation, $3: job, $4: entry, $5: stream, $6: fields, $7:
-    /// topic, $8: lane, $9: urgency, $10: when. Rows: the state; for a known one id, state and
-    /// whether the content differs.
+    /// `created_at`. It is found by its entry, because erasing a user from `except` changes the id
+    /// of the replayed one, which is a hash of the fields. $1: id, $2: organisation, $3: job, $4:
+    /// entry, $5: stream, $6: fields, $7: topic, $8: lane, $9: urgency, $10: when. Rows: id, state
+    /// and whether the content differs; $1 as the id if the entry is known.
     static let add = """
         WITH given AS (SELECT $2::text AS org_id, $3::text AS job_id, $4::text AS job_entry),
+        known AS (
+            SELECT b.id, b.state FROM carillon.broadcasts b
+            WHERE b.org_id = $2 AND b.job_entry = $4
+                AND \(Self.others("'except'", in: "b.fields")) IS NOT DISTINCT FROM
+                    \(Self.others("'except'", in: "$6::jsonb"))
+        ),
+        revived AS (
+            UPDATE carillon.broadcasts b
+            SET state = 'expanding', reason = NULL, created_at = greatest(b.created_at, $10)
+            FROM known k WHERE b.id = k.id AND b.state = 'failed'
+        ),
         fresh AS (
             INSERT INTO carillon.broadcasts (id, org_id, job_id, job_entry, stream, fields, topic, lane, urgency, state,
                 created_at)
             SELECT $1, i.org_id, i.job_id, i.job_entry, $5, $6, $7, $8, $9,
                 CASE WHEN \(CancellationSQL.isCancelled("i")) THEN 'cancelled' ELSE 'counting' END, $10
-            FROM given i
+            FROM given i WHERE NOT EXISTS (SELECT FROM known)
             ON CONFLICT DO NOTHING
             RETURNING id, state
         ),
         chains AS (
             INSERT INTO carillon.broadcast_chains (broadcast, part) SELECT id, part FROM fresh, generate_series(0, 15) part
-        ),
-        revived AS (
-            UPDATE carillon.broadcasts SET state = 'expanding', reason = NULL, created_at = greatest(created_at, $10)
-            WHERE id = $1 AND state = 'failed'
         )
+        SELECT $1::uuid, state, false FROM known
+        UNION ALL
         SELECT id, state, false FROM fresh
         UNION ALL
         SELECT b.id, b.state, b.id <> $1 AND \(Self.content("b.fields")) IS DISTINCT FROM \(Self.content("$6::jsonb"))
@@ -51,12 +63,14 @@ enum BroadcastSQL {
 
     /// Claims the most urgent free chain; within a lane the oldest broadcast's.
     ///
-    /// $1: dispatcher. Rows: part, pages, reached, and the columns of the broadcast.
+    /// $1: dispatcher, $2: lanes to leave out. Rows: part, pages, reached, and the columns of the
+    /// broadcast.
     static let claimChain = """
         WITH candidate AS (
             SELECT c.broadcast, c.part
             FROM carillon.broadcasts b JOIN carillon.broadcast_chains c ON c.broadcast = b.id
             WHERE b.state = 'expanding' AND NOT c.is_done AND (c.claimed_until IS NULL OR c.claimed_until < now())
+                AND b.lane <> ALL ($2)
             ORDER BY b.urgency, b.id, c.part LIMIT 1 FOR UPDATE OF c SKIP LOCKED
         ),
         claimed AS (
@@ -140,8 +154,17 @@ enum BroadcastSQL {
             AND NOT EXISTS (SELECT FROM carillon.broadcast_chains c WHERE c.broadcast = b.id AND NOT c.is_done)
         """
 
-    /// $1: broadcast.
-    static let hold = "UPDATE carillon.broadcasts SET held_at = now() WHERE id = $1"
+    /// Skips broadcasts whose pages are being stored; they are not waiting.
+    ///
+    /// $1: lane.
+    static let hold = """
+        WITH waiting AS (
+            SELECT b.id FROM carillon.broadcasts b WHERE b.state = 'expanding' AND b.lane = $1
+                AND (b.held_at IS NULL OR b.held_at < now() - interval '1 second')
+            ORDER BY b.id FOR NO KEY UPDATE SKIP LOCKED
+        )
+        UPDATE carillon.broadcasts b SET held_at = now() FROM waiting x WHERE b.id = x.id
+        """
 
     /// $1: broadcast, $2: reason.
     static let fail = """
@@ -152,12 +175,13 @@ enum BroadcastSQL {
 
     /// Claims a broadcast in a state that one dispatcher works on.
     ///
-    /// $1: dispatcher, $2: state.
+    /// $1: dispatcher, $2: state, $3: broadcasts to leave out.
     static let claimBroadcast = """
         WITH candidate AS (
             SELECT b.id FROM carillon.broadcasts b
             WHERE b.state IN ('counting', 'expanding', 'cancelling') AND b.state = $2
                 AND (b.claimed_until IS NULL OR b.claimed_until < now() OR b.claimed_by = $1)
+                AND b.id <> ALL ($3)
             ORDER BY b.urgency, b.id LIMIT 1 FOR UPDATE SKIP LOCKED
         )
         UPDATE carillon.broadcasts b SET claimed_by = $1, claimed_until = \(Self.claim)
@@ -257,7 +281,7 @@ enum BroadcastSQL {
     /// A chain that may go on has reached the user before instead, so that it repeats none. A
     /// running withdrawal moves on anyway.
     ///
-    /// $1: user.
+    /// A list with an escape is parsed, as JSON may escape any character of a name. $1: user.
     static let forgetUser = [
         """
         UPDATE carillon.broadcasts b SET fields = (
@@ -267,7 +291,9 @@ enum BroadcastSQL {
             WHERE CASE WHEN e.f ->> 0 = 'except' THEN (e.f ->> 1)::jsonb - $1::text <> '[]' ELSE true END
         )
         WHERE EXISTS (
-            SELECT FROM jsonb_array_elements(b.fields) f WHERE f ->> 0 = 'except' AND position($1::text IN f ->> 1) > 0
+            SELECT FROM jsonb_array_elements(b.fields) f
+            WHERE CASE WHEN f ->> 0 = 'except' AND (position($1::text IN f ->> 1) > 0 OR position('\\' IN f ->> 1) > 0)
+                THEN (f ->> 1)::jsonb ? $1::text ELSE false END
         )
         """,
         """

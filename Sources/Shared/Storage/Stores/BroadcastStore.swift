@@ -36,8 +36,15 @@ package struct BroadcastStore: Sendable {
     // MARK: Expanding
 
     /// Claims a chain for this dispatcher; returns nil if there is none.
-    package func claimChain(by name: String) async throws(PostgresError) -> Broadcast.Chain? {
-        guard let row = try await self.pool.query(BroadcastSQL.claimChain, .text(name)).first else { return nil }
+    ///
+    /// - Parameter lanes: lanes to leave out.
+    package func claimChain(
+        by name: String,
+        outside lanes: Set<Lane> = []
+    ) async throws(PostgresError) -> Broadcast.Chain? {
+        let result = try await self.pool.query(
+            BroadcastSQL.claimChain, .text(name), .array(PostgresArray(texts: lanes.map(\.rawValue))))
+        guard let row = result.first else { return nil }
         return Broadcast.Chain(
             broadcast: try BroadcastColumns.read(row, at: 3),
             part: Int(try row.int4(0)),
@@ -121,9 +128,9 @@ package struct BroadcastStore: Sendable {
         try await self.pool.query(BroadcastSQL.finish)
     }
 
-    /// Records that the expansion waits for room.
-    package func hold(_ broadcast: Broadcast) async throws(PostgresError) {
-        try await self.pool.query(BroadcastSQL.hold, .uuid(broadcast.id.halves))
+    /// Records that the expansion of a lane's broadcasts waits for room.
+    package func hold(_ lane: Lane) async throws(PostgresError) {
+        try await self.pool.query(BroadcastSQL.hold, .text(lane.rawValue))
     }
 
     /// Fails a broadcast that cannot be stored.
@@ -134,8 +141,17 @@ package struct BroadcastStore: Sendable {
     // MARK: Counting and withdrawing
 
     /// Claims a broadcast for one dispatcher; returns nil if there is none.
-    package func claim(_ state: Broadcast.State, by name: String) async throws(PostgresError) -> Broadcast? {
-        let result = try await self.pool.query(BroadcastSQL.claimBroadcast, .text(name), .text(state.rawValue))
+    ///
+    /// - Parameter ids: broadcasts to leave out.
+    package func claim(
+        _ state: Broadcast.State,
+        by name: String,
+        except ids: [NotificationID] = []
+    ) async throws(PostgresError) -> Broadcast? {
+        let result = try await self.pool.query(
+            BroadcastSQL.claimBroadcast, .text(name), .text(state.rawValue),
+            .array(PostgresArray(uuids: ids.map(\.halves)))
+        )
         guard let row = result.first else { return nil }
         return try BroadcastColumns.read(row)
     }

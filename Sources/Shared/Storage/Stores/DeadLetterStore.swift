@@ -468,6 +468,8 @@ enum DeadLetterErasure: Equatable {
                 }
                 if others.isEmpty, name == "users" { return .remove }
                 isChanged = true
+                // The decoder refuses an empty list.
+                guard !others.isEmpty else { continue }
                 let list = JSONWriter.bytes(of: .array(others.map { .string($0) }))
                 kept.append(.array([.string(name), .string(String(decoding: list, as: UTF8.self))]))
             default: kept.append(field)

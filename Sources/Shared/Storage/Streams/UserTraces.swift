@@ -113,16 +113,25 @@ package struct UserTraces: Sendable {
         for field in letter.fields ?? [] {
             switch field.name {
             case "user": if field.value.elementsEqual(user.utf8) { return true }
-            case "users", "except":
-                // The user's name as it appears in a JSON array. A false match is harmless, as
-                // PostgreSQL keeps a copy.
-                if String(decoding: field.value, as: UTF8.self).contains("\"\(user)\"") { return true }
+            case "users", "except": if Self.mayName(user, in: field.value) { return true }
             case DeliveryWork.field:
                 if let work = try? DeliveryWork(field.value), work.user.utf8.elementsEqual(user.utf8) { return true }
             default: break
             }
         }
         return false
+    }
+
+    /// Whether a JSON array may name the user.
+    ///
+    /// A false match is harmless, as PostgreSQL keeps a copy.
+    private static func mayName(_ user: String, in list: ArraySlice<UInt8>) -> Bool {
+        guard list.contains(UInt8(ascii: "\\")) else {
+            return String(decoding: list, as: UTF8.self).contains("\"\(user)\"")
+        }
+        // JSON may escape any character of a name (RFC 8259 section 7).
+        guard let users = (try? JSONParser.parse(Array(list)))?.strings else { return true }
+        return users.contains { $0.utf8.elementsEqual(user.utf8) }
     }
 
     /// Escapes a text so that the pattern matches only that text.
