@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
+import ServiceLifecycle
 import Support
+import Synchronization
 import Testing
 
 @testable import Core
@@ -11,6 +13,60 @@ import Testing
 
 @Suite("Flushing digests", .timeLimit(.minutes(10)))
 struct DigestServiceTests {
+    private final class Progress: Sendable {
+        let isStarted = Atomic(false)
+    }
+
+    /// Flushes once a shutdown has begun.
+    private struct LateFlush: Service {
+        let digests: DigestService
+        let progress: Progress
+
+        func run() async throws {
+            self.progress.isStarted.store(true, ordering: .sequentiallyConsistent)
+            try await gracefulShutdown()
+            _ = try await self.digests.flush()
+        }
+    }
+
+    @Test("a flush during a shutdown still reports what became of its items")
+    func shutdown() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")], eventsLength: 100)
+                dispatcher.leaseClock.renewed(at: .now)
+                let items = (1...2).map { number in
+                    DigestStore.Item(
+                        notification: Notification(
+                            id: NotificationID(
+                                high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0000 + UInt64(number)),
+                            user: "ada", type: "news", createdAt: TestDispatcher.now),
+                        key: "thread", rule: DigestRule(window: .seconds(60)))
+                }
+                let moment = TestDispatcher.now + .seconds(-100)
+                #expect(try await dispatcher.database.digests.gather(items, now: moment) == [.held, .held])
+                let progress = Progress()
+                let late = LateFlush(digests: DigestService(dispatcher: dispatcher), progress: progress)
+                let group = ServiceGroup(
+                    configuration: ServiceGroupConfiguration(services: [.init(service: late)], logger: TestLog.logger))
+                try await withThrowingTaskGroup(of: Void.self) { tasks in
+                    tasks.addTask { try await group.run() }
+                    try await eventually("it runs") { progress.isStarted.load(ordering: .sequentiallyConsistent) }
+                    await group.triggerGracefulShutdown()
+                    try await tasks.waitForAll()
+                }
+                let reply = try await redis.send("XRANGE", .text(keys.events), "-", "+")
+                var cursor = try #require(try reply.cursor())
+                let events = try StreamEntry.read(&cursor).compactMap { entry in
+                    entry["event"].map { String(decoding: $0, as: UTF8.self) }
+                }
+                #expect(events.count { $0 == "summarised" } == 2)
+            }
+        }
+    }
+
     @Test("windows that outlast the time limit together are flushed one by one")
     func oneByOne() async throws {
         try await TestRedis.with { redis, prefix in

@@ -366,6 +366,8 @@ struct DigestTests {
                 #expect(trace.body["sent_via"]?.string == "fcm")
                 let events = trace.body["steps"]?.array?.compactMap { $0["event"]?.string }
                 #expect(events == ["enqueued", "stored", "push"])
+                // The row's version is that of its last change.
+                #expect(trace.body["steps"]?.array?[1]["version"] == nil)
                 #expect(trace.body["steps"]?.array?.last?["outcome"]?.string == "accepted")
             }
             let foreign = try await gateway.call(

@@ -94,6 +94,22 @@ struct TraceStoreTests {
         }
     }
 
+    @Test("shows an item as cancelled whose digest still waits")
+    func gatheredAndCancelled() async throws {
+        try await Samples.withStores { database in
+            let rule = DigestRule(window: .seconds(60), maximum: .seconds(60))
+            let notification = Samples.notification(1, user: "a", job: "j")
+            let item = DigestStore.Item(notification: notification, key: "k", rule: rule)
+            #expect(try await database.digests.gather([item], now: Samples.start) == [.held])
+            let at = Samples.start + .seconds(7)
+            try await database.cancellations.record(.init(org: notification.org, id: "j"), at: at)
+            let record = try #require(try await database.traces.record(notification.id, user: "a"))
+            #expect(record.notification.status == .cancelled)
+            #expect(record.cancelledAt == at)
+            #expect(record.followUps.isEmpty)
+        }
+    }
+
     @Test("shows when the job was cancelled")
     func cancelled() async throws {
         try await Samples.withStores { database in

@@ -121,7 +121,8 @@ package struct DigestService: Service {
         let catalog = self.dispatcher.catalog
         let windows = Dictionary(uniqueKeysWithValues: due.map { ($0.id, $0) })
         var last: DigestStore.Held?
-        while isRunning {
+        // Also during a shutdown, because the windows are removed next.
+        while true {
             let page = try await self.dispatcher.database.digests.held(
                 in: due.map(\.id), after: last, limit: Self.eventsAtOnce)
             await self.dispatcher.publish(

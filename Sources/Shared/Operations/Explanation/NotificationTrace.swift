@@ -85,7 +85,7 @@ package struct NotificationTrace: Sendable {
                     record.storedAt, "stored",
                     wasRefused
                         ? [("status", notification.status.rawValue), ("reason", notification.statusReason)]
-                        : [("version", String(notification.version))]
+                        : []
                 )
             )
         }

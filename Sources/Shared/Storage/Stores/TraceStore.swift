@@ -93,6 +93,7 @@ package struct TraceStore: Sendable {
         }
         let window = NotificationID(try row.uuid(0))
         let isOpen = try row.bool(2)
+        let cancelledAt = try row.optionalTimestamptz(5).map { Timestamp(microseconds: $0) }
         var notification = Notification(
             id: id, user: user, type: "", createdAt: Timestamp(milliseconds: id.milliseconds))
         try NotificationColumns.item.read(row, at: 6, into: &notification)
@@ -104,7 +105,10 @@ package struct TraceStore: Sendable {
             notification.status = .suppressed
             notification.statusReason = DigestStore.Fate.read.rawValue
         case .alone, nil:
-            if isOpen {
+            if isOpen, cancelledAt != nil {
+                // It drops out when the window ends.
+                notification.status = .cancelled
+            } else if isOpen {
                 notification.status = .deferred
                 notification.statusReason = "digest"
             } else {
@@ -121,7 +125,7 @@ package struct TraceStore: Sendable {
             replacedBy: nil,
             attempts: [],
             followUps: isOpen && notification.status == .deferred ? [(kind: "summary", due: due)] : [],
-            cancelledAt: try row.optionalTimestamptz(5).map { Timestamp(microseconds: $0) },
+            cancelledAt: cancelledAt,
             gathering: Gathering(window: window, summary: summary)
         )
     }
