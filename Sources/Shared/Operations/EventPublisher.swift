@@ -54,10 +54,15 @@ package struct EventPublisher: Sendable {
             try await log.append(events, on: connection)
             Self.written.increment(by: events.count)
         } catch {
-            Self.lost.increment(by: events.count)
-            self.logger?.warning(
-                "lost events for upstream apps; check Redis",
-                metadata: ["count": "\(events.count)", "error": "\(error)"])
+            self.lose(events.count, error)
         }
+    }
+
+    /// Counts and logs events that Redis did not take, which are lost.
+    package func lose(_ count: Int, _ error: RedisError) {
+        guard self.log != nil, count > 0 else { return }
+        Self.lost.increment(by: count)
+        self.logger?.warning(
+            "lost events for upstream apps; check Redis", metadata: ["count": "\(count)", "error": "\(error)"])
     }
 }

@@ -68,6 +68,20 @@ struct EventStreamTests {
         }
     }
 
+    @Test("awaits no proof of a notification")
+    func unproven() async throws {
+        try await Self.with { running, _, collector in
+            running.hub.deliver([HubHarness.notification("ada", ScriptedBackend.version + 1)])
+            try await eventually("it comes") { collector.text.contains("event: notification\n") }
+            let (hub, eventLoop) = (running.hub, running.eventLoop)
+            let reference = try await eventLoop.submit {
+                hub.shard(on: eventLoop)?.crowd(of: "ada").first?.reference
+            }.get()
+            let session = try #require(reference)
+            #expect(try await session.ask { $0.proofs.isEmpty }.get())
+        }
+    }
+
     @Test("answers nothing that a client sends behind its stream, and goes on")
     func pipelined() async throws {
         let second = "GET /v1/stream?ticket=ben HTTP/1.1\r\nhost: x\r\n\r\n"

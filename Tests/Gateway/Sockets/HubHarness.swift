@@ -14,12 +14,10 @@ struct SilentBackend: SocketBackend {
     func authenticate(_ credentials: SocketCredentials) async throws -> SocketIdentity? { nil }
     func open(_ openings: [SocketOpening]) async throws -> [InboxSnapshot?] { [] }
     func note(_ bookmarks: [SocketBookmark]) async throws {}
-    func close(_ connections: [(user: String, connection: String)]) async throws {}
+    func close(_ departures: [SocketDeparture]) async throws -> [Bool] { [] }
     func registered(user: String) async throws -> [String] { [] }
-    func areRegistered(_ connections: [(user: String, connection: String)]) async throws -> [Bool] { [] }
-    func register(
-        _ connections: [(user: String, connection: String, dialect: Dialect, since: Timestamp)]
-    ) async throws -> [Bool] { [] }
+    func areRegistered(_ connections: [(user: String, connection: String)], renews: Bool) async throws -> [Bool] { [] }
+    func register(_ connections: [SocketRegistration]) async throws -> [Bool] { [] }
     func changes(_ questions: [InboxQuestion]) async throws -> [InboxSnapshot?] { questions.map { _ in nil } }
     func confirm(_ proofs: [ReceiptProof]) async throws {}
     func setStates(_ changes: [PresenceChange]) async throws {}

@@ -77,7 +77,28 @@ struct HubTests {
         // A client that resumes says what it has.
         session.filled(later, answering: Resumption(version: 4, reference: Array("1".utf8)))
         #expect(wire.syncs == [4, 8, 8] && wire.rows == [7, 8, 5, 7, 6, 8])
+        // The answer is older than what it has, and replaces it.
+        #expect(session.lastVersion == 8)
+        session.filled(InboxSnapshot(version: 9, unread: 3, total: 3, items: [HubHarness.item(9)]), since: 8)
+        #expect(wire.syncs == [4, 8, 8, 9] && wire.rows.last == 9)
         #expect(session.lastVersion == 9)
+    }
+
+    @Test("ignores changes since a version that a reset has taken from the client")
+    func takenBack() throws {
+        let harness = try HubHarness()
+        let (session, wire) = harness.open("a", .native)
+        session.opened(InboxSnapshot(version: 4, unread: 0, total: 0))
+        harness.deliver((5...6).map { HubHarness.notification("a", $0) })
+        session.filled(InboxSnapshot(version: 5, unread: 1, total: 1, isReset: true), since: -1)
+        #expect(session.lastVersion == 5)
+        // It lacks 6.
+        session.filled(InboxSnapshot(version: 7, unread: 3, total: 3, items: [HubHarness.item(7)]), since: 6)
+        session.filled(nil, since: 6)
+        #expect(wire.syncs == [4, 5] && session.lastVersion == 5)
+        let items = [6, 7].map { HubHarness.item($0) }
+        session.filled(InboxSnapshot(version: 7, unread: 3, total: 3, items: items), since: 5)
+        #expect(wire.syncs == [4, 5, 7] && wire.rows == [6, 7])
     }
 
     @Test("writes the frames of a batch to all sockets of a user, each in one write after what it has gathered")
@@ -179,6 +200,30 @@ struct RepairTests {
             try await eventually("its focus is noted") { states.all == [.idle] }
             await gate.open()
             try await eventually("and noted again after the registration") { states.all == [.idle, .idle] }
+        }
+    }
+
+    @Test("registers a socket again with its state and since when it has been in it")
+    func idle() async throws {
+        let clock = ManualClock(1_795_000_000)
+        let registered = Notes<SocketRegistration>()
+        let states = Notes<PresenceChange>()
+        let asked = Notes<Int64>()
+        var backend = ScriptedBackend()
+        backend.onRegistration = { registered.note($0) }
+        backend.onSetStates = { states.note($0) }
+        backend.onChanges = { questions in asked.note(questions.map(\.since)) }
+        try await RunningHub.with(backend, now: { clock.now }) { running in
+            let socket = try await running.open("a").synced()
+            let since = clock.now
+            try await socket.say(.focus(isActive: false))
+            clock.set(1_795_000_100)
+            running.hub.repair()
+            try await eventually("it is registered again and brought up to date") { !asked.all.isEmpty }
+            let registration = try #require(registered.all.first)
+            #expect(registration.state == .idle && registration.stateSince == since)
+            try await eventually("its focus is noted") { !states.all.isEmpty }
+            #expect(states.all.allSatisfy { $0.state == .idle && $0.since == since })
         }
     }
 
@@ -382,6 +427,33 @@ struct DepartureTests {
             _ = try await running.open("a").synced()
             await gate.open()
             try await eventually("what stayed behind is removed") { closed.all == ["gone"] }
+        }
+    }
+
+    @Test("removes a socket whose server is away once it is back, and does not keep others waiting")
+    func absentServer() async throws {
+        let absent = Notes<String>()
+        let tried = Notes<String>()
+        var backend = ScriptedBackend()
+        backend.isAway = { absent.all.last == $0 }
+        backend.onClose = { tried.note($0) }
+        try await RunningHub.with(backend) { running in
+            var sockets: [LiveSocket] = []
+            for user in ["away", "here"] { sockets.append(try await running.open(user, connection: user).synced()) }
+            func tries(_ connection: String) -> Int { tried.all.filter { $0 == connection }.count }
+            absent.note(["away"])
+            for socket in sockets { try await socket.on { session, _ in session.end() } }
+            try await eventually("it is tried again") { tries("away") > 2 && tries("here") > 0 }
+            #expect(tries("here") == 1)
+            let before = tries("away")
+            absent.note(["none"])
+            try await eventually("it is removed") { tries("away") > before }
+            // A departure that is recorded is not repeated by those that follow it.
+            let after = tries("away")
+            let next = try await running.open("next", connection: "next").synced()
+            try await next.on { session, _ in session.end() }
+            try await eventually("the next is removed") { tries("next") == 1 }
+            #expect(tries("away") == after)
         }
     }
 

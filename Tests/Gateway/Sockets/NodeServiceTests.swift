@@ -22,9 +22,9 @@ struct NodeServiceTests {
         var now: ContinuousClock.Instant { .now + self.ahead.withLock { $0 } }
     }
 
-    private static func frame(_ version: Int64) -> NodeFrame {
+    private static func frame(_ version: Int64, user: String = "a") -> NodeFrame {
         NodeFrame(
-            kind: .notification, user: "a", previous: version - 1, version: version, unread: 1,
+            kind: .notification, user: user, previous: version - 1, version: version, unread: 1,
             id: NotificationID(high: 1, low: UInt64(version)), body: Array("{}".utf8))
     }
 
@@ -57,6 +57,64 @@ struct NodeServiceTests {
                                 let calls = line?.split(separator: "=").dropFirst().first?.prefix { $0.isNumber }
                                 return (calls.flatMap { Int($0) } ?? 0) >= 2
                             }
+                        }
+                        group.cancelAll()
+                    }
+                }
+            }
+        }
+    }
+
+    @Test("shows frames while the master of its lease is away for longer than the lease")
+    func absentMaster() async throws {
+        let cluster = try await TestCluster.start(replicas: false)
+        let configuration = try cluster.configuration()
+        let keys = Keyspace(parts: 16)
+        let nodes = (0..<200).map { "node-\($0)" }
+        let found = nodes.first { cluster.number(ofKey: keys.nodeLease($0)) == 0 }
+        let node = try #require(found)
+        let users = (0..<200).map { "user-\($0)" }
+        let other = users.first { cluster.number(ofKey: keys.part(of: $0).nodeChannel(node)) == 1 }
+        let user = try #require(other)
+        let channel = keys.part(of: user).nodeChannel(node)
+        let renewals = Notes<ContinuousClock.Instant>()
+        try await TestRedis.with(configuration) { redis in
+            try await TestDatabase.with { database in
+                try await RunningHub.with(ScriptedBackend()) { running in
+                    let live = Live(redis, keys: keys)
+                    let lease = Lease(
+                        key: keys.nodeLease(node), value: "gateway", lifetime: .seconds(3), connection: redis
+                    ) {
+                        let now = ContinuousClock.now
+                        renewals.note([now])
+                        return now
+                    }
+                    let service = NodeService(
+                        node: node, lease: lease, configuration: configuration, live: live, hub: running.hub,
+                        revocations: RevocationRegister(
+                            store: Database(database.pool).revocations, live: live,
+                            now: { Timestamp(seconds: 1_795_000_000) }, logger: TestLog.logger),
+                        eventLoop: running.eventLoop, logger: TestLog.logger)
+                    func publish(_ version: Int64) async throws {
+                        var batch = NodeFrameBatch()
+                        batch.append(Self.frame(version, user: user))
+                        try await redis.send(keys.publishCommand, .text(channel), .bytes(batch.bytes))
+                    }
+                    try await withThrowingTaskGroup(of: Void.self) { group in
+                        group.addTask { try? await service.run() }
+                        let socket = try await running.open(user).synced()
+                        try await eventually("frames are shown") {
+                            try await publish(5)
+                            return try await socket.on { _, wire in wire.versions == [5] }
+                        }
+                        try await cluster.lose(0)
+                        let end = ContinuousClock.now + lease.lifetime
+                        try await eventually("a renewal begins after the lease has ended") {
+                            renewals.all.contains { $0 > end }
+                        }
+                        try await eventually("frames are still shown") {
+                            try await publish(6)
+                            return try await socket.on { _, wire in wire.versions == [5, 6] }
                         }
                         group.cancelAll()
                     }

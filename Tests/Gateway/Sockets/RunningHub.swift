@@ -130,6 +130,7 @@ struct ScriptedBackend: SocketBackend {
     var opened: (@Sendable (SocketOpening) -> InboxSnapshot)?
     /// The changes of an inbox, if there are any.
     var changed: (@Sendable (InboxQuestion) -> InboxSnapshot)?
+    var onRegistration: @Sendable ([SocketRegistration]) -> Void = { _ in }
     /// Called with the connections' ids, as is the next.
     var onRegister: @Sendable ([String]) async throws -> Void = { _ in }
     var onAreRegistered: @Sendable ([String]) async throws -> [Bool] = { $0.map { _ in true } }
@@ -155,19 +156,19 @@ struct ScriptedBackend: SocketBackend {
 
     func note(_ bookmarks: [SocketBookmark]) async throws { self.onNote(bookmarks) }
 
-    func close(_ connections: [(user: String, connection: String)]) async throws {
+    func close(_ connections: [SocketDeparture]) async throws -> [Bool] {
         try await self.onClose(connections.map(\.connection))
+        return connections.map { !self.isAway($0.user) }
     }
 
     func registered(user: String) async throws -> [String] { try await self.onRegistered(user) }
 
-    func areRegistered(_ connections: [(user: String, connection: String)]) async throws -> [Bool] {
+    func areRegistered(_ connections: [(user: String, connection: String)], renews: Bool) async throws -> [Bool] {
         try await self.onAreRegistered(connections.map(\.connection))
     }
 
-    func register(
-        _ connections: [(user: String, connection: String, dialect: Dialect, since: Timestamp)]
-    ) async throws -> [Bool] {
+    func register(_ connections: [SocketRegistration]) async throws -> [Bool] {
+        self.onRegistration(connections)
         try await self.onRegister(connections.map(\.connection))
         return connections.map { !self.isAway($0.user) }
     }

@@ -46,13 +46,13 @@ struct UserStoreTests {
         try await Samples.withStores { database in
             let users = database.users
             let now = Samples.start
-            try await users.markSeen(["a", "b"], at: now)
+            try await users.markSeen([("a", now), ("b", now)])
             #expect(try await database.pool.query("SELECT FROM carillon.users").count == 0)
             _ = try await users.put([UserRecord(user: "a"), UserRecord(user: "b")])
-            try await users.markSeen(["a", "b", "a"], at: now)
-            try await users.markSeen(["a"], at: now + .seconds(5))
-            try await users.markSeen(["b"], at: now + .seconds(-5))
-            try await users.markSeen(["nobody", "a"], at: now)
+            try await users.markSeen([("a", now + .seconds(-1)), ("b", now), ("a", now)])
+            try await users.markSeen([("a", now + .seconds(5))])
+            try await users.markSeen([("b", now + .seconds(-5))])
+            try await users.markSeen([("nobody", now), ("a", now)])
             #expect(try await users.lastSeen(["b", "nobody", "a"]) == [now, nil, now + .seconds(5)])
             #expect(try await database.pool.query("SELECT FROM carillon.users").count == 2)
         }

@@ -61,8 +61,9 @@ struct TokenBucketsTests {
                 ConnectionPresence(connection: name, node: "n", dialect: .native, state: .active, since: since)
             }
             _ = try await presence.register(registered.map { ("u", $0) })
+            let later = since + .seconds(5)
             try await presence.setStates(
-                [("u", "one", .idle), ("u", "gone", .idle), ("v", "one", .idle)], at: since + .seconds(5))
+                [("u", "one", .idle, later), ("u", "gone", .idle, later), ("v", "one", .idle, later)])
             guard case .online(let connections) = try await presence.lookUp(["u"]).first else {
                 Issue.record("expected an online user")
                 return
@@ -72,7 +73,7 @@ struct TokenBucketsTests {
                 stateSince: since + .seconds(5))
             #expect(connections.sorted { $0.connection < $1.connection } == [idle, registered[1]])
             #expect(try await presence.lookUp(["v"]) == [.offline])
-            try await presence.setStates([("u", "one", .active)], at: since + .seconds(9))
+            try await presence.setStates([("u", "one", .active, since + .seconds(9))])
             guard case .online(let again) = try await presence.lookUp(["u"]).first else { return }
             #expect(again.allSatisfy { $0.state == .active })
         }

@@ -97,10 +97,35 @@ struct StreamRedisTests {
             #expect(found == [.online([entry("c1", node: "alive")]), .offline, .offline])
             #expect(try await connection.send("HLEN", .text(keys.presence("ada"))).integer() == 1)
             #expect(try await connection.send("EXISTS", .text(keys.presence("ben"))).integer() == 0)
-            try await registry.remove([("ada", "c1")])
+            #expect(try await registry.remove([("ada", "c1")]) == [true])
             #expect(try await registry.lookUp(["ada"]) == [.offline])
             try await lease.release()
             #expect(try await Lease.isHeld(keys.nodeLease("alive"), connection: connection) == false)
+        }
+    }
+
+    @Test("presence expires a day after the last registration or check of a connection")
+    func presenceEnds() async throws {
+        try await Self.with { connection, keys in
+            let registry = PresenceRegistry(Live(connection, keys: keys))
+            let entry = ConnectionPresence(
+                connection: "c", node: "n", dialect: .native, state: .active, since: Timestamp(milliseconds: 5))
+            let key = RedisArgument.text(keys.presence("ada"))
+            func hours() async throws -> Int64 {
+                // Rounded up.
+                (try await connection.send("PTTL", key).integer() + 3_599_999) / 3_600_000
+            }
+            #expect(try await registry.register([("ada", entry), ("ben", entry)]) == [true, true])
+            #expect(try await hours() == 24)
+            try await connection.send("PEXPIRE", key, 7_200_000)
+            #expect(try await hours() == 2)
+            let areThere = try await registry.areRegistered(
+                [("ada", "c"), ("eve", "c"), ("ben", "c")], renews: true)
+            #expect(areThere == [true, false, true])
+            #expect(try await hours() == 24)
+            try await connection.send("PEXPIRE", key, 7_200_000)
+            #expect(try await registry.register([("ada", entry)]) == [true])
+            #expect(try await hours() == 24)
         }
     }
 
@@ -255,6 +280,23 @@ struct StreamRedisTests {
         }
     }
 
+    @Test("removes the dead letters that name a user, however the name is escaped")
+    func deadLetters() async throws {
+        try await Self.with { connection, keys in
+            let traces = Live(connection, keys: keys).userTraces
+            let letters = [
+                ("users", #"["bob","zo\u00e9"]"#), ("except", #"["zoé"]"#), ("user", "zoé"),
+                ("users", #"["\u0062ob"]"#), ("users", #"["bob"]"#),
+            ]
+            for (name, value) in letters {
+                try await connection.send("XADD", .text(keys.dead), "*", .text(name), .text(value))
+            }
+            #expect(try await traces.eraseDeadLetters(user: "zoé") == 3)
+            #expect(try await traces.eraseDeadLetters(user: "zoé") == 0)
+            #expect(try await connection.send("XLEN", .text(keys.dead)).integer() == 2)
+        }
+    }
+
     @Test("forgets the caps and rates of one user")
     func usage() async throws {
         try await Self.with { connection, keys in
@@ -350,6 +392,30 @@ struct AbsentServerTests {
             let free = try #require(other)
             let leases = [node, free].map { Self.keys.nodeLease($0) }
             #expect(try await Lease.areHeld(leases, connection: redis) == [true, false])
+        }
+    }
+
+    @Test("connections of the other masters are removed and checked while a master is away")
+    func departures() async throws {
+        let cluster = try await TestCluster.start(replicas: false)
+        try await TestRedis.with(try cluster.configuration()) { redis in
+            let registry = PresenceRegistry(Live(redis, keys: Self.keys))
+            let away = try Self.user(of: 0, cluster)
+            let here = try Self.user(of: 1, cluster)
+            let connection = ConnectionPresence(
+                connection: "c", node: "n", dialect: .native, state: .active, since: Timestamp(milliseconds: 1))
+            #expect(try await registry.register([(away, connection), (here, connection)]) == [true, true])
+            try await cluster.lose(0)
+            let checked = [(user: away, connection: "c"), (user: here, connection: "d"), (user: here, connection: "c")]
+            #expect(try await registry.areRegistered(checked, renews: true) == [true, false, true])
+            let gone = [(user: away, connection: "c"), (user: here, connection: "c")]
+            #expect(try await registry.remove(gone) == [false, true])
+            #expect(try await registry.remove([(user: away, connection: "c")]) == [false])
+            #expect(try await registry.areRegistered([(user: here, connection: "c")], renews: true) == [false])
+            try await cluster.servers[0].start()
+            try await eventually("it is removed once its master is back") {
+                try await registry.remove([(user: away, connection: "c")]) == [true]
+            }
         }
     }
 }

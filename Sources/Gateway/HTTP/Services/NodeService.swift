@@ -99,18 +99,12 @@ package struct NodeService: Service {
         // The lease outlives the drain, because remaining sockets still need frames.
         var isFailing = false
         while !Task.isCancelled, !Task.isShuttingDownGracefully || hub.count > 0 {
-            do {
-                let start = self.now()
+            let start = self.now()
+            do throws(RedisError) {
                 let isHeld = try await lease.renew(
                     showing: self.process.leaseValue("gateway", load: hub.count), timeout: lease.patience)
                 isFailing = false
-                if isHeld, window.isWhole(at: self.now()) {
-                    window.extend(from: start)
-                } else {
-                    // Drops the waiting frames; the hub repairs after it has subscribed again.
-                    await subscription.restart("the lease expired")
-                    window.begin(at: start)
-                }
+                await self.renewed(window, from: start, isHeld: isHeld, subscription)
                 if let silent = probes.silent {
                     probes.drop()
                     await subscription.restart("the channel \(silent) is silent")
@@ -118,6 +112,10 @@ package struct NodeService: Service {
                     await self.probe(channels, probes)
                 }
             } catch {
+                // Publishers, too, count a lease as held while its master in a cluster is away.
+                if self.live.connection.isCluster, error.isOfAbsentServer {
+                    await self.renewed(window, from: start, isHeld: true, subscription)
+                }
                 if !isFailing {
                     self.logger.warning("cannot renew the node's lease; retrying", metadata: ["error": "\(error)"])
                 }
@@ -134,6 +132,22 @@ package struct NodeService: Service {
         }
         await subscription.close()
         try? await lease.release()
+    }
+
+    /// Extends the window after a renewal whose call began at `start`, or starts a new one.
+    private func renewed(
+        _ window: LeaseWindow,
+        from start: ContinuousClock.Instant,
+        isHeld: Bool,
+        _ subscription: RedisSubscription
+    ) async {
+        if isHeld, window.isWhole(at: self.now()) {
+            window.extend(from: start)
+        } else {
+            // Drops the waiting frames; the hub repairs after it has subscribed again.
+            await subscription.restart("the lease expired")
+            window.begin(at: start)
+        }
     }
 
     private func probe(_ channels: [String], _ probes: ChannelProbes) async {

@@ -143,17 +143,20 @@ package struct SocketService: SocketBackend {
         )
     }
 
-    package func close(_ connections: [(user: String, connection: String)]) async throws {
-        try await self.presence.remove(connections)
+    package func close(_ departures: [SocketDeparture]) async throws -> [Bool] {
+        let areGone = try await self.presence.remove(departures.map { ($0.user, $0.connection) })
+        let gone = zip(departures, areGone).filter { $1 }.map(\.0)
         // They are gone, even if their last presence cannot be recorded.
-        let users = ExactText.distinct(connections.map(\.user))
+        let users = ExactText.distinct(gone.map(\.user))
         do {
             let presences = try await self.presence.lookUp(users)
-            let gone = zip(users, presences).filter { $1 == .offline }.map(\.0)
-            try await self.users.markSeen(gone, at: self.now())
+            let offline = Set(zip(users, presences).filter { $1 == .offline }.map { ExactText($0.0) })
+            let last = gone.filter { offline.contains(ExactText($0.user)) }
+            try await self.users.markSeen(last.map { ($0.user, $0.at) })
         } catch {
             Self.unseen.increment(by: users.count)
         }
+        return areGone
     }
 
     package func registered(user: String) async throws -> [String] {
@@ -161,13 +164,14 @@ package struct SocketService: SocketBackend {
         return connections.filter { $0.node == self.node }.map(\.connection)
     }
 
-    package func areRegistered(_ connections: [(user: String, connection: String)]) async throws -> [Bool] {
-        try await self.presence.areRegistered(connections)
+    package func areRegistered(
+        _ connections: [(user: String, connection: String)],
+        renews: Bool
+    ) async throws -> [Bool] {
+        try await self.presence.areRegistered(connections, renews: renews)
     }
 
-    package func register(
-        _ connections: [(user: String, connection: String, dialect: Dialect, since: Timestamp)]
-    ) async throws -> [Bool] {
+    package func register(_ connections: [SocketRegistration]) async throws -> [Bool] {
         try await self.presence.register(
             connections.map { connection in
                 (
@@ -176,8 +180,9 @@ package struct SocketService: SocketBackend {
                         connection: connection.connection,
                         node: self.node,
                         dialect: connection.dialect,
-                        state: .active,
-                        since: connection.since
+                        state: connection.state,
+                        since: connection.since,
+                        stateSince: connection.stateSince
                     )
                 )
             }
@@ -185,7 +190,7 @@ package struct SocketService: SocketBackend {
     }
 
     package func setStates(_ changes: [PresenceChange]) async throws {
-        try await self.presence.setStates(changes.map { ($0.user, $0.connection, $0.state) }, at: self.now())
+        try await self.presence.setStates(changes.map { ($0.user, $0.connection, $0.state, $0.since) })
     }
 
     package func admits(messages: Int, of user: String) -> Bool {
@@ -212,9 +217,15 @@ package struct SocketService: SocketBackend {
         self.unconfirmed.remove(waiting, in: &batch)
         let waits = batch.count
         self.events.add(delivered.map { LifecycleEvent(.delivered, $0.label, at: $0.at, channel: .inApp) }, in: &batch)
-        let replies = try await self.redis.send(batch)
-        // A deadline that is left passes, and the dispatcher finds the row delivered.
-        self.events.note(replies.dropFirst(waits))
+        do throws(RedisError) {
+            let replies = try await self.redis.send(batch)
+            // A deadline that is left passes, and the dispatcher finds the row delivered.
+            self.events.note(replies.dropFirst(waits))
+        } catch {
+            // The next try finds the rows delivered, so it has no events.
+            self.events.lose(delivered.count, error)
+            throw error
+        }
     }
 
     package func markRead(_ reading: Reading) async throws -> Int32 {

@@ -119,8 +119,17 @@ final class HubShard {
     }
 
     func presence(_ socket: SocketSession, user: String) {
-        self.hub.presence(PresenceChange(user: user, connection: socket.connection, state: socket.state))
+        self.hub.presence(
+            PresenceChange(
+                user: user,
+                connection: socket.connection,
+                state: socket.state,
+                since: socket.stateSince ?? self.hub.now()
+            )
+        )
     }
+
+    func now() -> Timestamp { self.hub.now() }
 
     func admits(messages: Int, of user: String) -> Bool { self.hub.admits(messages: messages, of: user) }
 
@@ -232,13 +241,15 @@ final class HubShard {
             user: identity.user,
             connection: socket.connection,
             dialect: socket.dialect,
+            state: socket.state,
+            stateSince: socket.stateSince,
             lastVersion: socket.lastVersion,
             reference: self.reference(socket)
         )
     }
 
-    /// Corrects presence after sockets were registered again as active: reports those that are idle
-    /// and removes those that left.
+    /// Corrects presence after sockets were registered again: reports those whose state has changed
+    /// meanwhile and removes those that left.
     ///
     /// - Returns: The sockets that are still open.
     func registered(_ sockets: [RegisteredSocket]) -> [RegisteredSocket] {
@@ -250,7 +261,9 @@ final class HubShard {
             }
             socket.missedChanges()
             // Queued on the loop, so it precedes any later message of the client.
-            if socket.state != .active { self.presence(socket, user: entry.user) }
+            if socket.state != entry.state || socket.stateSince != entry.stateSince {
+                self.presence(socket, user: entry.user)
+            }
             return self.entry(socket)
         }
     }
@@ -289,6 +302,19 @@ struct RegisteredSocket: Sendable {
     let user: String
     let connection: String
     let dialect: Dialect
+    let state: ConnectionPresence.State
+    let stateSince: Timestamp?
     let lastVersion: Int64?
     let reference: LoopReference<SocketSession>
+
+    func registration(at now: Timestamp) -> SocketRegistration {
+        SocketRegistration(
+            user: self.user,
+            connection: self.connection,
+            dialect: self.dialect,
+            since: now,
+            state: self.state,
+            stateSince: self.stateSince
+        )
+    }
 }

@@ -93,22 +93,24 @@ package protocol SocketBackend: Sendable {
     func note(_ bookmarks: [SocketBookmark]) async throws
 
     /// Removes presence.
-    func close(_ connections: [(user: String, connection: String)]) async throws
+    ///
+    /// - Returns: whether each is gone, in order; false where a server of a cluster is away.
+    func close(_ departures: [SocketDeparture]) async throws -> [Bool]
 
     /// The connections of a user that presence names on this node.
     func registered(user: String) async throws -> [String]
 
     /// Whether presence names each of the connections, in their order.
-    func areRegistered(_ connections: [(user: String, connection: String)]) async throws -> [Bool]
+    ///
+    /// - Parameter renews: whether to renew the lifetime of what is registered.
+    func areRegistered(_ connections: [(user: String, connection: String)], renews: Bool) async throws -> [Bool]
 
     /// Registers presence again after the node was cut off.
     ///
     /// - Returns: whether each was registered, in order; a server of a cluster that is away fails
     ///   only its own.
     /// - Throws: if none was.
-    func register(
-        _ connections: [(user: String, connection: String, dialect: Dialect, since: Timestamp)]
-    ) async throws -> [Bool]
+    func register(_ connections: [SocketRegistration]) async throws -> [Bool]
 
     /// Reads the changes of each inbox since a version; nil where nothing changed, unless an answer
     /// is wanted.
@@ -137,6 +139,27 @@ package struct PresenceChange: Sendable {
     package let user: String
     package let connection: String
     package let state: ConnectionPresence.State
+    /// When it entered the state.
+    package let since: Timestamp
+}
+
+/// A connection that has ended.
+package struct SocketDeparture: Sendable {
+    package let user: String
+    package let connection: String
+    /// When it ended.
+    package let at: Timestamp
+}
+
+/// A connection to register again, in its current state.
+package struct SocketRegistration: Sendable {
+    package let user: String
+    package let connection: String
+    package let dialect: Dialect
+    package let since: Timestamp
+    package let state: ConnectionPresence.State
+    /// When it entered its state; nil if it never changed.
+    package let stateSince: Timestamp?
 }
 
 /// The reason why a socket is refused.

@@ -48,7 +48,9 @@ package final class SocketHub: Service {
     private let gaps = BatchQueue<
         (question: InboxQuestion, reference: LoopReference<SocketSession>, resumption: Resumption?)
     >(capacity: 100_000)
-    private let departures = BatchQueue<(user: String, connection: String)>(capacity: 200_000)
+    private let departures = BatchQueue<SocketDeparture>(capacity: 200_000)
+    /// Departures that wait for a server of a cluster that is away.
+    private let lateDepartures = BatchQueue<SocketDeparture>(capacity: 200_000)
     /// When it is full, a returning client gets some changes twice.
     private let bookmarks = BatchQueue<SocketBookmark>(capacity: 200_000)
     private let proofs = BatchQueue<ReceiptProof>(capacity: 200_000)
@@ -129,7 +131,8 @@ package final class SocketHub: Service {
     /// A lost departure leaves stale presence behind; the next frame for it finds no socket and
     /// removes it.
     func disconnected(user: String, connection: String) {
-        _ = self.counted(self.departures.offer((user, connection)))
+        let departure = SocketDeparture(user: user, connection: connection, at: self.now())
+        _ = self.counted(self.departures.offer(departure))
     }
 
     func note(_ bookmark: SocketBookmark) {
@@ -219,6 +222,7 @@ package final class SocketHub: Service {
                 group.addTask { await self.serveRepairs() }
                 group.addTask { await self.auditPresence() }
                 group.addTask { await self.serveDepartures() }
+                group.addTask { await self.serveLateDepartures() }
                 group.addTask { await self.serveBookmarks() }
                 group.addTask { await self.serveGhosts() }
                 group.addTask { await self.serveCrowds() }
@@ -257,6 +261,7 @@ package final class SocketHub: Service {
         self.crowds.finish()
         self.presences.finish()
         self.departures.finish()
+        self.lateDepartures.finish()
         self.bookmarks.finish()
     }
 
@@ -327,8 +332,8 @@ package final class SocketHub: Service {
                 let snapshots = try await self.backend.changes(batch.map(\.question))
                 for (gap, snapshot) in zip(batch, snapshots) {
                     if snapshot != nil { SocketMetrics.filled.increment() }
-                    let resumption = gap.resumption
-                    gap.reference.call { $0.filled(snapshot, answering: resumption) }
+                    let (since, resumption) = (gap.question.since, gap.resumption)
+                    gap.reference.call { $0.filled(snapshot, since: since, answering: resumption) }
                 }
             } catch {
                 self.logger.warning("cannot fill inbox gaps; sockets will retry", metadata: ["error": "\(error)"])
@@ -356,10 +361,34 @@ package final class SocketHub: Service {
     /// A departure that is not recorded leaves stale presence; the next frame for it removes it.
     private func serveDepartures() async {
         while let batch = await self.departures.next(limit: 512) {
-            await self.persist("cannot record departures; retrying", tries: 10, count: batch.count) {
-                try await self.backend.close(batch)
-            }
+            let kept = await self.remove(batch)
+            // Only the first that waits; the others would flood the log.
+            guard kept > 0, self.lateDepartures.count == kept else { continue }
+            self.logger.warning("cannot record some departures, as a Redis server is away; retrying")
         }
+    }
+
+    /// Repeats departures until their server is back; others do not wait for them.
+    private func serveLateDepartures() async {
+        while let batch = await self.lateDepartures.next(limit: 512) {
+            guard await self.remove(batch) > 0 else { continue }
+            // Redis does not signal that a server is back, so try again.
+            try? await Task.sleep(for: .milliseconds(500))
+        }
+    }
+
+    /// Removes presence, and keeps the departures whose server is away.
+    ///
+    /// - Returns: The number of those kept; 0 after the end of the queue.
+    private func remove(_ departures: [SocketDeparture]) async -> Int {
+        var late: [SocketDeparture] = []
+        await self.persist("cannot record departures; retrying", tries: 10, count: departures.count) {
+            let areGone = try await self.backend.close(departures)
+            late = zip(departures, areGone).filter { !$1 }.map(\.0)
+        }
+        let kept = self.lateDepartures.offer(contentsOf: late)
+        if kept < late.count { SocketMetrics.overflows.increment(by: late.count - kept) }
+        return kept
     }
 
     private func serveBookmarks() async {
@@ -446,8 +475,8 @@ package final class SocketHub: Service {
         guard !entries.isEmpty else { return [] }
         let areRegistered: [Bool]
         do {
-            areRegistered = try await self.backend.register(
-                entries.map { ($0.user, $0.connection, $0.dialect, self.now()) })
+            let now = self.now()
+            areRegistered = try await self.backend.register(entries.map { $0.registration(at: now) })
         } catch {
             return entries.map(\.socket)
         }
@@ -464,14 +493,19 @@ package final class SocketHub: Service {
     /// Checks at intervals that presence names every socket; a socket without presence gets no
     /// frames.
     private func auditPresence() async {
+        var round = 0
         while true {
             // Redis does not signal a lost registration, so poll.
             await cancelWhenGracefulShutdown { try? await Task.sleep(for: self.configuration.audit) }
             if Task.isCancelled || Task.isShuttingDownGracefully { return }
+            // Once an hour, as presence lasts a day.
+            let renews = round % 12 == 0
+            round += 1
             for eventLoop in self.eventLoops {
                 let sockets = await self.ask(eventLoop) { $0.connected } ?? []
                 for start in stride(from: 0, to: sockets.count, by: Self.batchSize) {
-                    await self.audit(Array(sockets[start..<min(start + Self.batchSize, sockets.count)]), on: eventLoop)
+                    let batch = Array(sockets[start..<min(start + Self.batchSize, sockets.count)])
+                    await self.audit(batch, renews: renews, on: eventLoop)
                 }
             }
         }
@@ -480,12 +514,13 @@ package final class SocketHub: Service {
     /// Registers sockets again that presence does not name.
     ///
     /// If presence cannot be read, the next round checks.
-    private func audit(_ sockets: [ObjectIdentifier], on eventLoop: any EventLoop) async {
+    private func audit(_ sockets: [ObjectIdentifier], renews: Bool, on eventLoop: any EventLoop) async {
         // Skips sockets that are still opening; their registration is under way.
         let open = await self.ask(eventLoop) { $0.registrations(of: sockets) } ?? []
         let registered = open.filter { $0.lastVersion != nil }
         guard !registered.isEmpty,
-            let areThere = try? await self.backend.areRegistered(registered.map { ($0.user, $0.connection) })
+            let areThere = try? await self.backend.areRegistered(
+                registered.map { ($0.user, $0.connection) }, renews: renews)
         else { return }
         let missing = zip(registered, areThere).filter { !$1 }.map(\.0.socket)
         guard !missing.isEmpty else { return }
@@ -531,7 +566,8 @@ extension SocketHub {
                 let ghosts = registered.filter { !here.contains($0) }
                 guard !ghosts.isEmpty else { continue }
                 SocketMetrics.ghosts.increment(by: ghosts.count)
-                try? await self.backend.close(ghosts.map { (user, $0) })
+                let now = self.now()
+                _ = try? await self.backend.close(ghosts.map { SocketDeparture(user: user, connection: $0, at: now) })
             }
         }
     }

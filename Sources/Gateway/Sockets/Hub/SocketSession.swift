@@ -69,6 +69,8 @@ final class SocketSession {
     var unreported = 0
     /// Active until the client says otherwise.
     var state = ConnectionPresence.State.active
+    /// When it entered its state; nil if it never changed.
+    var stateSince: Timestamp?
 
     init(
         connection: String,
@@ -141,11 +143,18 @@ final class SocketSession {
     }
 
     /// Takes the changes that were requested; nil if there were none.
-    func filled(_ snapshot: InboxSnapshot?, answering resumption: Resumption? = nil) {
+    ///
+    /// - Parameter since: The version from which they were read.
+    func filled(_ snapshot: InboxSnapshot?, since: Int64 = 0, answering resumption: Resumption? = nil) {
         self.isFilling = false
         guard self.phase == .open else { return }
-        if let snapshot, let news = self.news(snapshot, answering: resumption) {
-            self.take(news, answering: resumption?.reference)
+        let isWhole = resumption != nil || snapshot?.isReset == true
+        if !isWhole, let last = self.sequence.last, since > last {
+            // An older read has replaced what the client had, so these changes leave a gap.
+            self.mustCatchUp = true
+            self.catchUp()
+        } else if let snapshot, let news = self.news(snapshot, answering: resumption) {
+            self.take(news, answering: resumption)
         } else {
             self.releaseHeld()
         }
@@ -232,16 +241,20 @@ final class SocketSession {
         return snapshot.version > last ? snapshot.news(after: last) : nil
     }
 
-    private func take(_ snapshot: InboxSnapshot, answering reference: [UInt8]? = nil) {
-        let overtaking = snapshot.isReset ? self.sequence.last : nil
-        if snapshot.isReset { self.sequence.reset(to: snapshot.version) }
+    private func take(_ snapshot: InboxSnapshot, answering resumption: Resumption? = nil) {
+        // These are sent whole, so they replace even newer changes that the client got meanwhile.
+        let isWhole = resumption != nil || snapshot.isReset
+        let overtaking = isWhole ? self.sequence.last : nil
+        if isWhole { self.sequence.reset(to: snapshot.version) }
         self.sequence.advance(to: snapshot.version)
-        self.wire?.sync(snapshot, answering: reference)
+        self.wire?.sync(snapshot, answering: resumption?.reference)
         for item in snapshot.items where item.awaitsProof { self.awaitProof(item.id, lane: item.lane) }
         if self.client != nil { self.mustProve = true }
         self.releaseHeld()
-        // The reset removed newer changes from the client; request them again.
-        if let overtaking, overtaking > snapshot.version { _ = self.requestChanges(since: snapshot.version) }
+        guard let overtaking, overtaking > snapshot.version else { return }
+        // The snapshot has replaced newer changes; request them again.
+        self.mustCatchUp = true
+        self.catchUp()
     }
 
     func requestChanges(since: Int64) -> Bool {
@@ -314,6 +327,8 @@ final class SocketSession {
     // MARK: Proof
 
     private func awaitProof(_ id: NotificationID, lane: Lane?) {
+        // The deadline passes, and push goes out.
+        guard self.wire?.provesReceipt == true else { return }
         guard self.proofs.await(id, lane: lane) else { return SocketMetrics.unproven.increment() }
         self.mustProve = true
     }
@@ -492,6 +507,7 @@ extension SocketSession {
         let state: ConnectionPresence.State = isActive ? .active : .idle
         guard state != self.state else { return }
         self.state = state
+        self.stateSince = self.shard.now()
         // Presence is not registered before that; `opened` reports the state then.
         if self.phase == .open { self.shard.presence(self, user: identity.user) }
     }

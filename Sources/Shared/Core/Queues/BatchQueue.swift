@@ -99,7 +99,7 @@ package final class BatchQueue<Element: Sendable>: Sendable {
     var isFinished: Bool { self.state.withLock { $0.isFinished } }
 
     /// The number of waiting elements.
-    var count: Int { self.state.withLock { $0.elements.count } }
+    package var count: Int { self.state.withLock { $0.elements.count } }
 
     /// Refuses new elements; waiting ones are still delivered.
     package func finish() {

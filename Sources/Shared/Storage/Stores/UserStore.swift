@@ -72,18 +72,22 @@ package struct UserStore: Sendable {
     /// Records when users were last seen; an older time changes nothing.
     ///
     /// Stores nothing for unknown users, such as one erased while a socket was open.
-    package func markSeen(_ users: [String], at: Timestamp) async throws(PostgresError) {
-        guard !users.isEmpty else { return }
+    package func markSeen(_ sightings: [(user: String, at: Timestamp)]) async throws(PostgresError) {
+        guard !sightings.isEmpty else { return }
+        var last: [ExactText: Timestamp] = [:]
+        for (user, at) in sightings { last[ExactText(user), default: at] = max(last[ExactText(user)] ?? at, at) }
+        var moments = PostgresArray(.timestamptz, capacity: last.count)
+        for moment in last.values { moments.append(timestamptz: moment.microseconds) }
         try await self.pool.query(
             """
-            UPDATE carillon.users AS u SET last_seen = greatest(u.last_seen, $2)
+            UPDATE carillon.users AS u SET last_seen = greatest(u.last_seen, known.at)
             FROM (
-                SELECT user_id FROM carillon.users WHERE user_id = ANY($1)
-                ORDER BY user_id COLLATE "C" FOR NO KEY UPDATE
+                SELECT k.user_id, s.at FROM unnest($1, $2) AS s (user_id, at) JOIN carillon.users k USING (user_id)
+                ORDER BY k.user_id COLLATE "C" FOR NO KEY UPDATE OF k
             ) AS known
             WHERE u.user_id = known.user_id
             """,
-            .array(PostgresArray(texts: ExactText.distinct(users))), .timestamptz(at.microseconds)
+            .array(PostgresArray(texts: last.keys.map(\.text))), .array(moments)
         )
     }
 

@@ -9,9 +9,14 @@ import Synchronization
 ///
 /// A user's hash has one field per connection: `1 <node> <dialect> <state> <since in ms>`, followed
 /// by the time of the last state change, if any. Fields count only while their node holds its
-/// lease, so they need no refresh of their own.
+/// lease, so they need no refresh of their own. The hash expires, because a gateway that was killed
+/// leaves its fields behind.
 package final class PresenceRegistry: Sendable {
     private static let livenessAge: Duration = .seconds(1)
+    /// The time from a registration or check until a user's hash expires.
+    ///
+    /// Much longer than the five minutes between the checks of a gateway, some of which may fail.
+    static let lifetime: Duration = .seconds(86_400)
 
     let live: Live
     // When a node's lease was last seen held. Bounded by the number of nodes; stale entries are
@@ -32,39 +37,47 @@ package final class PresenceRegistry: Sendable {
     ) async throws(RedisError) -> [Bool] {
         var batch = RedisBatch()
         for (user, connection) in entries {
-            batch.append(
-                "HSET", .text(self.live.keys.presence(user)), .text(connection.connection), .text(Self.text(connection))
-            )
+            let key = RedisArgument.text(self.live.keys.presence(user))
+            batch.append("HSET", key, .text(connection.connection), .text(Self.text(connection)))
+            batch.append("PEXPIRE", key, .integer(Self.lifetime.inMicroseconds / 1_000))
         }
         let replies = try await self.live.connection.send(batch, isPatient: false)
-        let areRegistered = replies.map { (try? $0.checked()) != nil }
+        let areRegistered = entries.indices.map { (try? replies[2 * $0].checked()) != nil }
         if !areRegistered.contains(true), let reply = replies.first { _ = try reply.checked() }
         return areRegistered
     }
 
     /// Changes the state of connections in one round trip; those that have left stay away.
     package func setStates(
-        _ entries: [(user: String, connection: String, state: ConnectionPresence.State)],
-        at moment: Timestamp
+        _ entries: [(user: String, connection: String, state: ConnectionPresence.State, since: Timestamp)]
     ) async throws(RedisError) {
         var batch = RedisBatch()
-        for (user, connection, state) in entries {
+        for (user, connection, state, since) in entries {
             batch.append(
                 StreamScripts.setPresenceState,
                 keys: [.text(self.live.keys.presence(user))],
-                arguments: [.text(connection), .text(state.rawValue), .integer(moment.milliseconds)]
+                arguments: [.text(connection), .text(state.rawValue), .integer(since.milliseconds)]
             )
         }
         for reply in try await self.live.connection.send(batch) { _ = try reply.checked() }
     }
 
     /// Removes connections in one round trip.
-    package func remove(_ entries: [(user: String, connection: String)]) async throws(RedisError) {
+    ///
+    /// - Returns: whether each is gone; false where a server of a cluster is away, which fails only
+    ///   its own, and at once.
+    package func remove(_ entries: [(user: String, connection: String)]) async throws(RedisError) -> [Bool] {
         var batch = RedisBatch()
         for (user, connection) in entries {
             batch.append("HDEL", .text(self.live.keys.presence(user)), .text(connection))
         }
-        for reply in try await self.live.connection.send(batch) { _ = try reply.checked() }
+        var areGone: [Bool] = []
+        for reply in try await self.replies(batch) {
+            let isAway = self.isOfAbsentMaster(reply)
+            if !isAway { _ = try reply.checked() }
+            areGone.append(!isAway)
+        }
+        return areGone
     }
 
     /// Returns the presence of each user, in order, and removes connections of dead nodes.
@@ -128,8 +141,8 @@ package final class PresenceRegistry: Sendable {
         var held = known
         var batch = RedisBatch()
         for node in unknown { batch.append("EXISTS", .text(self.live.keys.nodeLease(node))) }
-        for (node, reply) in zip(unknown, try await self.leases(batch)) {
-            if case .error(let error) = reply, error.isOfAbsentServer, self.live.connection.isCluster {
+        for (node, reply) in zip(unknown, try await self.replies(batch)) {
+            if self.isOfAbsentMaster(reply) {
                 held.insert(node)
             } else if try reply.integer() == 1 {
                 held.insert(node)
@@ -143,8 +156,8 @@ package final class PresenceRegistry: Sendable {
         return held
     }
 
-    /// Asks for leases; in a cluster, a master that is away fails only its own.
-    private func leases(_ batch: RedisBatch) async throws(RedisError) -> [RedisReply] {
+    /// Sends a batch; in a cluster, a master that is away fails only its own commands, and at once.
+    private func replies(_ batch: RedisBatch) async throws(RedisError) -> [RedisReply] {
         guard self.live.connection.isCluster else { return try await self.live.connection.send(batch) }
         do throws(RedisError) {
             return try await self.live.connection.send(batch, isPatient: false)
@@ -153,16 +166,37 @@ package final class PresenceRegistry: Sendable {
         }
     }
 
-    /// Whether each connection is registered, in order, in one round trip.
+    /// Whether a command failed because its master in a cluster is away.
+    private func isOfAbsentMaster(_ reply: RedisReply) -> Bool {
+        guard case .error(let error) = reply else { return false }
+        return error.isOfAbsentServer && self.live.connection.isCluster
+    }
+
+    /// Whether each connection is registered, in order.
+    ///
+    /// A connection whose master in a cluster is away counts as registered.
+    ///
+    /// - Parameter renews: whether to renew the lifetime of the users' hashes, which is a write.
     package func areRegistered(
-        _ entries: [(user: String, connection: String)]
+        _ entries: [(user: String, connection: String)],
+        renews: Bool
     ) async throws(RedisError) -> [Bool] {
         var batch = RedisBatch()
         for (user, connection) in entries {
             batch.append("HEXISTS", .text(self.live.keys.presence(user)), .text(connection))
         }
+        if renews {
+            let lifetime = RedisArgument.integer(Self.lifetime.inMicroseconds / 1_000)
+            for (user, _) in entries { batch.append("PEXPIRE", .text(self.live.keys.presence(user)), lifetime) }
+        }
         var areThere: [Bool] = []
-        for reply in try await self.live.connection.send(batch) { areThere.append(try reply.integer() == 1) }
+        for reply in try await self.replies(batch).prefix(entries.count) {
+            if self.isOfAbsentMaster(reply) {
+                areThere.append(true)
+            } else {
+                areThere.append(try reply.integer() == 1)
+            }
+        }
         return areThere
     }
 
