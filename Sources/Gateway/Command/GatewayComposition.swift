@@ -85,6 +85,7 @@ enum GatewayComposition {
             MemoryService(bodies: [policy.bodies, identities.bodies], interval: settings.common.lease / 3),
             await clients.reload(catalogs),
             inbox.pages,
+            inbox.retries,
             RevocationService(register: identities.revocations, hub: hub, logger: logger),
             SurveyService(base, interval: settings.common.lease),
             clients.nodeService(settings, hub: hub, revocations: identities.revocations),

@@ -22,10 +22,14 @@ enum GatewayMetrics {
             MetricFamily(
                 "carillon_stream_retries", .gauge, by: ["stream", "lane"],
                 "deliveries that wait for a retry or are held back"),
-            MetricFamily("carillon_dispatchers_alive", .gauge, "dispatchers with a lease"),
+            MetricFamily(
+                "carillon_dispatchers_alive", .gauge,
+                "dispatchers with a lease; in a cluster, without those that drain"),
             MetricFamily("carillon_gateways_alive", .gauge, "gateways with a lease"),
-            MetricFamily("carillon_redis_memory_bytes", .gauge, "memory that Redis uses"),
-            MetricFamily("carillon_redis_memory_limit_bytes", .gauge, "memory that Redis may use, 0 for no limit"),
+            MetricFamily(
+                "carillon_redis_memory_bytes", .gauge, "memory that Redis uses; in a cluster, of its fullest server"),
+            MetricFamily(
+                "carillon_redis_memory_limit_bytes", .gauge, "memory that the same server may use, 0 for no limit"),
             MetricFamily(
                 "carillon_redis_durable", .gauge, "1 if Redis writes an append-only file and evicts nothing, else 0"),
             MetricFamily(
@@ -78,6 +82,9 @@ enum GatewayMetrics {
                 "carillon_sockets_overflows", .counter,
                 "openings, requests, proofs or departures dropped because their queue was full, polling sessions of "
                     + "Socket.IO beyond 100,000, or beyond 1,000 of one address that have not joined"),
+            MetricFamily(
+                "carillon_frames_lost", .counter,
+                "users' changes that could not be published; their other sockets get them with the next change"),
             MetricFamily("carillon_signalr_refused", .counter, "connections refused because the node was full"),
             MetricFamily("carillon_signalr_returned", .counter, "connections that continued over another WebSocket"),
             MetricFamily("carillon_signalr_unused", .counter, "negotiations that no client used"),

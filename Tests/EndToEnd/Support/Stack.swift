@@ -291,7 +291,7 @@ struct Gateway: Sendable {
     /// - Parameters:
     ///   - json: the body's text.
     ///   - patience: the time limit. It exceeds every wait in a test, so that a slow machine ends
-    ///     no call early; the gateway parks a poll for 90 s.
+    ///     no call early; the gateway parks a poll for 80 s.
     func call(
         _ method: TransferRequest.Method,
         _ path: String,

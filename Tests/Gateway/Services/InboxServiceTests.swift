@@ -4,13 +4,13 @@
 import Clients
 import NIOPosix
 import Operations
-import Storage
 import Support
 import Synchronization
 import Testing
 
 @testable import Core
 @testable import HTTP
+@testable import Storage
 
 @Suite("Inbox changes by users", .timeLimit(.minutes(10)))
 struct InboxServiceTests {
@@ -33,7 +33,9 @@ struct InboxServiceTests {
 
     /// Runs `body` with the inbox of a user who has a socket, and the frames that the user's node
     /// receives.
-    private static func with(_ body: (InboxService, NotificationStore, Heard) async throws -> Void) async throws {
+    private static func with(
+        _ body: (InboxServices, NotificationStore, Heard, Live) async throws -> Void
+    ) async throws {
         try await TestDatabase.with { database in
             try await TestRedis.with { redis, prefix in
                 let keys = Keyspace(prefix: prefix)
@@ -55,8 +57,7 @@ struct InboxServiceTests {
                     now: { Tokens.now },
                     logger: TestLog.logger
                 )
-                let service = InboxServices(base).service
-                try await body(service, Database(database.pool).notifications, heard)
+                try await body(InboxServices(base), Database(database.pool).notifications, heard, base.live)
                 await subscription.close()
             }
         }
@@ -74,7 +75,8 @@ struct InboxServiceTests {
 
     @Test("names up to 500 changed notifications in a frame, and only the version for more")
     func all() async throws {
-        try await Self.with { service, store, heard in
+        try await Self.with { inbox, store, heard, _ in
+            let service = inbox.service
             let most = InboxService.mostNamed
             for (count, isNamed) in [(3, true), (most, true), (most + 1, false)] {
                 let batch = Self.notifications(count * 1_000..<count * 1_000 + count)
@@ -98,6 +100,25 @@ struct InboxServiceTests {
                     }
                     #expect(frame.unread == 0)
                 }
+            }
+        }
+    }
+
+    @Test("publishes a change again that Redis did not take")
+    func retried() async throws {
+        try await Self.with { inbox, store, heard, live in
+            _ = try await store.store(Self.notifications(1..<2), areRepeats: false)
+            let presence = live.keys.presence("ada")
+            try await live.connection.send("RENAME", .text(presence), .text("\(presence)-kept"))
+            // No hash, so presence cannot be read.
+            try await live.connection.send("SET", .text(presence), "x")
+            let change = try await inbox.service.markRead(user: "ada", ids: nil)
+            try await live.connection.send("RENAME", .text("\(presence)-kept"), .text(presence))
+            #expect(heard.frames.isEmpty)
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                group.addTask { try await inbox.retries.run() }
+                try await eventually("it is published") { heard.frames.map(\.version) == [change.version] }
+                group.cancelAll()
             }
         }
     }

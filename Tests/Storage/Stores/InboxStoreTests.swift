@@ -201,6 +201,20 @@ struct InboxStoreTests {
         }
     }
 
+    @Test("leaves out of the newest unread what is newer than the state")
+    func newerThanState() async throws {
+        try await Samples.withStores { database in
+            let batch = (0..<3).map { Samples.notification($0, user: "a") }
+            _ = try await database.notifications.store(batch, areRepeats: false)
+            // As if committed after the state was read.
+            _ = try await database.pool.query(
+                "UPDATE carillon.notifications SET version = 4 WHERE user_id = 'a' AND version = 2")
+            let (states, unread) = try await InboxStore(database).newestUnread(["a"], limit: 9)
+            #expect(states.map(\.version) == [3])
+            #expect(unread[ExactText("a")]?.map(\.title) == ["n2", "n0"])
+        }
+    }
+
     @Test("reads a page and its state from one snapshot, without rows if the state is known")
     func knownState() async throws {
         try await Samples.withStores { database in

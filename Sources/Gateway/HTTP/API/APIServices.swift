@@ -63,13 +63,15 @@ package struct IdentityServices: Sendable {
 package struct InboxServices: Sendable {
     let store: InboxStore
     let service: InboxService
+    package let retries: FrameRetries
     package let pages: InboxPageCache
     let base: GatewayBase
 
     /// - Parameter cacheBytes: the most bytes of cached pages; 0 disables the cache.
     package init(_ base: GatewayBase, cacheBytes: Int = 0) {
         self.store = base.database.inboxes
-        self.service = InboxService(base, self.store)
+        self.retries = FrameRetries(base)
+        self.service = InboxService(base, self.store, retries: self.retries)
         self.pages = InboxPageCache(bytes: cacheBytes, now: base.now)
         self.base = base
     }

@@ -7,6 +7,7 @@ import CoreMetrics
 import Logging
 import Metrics
 import Operations
+import ServiceLifecycle
 import Storage
 
 /// Applies users' changes to inboxes: stores them, then publishes them to all sockets of the user.
@@ -18,17 +19,19 @@ struct InboxService: Sendable {
     private let schedules: ScheduleStore
     private let catalogs: CatalogRegister
     private let publisher: FramePublisher
+    private let retries: FrameRetries
     private let unconfirmed: UnconfirmedSet
     private let events: EventPublisher
     private let retractions: RetractionService
     private let now: @Sendable () -> Timestamp
     private let logger: Logger
 
-    init(_ base: GatewayBase, _ store: InboxStore) {
+    init(_ base: GatewayBase, _ store: InboxStore, retries: FrameRetries) {
         self.store = store
         self.schedules = base.database.schedules
         self.catalogs = base.catalogs
         self.publisher = base.publisher
+        self.retries = retries
         self.unconfirmed = base.live.unconfirmed
         self.events = base.events
         self.retractions = RetractionService(base)
@@ -144,8 +147,8 @@ struct InboxService: Sendable {
 
     /// Publishes a change to the user's sockets.
     ///
-    /// Delivery is best effort: a socket that misses a change notices the gap at the next frame and
-    /// resyncs from the inbox.
+    /// A change that Redis does not take is retried. A socket that misses one for good notices the
+    /// gap at the next frame and resyncs from the inbox.
     ///
     /// - Parameter all: the member for "all" when there are too many ids; nil if the user listed
     ///   them.
@@ -172,7 +175,9 @@ struct InboxService: Sendable {
         do {
             found = try await self.store.find(user: user, id: id)
         } catch {
-            return self.warn(error)
+            self.logger.warning(
+                "cannot read a changed notification; sockets resync at the next frame", metadata: ["error": "\(error)"])
+            return
         }
         // Deleted since: the frame of that change follows.
         guard let found else { return }
@@ -188,13 +193,79 @@ struct InboxService: Sendable {
         do {
             try await self.publisher.publish(frame)
         } catch {
-            self.warn(error)
+            self.logger.warning("cannot publish inbox change; retrying", metadata: ["error": "\(error)"])
+            self.retries.add(frame)
+        }
+    }
+}
+
+/// Publishes again the changes of inboxes that Redis did not take.
+///
+/// A socket drops a repeated change, which it knows by its version.
+package final class FrameRetries: Service {
+    /// The changes that may wait, in some tens of kilobytes each at most; all are tried at once.
+    private static let capacity = 1_024
+    /// How long a change is tried again.
+    private static let patience: Duration = .seconds(30)
+    private static let backoff = Backoff(base: .milliseconds(50), limit: .seconds(2))
+    private static let lost = Counter(label: "carillon.frames.lost")
+
+    private let frames = BatchQueue<NodeFrame>(capacity: FrameRetries.capacity)
+    private let publisher: FramePublisher
+    private let logger: Logger
+
+    init(_ base: GatewayBase) {
+        self.publisher = base.publisher
+        self.logger = base.logger
+    }
+
+    /// Adds a change; counts it as lost if too many wait.
+    func add(_ frame: NodeFrame) {
+        if !self.frames.offer(frame) { Self.lost.increment() }
+    }
+
+    package func run() async throws {
+        await cancelWhenGracefulShutdown {
+            await withTaskCancellationHandler {
+                while let batch = await self.frames.next(limit: Self.capacity) { await self.publish(batch) }
+            } onCancel: {
+                self.frames.finish()
+            }
         }
     }
 
-    private func warn(_ error: any Error) {
+    private func publish(_ frames: [NodeFrame]) async {
+        var rest = frames
+        let end = ContinuousClock.now + Self.patience
+        var attempt = 0
+        while !rest.isEmpty, !Task.isCancelled, ContinuousClock.now < end {
+            try? await Task.sleep(for: Self.backoff.delay(attempt: attempt))
+            attempt += 1
+            // In a task of its own, so that a shutdown does not cancel the last try.
+            let refused = rest
+            rest = await Task { await self.refused(refused) }.value
+        }
+        guard !rest.isEmpty else { return }
+        Self.lost.increment(by: rest.count)
         self.logger.warning(
-            "cannot publish inbox change; sockets resync at the next frame", metadata: ["error": "\(error)"])
+            "lost inbox changes; sockets resync at the next frame", metadata: ["count": "\(rest.count)"])
+    }
+
+    /// Publishes each frame alone, because only the servers of some users may be away.
+    ///
+    /// - Returns: those that Redis did not take.
+    private func refused(_ frames: [NodeFrame]) async -> [NodeFrame] {
+        let publisher = self.publisher
+        return await withTaskGroup(of: NodeFrame?.self) { group in
+            for frame in frames {
+                group.addTask { (try? await publisher.publish(frame)) == nil ? frame : nil }
+            }
+            var refused: [NodeFrame] = []
+            for await frame in group {
+                if let frame { refused.append(frame) }
+            }
+            return refused
+        }
     }
 }
 

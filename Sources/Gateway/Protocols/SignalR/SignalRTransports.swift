@@ -33,6 +33,9 @@ package struct SignalRPollingState: Sendable {
     /// Times are in milliseconds.
     package struct Limits: Sendable, Equatable {
         /// The time after which a parked GET is answered with nothing.
+        ///
+        /// Microsoft's clients repeat a GET after 100 s. The silence after a lost answer must end
+        /// the connection before that, or the next GET would prove the answer.
         var pollTimeout: Int64
         /// The time a connection lives without a parked GET.
         var silence: Int64
@@ -41,7 +44,7 @@ package struct SignalRPollingState: Sendable {
         /// One record may exceed it; the next then ends the connection.
         package var bufferBytes: Int
 
-        package init(pollTimeout: Int64 = 90_000, silence: Int64 = 15_000, bufferBytes: Int = 1_000_000) {
+        package init(pollTimeout: Int64 = 80_000, silence: Int64 = 15_000, bufferBytes: Int = 1_000_000) {
             self.pollTimeout = pollTimeout
             self.silence = silence
             self.bufferBytes = bufferBytes

@@ -19,6 +19,7 @@ final class EventStreamWire: SocketWire {
     private static let retry = 2_000
 
     let dialect = Dialect.sse
+    let provesReceipt = false
     private let session: SocketSession
     private let exchange: HTTPExchange
     private var outbound = ByteBuffer()

@@ -150,9 +150,13 @@ package struct InboxStore: Sendable {
             """,
             .array(PostgresArray(texts: waiting)), .int4(Int32(clamping: limit))
         )
+        let versions = Dictionary(zip(users.map { ExactText($0) }, states.map(\.version))) { first, _ in first }
         var unread: [ExactText: [Notification]] = [:]
         for notification in try NotificationColumns.all.read(result) {
-            unread[ExactText(notification.user), default: []].append(notification)
+            let user = ExactText(notification.user)
+            // Leaves out what was committed in between; its frame would bring it twice.
+            guard notification.version <= versions[user] ?? 0 else { continue }
+            unread[user, default: []].append(notification)
         }
         return (states, unread)
     }

@@ -1,0 +1,61 @@
+// Carillon · SurveyServiceTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Operations
+import Storage
+import Support
+import Testing
+
+@testable import Core
+@testable import HTTP
+
+@Suite("Survey of Redis", .timeLimit(.minutes(10)))
+struct SurveyServiceTests {
+    private static func value(_ name: String, _ registry: PrometheusRegistry) -> Double? {
+        let line = registry.render().split(separator: "\n").first { $0.hasPrefix(name + " ") }
+        return line.flatMap { Double($0.dropFirst(name.count + 1)) }
+    }
+
+    @Test("a stream that cannot be read leaves processes and memory fresh")
+    func parts() async throws {
+        try await TestDatabase.with { database in
+            try await TestRedis.with { redis, prefix in
+                let keys = Keyspace(prefix: prefix)
+                // No stream, so its length cannot be read.
+                try await redis.send("SET", .text(keys.jobs(.critical)), "x")
+                let register = Lease.Register(key: keys.dispatchers, name: "d", now: { Tokens.now })
+                let lease = Lease(
+                    key: keys.dispatcherLease("d"), value: "dispatcher", register: register, connection: redis)
+                _ = try await lease.renew()
+                let base = GatewayBase(
+                    database: Database(database.pool),
+                    live: Live(redis, keys: keys),
+                    catalogs: CatalogRegister(try Catalog([]), now: { Tokens.now }),
+                    now: { Tokens.now },
+                    logger: TestLog.logger
+                )
+                let registry = PrometheusRegistry()
+                let survey = SurveyService(base, interval: .milliseconds(20), metrics: registry)
+                try await withThrowingTaskGroup(of: Void.self) { group in
+                    group.addTask { await survey.run() }
+                    try await eventually("the dispatcher and the memory are seen") {
+                        Self.value("carillon_dispatchers_alive", registry) == 1
+                            && (Self.value("carillon_redis_memory_bytes", registry) ?? 0) > 0
+                    }
+                    group.cancelAll()
+                }
+            }
+        }
+    }
+
+    @Test("the memory is that of the fullest server, and of one without a limit only if none has one")
+    func memory() {
+        let full = RedisMemory(used: 95, limit: 100)
+        let roomy = RedisMemory(used: 200, limit: 1_000)
+        let unlimited = RedisMemory(used: 5_000, limit: 0)
+        #expect(RedisMemory.fullest([roomy, full, unlimited, roomy]) == full)
+        #expect(RedisMemory.fullest([unlimited, RedisMemory(used: 1, limit: 0)]) == unlimited)
+        #expect(RedisMemory.fullest([]) == nil)
+    }
+}
