@@ -19,7 +19,7 @@ struct DeveloperStackTests {
         defer { try? FileManager.default.removeItem(at: data) }
         let process = Process()
         process.executableURL = URL(filePath: "/bin/bash")
-        let libraries = ["messages", "ports", "processes", "environment"].map {
+        let libraries = ["messages", "ports", "processes", "postgres", "environment"].map {
             "source '\(House.root.path)/deploy/lib/\($0).sh'"
         }
         process.arguments = [
@@ -38,6 +38,26 @@ struct DeveloperStackTests {
         let text = String(decoding: output, as: UTF8.self)
         #expect(process.terminationStatus == 0, "\(text)")
         return text
+    }
+
+    @Test("a cluster starts with the PostgreSQL that made it, and a missing version is named")
+    func postgresVersion() throws {
+        let text = try Self.run(
+            """
+            mkdir "$DATA/programs" "$DATA/cluster"
+            for program in initdb postgres; do
+                printf '#!/bin/sh\\necho "postgres (PostgreSQL) 9.2"\\n' >"$DATA/programs/$program"
+                chmod +x "$DATA/programs/$program"
+            done
+            PATH=$PATH:$DATA/programs
+            echo 9 >"$DATA/cluster/PG_VERSION"
+            [[ $(find_postgres_programs "$DATA/cluster") == "$DATA/programs" ]] && echo found
+            echo 8 >"$DATA/cluster/PG_VERSION"
+            (start_postgres postgres "$DATA/cluster" 1) || echo refused
+            """)
+        #expect(text.contains("found\n"))
+        #expect(text.contains("PostgreSQL 8 made "))
+        #expect(text.hasSuffix("refused\n"))
     }
 
     private static let setUp = """

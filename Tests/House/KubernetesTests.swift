@@ -164,6 +164,9 @@ struct KubernetesTests {
         }
         let service = try #require(try Self.object("Service", "carillon-gateway")["spec"])
         #expect(service["selector"]?.variables == ["app.kubernetes.io/name": "carillon-gateway"])
+        let annotations = try Self.object("Ingress", "carillon")["metadata"]?["annotations"]
+        // An access log would have the tokens of queries.
+        #expect(annotations?["nginx.ingress.kubernetes.io/enable-access-log"]?.string == "false")
         let rules = try #require(try Self.object("Ingress", "carillon")["spec"]?["rules"]).array
         let paths = rules.flatMap { $0["http"]?["paths"]?.array ?? [] }
         #expect(paths.contains { $0["path"]?.string == "/socket.io" })

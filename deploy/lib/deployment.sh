@@ -29,7 +29,7 @@ check_proxies() {
     cat "$folder/fullchain.pem" "$folder/privkey.pem" >"$folder/bundle.pem"
     if has_checker nginx deploy/proxy/nginx.conf; then
         sed -e "s|/etc/carillon/tls|$folder|; s|/run/nginx.pid|$folder/nginx.pid|" \
-            -e "s|/var/log/nginx/error.log|stderr|; s|worker_rlimit_nofile .*||; s|262144|1024|" \
+            -e "s|/var/log/nginx/error.log|stderr|; s|/var/log/nginx/access.log|/dev/stderr|; s|worker_rlimit_nofile .*||; s|262144|1024|" \
             deploy/proxy/nginx.conf >"$folder/nginx.conf"
         quietly deploy/proxy/nginx.conf nginx -t -q -c "$folder/nginx.conf" -e stderr
     fi

@@ -3,11 +3,15 @@
 #
 # A private PostgreSQL cluster on loopback, without a socket file. Source after processes.sh.
 
-# find_postgres_programs: prints the folder of the newest server; Debian keeps it out of PATH.
+# find_postgres_programs [CLUSTER]: prints the folder of the newest server, or of the one that made
+# the cluster in the folder CLUSTER; Debian keeps it out of PATH.
 find_postgres_programs() {
-    local folder
+    local folder wanted=''
+    [[ ! -e ${1:-}/PG_VERSION ]] || wanted=$(<"$1/PG_VERSION")
     for folder in $(compgen -G '/usr/lib/postgresql/*/bin' | sort -t / -k 5 -V -r) ${PATH//:/ }; do
-        if [[ -x $folder/initdb && -x $folder/postgres ]]; then
+        [[ -x $folder/initdb && -x $folder/postgres ]] || continue
+        # As in "postgres (PostgreSQL) 15.13 (Debian 15.13-0+deb12u1)".
+        if [[ -z $wanted || $("$folder/postgres" --version) =~ \)\ "$wanted"([^0-9]|$) ]]; then
             printf '%s\n' "$folder"
             return 0
         fi
@@ -56,8 +60,10 @@ create_postgres() {
 
 # start_postgres NAME FOLDER PORT [SETTING=VALUE...]: starts the cluster and waits for it.
 start_postgres() {
-    local name=$1 folder=$2 port=$3 setting settings=()
+    local name=$1 folder=$2 port=$3 setting settings=() programs
     shift 3
+    programs=$(find_postgres_programs "$folder") ||
+        fail "PostgreSQL $(cat "$folder/PG_VERSION") made $folder and is gone; install that version again"
     for setting in "listen_addresses=127.0.0.1" "port=$port" "unix_socket_directories=" "lc_messages=C" "$@"; do
         settings+=(-c "$setting")
     done
@@ -69,7 +75,7 @@ start_postgres() {
     fi
     local try
     for try in 1 2 3 4 5; do
-        start_process "$name" / "${OPEN_FOLDER[@]}" "$folder" "${AS_USER[@]}" "$(find_postgres_programs)/postgres" \
+        start_process "$name" / "${OPEN_FOLDER[@]}" "$folder" "${AS_USER[@]}" "$programs/postgres" \
             -D "$OPENED_FOLDER" "${settings[@]}"
         ! wait_until_ready "$name" 'ready to accept connections' 120 || return 0
         # Children of a killed server hold its shared memory for a moment.

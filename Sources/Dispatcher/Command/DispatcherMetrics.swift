@@ -83,7 +83,8 @@ enum DispatcherMetrics {
             MetricFamily(
                 "carillon_outbox_waiting", .gauge, by: ["database"], "rows waiting; counts at most 10,000"),
             MetricFamily(
-                "carillon_outbox_age", .gauge, by: ["database"], "seconds since the oldest waiting row was enqueued"),
+                "carillon_outbox_age", .gauge, by: ["database"],
+                "seconds since the oldest waiting row was enqueued; grows on while the outbox cannot be read"),
             MetricFamily(
                 "carillon_retention_removed", .counter, by: ["kind"],
                 "items past their retention: notifications, tombstones, audit_days, devices, dead_letters"),

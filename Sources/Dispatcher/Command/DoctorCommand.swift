@@ -67,15 +67,25 @@ struct DoctorCommand: AsyncParsableCommand {
             configuration.connections = 1
             configuration.timeout = .seconds(5)
             do {
-                let isThere = try await CommandClients.withDatabase(configuration) { pool in
-                    try await pool.query("SELECT to_regclass('carillon.outbox') IS NOT NULL").first?.bool(0) ?? false
+                let found = try await CommandClients.withDatabase(configuration) { pool in
+                    let row = try await pool.query(Self.outboxPrivileges).first
+                    return try row.map { (role: try $0.text(0), missing: try $0.text(1)) }
                 }
-                findings.append(
-                    isThere
-                        ? Finding(.ok, check, "installed")
-                        : Finding(
+                if let found, found.missing.isEmpty {
+                    findings.append(Finding(.ok, check, "installed"))
+                } else if let found {
+                    findings.append(
+                        Finding(
+                            .fail, check, "role \(found.role) lacks \(found.missing)",
+                            fix: "GRANT USAGE ON SCHEMA carillon TO \(found.role); "
+                                + "GRANT SELECT, DELETE ON carillon.outbox TO \(found.role); "
+                                + "GRANT SELECT ON carillon.outbox_database TO \(found.role)"))
+                } else {
+                    findings.append(
+                        Finding(
                             .fail, check, "that database has no outbox",
                             fix: "dispatcher outbox-sql | psql -v ON_ERROR_STOP=1 URL"))
+                }
             } catch {
                 findings.append(
                     Finding(.fail, check, "\(error)", fix: "correct OUTBOX_DATABASE_URLS, or start that PostgreSQL"))
@@ -83,6 +93,19 @@ struct DoctorCommand: AsyncParsableCommand {
         }
         return findings
     }
+
+    /// The role, and what it may not do of what the relay does; no row without an outbox.
+    private static let outboxPrivileges = """
+        SELECT quote_ident(current_user), concat_ws(', ',
+            CASE WHEN NOT has_schema_privilege(n.oid, 'USAGE') THEN 'USAGE on schema carillon' END,
+            CASE WHEN NOT has_table_privilege(o.oid, 'SELECT') THEN 'SELECT on carillon.outbox' END,
+            CASE WHEN NOT has_table_privilege(o.oid, 'DELETE') THEN 'DELETE on carillon.outbox' END,
+            CASE WHEN NOT has_table_privilege(d.oid, 'SELECT') THEN 'SELECT on carillon.outbox_database' END)
+        FROM pg_namespace n
+        JOIN pg_class o ON o.relnamespace = n.oid AND o.relname = 'outbox'
+        JOIN pg_class d ON d.relnamespace = n.oid AND d.relname = 'outbox_database'
+        WHERE n.nspname = 'carillon'
+        """
 
     /// Examines credentials, their files, and the providers that they open.
     private func providers(_ settings: DispatcherSettings) async throws -> [Finding] {

@@ -20,6 +20,15 @@ import Storage
 package struct OutboxRelay: Service {
     private typealias LaneJob = (lane: Lane, fields: [(name: String, value: [UInt8])])
 
+    /// The state that one round leaves to the next.
+    private struct Progress {
+        var isFailing = false
+        /// When the rows were last counted.
+        var countedAt: Timestamp
+        /// When the oldest row of that count was enqueued; without rows, the time of the count.
+        var waitingSince: Timestamp
+    }
+
     private static let batchSize = 256
     /// NOTIFY only wakes the relay, so poll for what it missed.
     private static let interval: Duration = .seconds(1)
@@ -32,14 +41,19 @@ package struct OutboxRelay: Service {
     /// - Parameters:
     ///   - name: the database's name in logs and metrics.
     ///   - configuration: how to connect; the relay opens one connection to move and one to listen.
-    package init(dispatcher: Dispatcher, name: String, configuration: PostgresConfiguration) {
+    package init(
+        dispatcher: Dispatcher,
+        name: String,
+        configuration: PostgresConfiguration,
+        metrics: any MetricsFactory = MetricsSystem.factory
+    ) {
         self.dispatcher = dispatcher
         self.name = name
         var configuration = configuration
         configuration.connections = 1
         configuration.waitsForServer = false
         self.configuration = configuration
-        self.metrics = OutboxMetrics(database: name)
+        self.metrics = OutboxMetrics(database: name, factory: metrics)
     }
 
     package func run() async throws {
@@ -63,45 +77,61 @@ package struct OutboxRelay: Service {
             }
             group.addTask {
                 let store = Database(pool).outbox
-                var isFailing = false
+                let start = self.dispatcher.now()
+                var progress = Progress(countedAt: start, waitingSince: start)
                 while await bell.next(limit: 1) != nil {
-                    await self.relay(store, &isFailing)
+                    await self.relay(store, &progress)
                     // Each round reads past all that waits, so `NOTIFY` must not start the next.
-                    if isFailing { await pause(for: Self.interval) }
+                    if progress.isFailing { await pause(for: Self.interval) }
                 }
             }
         }
     }
 
     /// Moves everything that waits.
-    private func relay(_ store: OutboxStore, _ isFailing: inout Bool) async {
+    private func relay(_ store: OutboxStore, _ progress: inout Progress) async {
         do {
-            let backlog = try await store.backlog()
-            self.metrics.note(backlog, now: self.dispatcher.now())
-            if backlog.count > 0 { try await self.move(store) }
-            if isFailing {
+            if try await self.count(store, &progress) > 0 { try await self.move(store, &progress) }
+            if progress.isFailing {
                 self.dispatcher.logger.info("outbox relay resumed", metadata: ["outbox": "\(self.name)"])
             }
-            isFailing = false
+            progress.isFailing = false
         } catch {
-            if !isFailing {
+            // Rows may wait unseen, so the age grows as if the oldest still did.
+            self.metrics.note(waitingSince: progress.waitingSince, now: self.dispatcher.now())
+            if !progress.isFailing {
                 let hint = (error as? PostgresError)?.sqlState == "42P01" ? "; see dispatcher outbox-sql" : ""
                 self.dispatcher.logger.warning(
                     "cannot relay the outbox; retrying every second",
                     metadata: ["outbox": "\(self.name)", "error": "\(error)\(hint)"]
                 )
             }
-            isFailing = true
+            progress.isFailing = true
         }
+    }
+
+    /// Counts the waiting rows for the metrics, and returns their number.
+    private func count(_ store: OutboxStore, _ progress: inout Progress) async throws -> Int {
+        let backlog = try await store.backlog()
+        let now = self.dispatcher.now()
+        progress.countedAt = now
+        progress.waitingSince = backlog.oldest ?? now
+        self.metrics.waiting.set(Int64(backlog.count))
+        self.metrics.note(waitingSince: progress.waitingSince, now: now)
+        return backlog.count
     }
 
     /// Moves the rows of lanes that are not full.
     ///
     /// - Throws: also if a master of a cluster did not take its rows; those of the others have
     ///   moved by then.
-    private func move(_ store: OutboxStore) async throws {
+    private func move(_ store: OutboxStore, _ progress: inout Progress) async throws {
         var waiting = WaitingRows()
         while isRunning, !waiting.isFull {
+            // Under steady load a round has no end, so the metrics cannot wait for the next.
+            if abs((self.dispatcher.now() - progress.countedAt) / .seconds(1)) >= 1 {
+                _ = try await self.count(store, &progress)
+            }
             let held = try await self.held()
             if let held, held.lanes.count == Lane.allCases.count {
                 self.metrics.held.increment()
@@ -238,20 +268,20 @@ struct OutboxMetrics: Sendable {
     let moved: Counter
     /// Times that a full lane kept rows in the outbox.
     let held: Counter
-    private let waiting: Meter
+    /// Rows that wait.
+    let waiting: Meter
     private let age: Meter
 
-    init(database: String) {
+    init(database: String, factory: any MetricsFactory) {
         let dimensions = [("database", database)]
-        self.moved = Counter(label: "carillon.outbox.moved", dimensions: dimensions)
-        self.held = Counter(label: "carillon.outbox.held", dimensions: dimensions)
-        self.waiting = Meter(label: "carillon.outbox.waiting", dimensions: dimensions)
-        self.age = Meter(label: "carillon.outbox.age", dimensions: dimensions)
+        self.moved = Counter(label: "carillon.outbox.moved", dimensions: dimensions, factory: factory)
+        self.held = Counter(label: "carillon.outbox.held", dimensions: dimensions, factory: factory)
+        self.waiting = Meter(label: "carillon.outbox.waiting", dimensions: dimensions, factory: factory)
+        self.age = Meter(label: "carillon.outbox.age", dimensions: dimensions, factory: factory)
     }
 
-    func note(_ backlog: OutboxStore.Backlog, now: Timestamp) {
-        self.waiting.set(Int64(backlog.count))
-        let age = backlog.oldest.map { max(0, (now - $0).inMicroseconds) } ?? 0
-        self.age.set(Double(age) / 1_000_000)
+    /// Sets the age by the time at which the oldest row was enqueued.
+    func note(waitingSince since: Timestamp, now: Timestamp) {
+        self.age.set(Double(max(0, (now - since).inMicroseconds)) / 1_000_000)
     }
 }

@@ -96,6 +96,7 @@ package final class CatalogRegister: Sendable {
         self.now = now
         self.state = Mutex(State(entry: Entry(catalog: catalog, loadedAt: now())))
         CatalogMetrics.types.set(catalog.all.count)
+        CatalogMetrics.refusal.set(0)
     }
 
     /// The catalog that new work uses.
@@ -146,12 +147,14 @@ package final class CatalogRegister: Sendable {
             switch result {
             case .success(let catalog):
                 state.refusal = nil
+                CatalogMetrics.refusal.set(0)
                 guard catalog.digest != state.entry.catalog.digest else { return .success(.unchanged) }
                 state.entry = Entry(catalog: catalog, loadedAt: self.now())
                 CatalogMetrics.types.set(catalog.all.count)
                 return .success(.replaced)
             case .failure(let faults):
                 state.refusal = Refusal(faults: faults, at: self.now())
+                CatalogMetrics.refusal.set(1)
                 return .failure(faults)
             }
         }
@@ -162,6 +165,8 @@ package final class CatalogRegister: Sendable {
 enum CatalogMetrics {
     /// Types in the current catalog.
     static let types = Meter(label: "carillon.catalog.types")
+    /// 1 while the last reload was refused.
+    static let refusal = Meter(label: "carillon.catalog.refused")
     private static let replaced = Self.reloads(.replaced)
     private static let unchanged = Self.reloads(.unchanged)
     private static let refused = Self.reloads(.refused)

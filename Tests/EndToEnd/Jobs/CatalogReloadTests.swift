@@ -98,6 +98,7 @@ struct CatalogReloadTests {
             let text = String(decoding: metrics, as: UTF8.self)
             #expect(Self.sum(text, #"carillon_catalog_reloads{outcome="refused"}"#) >= 1)
             #expect(Self.sum(text, "carillon_catalog_types") == 1)
+            #expect(Self.sum(text, "carillon_catalog_refused") == 1)
 
             // On SIGHUP the dispatcher reads the file, refuses it and goes on.
             dispatcher.send(SIGHUP)
@@ -113,6 +114,8 @@ struct CatalogReloadTests {
             try await eventually("the gateway has it too") {
                 try await gateway.call(.get, "/v1/admin/catalog", token: admin).body["refused"] == .null
             }
+            let later = try await gateway.call(.get, "/metrics", token: nil).response.body
+            #expect(Self.sum(String(decoding: later, as: UTF8.self), "carillon_catalog_refused") == 0)
             let user = try await Stack.token(user: "ada")
             #expect(try await gateway.call(.get, "/v1/admin/catalog", token: user).status == 403)
             #expect(try await gateway.call(.post, "/v1/admin/catalog/reload", token: user).status == 403)

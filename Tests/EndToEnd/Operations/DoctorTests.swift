@@ -147,6 +147,42 @@ struct DoctorTests {
         }
     }
 
+    @Test("an outbox must be installed, and the role must be allowed to relay it")
+    func outboxes() async throws {
+        try await TestDatabase.with { shop in
+            try await TestDatabase.with(isMigrated: false) { empty in
+                try await Stack.with { stack in
+                    // A role of the whole server.
+                    let role = "relay_\(UInt32.random(in: .min ... .max))"
+                    try await shop.pool.query("CREATE ROLE \(role)")
+                    func examine(_ url: String) async throws -> Examined {
+                        try await Self.examine(stack, "dispatcher", ["OUTBOX_DATABASE_URLS": url], ["--offline"])
+                    }
+                    do {
+                        let option = "options=-c%20role%3D\(role)"
+                        let url = shop.url + (shop.url.contains("?") ? "&" : "?") + option
+                        let refused = try await examine(url)
+                        #expect(refused.outcome("outbox 1") == "fail")
+                        for part in [role, "USAGE on schema carillon", "DELETE on carillon.outbox"] {
+                            #expect(refused.found("outbox 1").contains(part), "\(part) in \(refused.output)")
+                        }
+                        try await shop.pool.query("GRANT USAGE ON SCHEMA carillon TO \(role)")
+                        try await shop.pool.query("GRANT SELECT, DELETE ON carillon.outbox TO \(role)")
+                        try await shop.pool.query("GRANT SELECT ON carillon.outbox_database TO \(role)")
+                        #expect(try await examine(url).outcome("outbox 1") == "ok")
+                        #expect(try await examine(empty.url).found("outbox 1").contains("no outbox"))
+                    } catch {
+                        _ = try? await shop.pool.query("DROP OWNED BY \(role)")
+                        _ = try? await shop.pool.query("DROP ROLE \(role)")
+                        throw error
+                    }
+                    try await shop.pool.query("DROP OWNED BY \(role)")
+                    try await shop.pool.query("DROP ROLE \(role)")
+                }
+            }
+        }
+    }
+
     @Test("a key set without an audience is a warning")
     func audience() async throws {
         try await Stack.with { stack in

@@ -62,7 +62,8 @@ struct MetricsTests {
             let lag = #"carillon_stream_lag{stream="jobs",lane="normal"}"#
             let page = try await eventualValue("the first look") {
                 let page = try await MetricsText.page(url, stack)
-                return (page.samples["carillon_redis_memory_bytes"] ?? 0) > 0 ? page : nil
+                let hasMemory = (page.samples["carillon_redis_memory_bytes"] ?? 0) > 0
+                return hasMemory && page.samples[lag] != nil ? page : nil
             }
             #expect(page.samples[#"carillon_stream_length{stream="jobs",lane="normal"}"#] == 1)
             #expect(page.samples[lag] == 1)

@@ -132,7 +132,9 @@ struct ReverseProxyTests {
         }
     }
 
-    @Test("calls and sockets still work when one of two gateways is down", arguments: ReverseProxy.Kind.installed)
+    @Test(
+        "calls and sockets work when one of two gateways is down; no query is logged when both are",
+        arguments: ReverseProxy.Kind.installed)
     func loss(kind: ReverseProxy.Kind) async throws {
         try await Stack.with { stack in
             let gateways = [
@@ -156,6 +158,13 @@ struct ReverseProxyTests {
                 try await eventually("it is decided") { socket.status != nil }
                 return socket.status == 101
             }
+            #expect(try await gateways[1].process.stop() == .code(0))
+            try await eventually("the proxy reaches no gateway") {
+                try await through.call(.get, "/v1/notifications?token=in-the-query", token: nil).status >= 502
+            }
+            func log() -> String { proxy.process.output() + proxy.process.errors() }
+            try await eventually("the fault is logged") { log().contains("/v1/notifications") }
+            #expect(!log().contains("in-the-query"))
         }
     }
 }
@@ -217,7 +226,8 @@ struct ReverseProxy {
             text.replace(#/\n *ssl_[^\n]+/#, with: "")
             text.replace("listen 443 ssl http2;", with: "listen 127.0.0.1:\(port);")
             text.replace("pid /run/nginx.pid;", with: "pid \(directory.path)/nginx.pid;")
-            text.replace("error_log /var/log/nginx/error.log;", with: "error_log stderr;")
+            text.replace("/var/log/nginx/error.log", with: "stderr")
+            text.replace("/var/log/nginx/access.log", with: "/dev/stderr")
             text.replace(#/worker_(connections|rlimit_nofile) \d+;/#, with: { "worker_\($0.output.1) 1024;" })
         case .haproxy:
             text.replace("    bind :80\n", with: "")
@@ -226,7 +236,7 @@ struct ReverseProxy {
             text.replace("maxconn 200000", with: "maxconn 1000")
         case .caddy:
             text.replace("notify.example.com {", with: "http://:\(port) {\n\tbind 127.0.0.1")
-            text = "{\n\tadmin off\n}\n" + text
+            text.replace("\tlog {\n", with: "\tadmin off\n\tlog {\n")
         }
         let path = directory.file(file)
         try text.write(toFile: path, atomically: true, encoding: .utf8)

@@ -19,15 +19,20 @@ package struct SurveyService: Service {
     private let now: @Sendable () -> Timestamp
     private let logger: Logger
     private let interval: Duration
-    private let metrics = SurveyMetrics()
+    private let metrics: SurveyMetrics
 
     /// - Parameter interval: the time from one poll to the next.
-    package init(_ base: GatewayBase, interval: Duration) {
+    package init(
+        _ base: GatewayBase,
+        interval: Duration,
+        metrics: any MetricsFactory = MetricsSystem.factory
+    ) {
         self.survey = base.live.survey
         self.connection = base.live.connection
         self.now = base.now
         self.logger = base.logger
         self.interval = interval
+        self.metrics = SurveyMetrics(factory: metrics)
     }
 
     package func run() async {
@@ -35,10 +40,19 @@ package struct SurveyService: Service {
             var isFailing = false
             var faults: [String] = []
             while !Task.isCancelled {
+                // Each part is read separately, so that one that fails leaves the others fresh.
+                var failure: RedisError?
                 do throws(RedisError) {
-                    try await self.lookAtStreams()
-                    self.metrics.dispatchers.record(try await self.survey.dispatchers().count(where: \.isAlive))
-                    self.metrics.gateways.record(try await self.survey.nodes().count(where: \.isAlive))
+                    self.metrics.dispatchers.record(try await self.survey.livingDispatchers())
+                } catch {
+                    failure = error
+                }
+                do throws(RedisError) {
+                    self.metrics.gateways.record(try await self.survey.livingGateways())
+                } catch {
+                    failure = failure ?? error
+                }
+                do throws(RedisError) {
                     let found = try await self.lookAtRedis()
                     if !found.isEmpty, found != faults {
                         self.logger.warning(
@@ -47,15 +61,20 @@ package struct SurveyService: Service {
                         )
                     }
                     faults = found
-                    isFailing = false
                 } catch {
-                    if !isFailing, !Task.isCancelled {
-                        self.logger.warning(
-                            "cannot read the state of Redis; retrying at the next interval",
-                            metadata: ["error": "\(error)"])
-                    }
-                    isFailing = true
+                    failure = failure ?? error
                 }
+                do throws(RedisError) {
+                    try await self.lookAtStreams()
+                } catch {
+                    failure = failure ?? error
+                }
+                if let failure, !isFailing, !Task.isCancelled {
+                    self.logger.warning(
+                        "cannot read the state of Redis; retrying at the next interval",
+                        metadata: ["error": "\(failure)"])
+                }
+                isFailing = failure != nil
                 // Queue lengths change all the time without a signal, so poll them.
                 try? await Task.sleep(for: self.interval)
             }
@@ -79,23 +98,23 @@ package struct SurveyService: Service {
         var batch = RedisBatch()
         batch.append("INFO", "memory")
         batch.append("INFO", "persistence")
-        var used = 0.0
-        var limit = 0.0
+        var servers: [RedisMemory] = []
         var faults: [String] = []
         let answers = try await self.connection.sendToAll(batch)
         for answer in answers {
             let memory = Self.facts(try answer.replies[0].string())
             let persistence = Self.facts(try answer.replies[1].string())
-            used += memory["used_memory"].flatMap { Double($0) } ?? 0
-            limit += memory["maxmemory"].flatMap { Double($0) } ?? 0
+            servers.append(RedisMemory(facts: memory))
             let place = answers.count > 1 ? "\(answer.server): " : ""
             if persistence["aof_enabled"] != "1" { faults.append(place + "appendonly is off") }
             if let policy = memory["maxmemory_policy"], policy != "noeviction" {
                 faults.append("\(place)maxmemory-policy is \(policy), not noeviction")
             }
         }
-        self.metrics.memory.record(used)
-        self.metrics.memoryLimit.record(limit)
+        if let fullest = RedisMemory.fullest(servers) {
+            self.metrics.memory.record(fullest.used)
+            self.metrics.memoryLimit.record(fullest.limit)
+        }
         self.metrics.durable.record(faults.isEmpty ? 1 : 0)
         return faults
     }
@@ -111,6 +130,33 @@ package struct SurveyService: Service {
     }
 }
 
+/// The memory of one server in bytes.
+struct RedisMemory: Equatable {
+    let used: Double
+    /// 0 for no limit.
+    let limit: Double
+
+    init(used: Double, limit: Double) {
+        self.used = used
+        self.limit = limit
+    }
+
+    /// - Parameter facts: the lines of INFO memory.
+    init(facts: [String: String]) {
+        self.init(
+            used: facts["used_memory"].flatMap { Double($0) } ?? 0,
+            limit: facts["maxmemory"].flatMap { Double($0) } ?? 0)
+    }
+
+    /// Returns the server that uses most of its limit; if none has a limit, the one that uses most.
+    ///
+    /// A sum over a cluster would hide a full server among empty ones.
+    static func fullest(_ servers: [RedisMemory]) -> RedisMemory? {
+        let limited = servers.filter { $0.limit > 0 }
+        return limited.max { $0.used / $0.limit < $1.used / $1.limit } ?? servers.max { $0.used < $1.used }
+    }
+}
+
 /// The metrics of ``SurveyService``, each created once.
 final class SurveyMetrics: Sendable {
     /// The gauges of a stream.
@@ -121,12 +167,12 @@ final class SurveyMetrics: Sendable {
         let oldest: Gauge
         let retries: Gauge
 
-        init(_ stream: StreamSurvey.Stream) {
+        init(_ stream: StreamSurvey.Stream, factory: any MetricsFactory) {
             let dimensions = [
                 ("stream", stream.provider?.rawValue ?? "jobs"), ("lane", stream.lane.rawValue),
             ]
             func gauge(_ name: String) -> Gauge {
-                Gauge(label: "carillon.stream." + name, dimensions: dimensions)
+                Gauge(label: "carillon.stream." + name, dimensions: dimensions, factory: factory)
             }
             self.length = gauge("length")
             self.lag = gauge("lag")
@@ -138,18 +184,28 @@ final class SurveyMetrics: Sendable {
 
     // Keyed by stream; bounded by the number of providers.
     private let streams = Mutex<[String: Stream]>([:])
-    let dispatchers = Gauge(label: "carillon.dispatchers.alive")
-    let gateways = Gauge(label: "carillon.gateways.alive")
-    let memory = Gauge(label: "carillon.redis.memory_bytes")
-    let memoryLimit = Gauge(label: "carillon.redis.memory_limit_bytes")
+    private let factory: any MetricsFactory
+    let dispatchers: Gauge
+    let gateways: Gauge
+    let memory: Gauge
+    let memoryLimit: Gauge
     /// 1 if Redis persists its data and evicts nothing.
-    let durable = Gauge(label: "carillon.redis.durable")
+    let durable: Gauge
+
+    init(factory: any MetricsFactory) {
+        self.factory = factory
+        self.dispatchers = Gauge(label: "carillon.dispatchers.alive", factory: factory)
+        self.gateways = Gauge(label: "carillon.gateways.alive", factory: factory)
+        self.memory = Gauge(label: "carillon.redis.memory_bytes", factory: factory)
+        self.memoryLimit = Gauge(label: "carillon.redis.memory_limit_bytes", factory: factory)
+        self.durable = Gauge(label: "carillon.redis.durable", factory: factory)
+    }
 
     /// Returns the gauges of a stream, created on first use.
     func gauges(of stream: StreamSurvey.Stream) -> Stream {
         self.streams.withLock { streams in
             if let known = streams[stream.name] { return known }
-            let made = Stream(stream)
+            let made = Stream(stream, factory: self.factory)
             streams[stream.name] = made
             return made
         }

@@ -35,19 +35,24 @@ package struct MachineFacts: Sendable, Equatable {
     func findings(_ role: Role) -> [Finding] {
         switch role {
         case .gateway:
-            [self.filesFinding(least: 1_024, enough: 65_536, per: "a socket takes one"), self.backlogFinding]
-                .compactMap(\.self) + [self.trackedFinding].compactMap(\.self)
+            // A gateway raises its own limit to the hard one when it starts.
+            [
+                self.filesFinding(self.mostOpenFiles, least: 1_024, enough: 65_536, per: "a socket takes one"),
+                self.backlogFinding, self.trackedFinding,
+            ].compactMap(\.self)
         case .dispatcher:
-            [self.filesFinding(least: 256, enough: 1_024, per: "a connection takes one"), self.portsFinding]
-                .compactMap(\.self)
+            [
+                self.filesFinding(self.openFiles, least: 256, enough: 1_024, per: "a connection takes one"),
+                self.portsFinding,
+            ].compactMap(\.self)
         }
     }
 
-    private func filesFinding(least: UInt64, enough: UInt64, per: String) -> Finding {
-        let found = "\(self.openFiles); \(per)"
+    private func filesFinding(_ limit: UInt64, least: UInt64, enough: UInt64, per: String) -> Finding {
+        let found = "\(limit); \(per)"
         let remedy = "ulimit -n \(enough) before the start, LimitNOFILE=\(enough) in a systemd unit"
-        if self.openFiles < least { return Finding(.fail, "open files", found, fix: remedy) }
-        if self.openFiles < enough { return Finding(.warn, "open files", found, fix: remedy) }
+        if limit < least { return Finding(.fail, "open files", found, fix: remedy) }
+        if limit < enough { return Finding(.warn, "open files", found, fix: remedy) }
         return Finding(.ok, "open files", found)
     }
 

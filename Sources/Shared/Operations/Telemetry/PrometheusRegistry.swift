@@ -231,6 +231,9 @@ extension MetricFamily {
     package static let common: [MetricFamily] = [
         MetricFamily("carillon_catalog_types", .gauge, "types in the current catalog"),
         MetricFamily(
+            "carillon_catalog_refused", .gauge,
+            "1 while the files of the catalog are refused and the previous catalog stays in use, else 0"),
+        MetricFamily(
             "carillon_catalog_reloads", .counter, by: ["outcome"], values: ["replaced", "unchanged", "refused"],
             "replaced, unchanged, refused: reloads of the catalog"),
         MetricFamily("carillon_events_written", .counter, "events written to Redis"),

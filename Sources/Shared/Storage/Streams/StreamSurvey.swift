@@ -215,6 +215,24 @@ package struct StreamSurvey: Sendable {
         return workers
     }
 
+    /// Counts the dispatchers that hold their lease, without a look at the streams.
+    ///
+    /// A lease counts as held while its master in a cluster is away.
+    package func livingDispatchers() async throws(RedisError) -> Int {
+        try await self.living(in: self.live.keys.dispatchers) { self.live.keys.dispatcherLease($0) }
+    }
+
+    /// Counts the gateways that hold their lease, as ``livingDispatchers()`` does.
+    package func livingGateways() async throws(RedisError) -> Int {
+        try await self.living(in: self.live.keys.nodes) { self.live.keys.nodeLease($0) }
+    }
+
+    private func living(in register: String, _ lease: (String) -> String) async throws(RedisError) -> Int {
+        let names = try await self.live.connection.send("ZRANGE", .text(register), 0, -1).strings()
+        guard !names.isEmpty else { return 0 }
+        return try await Lease.areHeld(names.map(lease), connection: self.live.connection).count { $0 }
+    }
+
     /// The gateways that hold their lease, or did a minute ago.
     package func nodes() async throws(RedisError) -> [Node] {
         var nodes: [Node] = []
