@@ -80,6 +80,25 @@ struct UserRestTests {
         }
     }
 
+    @Test("a user whom only a dead letter names is exported")
+    func exportOfDeadLetter() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let service = try await Stack.token(user: "backend", scope: .service)
+            try await stack.append([("user", "ada"), ("type", "no_such_type"), ("title", "Lost")])
+            try await eventually("it is a dead letter") {
+                try await stack.query("SELECT FROM carillon.dead_letters").count == 1
+            }
+            #expect(try await stack.query("SELECT FROM carillon.users").count == 0)
+            let export = try await gateway.call(.get, "/v1/users/ada", token: service)
+            #expect(export.status == 200)
+            #expect(export.body["dead_letters"]?.array?.count == 1)
+            #expect(export.body["users"] == .null)
+            #expect(try await gateway.call(.get, "/v1/users/bob", token: service).status == 404)
+        }
+    }
+
     @Test("every faulty field is named with its path, and nothing is stored")
     func faults() async throws {
         try await Stack.with { stack in

@@ -34,7 +34,7 @@ package struct UserExportStore: Sendable {
 
     let pool: PostgresPool
 
-    /// The user's single rows; empty if no data makes the user known.
+    /// The user's single rows.
     package func singles(user: String) async throws(PostgresError) -> [Single: [UInt8]] {
         let results = try await self.pool.run(
             Single.allCases.map {
@@ -44,8 +44,20 @@ package struct UserExportStore: Sendable {
         )
         var rows: [Single: [UInt8]] = [:]
         for (single, result) in zip(Single.allCases, results) { rows[single] = try result.first?.optionalJSON(0) }
-        // An erasure leaves only a revocation.
-        return rows.keys.contains { $0 != .revocation } ? rows : [:]
+        return rows
+    }
+
+    /// Whether a section has a row about the user.
+    package func hasRows(user: String) async throws(PostgresError) -> Bool {
+        for section in Section.allCases {
+            var cursor: String?
+            repeat {
+                let page = try await self.page(section, user: user, after: cursor)
+                if !page.rows.isEmpty { return true }
+                cursor = page.cursor
+            } while cursor != nil
+        }
+        return false
     }
 
     /// A page of a table, in the order of its key.

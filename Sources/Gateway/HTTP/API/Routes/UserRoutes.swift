@@ -68,7 +68,10 @@ struct UserRoutes {
         let user = try self.user(context)
         let exports = self.users.base.database.exports
         let singles = try await exports.singles(user: user)
-        guard !singles.isEmpty else { throw Problem.notFound }
+        // An erasure leaves only a revocation. Dead letters and schedules may name a new user.
+        var isKnown = singles.keys.contains { $0 != .revocation }
+        if !isKnown { isKnown = try await exports.hasRows(user: user) }
+        guard isKnown else { throw Problem.notFound }
         let body = ResponseBody { output in
             var writer = JSONWriter(capacity: 16 * 1024)
             writer.beginObject()
