@@ -11,8 +11,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Version is the version of the package, which is the server's.
@@ -34,7 +36,8 @@ const (
 	ChannelInApp, ChannelPush, ChannelEmail      Channel      = "in_app", "push", "email"
 )
 
-// Job is a request to notify someone. docs/jobs.md explains every field. Empty fields are left out.
+// Job is a request to notify someone. docs/jobs.md explains every field. Empty fields are left out,
+// except Vars: an empty map selects the type's own texts, and nil is left out.
 //
 // Give exactly one of User, Users, Topic and All, and either Type or Event. A job with a Type needs
 // an ID that follows from the event that it reports, such as "payment:9317": then you can send it
@@ -54,7 +57,7 @@ type Job struct {
 	Title      string         `json:"title,omitempty"`
 	Body       string         `json:"body,omitempty"`
 	Template   string         `json:"template,omitempty"`
-	Vars       map[string]any `json:"vars,omitempty"`
+	Vars       map[string]any `json:"vars"`
 	Data       map[string]any `json:"data,omitempty"`
 	EntityType string         `json:"entity_type,omitempty"`
 	EntityID   string         `json:"entity_id,omitempty"`
@@ -120,14 +123,15 @@ func prepare(jobs []Job) (texts [][]byte, entries [][]string, err error) {
 	var faults []Fault
 	for index, job := range jobs {
 		text, err := encode(job)
-		found := job.faults()
+		entry, found := flat(text)
+		found = append(job.faults(), found...)
 		if err != nil {
 			found = append(found, Fault{"job", "is not JSON: " + err.Error()})
 		}
 		for _, fault := range found {
 			faults = append(faults, Fault{placed(fault.Field, index, len(jobs)), fault.Reason})
 		}
-		texts, entries = append(texts, text), append(entries, flat(text))
+		texts, entries = append(texts, text), append(entries, entry)
 	}
 	if len(faults) > 0 {
 		return nil, nil, &InvalidJobError{faults}
@@ -176,8 +180,9 @@ func encode(value any) ([]byte, error) {
 	return bytes.TrimRight(buffer.Bytes(), "\n"), err
 }
 
-// flat returns the members of a JSON object by turns: strings as they are, and others as JSON.
-func flat(object []byte) (fields []string) {
+// flat returns the members of a job's JSON by turns, without nulls: strings as they are, and others
+// as JSON. The faults are of texts that Carillon cannot store.
+func flat(object []byte) (fields []string, faults []Fault) {
 	decoder := json.NewDecoder(bytes.NewReader(object))
 	decoder.Token() // The brace.
 	for decoder.More() {
@@ -187,10 +192,43 @@ func flat(object []byte) (fields []string) {
 			break
 		}
 		text := string(value)
+		if text == "null" {
+			continue
+		}
+		if reason := textFault(name.(string), value); reason != "" {
+			faults = append(faults, Fault{name.(string), reason})
+		}
 		if text[0] == '"' {
 			json.Unmarshal(value, &text)
 		}
 		fields = append(fields, name.(string), text)
 	}
-	return fields
+	return fields, faults
+}
+
+// escapes finds the escapes of a JSON text. The group is the code of one that is no surrogate pair.
+var escapes = regexp.MustCompile(`\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|u(....)|.)`)
+
+// textFault returns the reason why Carillon cannot store the texts of a field, or nothing.
+func textFault(name string, value []byte) string {
+	if !utf8.Valid(value) {
+		return "is not valid UTF-8"
+	}
+	if !bytes.Contains(value, []byte(`\u`)) {
+		return ""
+	}
+	mayBeRaw := name == "vars" || name == "data" || name == "platform" || name == "args"
+	for _, match := range escapes.FindAllSubmatch(value, -1) {
+		code := strings.ToLower(string(match[1]))
+		switch {
+		case code == "0000":
+			return "holds the character U+0000"
+		case code >= "d800" && code <= "dfff":
+			return "holds half of a surrogate pair"
+		// The encoder writes this escape only for a byte that is not UTF-8.
+		case code == "fffd" && !mayBeRaw:
+			return "is not valid UTF-8"
+		}
+	}
+	return ""
 }

@@ -4,6 +4,7 @@
 package carillon_test
 
 import (
+	"encoding/json"
 	"errors"
 	"math"
 	"reflect"
@@ -54,11 +55,49 @@ func TestFieldsNamesEveryFault(t *testing.T) {
 		"job: is not JSON: json: unsupported value: NaN": {
 			User: "ada", Type: "t", ID: "1", Data: map[string]any{"a": math.NaN()},
 		},
+		"title: holds the character U+0000; data: holds the character U+0000": {
+			User: "ada", Type: "t", ID: "1", Title: "\x00", Data: map[string]any{"a": []string{"\\\x00"}},
+		},
+		"vars: holds the character U+0000": {
+			User: "ada", Type: "t", ID: "1", Vars: map[string]any{"a\x00": 1},
+		},
+		"id: is not valid UTF-8; body: is not valid UTF-8": {User: "ada", Type: "t", ID: "\xff", Body: "🎉"[:2]},
+		"platform: holds half of a surrogate pair": {
+			User: "ada", Type: "t", ID: "1", Platform: map[string]any{"a": json.RawMessage(`"\uD83C"`)},
+		},
+		"data: is not valid UTF-8": {
+			User: "ada", Type: "t", ID: "1", Data: map[string]any{"a": json.RawMessage("\"\xff\"")},
+		},
 	} {
 		_, err := carillon.Fields(job)
 		var invalid *carillon.InvalidJobError
 		if !errors.As(err, &invalid) || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
+	}
+}
+
+func TestFieldsKeepsTextsThatLookLikeEscapes(t *testing.T) {
+	job := payment("1")
+	job.Title = `\u0000 \ufffd` + "\ufffd"
+	job.Data = map[string]any{"a": json.RawMessage(`"\ud83c\udf89 \ufffd \\u0000"`)}
+	fields, err := carillon.Fields(job)
+	if err != nil || !reflect.DeepEqual(fields[6:], []string{
+		"title", job.Title, "data", `{"a":"\ud83c\udf89 \ufffd \\u0000"}`,
+	}) {
+		t.Errorf("got %q, %v", fields, err)
+	}
+}
+
+func TestFieldsHasEmptyVars(t *testing.T) {
+	job := carillon.Job{User: "ada", Type: "t", ID: "1", Vars: map[string]any{}}
+	fields, err := carillon.Fields(job)
+	if err != nil || strings.Join(fields, " ") != "user ada type t id 1 vars {}" {
+		t.Errorf("got %q, %v", fields, err)
+	}
+	job.Vars = nil
+	fields, err = carillon.Fields(job)
+	if err != nil || strings.Join(fields, " ") != "user ada type t id 1" {
+		t.Errorf("got %q, %v", fields, err)
 	}
 }

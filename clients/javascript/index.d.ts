@@ -132,7 +132,8 @@ export class Producer {
    * Appends jobs in batches of 500 and returns their number.
    *
    * @throws {InvalidJobError} before it appends any.
-   * @throws {LaneFullError} after a batch.
+   * @throws {LaneFullError} a lane of the next batch was full after an earlier batch, of this call
+   *   or another, and still is.
    */
   sendMany(jobs: Iterable<Job>): Promise<number>;
 }

@@ -71,29 +71,62 @@ export function fields(job) {
 function prepare(jobs) {
   const faults = [];
   const prepared = jobs.map((job, index) => {
-    let text = "{}";
     const found = faultsOf(job);
-    try {
-      text = JSON.stringify(job);
-    } catch (error) {
-      found.push({ field: "job", reason: `is not JSON: ${error.message}` });
+    const members = [];
+    for (const [name, value] of Object.entries(job).filter(([name, value]) => isGiven(name, value))) {
+      const { text, reason } = written(value);
+      const fault = reasonOf(name) ?? reason;
+      if (fault) found.push({ field: name, reason: fault });
+      else if (text !== undefined) members.push([name, text]);
     }
     faults.push(...found.map(({ field, reason }) => ({ field: placed(field, index, jobs.length), reason })));
-    // Through JSON, so that a Date becomes a string.
-    const members = Object.entries(JSON.parse(text)).filter(([, value]) => value !== null);
-    const flat = members.map(([name, value]) => [name, typeof value === "string" ? value : JSON.stringify(value)]);
+    const text = `{${members.map(([name, text]) => `${JSON.stringify(name)}:${text}`).join(",")}}`;
+    const flat = members.map(([name, text]) => [name, text.startsWith('"') ? JSON.parse(text) : text]);
     return { job, text, fields: Object.fromEntries(flat) };
   });
   if (faults.length > 0) throw new InvalidJobError(faults);
   return prepared;
 }
 
+/** Returns a value's JSON, or the reason why it has none that Carillon takes. */
+function written(value) {
+  let reason;
+  try {
+    const text = JSON.stringify(value, function (key, plain) {
+      // An invalid Date turns itself into null, which would drop the field.
+      if (plain === null && this[key] !== null) reason ??= "is not a time";
+      if (typeof plain === "number" && !Number.isFinite(plain)) reason ??= `holds ${plain}; numbers must be finite`;
+      reason ??= reasonOf(key) ?? reasonOf(plain);
+      return plain;
+    });
+    return { text, reason };
+  } catch (error) {
+    return { reason: `is not JSON: ${error.message}` };
+  }
+}
+
+/** Returns the reason why Carillon cannot store a text. Other values have none. */
+function reasonOf(text) {
+  // In Unicode mode, only half of a pair matches.
+  const [found] = (typeof text === "string" && /\p{Surrogate}|\0/u.exec(text)) || [];
+  if (found === undefined) return undefined;
+  return found === "\0" ? "holds the character U+0000" : "holds half of a surrogate pair";
+}
+
+/** Fields that are left out if they are false or empty. Carillon checks the others as they are. */
+const mayBeEmpty = new Set(["user", "users", "topic", "all", "type", "event", "id", "lane"]);
+
+function isGiven(name, value) {
+  if (value === undefined || value === null) return false;
+  return !mayBeEmpty.has(name) || (value !== false && value.length !== 0);
+}
+
 /** Returns the rules that a job breaks and that need no catalog. */
 function faultsOf(job) {
   const faults = [];
   const check = (holds, field, reason) => holds || faults.push({ field, reason });
-  const has = (name) => job[name] !== undefined && job[name] !== null;
-  const audiences = ["user", "users", "topic", "all"].filter((name) => has(name) && job[name] !== false);
+  const has = (name) => isGiven(name, job[name]);
+  const audiences = ["user", "users", "topic", "all"].filter(has);
   check(audiences.length === 1, "user", "give exactly one of user, users, topic, all");
   check(!(job.users?.length > 1_000), "users", "must be at most 1000 users; send to a topic, or several jobs");
   const isLane = !has("lane") || ["critical", "normal", "bulk"].includes(job.lane);
@@ -163,6 +196,8 @@ export class Producer {
   #mostWaiting;
   /** Undefined until it is read. */
   #parts;
+  /** The streams that were full when the producer last looked. */
+  #full = new Set();
 
   constructor(redis, { spread = false, mostWaiting = 1_000_000 } = {}) {
     this.#redis = redis;
@@ -180,17 +215,22 @@ export class Producer {
   /**
    * Appends jobs in batches of 500 and returns their number.
    *
-   * Throws an InvalidJobError before it appends any, and a LaneFullError if more than `mostWaiting`
-   * jobs wait, which it checks between batches.
+   * Throws an InvalidJobError before it appends any, and a LaneFullError if a lane of the next
+   * batch was full after an earlier batch, of this call or another, and still is.
    */
   async sendMany(jobs) {
     const prepared = prepare([...jobs]);
     await this.#readParts();
     for (let sent = 0; sent < prepared.length; sent += Producer.batch) {
       const batch = prepared.slice(sent, sent + Producer.batch);
-      if (sent > 0) await this.#requireRoom(batch, sent);
+      const streams = [...new Set(batch.map(({ job }) => this.#stream(job)))];
+      for (const stream of streams.filter((stream) => this.#full.has(stream))) {
+        const length = await this.#look(stream);
+        if (this.#full.has(stream)) throw new LaneFullError(stream, length, sent);
+      }
       // Clients pipeline commands that nothing awaits in between.
-      const results = await Promise.allSettled(batch.map((one) => this.#append(one)));
+      const appended = batch.map((one) => this.#append(one));
+      const results = await Promise.allSettled([...appended, ...streams.map((stream) => this.#look(stream))]);
       const failure = results.find(({ status }) => status === "rejected");
       if (failure) throw failure.reason;
     }
@@ -206,15 +246,16 @@ export class Producer {
 
   #stream({ user, id, lane }) {
     // A job for several users may go to any part.
-    const start = part(user ?? id ?? "", this.#parts);
+    const start = part(user || id || "", this.#parts);
     return !lane || lane === "normal" ? `${start}:jobs` : `${start}:jobs:${lane}`;
   }
 
-  async #requireRoom(batch, sent) {
-    for (const stream of new Set(batch.map(({ job }) => this.#stream(job)))) {
-      const length = await (this.#redis.xLen ? this.#redis.xLen(stream) : this.#redis.xlen(stream));
-      if (length >= this.#mostWaiting / this.#parts) throw new LaneFullError(stream, length, sent);
-    }
+  /** Returns the length of a stream, and keeps whether it is full. */
+  async #look(stream) {
+    const length = await (this.#redis.xLen ? this.#redis.xLen(stream) : this.#redis.xlen(stream));
+    if (length >= this.#mostWaiting / this.#parts) this.#full.add(stream);
+    else this.#full.delete(stream);
+    return length;
   }
 
   async #readParts() {

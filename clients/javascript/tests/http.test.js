@@ -47,6 +47,12 @@ test("a job is accepted", async (context) => {
   assert.equal(requests[0].headers.authorization, "Bearer secret");
 });
 
+test("a job goes without its empty audiences and nulls", async (context) => {
+  const { requests, producer } = await start(context, accept(1));
+  await producer.send({ ...payment("payment:1"), all: false, users: [], topic: "", org: null, badge: 0 });
+  assert.deepEqual(requests[0].jobs, [{ ...payment("payment:1"), badge: 0 }]);
+});
+
 test("a job is sent again until it is accepted", async (context) => {
   const { requests, producer } = await start(context, busy("1"), reset, [429, {}], [502, "<html>"], accept(1));
   const began = performance.now();

@@ -59,6 +59,17 @@ for (const kind of ["node-redis", "ioredis"]) {
     assert.equal(redis.appended.length, 500);
     assert.equal(await new Producer(client(kind, { length: 9 }), { mostWaiting: 10 }).sendMany(jobs), 1_200);
   });
+
+  test(`a full lane stops the next call with ${kind}`, async () => {
+    const redis = client(kind, { length: 10 });
+    const producer = new Producer(redis, { mostWaiting: 10 });
+    const bulk = [payment("1", { lane: "bulk" })];
+    assert.equal(await producer.sendMany(bulk), 1);
+    await assert.rejects(producer.sendMany(bulk), { name: "LaneFullError", stream: "carillon:jobs:bulk", sent: 0 });
+    assert.equal(await producer.sendMany([payment("2")]), 1);
+    Object.assign(redis, kind === "ioredis" ? { xlen: async () => 9 } : { xLen: async () => 9 });
+    assert.equal(await producer.sendMany(bulk), 1);
+  });
 }
 
 test("one Redis has no parts", async () => {
@@ -71,6 +82,12 @@ test("nothing is appended if one job is invalid", async () => {
   const redis = client("node-redis");
   await assert.rejects(new Producer(redis).sendMany([payment("1"), payment()]), { message: /^\[1\]\.id: is missing/ });
   assert.equal(redis.appended.length, 0);
+});
+
+test("of several jobs, the one whose text cannot be stored is named", async () => {
+  const jobs = [payment("1"), payment("2", { data: { a: ["\0"] } })];
+  const message = "[1].data: holds the character U+0000";
+  await assert.rejects(new Producer(client("node-redis")).sendMany(jobs), { message });
 });
 
 test("errors of Redis pass through when the batch is over", async () => {

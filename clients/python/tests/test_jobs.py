@@ -93,7 +93,8 @@ class FaultTests(unittest.TestCase):
 
     def test_choices(self) -> None:
         self.assertEqual(faults(lane="urgent"), "lane: must be one of critical, normal, bulk")
-        self.assertEqual(faults(channels=["sms"]), "channels: must be a list out of in_app, push, email")
+        for channels in (["sms"], [["push"]], []):
+            self.assertEqual(faults(channels=channels), "channels: must be a list out of in_app, push, email")
 
     def test_lists_and_objects(self) -> None:
         self.assertEqual(faults(except_="ben"), "except: must be a list of 1 to 1000 strings")
@@ -101,6 +102,7 @@ class FaultTests(unittest.TestCase):
         self.assertEqual(faults(user=None, users=["ada", 2]), "users: must be a string")
         self.assertEqual(faults(data=[1]), "data: must be an object")
         self.assertEqual(faults(type=None, event="e", args="x"), "args: must be a list")
+        self.assertEqual(faults(args=[1]), "args: is only for events")
         self.assertEqual(faults(data={"a": "x" * 16_384}), "data: is longer than 16384 bytes")
         self.assertEqual(faults(data={"a": {1}}), "data: is not JSON: set has no form in JSON")
         self.assertTrue(faults(vars={"a": float("nan")}).startswith("vars: is not JSON"))
@@ -110,7 +112,44 @@ class FaultTests(unittest.TestCase):
         self.assertEqual(faults(badge=True), "badge: must be a whole number from 0 to 99999")
         self.assertEqual(faults(badge=1.5), "badge: must be a whole number from 0 to 99999")
         self.assertIn("deliver_at: has no time zone", faults(deliver_at=datetime(2026, 11, 20)))
-        self.assertEqual(faults(deliver_at="2026", deliver_local="08:30"), "deliver_local: excludes deliver_at")
+        moment = "2026-11-20T10:00:00Z"
+        self.assertEqual(faults(deliver_at=moment, deliver_local="08:30"), "deliver_local: excludes deliver_at")
+
+    def test_times_have_their_form(self) -> None:
+        reason = "must be an RFC 3339 time such as 2026-11-20T10:00:00Z"
+        for moment in ("2026", "2026-11-20", "2026-11-20T10:00:00", "2026-13-20T10:00:00Z", "2026-11-20T10:00:00+1:00"):
+            for name in ("deliver_at", "expires_at", "keep_until"):
+                self.assertEqual(faults(**{name: moment}), f"{name}: {reason}")
+        for moment in ("2026-11-20T10:00:00Z", "2026-11-20 23:59:60.123456789-08:00", "2026-11-20t10:00:00z"):
+            self.assertEqual(faults(deliver_at=moment), "")
+        for time in ("8:30", "24:00", "08:30:00", "2027-01-01", "morning"):
+            self.assertIn("deliver_local: must be a time of day such as 08:30", faults(deliver_local=time))
+        for time in ("08:30", "2027-01-01T08:30"):
+            self.assertEqual(faults(deliver_local=time), "")
+
+    def test_addresses_lead_somewhere(self) -> None:
+        reason = "url: must not be a javascript: URL; give a path, an https:// URL or a link into the app"
+        self.assertEqual(faults(url="JavaScript:alert(1)"), reason)
+        for url in ("/invoices/9?a=b:c", "https://example.com", "myapp://invoices/9", "data/9"):
+            self.assertEqual(faults(url=url), "")
+        for image in ("/a.png", "https://", "https://:80/a.png", "data:image/png;base64,"):
+            self.assertIn("image: must be an https:// URL", faults(image=image))
+        self.assertEqual(faults(image="HTTPS://example.com/a.png"), "")
+
+    def test_an_event_has_few_fields(self) -> None:
+        rest = {"except_": ["ben"], "org": "acme", "traceparent": "t", "args": [1]}
+        self.assertEqual(faults(type=None, event="e", **rest), "")
+        fault = "title: is not a field of an event; lane: is not a field of an event"
+        self.assertEqual(faults(type=None, event="e", title="x", lane="bulk"), fault)
+
+    def test_texts_within_json(self) -> None:
+        for name in ("vars", "data", "platform"):
+            for value in ({"a": [{"b": "x\0"}]}, {"a\0": 1}, {"a": "\\\0"}):
+                self.assertEqual(faults(**{name: value}), f"{name}: holds the character U+0000")
+            for value in ({"a": ["\ud83c"]}, {"\udf89": 1}):
+                self.assertEqual(faults(**{name: value}), f"{name}: holds half of a surrogate pair")
+            self.assertEqual(faults(**{name: {"a": "\\u0000", "b": "🎉"}}), "")
+        self.assertEqual(faults(type=None, event="e", args=["\0"]), "args: holds the character U+0000")
 
     def test_a_name_that_is_no_field_is_refused(self) -> None:
         with self.assertRaises(TypeError):

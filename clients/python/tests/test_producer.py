@@ -19,6 +19,7 @@ class PartTests(unittest.TestCase):
         self.assertEqual(part_of("a"), "carillon:{gio}:")
         self.assertEqual(part_of("foobar"), "carillon:{gxm}:")
         self.assertEqual(part_of("zoë"), "carillon:{gio}:")
+        self.assertEqual(part_of("a", 1), "carillon:")
 
     def test_any_number_of_parts_has_distinct_tags(self) -> None:
         self.assertEqual(len(part_tags(1)), 1)
@@ -100,12 +101,25 @@ class ProducerTests(unittest.TestCase):
     def test_a_full_lane_stops_between_batches(self) -> None:
         redis = FakeRedis()
         redis.length = 2_000
-        producer = Producer(redis, most_waiting=2_000)
-        self.assertEqual(producer.send_many(jobs(500)), 500)
         with self.assertRaises(LaneFull) as caught:
-            producer.send_many(jobs(501))
+            Producer(redis, most_waiting=2_000).send_many(jobs(501))
         self.assertEqual(caught.exception.sent, 500)
         self.assertIn("carillon:jobs: holds 2,000 jobs; 500 of this call were sent", str(caught.exception))
+
+    def test_a_full_lane_stops_the_next_call(self) -> None:
+        redis = FakeRedis()
+        redis.length = 2_000
+        producer = Producer(redis, most_waiting=2_000)
+        self.assertEqual(producer.send_many(jobs(10, "bulk")), 10)
+        with self.assertRaises(LaneFull) as caught:
+            producer.send_many(jobs(10, "bulk"))
+        self.assertEqual((caught.exception.stream, caught.exception.sent), ("carillon:jobs:bulk", 0))
+        self.assertEqual(producer.send_many(jobs(10, "critical")), 10)
+        redis.length = 1_999
+        for _ in range(2):
+            self.assertEqual(producer.send_many(jobs(10, "bulk")), 10)
+        looks = [command for command in redis.commands if command == ("XLEN", "carillon:jobs:bulk")]
+        self.assertEqual(len(looks), 5, "looked before a batch although the lane had room")
 
     def test_a_spread_producer_uses_the_users_part(self) -> None:
         redis = FakeRedis(parts=b"16")
@@ -131,6 +145,8 @@ class ProducerTests(unittest.TestCase):
             self.assertEqual(await producer.send(Job(user="foobar", type="t", id="1")), "1-0")
             with self.assertRaises(LaneFull):
                 await producer.send_many(jobs(501))
+            with self.assertRaises(LaneFull):
+                await producer.send_many(jobs(1))
 
         asyncio.run(main())
         self.assertEqual(redis.commands[1][1], "carillon:{gxm}:jobs")

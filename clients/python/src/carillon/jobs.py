@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
@@ -42,6 +43,18 @@ _MAY_BE_EMPTY = ("title", "body")
 _OBJECTS = ("vars", "data", "platform")
 _MOMENTS = ("deliver_at", "expires_at", "keep_until")
 _AUDIENCES = ("user", "users", "topic", "all")
+_EVENT_FIELDS = (*_AUDIENCES, "except", "event", "args", "id", "org", "traceparent")
+
+_DATE = "[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
+_TIME = "([01][0-9]|2[0-3]):[0-5][0-9]"
+# RFC 3339, with a leap second and the separators that the gateway takes.
+_MOMENT = re.compile(rf"{_DATE}[Tt ]{_TIME}:([0-5][0-9]|60)(\.[0-9]+)?([Zz]|[+-]{_TIME})")
+_WALL_TIME = re.compile(rf"({_DATE}[Tt ])?{_TIME}")
+# Schemes that run or show their own content instead of leading somewhere.
+_REFUSED_LINK = re.compile("(javascript|vbscript|data|blob|file):", re.IGNORECASE)
+_IMAGE = re.compile("https?://[^/?#:]", re.IGNORECASE)
+# An escape, not an escaped backslash before "u0000".
+_NUL = re.compile(rb"(?<!\\)(\\\\)*\\u0000")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,6 +148,8 @@ class Job:
         if "event" in members and "type" in members:
             faults.append(Fault("type", "cannot be combined with event"))
         elif "event" not in members:
+            if "args" in members:
+                faults.append(Fault("args", "is only for events"))
             if "type" not in members:
                 faults.append(Fault("type", "is missing"))
             if "id" not in members:
@@ -143,6 +158,8 @@ class Job:
             faults.append(Fault("deliver_local", "excludes deliver_at"))
         for name, value in members.items():
             reason = self._fault(name, value)
+            if not reason and "event" in members and name not in (*_EVENT_FIELDS, "type"):
+                reason = "is not a field of an event"
             if reason:
                 faults.append(Fault(name, reason))
         return faults
@@ -150,20 +167,20 @@ class Job:
     def _fault(self, name: str, value: Any) -> str | None:
         """Returns the rule that a field's value breaks."""
         if name in TEXT_LIMITS:
-            return _text_fault(value, TEXT_LIMITS[name], name in _MAY_BE_EMPTY)
+            return _text_fault(value, TEXT_LIMITS[name], name in _MAY_BE_EMPTY) or _form_fault(name, value)
         if name in CHOICES:
             return None if value in CHOICES[name] else f"must be one of {', '.join(CHOICES[name])}"
         if name in _MOMENTS:
             given = getattr(self, name)
             if isinstance(given, datetime) and given.tzinfo is None:
                 return "has no time zone; use datetime.now(timezone.utc) or the like"
-            return _text_fault(value, 128)
+            return _text_fault(value, 128) or _form_fault(name, value)
         if name in ("users", "except"):
             if not _is_list(value) or not 1 <= len(value) <= MOST_USERS:
                 return f"must be a list of 1 to {MOST_USERS} strings"
             return next(filter(None, (_text_fault(user, 128) for user in value)), None)
         if name == "channels":
-            is_known = _is_list(value) and value and set(value) <= set(get_args(Channel))
+            is_known = _is_list(value) and value and all(channel in get_args(Channel) for channel in value)
             return None if is_known else "must be a list out of in_app, push, email"
         if name == "badge":
             is_number = isinstance(value, int) and value is not True and 0 <= value <= MOST_BADGE
@@ -175,10 +192,14 @@ class Job:
         if name == "all":
             return None if value is True else "must be true"
         try:
-            length = len(encode(value))
+            text = encode(value)
+        except UnicodeEncodeError:
+            return "holds half of a surrogate pair"
         except (TypeError, ValueError) as error:
             return f"is not JSON: {error}"
-        return f"is longer than {JSON_LIMIT} bytes" if length > JSON_LIMIT else None
+        if _NUL.search(text):
+            return "holds the character U+0000"
+        return f"is longer than {JSON_LIMIT} bytes" if len(text) > JSON_LIMIT else None
 
 
 def encode(value: Any) -> bytes:
@@ -211,3 +232,16 @@ def _text_fault(value: Any, limit: int, may_be_empty: bool = False) -> str | Non
     except UnicodeEncodeError:
         return "holds half of a surrogate pair"
     return f"is longer than {limit} characters" if len(value) > limit else None
+
+
+def _form_fault(name: str, text: str) -> str | None:
+    """Returns the rule that the form of a time or an address breaks."""
+    if name in _MOMENTS and not _MOMENT.fullmatch(text):
+        return "must be an RFC 3339 time such as 2026-11-20T10:00:00Z"
+    if name == "deliver_local" and not _WALL_TIME.fullmatch(text):
+        return "must be a time of day such as 08:30, or a day with it such as 2027-01-01T08:30"
+    if name == "url" and (match := _REFUSED_LINK.match(text)):
+        return f"must not be a {match[0].lower()} URL; give a path, an https:// URL or a link into the app"
+    if name == "image" and not _IMAGE.match(text):
+        return "must be an https:// URL (or http://) that the device can fetch"
+    return None

@@ -40,7 +40,12 @@ def part_tags(parts: int = 16) -> tuple[str, ...]:
 
 
 def part_of(user: str, parts: int = 16) -> str:
-    """Returns the start of the names of a user's streams, such as `carillon:{agbr}:`."""
+    """Returns the start of the names of a user's streams, such as `carillon:{agbr}:`.
+
+    With one part, it is `carillon:`.
+    """
+    if parts == 1:
+        return "carillon:"
     value = 2_166_136_261
     for byte in user.encode():
         value = (value ^ byte) * 16_777_619 % 2**32

@@ -34,14 +34,13 @@ class _RedisProducer:
         self._most_waiting = most_waiting
         # Unknown until the first job if they must be read.
         self._parts: int | None = None if spread else 1
+        # The streams that were full when the producer last looked.
+        self._full: set[str] = set()
 
     def stream(self, job: Job) -> str:
         """Returns the stream that takes a job: the one of its `lane`, or `carillon:jobs`."""
-        lane = _STREAMS[job.lane or "normal"]
-        if self._parts is None or self._parts == 1:
-            return f"carillon:{lane}"
         # A job for several users may go to any part.
-        return part_of(job.user or job.id or "", self._parts) + lane
+        return part_of(job.user or job.id or "", self._parts or 1) + _STREAMS[job.lane or "normal"]
 
     def _command(self, job: Job) -> list[str]:
         pairs = job.to_fields().items()
@@ -56,12 +55,18 @@ class _RedisProducer:
             pipeline.execute_command("XLEN", stream)
         return streams
 
-    def _full(self, streams: list[str], lengths: list[int], sent: int) -> LaneFull | None:
-        most = self._most_waiting // (self._parts or 1)
-        for stream, length in zip(streams, lengths):
-            if length >= most:
-                return LaneFull(stream, length, sent)
-        return None
+    def _full_streams(self, jobs: list[Job]) -> list[str]:
+        """Returns the streams of a batch that were full when the producer last looked."""
+        return sorted(self._full & {self.stream(job) for job in jobs}) if self._full else []
+
+    def _note(self, stream: str, length: int) -> bool:
+        """Keeps whether a stream is full, and returns it."""
+        is_full = length >= self._most_waiting // (self._parts or 1)
+        if is_full:
+            self._full.add(stream)
+        else:
+            self._full.discard(stream)
+        return is_full
 
 
 class Producer(_RedisProducer):
@@ -89,18 +94,22 @@ class Producer(_RedisProducer):
         """Appends jobs in batches of 500, each in one round trip, and returns their number.
 
         Raises:
-            LaneFull: more than `most_waiting` jobs wait. Checked between batches.
+            LaneFull: a lane of the next batch was full after an earlier batch, of this call or
+                another, and still is.
         """
         self._read_parts()
-        sent, full = 0, None
+        sent = 0
         for batch in batches(jobs):
-            if full:
-                raise full
+            for stream in self._full_streams(batch):
+                length = self._redis.execute_command("XLEN", stream)
+                if self._note(stream, length):
+                    raise LaneFull(stream, length, sent)
             pipeline = self._redis.pipeline(transaction=False)
             streams = self._fill(pipeline, batch)
             answers = pipeline.execute()
             sent += len(batch)
-            full = self._full(streams, answers[len(batch) :], sent)
+            for stream, length in zip(streams, answers[len(batch) :]):
+                self._note(stream, length)
         return sent
 
     def _read_parts(self) -> None:
@@ -126,18 +135,22 @@ class AsyncProducer(_RedisProducer):
         """Appends jobs in batches of 500, each in one round trip, and returns their number.
 
         Raises:
-            LaneFull: more than `most_waiting` jobs wait. Checked between batches.
+            LaneFull: a lane of the next batch was full after an earlier batch, of this call or
+                another, and still is.
         """
         await self._read_parts()
-        sent, full = 0, None
+        sent = 0
         for batch in batches(jobs):
-            if full:
-                raise full
+            for stream in self._full_streams(batch):
+                length = await self._redis.execute_command("XLEN", stream)
+                if self._note(stream, length):
+                    raise LaneFull(stream, length, sent)
             pipeline = self._redis.pipeline(transaction=False)
             streams = self._fill(pipeline, batch)
             answers = await pipeline.execute()
             sent += len(batch)
-            full = self._full(streams, answers[len(batch) :], sent)
+            for stream, length in zip(streams, answers[len(batch) :]):
+                self._note(stream, length)
         return sent
 
     async def _read_parts(self) -> None:
