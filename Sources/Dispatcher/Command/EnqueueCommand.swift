@@ -123,7 +123,7 @@ struct JobSubmission {
         }
     }
 
-    /// Appends the job; the catalog, if there is one, checks its type and gives its lane.
+    /// Appends the job; the catalog, if there is one, checks its type and texts and gives its lane.
     ///
     /// - Returns: the job's place.
     func submit(_ reader: SettingsReader) async throws -> JobPlace {
@@ -138,10 +138,7 @@ struct JobSubmission {
     }
 
     private func lane(_ catalog: Catalog?) throws -> Lane {
-        if let catalog {
-            let slices = self.fields.map { (name: $0.name, value: $0.value[...]) }
-            _ = try Self.checked { () throws(JobFaults) in try catalog.job(slices) }
-        }
+        if let catalog { _ = try Self.checked { () throws(JobFaults) in try catalog.checkedJob(self.fields) } }
         guard case .notification(let content) = self.job.payload else { return .normal }
         return content.lane ?? catalog?[content.type]?.lane ?? .normal
     }

@@ -163,6 +163,17 @@ struct CommandTests {
         }
     }
 
+    @Test("a job that lacks a variable of its texts is refused before it is sent")
+    func unfilled() async throws {
+        try await Stack.with { stack in
+            let refused = try await stack.command([
+                "enqueue", "--user", "ada", "--type", "BalanceAlert", "--field", "vars={}",
+            ])
+            #expect(refused.code == 64 && refused.errors.contains("balance"), "\(refused)")
+            #expect(try await stack.connection.send("XLEN", "carillon:jobs").integer() == 0)
+        }
+    }
+
     @Test("catalog check lists faults with their lines, and advice")
     func catalogCheck() async throws {
         try await Stack.with { stack in
