@@ -135,6 +135,27 @@ struct SweepServiceTests {
         }
     }
 
+    @Test("repairs once again after 30 s, as others may have written to the former master")
+    func secondRepair() async throws {
+        try await Self.with { scene in
+            func memory() async throws -> [String] {
+                try await scene.redis.send("GET", .text(scene.keys.memory)).string()?.split(separator: " ")
+                    .map { String($0) } ?? []
+            }
+            try await scene.forget(beat: 20)
+            try await scene.sweeper.sweep()
+            for (count, isLater) in [(1, false), (2, true), (2, true)] {
+                var note = try await memory()
+                if isLater { note[2] = String(try #require(Int64(note[2])) - 30_000) }
+                try await scene.redis.send("SET", .text(scene.keys.memory), .text(note.joined(separator: " ")))
+                try await scene.redis.send("DEL", .text(scene.keys.sweepTurn))
+                try await scene.sweeper.sweep()
+                #expect(try await scene.appended().count == count)
+                #expect(try await memory().count == (count == 1 ? 4 : 3))
+            }
+        }
+    }
+
     @Test("keeps the moment at which this Redis was first seen")
     func firstSeen() async throws {
         try await Self.with { scene in

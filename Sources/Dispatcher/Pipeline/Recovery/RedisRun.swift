@@ -4,9 +4,9 @@
 import Clients
 import Core
 
-/// A process of Redis; every start and every failover has another id.
+/// A master of Redis; every start and every failover has another id.
 struct RedisRun: Sendable {
-    /// The note of the last sweep in ``Keyspace/memory``: `<run> <beat> <first seen>`.
+    /// The note of the last sweep in ``Keyspace/memory``: `<run> <beat> <first seen> [<repaired>]`.
     ///
     /// The moments are Unix milliseconds.
     struct Note: Sendable {
@@ -15,12 +15,16 @@ struct RedisRun: Sendable {
         let beat: Timestamp?
         /// When a sweep first saw the run, by Redis's clock.
         let firstSeen: Int64?
+        /// When a sweep first repaired what the run may lack, by PostgreSQL's clock; nil once the
+        /// second repair is done.
+        let repaired: Timestamp?
 
         init(_ text: String) {
             let parts = text.split(separator: " ")
             self.run = parts.first.map { String($0) } ?? ""
             self.beat = parts.count > 1 ? Int64(parts[1]).map { Timestamp(milliseconds: $0) } : nil
             self.firstSeen = parts.count > 2 ? Int64(parts[2]) : nil
+            self.repaired = parts.count > 3 ? Int64(parts[3]).map { Timestamp(milliseconds: $0) } : nil
         }
     }
 
@@ -44,6 +48,7 @@ struct RedisRun: Sendable {
         // One batch, so that one process answers all.
         var batch = RedisBatch()
         batch.append("INFO", "server")
+        batch.append("INFO", "replication")
         batch.append("TIME")
         batch.append("GET", .text(memory))
         // A sweep must not wait for a server of a cluster that is away.
@@ -51,20 +56,29 @@ struct RedisRun: Sendable {
         guard replies.count == batch.count else {
             throw RedisError(.unexpectedReply, "expected one reply per command")
         }
-        let time = try replies[1].strings().compactMap { Int64($0) }
+        let time = try replies[2].strings().compactMap { Int64($0) }
         guard time.count == 2, (0...253_402_300_799).contains(time[0]) else {
             throw RedisError(.unexpectedReply, "TIME lacks something")
         }
         return RedisRun(
-            id: try Self.id(replies[0]), now: time[0] * 1_000 + time[1] / 1_000,
-            note: try replies[2].string().map { Note($0) })
+            id: try Self.id(replies[0], replies[1]), now: time[0] * 1_000 + time[1] / 1_000,
+            note: try replies[3].string().map { Note($0) })
     }
 
-    /// Returns the id in a reply to INFO.
-    private static func id(_ reply: RedisReply) throws(RedisError) -> String? {
+    /// Returns the id of a process, and of its replication since it became master: a process may
+    /// become master a second time.
+    private static func id(_ server: RedisReply, _ replication: RedisReply) throws(RedisError) -> String? {
+        guard let process = try Self.value("run_id", in: server),
+            let history = try Self.value("master_replid", in: replication)
+        else { return nil }
+        return "\(process)-\(history)"
+    }
+
+    /// Returns a value in a reply to INFO.
+    private static func value(_ name: String, in reply: RedisReply) throws(RedisError) -> String? {
         // NOPERM comes from an access list, ERR from a server that renamed or lacks the command.
         if case .error(let error) = reply, error.serverCode == "NOPERM" || error.serverCode == "ERR" { return nil }
         let lines = (try reply.string() ?? "").split(whereSeparator: \.isNewline)
-        return lines.first { $0.hasPrefix("run_id:") }.map { String($0.dropFirst("run_id:".count)) }
+        return lines.first { $0.hasPrefix(name + ":") }.map { String($0.dropFirst(name.count + 1)) }
     }
 }

@@ -19,6 +19,9 @@ package struct SweepService: Service {
     private static let batchSize = 256
     /// How far back deliveries may have waited in Redis, and the step in which their rows are read.
     private static let memory: Duration = .seconds(7 * 24 * 3_600)
+    /// How long a dispatcher may write to a former master, in milliseconds: it asks the Sentinels
+    /// every five seconds.
+    private static let formerMaster: Int64 = 30_000
     private static let memoryStep: Duration = .seconds(3_600)
     /// Redis has lost nothing from before a heartbeat that it still has, but clocks differ by
     /// seconds, and a row's moment may be `NotificationSQL.handOver` (30 s) before its enqueue.
@@ -109,7 +112,8 @@ package struct SweepService: Service {
     /// saw.
     ///
     /// One that restarted or failed over may lack its last second. The attempts tell what a
-    /// provider has accepted meanwhile.
+    /// provider has accepted meanwhile. Another dispatcher may write to the former master for some
+    /// seconds more, so a later sweep repairs these once again.
     ///
     /// - Returns: the parts whose master in a cluster is away. Their notes stay, so the first sweep
     ///   that finds it again repairs them.
@@ -142,9 +146,19 @@ package struct SweepService: Service {
                     "Redis hides its run_id, so the dispatcher cannot notice lost data; allow INFO for its user")
             }
             let id = run.id ?? "unknown"
-            if run.note?.run != id { beats.append(run.note?.beat ?? longest) }
             let firstSeen = run.firstSeen ?? run.now
-            notes.append("SET", .text(key), .text("\(id) \(now.milliseconds) \(firstSeen)"))
+            var note = "\(id) \(now.milliseconds) \(firstSeen)"
+            if run.note?.run != id {
+                beats.append(run.note?.beat ?? longest)
+                note += " \(now.milliseconds)"
+            } else if let repaired = run.note?.repaired {
+                if run.now - firstSeen >= Self.formerMaster {
+                    beats.append(repaired)
+                } else {
+                    note += " \(repaired.milliseconds)"
+                }
+            }
+            notes.append("SET", .text(key), .text(note))
         }
         if let error = absent.error {
             self.dispatcher.logger.notice(
@@ -154,7 +168,7 @@ package struct SweepService: Service {
         if let beat = beats.min() {
             let since = max(beat + (.zero - Self.slack), longest)
             self.dispatcher.logger.notice(
-                "Redis is new, restarted or emptied; enqueueing again what it may have lost",
+                "Redis is new, restarted, failed over or emptied; enqueueing again what it may have lost",
                 metadata: ["since": "\(since.rfc3339)"]
             )
             let waiting = WaitingRetries(self.dispatcher.live, most: Self.mostWaiting)

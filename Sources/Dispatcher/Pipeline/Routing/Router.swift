@@ -212,8 +212,8 @@ struct Router: Sendable {
     ///
     /// - Parameter fence: around the plan's rows. Without one, each may have been sent before.
     func carryOut(_ plan: RoutePlan, within fence: Fence? = nil) async throws {
-        let (remembered, now) = (plan.remembered, self.dispatcher.now())
-        let mailDue = now + Self.mailPatience
+        let remembered = plan.remembered
+        let mailDue = self.dispatcher.now() + Self.mailPatience
         if !remembered.isEmpty {
             try await self.dispatcher.untilDone("store mail") {
                 try await self.dispatcher.database.followUps.expect(remembered, until: mailDue)
@@ -253,13 +253,15 @@ struct Router: Sendable {
         }
         if !remembered.isEmpty {
             try await self.dispatcher.untilDone("remember mail") {
-                try await self.dispatcher.database.followUps.remember(remembered, takenUntil: mailDue, now: now)
+                // Later than the append, so that a repair of what Redis has lost finds it.
+                try await self.dispatcher.database.followUps.remember(
+                    remembered, takenUntil: mailDue, now: self.dispatcher.now())
             }
         }
         let summarised = plan.summarised
         if !summarised.isEmpty {
             try await self.dispatcher.untilDone("record summaries") {
-                try await self.dispatcher.database.deliveries.noteSummarised(summarised, at: now)
+                try await self.dispatcher.database.deliveries.noteSummarised(summarised, at: self.dispatcher.now())
             }
         }
     }

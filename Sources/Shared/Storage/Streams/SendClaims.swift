@@ -11,8 +11,9 @@ import Core
 /// holds while its entry is in the stream, so it passes to a dispatcher that takes the entry over
 /// and never outlives the work.
 package struct SendClaims: Sendable {
-    /// Limits claims that were never released; longer than any entry is processed.
-    private static let span: Duration = .seconds(3_600)
+    /// Limits claims that were never released; longer than PostgreSQL may be away before an entry's
+    /// outcome is on record.
+    private static let span: Duration = .seconds(7 * 24 * 3_600)
 
     let live: Live
 
