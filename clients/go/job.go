@@ -156,6 +156,7 @@ func (job Job) faults() (faults []Fault) {
 	require(len(job.Users) <= 1_000, "users", "must be at most 1000 users; send to a topic, or several jobs")
 	require(job.Type != "" || job.Event != "", "type", "is missing")
 	require(job.Type == "" || job.Event == "", "type", "cannot be combined with event")
+	require(job.Vars == nil || job.Title == "" && job.Body == "", "vars", "cannot be combined with title or body")
 	isLane := job.Lane == "" || job.Lane == LaneCritical || job.Lane == LaneNormal || job.Lane == LaneBulk
 	require(isLane, "lane", "must be one of critical, normal, bulk")
 	reason := "is missing; derive it from the event that the job reports: payment:9317"

@@ -58,6 +58,9 @@ func TestFieldsNamesEveryFault(t *testing.T) {
 		"title: holds the character U+0000; data: holds the character U+0000": {
 			User: "ada", Type: "t", ID: "1", Title: "\x00", Data: map[string]any{"a": []string{"\\\x00"}},
 		},
+		"vars: cannot be combined with title or body": {
+			User: "ada", Type: "t", ID: "1", Title: "a", Vars: map[string]any{},
+		},
 		"vars: holds the character U+0000": {
 			User: "ada", Type: "t", ID: "1", Vars: map[string]any{"a\x00": 1},
 		},

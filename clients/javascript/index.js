@@ -94,7 +94,8 @@ function written(value) {
   try {
     const text = JSON.stringify(value, function (key, plain) {
       // An invalid Date turns itself into null, which would drop the field.
-      if (plain === null && this[key] !== null) reason ??= "is not a time";
+      const isTime = key === "" ? this[key] !== null : this[key] instanceof Date;
+      if (plain === null && isTime) reason ??= "is not a time";
       if (typeof plain === "number" && !Number.isFinite(plain)) reason ??= `holds ${plain}; numbers must be finite`;
       reason ??= reasonOf(key) ?? reasonOf(plain);
       return plain;
@@ -230,8 +231,10 @@ export class Producer {
       }
       // Clients pipeline commands that nothing awaits in between.
       const appended = batch.map((one) => this.#append(one));
-      const results = await Promise.allSettled([...appended, ...streams.map((stream) => this.#look(stream))]);
-      const failure = results.find(({ status }) => status === "rejected");
+      const looks = streams.map((stream) => this.#look(stream));
+      const results = await Promise.allSettled([...appended, ...looks]);
+      // A look that fails says nothing about the jobs.
+      const failure = results.slice(0, batch.length).find(({ status }) => status === "rejected");
       if (failure) throw failure.reason;
     }
     return prepared.length;

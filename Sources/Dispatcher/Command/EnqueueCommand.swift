@@ -13,9 +13,9 @@ struct EnqueueCommand: AsyncParsableCommand {
         abstract: "Appends one job to its stream and prints the entry's id.",
         discussion: """
             Validates the job first. Exits with 64 and lists every fault by field. Needs
-            REDIS_URL. With CATALOG, also checks the type, which then gives the lane. With
-            --follow, prints each step of its notifications until they are on their way;
-            that needs DATABASE_URL.
+            REDIS_URL. With CATALOG, also checks the type, which then gives the lane, and
+            the variables of its texts. With --follow, prints each step of its
+            notifications until they are on their way; that needs DATABASE_URL.
 
             Examples:
               dispatcher enqueue --user u1 --type payment_received --title "€ 40 from Ada"

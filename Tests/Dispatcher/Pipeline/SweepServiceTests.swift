@@ -135,6 +135,20 @@ struct SweepServiceTests {
         }
     }
 
+    @Test("a process that becomes master again counts as another")
+    func promoted() async throws {
+        let server = try await RedisServer.start()
+        try await TestRedis.with(try server.configuration()) { redis in
+            let before = try #require(try await RedisRun.ask(redis, memory: "memory").id)
+            try await redis.send("REPLICAOF", "127.0.0.1", "1")
+            try await redis.send("REPLICAOF", "NO", "ONE")
+            let after = try #require(try await RedisRun.ask(redis, memory: "memory").id)
+            #expect(before != after)
+            #expect(before.split(separator: "-").first == after.split(separator: "-").first)
+        }
+        try await server.kill()
+    }
+
     @Test("repairs once again after 30 s, as others may have written to the former master")
     func secondRepair() async throws {
         try await Self.with { scene in

@@ -67,10 +67,11 @@ struct RedisRun: Sendable {
 
     /// Returns the id of a process, and of its replication since it became master: a process may
     /// become master a second time.
+    ///
+    /// The latter also changes when the first replica attaches, which costs one repair.
     private static func id(_ server: RedisReply, _ replication: RedisReply) throws(RedisError) -> String? {
-        guard let process = try Self.value("run_id", in: server),
-            let history = try Self.value("master_replid", in: replication)
-        else { return nil }
+        guard let process = try Self.value("run_id", in: server) else { return nil }
+        guard let history = try Self.value("master_replid", in: replication) else { return process }
         return "\(process)-\(history)"
     }
 

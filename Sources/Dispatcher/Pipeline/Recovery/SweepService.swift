@@ -149,8 +149,10 @@ package struct SweepService: Service {
             let firstSeen = run.firstSeen ?? run.now
             var note = "\(id) \(now.milliseconds) \(firstSeen)"
             if run.note?.run != id {
-                beats.append(run.note?.beat ?? longest)
-                note += " \(now.milliseconds)"
+                let beat = run.note?.beat ?? longest
+                beats.append(min(beat, run.note?.repaired ?? beat))
+                // An emptied Redis has no former master.
+                if run.note != nil { note += " \(now.milliseconds)" }
             } else if let repaired = run.note?.repaired {
                 if run.now - firstSeen >= Self.formerMaster {
                     beats.append(repaired)
@@ -168,7 +170,7 @@ package struct SweepService: Service {
         if let beat = beats.min() {
             let since = max(beat + (.zero - Self.slack), longest)
             self.dispatcher.logger.notice(
-                "Redis is new, restarted, failed over or emptied; enqueueing again what it may have lost",
+                "Redis has changed or was emptied; enqueueing again what it may have lost",
                 metadata: ["since": "\(since.rfc3339)"]
             )
             let waiting = WaitingRetries(self.dispatcher.live, most: Self.mostWaiting)

@@ -260,8 +260,9 @@ struct Router: Sendable {
         }
         let summarised = plan.summarised
         if !summarised.isEmpty {
+            let now = self.dispatcher.now()
             try await self.dispatcher.untilDone("record summaries") {
-                try await self.dispatcher.database.deliveries.noteSummarised(summarised, at: self.dispatcher.now())
+                try await self.dispatcher.database.deliveries.noteSummarised(summarised, at: now)
             }
         }
     }

@@ -51,8 +51,8 @@ _TIME = "([01][0-9]|2[0-3]):[0-5][0-9]"
 _MOMENT = re.compile(rf"{_DATE}[Tt ]{_TIME}:([0-5][0-9]|60)(\.[0-9]+)?([Zz]|[+-]{_TIME})")
 _WALL_TIME = re.compile(rf"({_DATE}[Tt ])?{_TIME}")
 # Schemes that run or show their own content instead of leading somewhere.
-_REFUSED_LINK = re.compile("(javascript|vbscript|data|blob|file):", re.IGNORECASE)
-_IMAGE = re.compile("https?://[^/?#:]", re.IGNORECASE)
+_REFUSED_LINK = re.compile("(javascript|vbscript|data|blob|file):", re.IGNORECASE | re.ASCII)
+_IMAGE = re.compile("https?://[^/?#:]", re.IGNORECASE | re.ASCII)
 # An escape, not an escaped backslash before "u0000".
 _NUL = re.compile(rb"(?<!\\)(\\\\)*\\u0000")
 
