@@ -66,6 +66,43 @@ package enum TestLog {
     }()
 }
 
+/// Records log lines in the form that a test compares.
+package final class LogRecorder: Sendable {
+    private struct Handler: LogHandler {
+        let recorder: LogRecorder
+        var logLevel: Logger.Level
+        var metadata: Logger.Metadata = [:]
+
+        subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+            get { self.metadata[key] }
+            set { self.metadata[key] = newValue }
+        }
+
+        func log(event: LogEvent) {
+            let line = self.recorder.line(event)
+            self.recorder.lines.withLock { $0.append(line) }
+        }
+    }
+
+    private let level: Logger.Level
+    private let line: @Sendable (LogEvent) -> String
+    private let lines = Mutex<[String]>([])
+
+    /// - Parameters:
+    ///   - level: the least level that is recorded.
+    ///   - line: makes the text of an event.
+    package init(from level: Logger.Level = .trace, _ line: @escaping @Sendable (LogEvent) -> String) {
+        self.level = level
+        self.line = line
+    }
+
+    /// The lines so far.
+    package var all: [String] { self.lines.withLock { $0 } }
+
+    /// A logger whose lines are recorded.
+    package var logger: Logger { Logger(label: "test") { _ in Handler(recorder: self, logLevel: self.level) } }
+}
+
 /// Finds unused TCP ports on the loopback address.
 package enum FreePort {
     // Below Linux's ephemeral range, so that no outgoing connection takes the port before its use.

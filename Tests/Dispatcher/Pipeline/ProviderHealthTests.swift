@@ -5,7 +5,6 @@ import Core
 import Logging
 import Providers
 import Support
-import Synchronization
 import Testing
 
 @testable import Pipeline
@@ -188,9 +187,11 @@ struct ProviderHealthTests {
 
     @Test("logs a configuration that is rejected for some devices once a minute per app")
     func partialConfiguration() {
-        let lines = Journal.Lines()
-        let logger = Logger(label: "test") { _ in Journal(lines: lines) }
-        let health = ProviderHealth(.webpush, calls: 512, logger: logger)
+        let lines = LogRecorder { event in
+            let words = ["app", "answer", "tries"].compactMap { event.metadata?[$0]?.description }
+            return ([event.level.rawValue] + words).joined(separator: " ")
+        }
+        let health = ProviderHealth(.webpush, calls: 512, logger: lines.logger)
         let reply = ProviderReply(.answered(.configuration(reason: "HTTP_403", concernsAll: false)))
         func note(_ reply: ProviderReply, _ app: String, after delay: Duration) {
             let now = Self.now + delay
@@ -227,33 +228,6 @@ struct ProviderHealthTests {
         #expect(overview()?.state == .open(until: Self.now + .seconds(1)))
         #expect(overview(after: .seconds(1))?.state == .probing)
         #expect(overview(after: .seconds(601)) == ProviderHealth.Overview(), "none was called for ten minutes")
-    }
-
-    /// Keeps the level, app, answer and tries of log lines.
-    private struct Journal: LogHandler {
-        final class Lines: Sendable {
-            private let lines = Mutex<[String]>([])
-
-            var all: [String] { self.lines.withLock { $0 } }
-
-            func add(_ line: String) {
-                self.lines.withLock { $0.append(line) }
-            }
-        }
-
-        let lines: Lines
-        var logLevel = Logger.Level.trace
-        var metadata: Logger.Metadata = [:]
-
-        subscript(metadataKey key: String) -> Logger.Metadata.Value? {
-            get { self.metadata[key] }
-            set { self.metadata[key] = newValue }
-        }
-
-        func log(event: LogEvent) {
-            let words = ["app", "answer", "tries"].compactMap { event.metadata?[$0]?.description }
-            self.lines.add(([event.level.rawValue] + words).joined(separator: " "))
-        }
     }
 
     @Test("a provider is unavailable when all its apps are, until the first may probe")

@@ -6,7 +6,6 @@ import Core
 import Logging
 import Providers
 import Support
-import Synchronization
 import Testing
 
 @testable import Pipeline
@@ -199,7 +198,7 @@ struct SweepServiceTests {
         try await TestRedis.with(try server.configuration()) { redis in
             try await TestDatabase.with { database in
                 let keys = Keyspace()
-                let warnings = Warnings()
+                let warnings = LogRecorder(from: .warning) { "\($0.message)" }
                 let dispatcher = try TestDispatcher.make(
                     database.pool, redis, keys, [NotificationType(name: "news")], logger: warnings.logger)
                 let sweeper = SweepService(dispatcher: dispatcher)
@@ -356,28 +355,4 @@ struct Silent: ProviderChannel {
     func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
         ProviderReply(.noCredential(reason: "nothing is sent here"))
     }
-}
-
-/// The warnings that a logger was given.
-private final class Warnings: Sendable {
-    private struct Handler: LogHandler {
-        let warnings: Warnings
-        var logLevel = Logger.Level.warning
-        var metadata: Logger.Metadata = [:]
-
-        subscript(metadataKey key: String) -> Logger.Metadata.Value? {
-            get { self.metadata[key] }
-            set { self.metadata[key] = newValue }
-        }
-
-        func log(event: LogEvent) {
-            self.warnings.messages.withLock { $0.append("\(event.message)") }
-        }
-    }
-
-    private let messages = Mutex<[String]>([])
-
-    var all: [String] { self.messages.withLock { $0 } }
-
-    var logger: Logger { Logger(label: "test") { _ in Handler(warnings: self) } }
 }

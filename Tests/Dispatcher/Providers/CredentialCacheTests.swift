@@ -13,29 +13,6 @@ import Testing
 struct CredentialCacheTests {
     private struct Refusal: Error {}
 
-    /// The logged lines.
-    private final class Lines: Sendable {
-        let all = Mutex<[String]>([])
-
-        var logger: Logger { Logger(label: "test") { _ in Handler(lines: self) } }
-    }
-
-    private struct Handler: LogHandler {
-        let lines: Lines
-        var logLevel = Logger.Level.trace
-        var metadata: Logger.Metadata = [:]
-
-        subscript(metadataKey key: String) -> Logger.Metadata.Value? {
-            get { self.metadata[key] }
-            set { self.metadata[key] = newValue }
-        }
-
-        func log(event: LogEvent) {
-            let error = event.metadata?["error"].map { " \($0)" } ?? ""
-            self.lines.all.withLock { $0.append("\(event.level) \(event.message)\(error)") }
-        }
-    }
-
     /// A manual clock and a counting credential source; a token renews after 300 s and expires
     /// after 600 s.
     private final class Mint: Sendable {
@@ -44,7 +21,9 @@ struct CredentialCacheTests {
         let made = Mutex(0)
         let fault = Mutex<(any Error)?>(nil)
         let isHanging = Mutex(false)
-        let lines = Lines()
+        let lines = LogRecorder { event in
+            "\(event.level) \(event.message)" + (event.metadata?["error"].map { " \($0)" } ?? "")
+        }
 
         func cache(leastAge: Duration = .zero) -> CredentialCache {
             CredentialCache(
@@ -79,7 +58,7 @@ struct CredentialCacheTests {
         }
 
         var asks: Int { self.asked.withLock { $0 } }
-        var log: [String] { self.lines.all.withLock { $0 } }
+        var log: [String] { self.lines.all }
     }
 
     @Test("concurrent callers share one credential, which is renewed before it expires")

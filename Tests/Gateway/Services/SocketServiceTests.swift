@@ -6,7 +6,6 @@ import Logging
 import Operations
 import Storage
 import Support
-import Synchronization
 import Testing
 
 @testable import Core
@@ -15,46 +14,20 @@ import Testing
 
 @Suite("Services of sockets", .timeLimit(.minutes(10)))
 struct SocketServiceTests {
-    /// Records the messages of log lines.
-    private struct Journal: LogHandler {
-        final class Lines: Sendable {
-            private let lines = Mutex<[String]>([])
-
-            var all: [String] { self.lines.withLock { $0 } }
-
-            func add(_ line: String) {
-                self.lines.withLock { $0.append(line) }
-            }
-        }
-
-        let lines: Lines
-        var logLevel = Logger.Level.trace
-        var metadata: Logger.Metadata = [:]
-
-        subscript(metadataKey key: String) -> Logger.Metadata.Value? {
-            get { self.metadata[key] }
-            set { self.metadata[key] = newValue }
-        }
-
-        func log(event: LogEvent) {
-            self.lines.add("\(event.message) \(event.metadata?["count"]?.description ?? "")")
-        }
-    }
-
     @Test("counts the events of proofs as lost if Redis goes away after the proofs are stored")
     func lostEvents() async throws {
         try await TestDatabase.with { database in
             let redis = try await TestRedis.connect()
             await redis.close()
             let keys = Keyspace(prefix: TestRedis.prefix())
-            let lines = Journal.Lines()
+            let lines = LogRecorder { "\($0.message) \($0.metadata?["count"]?.description ?? "")" }
             let base = GatewayBase(
                 database: Database(database.pool),
                 live: Live(redis, keys: keys),
                 catalogs: CatalogRegister(try Catalog([]), now: { Tokens.now }),
                 events: EventPublisher(
                     log: EventLog(keys: keys, length: 100), connection: redis,
-                    logger: Logger(label: "test") { _ in Journal(lines: lines) }),
+                    logger: lines.logger),
                 now: { Tokens.now },
                 logger: TestLog.logger
             )

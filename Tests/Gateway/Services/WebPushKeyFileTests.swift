@@ -3,39 +3,13 @@
 
 import Core
 import Logging
+import Support
 import Synchronization
 import Testing
 
 @testable import HTTP
 
 struct WebPushKeyFileTests {
-    /// Records the level and the fault of log lines.
-    private struct Journal: LogHandler {
-        final class Lines: Sendable {
-            private let lines = Mutex<[String]>([])
-
-            var all: [String] { self.lines.withLock { $0 } }
-
-            func add(_ line: String) {
-                self.lines.withLock { $0.append(line) }
-            }
-        }
-
-        let lines: Lines
-        var logLevel = Logger.Level.trace
-        var metadata: Logger.Metadata = [:]
-
-        subscript(metadataKey key: String) -> Logger.Metadata.Value? {
-            get { self.metadata[key] }
-            set { self.metadata[key] = newValue }
-        }
-
-        func log(event: LogEvent) {
-            let fault = event.metadata?["error"]?.description ?? ""
-            self.lines.add("\(event.level.rawValue) \(fault)")
-        }
-    }
-
     /// The contents of a file that changes.
     private final class Contents: Sendable {
         private let bytes: Mutex<[UInt8]?>
@@ -62,11 +36,11 @@ struct WebPushKeyFileTests {
     func refresh() throws {
         let (first, second) = (try Self.publicKey(1), try Self.publicKey(2))
         #expect(first != second)
-        let lines = Journal.Lines()
+        let lines = LogRecorder { "\($0.level.rawValue) \($0.metadata?["error"]?.description ?? "")" }
         let contents = Contents(Self.key(1))
         let file = WebPushKeyFile(
             try VAPIDKey(file: Array(Self.key(1).utf8)),
-            logger: Logger(label: "test") { _ in Journal(lines: lines) },
+            logger: lines.logger,
             read: { contents.value }
         )
         file.refresh()

@@ -238,13 +238,14 @@ package final class FrameRetries: Service {
         var rest = frames
         let end = ContinuousClock.now + Self.patience
         var attempt = 0
-        while !rest.isEmpty, !Task.isCancelled, ContinuousClock.now < end {
+        repeat {
+            // Redis does not signal that it is back, so try again.
             try? await Task.sleep(for: Self.backoff.delay(attempt: attempt))
             attempt += 1
-            // In a task of its own, so that a shutdown does not cancel the last try.
+            // In a task of its own, so that a shutdown leaves each change one try.
             let refused = rest
             rest = await Task { await self.refused(refused) }.value
-        }
+        } while !rest.isEmpty && !Task.isCancelled && ContinuousClock.now < end
         guard !rest.isEmpty else { return }
         Self.lost.increment(by: rest.count)
         self.logger.warning(
