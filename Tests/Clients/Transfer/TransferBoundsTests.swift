@@ -25,9 +25,14 @@ struct TransferBoundsTests {
         }
     }
 
-    @Test("a task cancelled beforehand is not sent")
+    @Test("a task cancelled beforehand is not sent, and does not wait while all places are taken")
     func cancelBefore() async throws {
-        try await TransferScope.withClient { client, sandbox in
+        try await TransferScope.withClient {
+            $0.maximumInFlight = 1
+        } _: { client, sandbox in
+            let silent = sandbox.push(Self.silent, timeout: .seconds(600))
+            let holder = Task { await client.perform(silent) }
+            try await client.wait { $0.inFlight == 1 }
             let push = sandbox.push()
             let device = String(push.url.suffix(64))
             let task = Task {
@@ -37,6 +42,8 @@ struct TransferBoundsTests {
             task.cancel()
             #expect(await task.value.failure == TransferFailure(.cancelled))
             #expect(!sandbox.received().contains { $0.token == device })
+            holder.cancel()
+            #expect(await holder.value.failure?.reason == .cancelled)
         }
     }
 
@@ -116,6 +123,61 @@ struct TransferBoundsTests {
             #expect(await client.perform(sandbox.push(host: "localhost")).response?.status == 200)
             for holder in holders { holder.cancel() }
             for holder in holders { #expect(await holder.value.failure?.reason == .cancelled) }
+        }
+    }
+
+    @Test("a host whose name server is silent delays no other host")
+    func silentNameServer() async throws {
+        let bell = try #require(Doorbell())
+        try await TransferScope.withClient {
+            $0.refusesPrivateAddresses = true
+            $0.connectTimeout = .seconds(600)
+            // No name below "invalid" exists (RFC 6761), so libcurl itself would find none.
+            $0.lookUp = { host in
+                if host == "silent.invalid" { _ = bell.wait(milliseconds: 600_000) }
+                return ["127.0.0.1", "::1"]
+            }
+        } _: { client, sandbox in
+            let requests = ["silent", "Other", "an%6Fther"].map { name in
+                let url = sandbox.url.replacing("127.0.0.1", with: name + ".invalid")
+                return TransferRequest(.get, url: url, timeout: .seconds(600))
+            }
+            let silent = requests[0]
+            let holder = Task { await client.perform(silent) }
+            try await client.wait { $0.waiting == 1 }
+            for request in requests.dropFirst() {
+                #expect(await client.perform(request).failure?.reason == .privateAddress)
+            }
+            #expect(client.snapshot() == TransferSnapshot(waiting: 1, failed: 2))
+            bell.ring()
+            #expect(await holder.value.failure?.reason == .privateAddress)
+        }
+    }
+
+    @Test("a request whose host is being looked up counts as waiting, and can be cancelled or shut down")
+    func waitingForName() async throws {
+        let bell = try #require(Doorbell())
+        try await TransferScope.withClient {
+            $0.refusesPrivateAddresses = true
+            $0.connectTimeout = .seconds(600)
+            $0.maximumInFlight = 1
+            $0.maximumWaiting = 1
+            $0.lookUp = { _ in
+                _ = bell.wait(milliseconds: 600_000)
+                return []
+            }
+        } _: { client, _ in
+            let request = TransferRequest(.get, url: "https://silent.invalid/", timeout: .seconds(600))
+            let holders = (0..<2).map { _ in Task { await client.perform(request) } }
+            try await client.wait { $0.waiting == 2 }
+            #expect(await client.perform(request).failure == TransferFailure(.overloaded))
+            holders[0].cancel()
+            #expect(await holders[0].value.failure == TransferFailure(.cancelled))
+            await client.shutdown()
+            #expect(await holders[1].value.failure == TransferFailure(.shutdown))
+            #expect(await client.perform(request).failure == TransferFailure(.shutdown))
+            #expect(client.snapshot() == TransferSnapshot(failed: 4, refused: 1))
+            bell.ring()
         }
     }
 

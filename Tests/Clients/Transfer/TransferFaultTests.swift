@@ -184,6 +184,18 @@ struct TransferFaultTests {
         }
     }
 
+    @Test("a name without an address fails, and the request's place is free")
+    func unresolved() async throws {
+        try await TransferScope.withClient {
+            $0.refusesPrivateAddresses = true
+            $0.lookUp = { _ in [] }
+        } _: { client, _ in
+            let failure = await client.perform(TransferRequest(.get, url: "https://name.invalid/")).failure
+            #expect(failure == TransferFailure(.resolve, code: 6))
+            #expect(client.snapshot() == TransferSnapshot(failed: 1))
+        }
+    }
+
     @Test("a missing file of certificate authorities fails the start")
     func missingAuthorities() throws {
         var configuration = TransferConfiguration()

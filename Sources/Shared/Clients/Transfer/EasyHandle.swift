@@ -25,6 +25,8 @@ final class EasyHandle {
     private var bodyPosition = 0
     private let ambiguousOrigins: AmbiguousOrigins
     private var method: TransferRequest.Method?
+    /// The list with the addresses of the host; libcurl reads it when the transfer starts.
+    private var resolution: UnsafeMutablePointer<curl_slist>?
     var response = ResponseBuffer()
     /// Whether every address of the host was refused so far; nil before the first.
     private var hasOnlyPrivateAddresses: Bool?
@@ -40,6 +42,7 @@ final class EasyHandle {
     deinit {
         // Sound because the loop removes a handle from the multi handle before it releases it.
         curl_easy_cleanup(self.pointer)
+        curl_slist_free_all(self.resolution)
         self.errorText.deallocate()
         self.requestBody.deallocate()
     }
@@ -62,6 +65,7 @@ final class EasyHandle {
 
         var isSet = self.setMethod(request.method)
         isSet = isSet && self.set(CURLOPT_URL, request.url)
+        isSet = isSet && self.setResolution(request.resolution)
         isSet = isSet && self.set(CURLOPT_TIMEOUT_MS, max(1, remaining.milliseconds))
         isSet = isSet && carillon_easy_set_list(self.pointer, CURLOPT_HTTPHEADER, self.headers.first) == CURLE_OK
         if request.method != .get {
@@ -120,6 +124,21 @@ final class EasyHandle {
         self.method = method
         let switched = method == .get ? self.set(CURLOPT_HTTPGET, 1) : self.set(CURLOPT_POST, 1)
         return switched && self.set(CURLOPT_CUSTOMREQUEST, method.rawValue)
+    }
+
+    /// Replaces the addresses that libcurl uses instead of its own lookup.
+    private func setResolution(_ entry: String?) -> Bool {
+        guard entry != nil || self.resolution != nil else { return true }
+        let list = entry.flatMap { curl_slist_append(nil, $0) }
+        guard list != nil || entry == nil,
+            carillon_easy_set_list(self.pointer, CURLOPT_RESOLVE, list) == CURLE_OK
+        else {
+            curl_slist_free_all(list)
+            return false
+        }
+        curl_slist_free_all(self.resolution)
+        self.resolution = list
+        return true
     }
 
     /// Records whether an address of the host is public.

@@ -1,6 +1,7 @@
 // Carillon · TransferClient.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import CCurl
 import Glibc
 import Logging
 
@@ -24,7 +25,7 @@ package struct TransferConfiguration: Sendable {
     package var maximumInFlight = 1_000
     /// The limit on waiting requests; beyond it a request ends as `overloaded` at once.
     package var maximumWaiting = 10_000
-    /// The time limit for TCP and TLS together.
+    /// The time limit for TCP and TLS together, and for the lookup of a name before them.
     var connectTimeout: Duration = .seconds(5)
     /// Whether `http` URLs are allowed.
     package var allowPlainHTTP = false
@@ -32,7 +33,10 @@ package struct TransferConfiguration: Sendable {
     /// strangers.
     ///
     /// Every address is checked after its name was resolved, so rebinding the name does not help.
+    /// ``NameResolver`` looks the names up, so that a silent name server delays only its own hosts.
     package var refusesPrivateAddresses = false
+    /// The lookup of names for ``refusesPrivateAddresses``; tests inject one.
+    var lookUp: NameResolver.LookUp = { NameResolver.lookUp($0) }
 
     package init() {}
 
@@ -48,6 +52,9 @@ package struct TransferConfiguration: Sendable {
 /// cases (see `EasyHandle.rewindBody`); a GET that a reused connection lost may arrive twice.
 package final class TransferClient: Sendable {
     private let mailbox: TransferMailbox
+    /// Nil if libcurl looks names up itself.
+    private let resolver: NameResolver?
+    private let connectTimeout: Duration
 
     /// Starts the thread, which runs until ``shutdown()`` or deallocation.
     ///
@@ -66,6 +73,8 @@ package final class TransferClient: Sendable {
             wake: { multi.wake() }
         )
         self.mailbox = mailbox
+        self.resolver = configuration.refusesPrivateAddresses ? NameResolver(lookUp: configuration.lookUp) : nil
+        self.connectTimeout = configuration.connectTimeout
         let isStarted = DetachedThread.run(name: "transfer") {
             TransferLoop(configuration, multi: multi, mailbox: mailbox, logger: logger).run()
         }
@@ -83,15 +92,46 @@ package final class TransferClient: Sendable {
     ///
     /// Cancelling the task ends the transfer as `cancelled` and resets its stream.
     package func perform(_ request: TransferRequest) async -> TransferOutcome {
-        guard let origin = request.origin else {
-            self.mailbox.countInvalid()
-            return .unanswered(TransferFailure(.invalidRequest))
+        let start = ContinuousClock.now
+        guard let origin = request.origin else { return self.refuseInvalid() }
+        guard let resolver = self.resolver else { return await self.send(request, origin: origin, start: start) }
+        guard let target = TransferTarget(origin: origin) else { return self.refuseInvalid() }
+        if target.isAddress { return await self.send(request, origin: origin, start: start) }
+        if let failure = self.mailbox.reserve() { return .unanswered(failure) }
+        let limit = min(self.connectTimeout, request.timeout)
+        guard let addresses = await resolver.addresses(of: target.host, within: limit) else {
+            let failure =
+                Task.isCancelled
+                ? TransferFailure(.cancelled)
+                : TransferFailure(curl: CURLE_COULDNT_RESOLVE_HOST, hasDetail: false, wasSent: false)
+            return .unanswered(self.mailbox.withdraw(failure))
         }
-        let ticket = TransferTicket(request, origin: origin, start: .now, timeout: request.timeout)
+        var resolved = request
+        resolved.resolution = target.resolution(addresses)
+        return await self.send(resolved, origin: origin, start: start, isReserved: true)
+    }
+
+    private func refuseInvalid() -> TransferOutcome {
+        self.mailbox.countInvalid()
+        return .unanswered(TransferFailure(.invalidRequest))
+    }
+
+    /// Hands the request over to the thread; the deadline counts from `start`.
+    private func send(
+        _ request: TransferRequest,
+        origin: String,
+        start: ContinuousClock.Instant,
+        isReserved: Bool = false
+    ) async -> TransferOutcome {
+        let ticket = TransferTicket(request, origin: origin, start: start, timeout: request.timeout)
         return await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 ticket.wait(continuation)
-                if let failure = self.mailbox.submit(ticket) { ticket.finish(.unanswered(failure)) }
+                if let failure = self.mailbox.submit(ticket, isReserved: isReserved) {
+                    ticket.finish(.unanswered(failure))
+                }
+                // A signal before the thread had the ticket did nothing.
+                if ticket.isCancelled { self.mailbox.noteCancellation() }
             }
         } onCancel: {
             ticket.cancel()
@@ -106,6 +146,7 @@ package final class TransferClient: Sendable {
     /// ended.
     package func shutdown() async {
         self.mailbox.stop()
+        self.resolver?.stop()
         await self.mailbox.waitUntilGone()
     }
 }
@@ -114,7 +155,7 @@ package final class TransferClient: Sendable {
 struct TransferSnapshot: Sendable, Equatable {
     /// In flight in libcurl.
     var inFlight: Int
-    /// Waiting in our queue.
+    /// Waiting for a host's addresses or in our queue.
     var waiting: Int
     /// Answered, with any status.
     var completed: Int

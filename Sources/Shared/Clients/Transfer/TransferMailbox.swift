@@ -65,7 +65,7 @@ final class TransferMailbox: Sendable {
         var isAsleep = false
         var isClosed = false
         var isGone = false
-        /// Accepted tickets without an answer.
+        /// Accepted requests without an answer.
         var unfinished = 0
         var snapshot = TransferSnapshot()
         var shutdownWaiters: [CheckedContinuation<Void, Never>] = []
@@ -90,27 +90,55 @@ final class TransferMailbox: Sendable {
         }
     }
 
+    /// Takes a place for a request that is not ready to be sent; returns the failure if none is
+    /// free.
+    ///
+    /// Call ``submit(_:isReserved:)`` or ``withdraw(_:)`` next.
+    func reserve() -> TransferFailure? {
+        self.state.withLock { self.reserve(&$0) }
+    }
+
+    /// Frees a reserved place and counts its request as failed; returns the failure to answer with.
+    func withdraw(_ failure: TransferFailure) -> TransferFailure {
+        self.state.withLock { self.withdraw(failure, &$0) }
+    }
+
     /// Hands over the ticket; nil means that the thread will finish it.
-    func submit(_ ticket: TransferTicket) -> TransferFailure? {
+    func submit(_ ticket: TransferTicket, isReserved: Bool = false) -> TransferFailure? {
         self.state.withLock { state in
-            let refusal: TransferFailure.Reason? =
-                if state.isStopping {
-                    .shutdown
-                } else if state.unfinished >= self.maximumUnfinished {
-                    .overloaded
-                } else {
-                    nil
-                }
-            if let refusal {
-                state.snapshot.failed += 1
-                if refusal == .overloaded { state.snapshot.refused += 1 }
-                return TransferFailure(refusal)
+            if !isReserved {
+                if let failure = self.reserve(&state) { return failure }
+            } else if state.isStopping {
+                return self.withdraw(TransferFailure(.shutdown), &state)
             }
-            state.unfinished += 1
             state.arrivals.append(ticket)
             self.wakeIfAsleep(&state)
             return nil
         }
+    }
+
+    private func reserve(_ state: inout State) -> TransferFailure? {
+        let refusal: TransferFailure.Reason? =
+            if state.isStopping {
+                .shutdown
+            } else if state.unfinished >= self.maximumUnfinished {
+                .overloaded
+            } else {
+                nil
+            }
+        if let refusal {
+            state.snapshot.failed += 1
+            if refusal == .overloaded { state.snapshot.refused += 1 }
+            return TransferFailure(refusal)
+        }
+        state.unfinished += 1
+        return nil
+    }
+
+    private func withdraw(_ failure: TransferFailure, _ state: inout State) -> TransferFailure {
+        state.unfinished -= 1
+        state.snapshot.failed += 1
+        return state.isStopping ? TransferFailure(.shutdown) : failure
     }
 
     /// Counts a request that was too invalid to hand over.

@@ -109,7 +109,7 @@ extension UInt8 {
 /// Holds neither the URL nor a header, as either may be secret.
 package struct TransferFailure: Error, Sendable, Equatable, CustomStringConvertible {
     package enum Reason: String, Sendable, CaseIterable {
-        /// The host name has no address.
+        /// The host name has no address, or its name server did not answer in time.
         case resolve
         /// No TCP connection.
         case connect

@@ -27,6 +27,9 @@ package struct TransferRequest: Sendable, CustomStringConvertible {
     ///
     /// False ends it as `fenced`. Runs on the sending thread, so it must not block.
     var mayStart: (@Sendable () -> Bool)?
+    /// The host's addresses as an entry of libcurl's `CURLOPT_RESOLVE`; nil lets libcurl look them
+    /// up.
+    var resolution: String?
 
     package init(
         _ method: Method,
