@@ -144,7 +144,8 @@ struct ContainerTests {
         let runtime = try Self.list("RUNTIME_PACKAGES")
         // The package of each linked library.
         let links = [
-            "pq": "libpq5", "hiredis": "libhiredis0.14", "curl": "libcurl4", "crypto": "libssl3", "z": "zlib1g",
+            "pq": "libpq5", "hiredis": "libhiredis0.14", "curl": "libcurl4", "crypto": "libssl3", "ssl": "libssl3",
+            "z": "zlib1g",
         ]
         var linked: Set<String> = []
         for folder in ["CCurl", "CHiredis", "CLibpq", "COpenSSL", "CLinux", "CZlib"] {
@@ -240,6 +241,8 @@ struct ComposeTests {
             #expect(service["cap_drop"]?.strings == ["ALL"])
             #expect(service["security_opt"]?.strings == ["no-new-privileges:true"])
             #expect(service["command"]?.strings.first == name)
+            // `unless-stopped` ends with the first `docker compose kill -s HUP`.
+            #expect(service["restart"]?.string == "always")
             let grace = service["stop_grace_period"]?.string.flatMap { Int($0.dropLast()) } ?? 0
             #expect(grace > drain && grace <= drain + 30)
             #expect(service["healthcheck"]?["test"]?.strings == ["CMD", "carillon-health", "/readyz"])

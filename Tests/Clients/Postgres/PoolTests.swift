@@ -56,6 +56,24 @@ struct PoolTests {
         }
     }
 
+    @Test("the server notices within a minute that a client has vanished")
+    func serverKeepalives() async throws {
+        try await TestDatabase.with(isMigrated: false) { database in
+            let result = try await database.pool.query(
+                """
+                SELECT inet_client_addr() IS NULL, current_setting('tcp_keepalives_idle'),
+                    current_setting('tcp_keepalives_interval'), current_setting('tcp_keepalives_count'),
+                    current_setting('tcp_user_timeout')
+                """
+            )
+            let row = try #require(result.first)
+            let settings = try (1...4).map { try row.text($0) }
+            // On a Unix socket they have no effect.
+            let expected = try row.bool(0) ? ["0", "0", "0", "0"] : ["30", "10", "3", "15000"]
+            #expect(settings == expected)
+        }
+    }
+
     @Test("concurrent calls each get their own rows")
     func concurrent() async throws {
         try await TestDatabase.with(isMigrated: false) { database in

@@ -1,7 +1,9 @@
 // Carillon · PostgresLossTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Glibc
 import Support
+import Synchronization
 import Testing
 
 @testable import Clients
@@ -85,6 +87,47 @@ struct PostgresLossTests {
         #expect(clock.now - start < .seconds(20))
         server.resume()
         #expect(try await pool.number("SELECT 1::int8") == 1)
+    }
+
+    /// Returns a configuration whose first session stands still after the login, before a script.
+    private static func stallingAfterLogin(_ server: PostgresServer, script: String = "") -> PostgresConfiguration {
+        var configuration = PostgresConfiguration(connectionString: server.url, applicationName: "test")
+        configuration.timeout = .seconds(1)
+        let sessions = Mutex(0)
+        configuration.prepare = { connection throws(PostgresError) in
+            let number = sessions.withLock { sessions in
+                sessions += 1
+                return sessions
+            }
+            guard number == 1 else { return }
+            let session = try connection.query("SELECT pg_backend_pid()").first.flatMap { pid_t($0) }
+            if let session { kill(session, SIGSTOP) }
+            if !script.isEmpty { try connection.execute(script) }
+        }
+        return configuration
+    }
+
+    @Test("a pool opens another connection when the server stalls after the login")
+    func stalledLogin() async throws {
+        let server = try await PostgresServer.start()
+        defer { server.resume() }
+        let pool = try PostgresPool(Self.stallingAfterLogin(server, script: "SELECT 1"), logger: TestLog.logger)
+        defer { pool.close() }
+        #expect(try await pool.number("SELECT 1::int8", timeout: .seconds(120)) == 1)
+    }
+
+    @Test("a listener opens another connection when the server stalls after the login")
+    func stalledListener() async throws {
+        let server = try await PostgresServer.start()
+        defer { server.resume() }
+        let isListening = Mutex(false)
+        let listener = try PostgresListener(
+            Self.stallingAfterLogin(server), channels: ["news"], logger: TestLog.logger
+        ) { event in
+            if case .listening = event { isListening.withLock { $0 = true } }
+        }
+        defer { listener.close() }
+        try await eventually("it listens") { isListening.withLock { $0 } }
     }
 
     @Test("the error of an absent server names it without the password")

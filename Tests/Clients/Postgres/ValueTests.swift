@@ -41,6 +41,24 @@ struct ValueTests {
         }
     }
 
+    @Test("timestamps beyond the range of the other side are clamped")
+    func clamped() async throws {
+        try await TestDatabase.with(isMigrated: false) { database in
+            let result = try await database.pool.query(
+                """
+                SELECT 'infinity'::timestamptz, '294276-12-31 00:00:00Z'::timestamptz, '-infinity'::timestamptz,
+                    $1::timestamptz = '-infinity', $2::timestamptz > '290000-01-01 00:00:00Z'
+                """,
+                .timestamptz(.min), .timestamptz(.max))
+            let row = try #require(result.first)
+            #expect(try row.timestamptz(0) == .max)
+            #expect(try row.timestamptz(1) == .max)
+            #expect(try row.timestamptz(2) < 0)
+            #expect(try row.bool(3))
+            #expect(try row.bool(4))
+        }
+    }
+
     @Test(
         "nulls keep their type",
         arguments: [PostgresType.bool, .int4, .int8, .float8, .text, .bytea, .uuid, .timestamptz, .jsonb])

@@ -10,7 +10,19 @@ import Glibc
 /// `@unchecked Sendable` is sound: one thread creates it and hands it over whole; two threads never
 /// use it at once.
 package final class BlockingConnection: @unchecked Sendable {
+    /// How soon the server ends the session of a client that has vanished, and releases its locks.
+    ///
+    /// The server's default is two hours. It ignores these settings on Unix sockets.
+    private static let serverKeepalives: [(name: String, value: String)] = [
+        ("tcp_keepalives_idle", "30"),
+        ("tcp_keepalives_interval", "10"),
+        ("tcp_keepalives_count", "3"),
+        ("tcp_user_timeout", "15000"),
+    ]
+
     private var pointer: OpaquePointer?
+    /// The time by which the server must have answered; nil for no limit.
+    private var deadline: ContinuousClock.Instant?
 
     private init(_ pointer: OpaquePointer) {
         self.pointer = pointer
@@ -20,8 +32,16 @@ package final class BlockingConnection: @unchecked Sendable {
         if let pointer { PQfinish(pointer) }
     }
 
-    /// Connects; blocks for the connect timeout at most.
-    static func open(_ configuration: PostgresConfiguration) -> Result<BlockingConnection, PostgresError> {
+    /// Connects and prepares the session.
+    ///
+    /// Blocks for the connect timeout at most, and after the login for the time limit of a call: a
+    /// stalled pooler accepts sessions that it does not answer.
+    ///
+    /// - Parameter script: statements that end the preparation.
+    static func open(
+        _ configuration: PostgresConfiguration,
+        script: String = ""
+    ) -> Result<BlockingConnection, PostgresError> {
         // libpq's error would repeat the string, and with it the password.
         guard let options = PQconninfoParse(configuration.connectionString, nil) else {
             return .failure(PostgresError(.unavailable, "the connection string cannot be read"))
@@ -67,9 +87,13 @@ package final class BlockingConnection: @unchecked Sendable {
         // libpq prints notices by default to standard error; they may repeat values.
         PQsetNoticeReceiver(pointer, { _, _ in }, nil)
         do throws(PostgresError) {
-            let settings = configuration.sessionSettings.map { "SET \($0.name) = '\($0.value)';" }.joined()
+            let settings = (Self.serverKeepalives + configuration.sessionSettings)
+                .map { "SET \($0.name) = '\($0.value)';" }.joined()
+            connection.deadline = ContinuousClock.now + configuration.timeout
             try connection.execute("SET statement_timeout = \(statementTimeout);" + settings)
             try configuration.prepare?(connection)
+            if !script.isEmpty { try connection.execute(script) }
+            connection.deadline = nil
             return .success(connection)
         } catch {
             return .failure(error)
@@ -105,7 +129,9 @@ package final class BlockingConnection: @unchecked Sendable {
     /// Runs a script and returns the first column of its last statement's rows as text.
     package func query(_ script: String) throws(PostgresError) -> [String] {
         guard let pointer else { throw PostgresError(.closed) }
-        guard let result = PQexec(pointer, script) else { throw PostgresError(.connectionLost) }
+        let answer: OpaquePointer? =
+            if let deadline { try Self.run(script, on: pointer, by: deadline) } else { PQexec(pointer, script) }
+        guard let result = answer else { throw PostgresError(.connectionLost) }
         defer { PQclear(result) }
         switch PQresultStatus(result) {
         case PGRES_COMMAND_OK, PGRES_EMPTY_QUERY: return []
@@ -114,6 +140,37 @@ package final class BlockingConnection: @unchecked Sendable {
                 PQgetvalue(result, row, 0).map { String(cString: $0) }
             }
         default: throw PostgresError(result: result)
+        }
+    }
+
+    /// Runs a script as `PQexec` does, with a time limit.
+    ///
+    /// - Returns: the last result, which the caller frees; nil if the connection was lost.
+    private static func run(
+        _ script: String,
+        on pointer: OpaquePointer,
+        by deadline: ContinuousClock.Instant
+    ) throws(PostgresError) -> OpaquePointer? {
+        guard PQsendQuery(pointer, script) == 1 else { return nil }
+        var last: OpaquePointer?
+        while true {
+            while PQisBusy(pointer) == 1 {
+                let left = deadline - ContinuousClock.now
+                guard left > .zero else {
+                    PQclear(last)
+                    throw PostgresError(.unavailable, "no answer in time after the login")
+                }
+                var wanted = pollfd(fd: PQsocket(pointer), events: Int16(POLLIN), revents: 0)
+                // Rounded up, so that the last millisecond does not spin.
+                poll(&wanted, 1, CInt(clamping: Self.milliseconds(left) + 1))
+                guard ConnectionInput.read(pointer) else {
+                    PQclear(last)
+                    return nil
+                }
+            }
+            guard let next = PQgetResult(pointer) else { return last }
+            PQclear(last)
+            last = next
         }
     }
 }

@@ -104,14 +104,12 @@ final class ListenerState: PollingThread.Owner, @unchecked Sendable {
         let configuration = self.configuration
         let script = self.channels.map { "LISTEN \($0)" }.joined(separator: ";")
         let isStarted = configuration.startThread("pg-connect") { [self] in
-            let outcome = BlockingConnection.open(configuration)
-            do throws(PostgresError) {
-                let connection = try outcome.get()
-                try connection.execute(script)
-                self.thread.run { self.opened(connection.take()) }
-            } catch {
-                let reason = error
-                self.thread.run { self.failed(reason) }
+            let outcome = BlockingConnection.open(configuration, script: script)
+            self.thread.run {
+                switch outcome {
+                case .success(let connection): self.opened(connection.take())
+                case .failure(let error): self.failed(error)
+                }
             }
         }
         if !isStarted { self.failed(PostgresError(.unavailable, "no thread to connect on")) }
@@ -139,7 +137,7 @@ final class ListenerState: PollingThread.Owner, @unchecked Sendable {
 
     func socketIsReady(_ socket: CInt) {
         guard let connection else { return }
-        guard PQconsumeInput(connection) == 1 else {
+        guard ConnectionInput.read(connection) else {
             self.drop()
             self.handle(.lost)
             return

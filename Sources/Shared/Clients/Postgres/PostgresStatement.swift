@@ -1,6 +1,8 @@
 // Carillon · PostgresStatement.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
+
 /// One SQL statement and its parameters.
 ///
 /// Each connection prepares each distinct text once, so keep the text fixed and pass every value as
@@ -83,15 +85,18 @@ package enum PostgresValue: Sendable {
 }
 
 /// Converts to PostgreSQL's timestamps, which count microseconds from 2000-01-01.
+///
+/// Clamps: `infinity` and the last years that PostgreSQL has are beyond `Int64` when counted from
+/// 1970.
 enum PostgresEpoch {
     private static let offset: Int64 = 946_684_800_000_000
 
     static func fromUnix(_ microseconds: Int64) -> Int64 {
-        microseconds - Self.offset
+        microseconds.addedInRange(-Self.offset)
     }
 
     static func toUnix(_ microseconds: Int64) -> Int64 {
-        microseconds + Self.offset
+        microseconds.addedInRange(Self.offset)
     }
 }
 
@@ -165,13 +170,6 @@ package struct PostgresArray: Sendable {
 
     package mutating func append(_ text: String?) {
         if let text { self.append(text) } else { self.appendNull() }
-    }
-
-    /// Adds bytes, or text that is already UTF-8.
-    mutating func append(bytes: some Collection<UInt8>) {
-        self.count += 1
-        self.elements.appendBigEndian(Int32(bytes.count))
-        self.elements.append(contentsOf: bytes)
     }
 
     /// Adds JSON text, or null.

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import CLibpq
+import COpenSSL
 import DequeModule
 
 /// One libpq connection in pipeline mode, used only by the database thread.
@@ -154,7 +155,7 @@ final class ServerConnection {
 
     /// Reads the input and completes every finished segment.
     func read(_ complete: (Segment, Result<[PostgresResult], PostgresError>) -> Void) {
-        guard PQconsumeInput(self.pointer) == 1 else {
+        guard ConnectionInput.read(self.pointer) else {
             self.isBroken = true
             return
         }
@@ -221,6 +222,26 @@ final class ServerConnection {
     /// Returns a handle that cancels the running statement from any thread.
     func cancelHandle() -> CancelHandle? {
         PQgetCancel(self.pointer).map { CancelHandle($0) }
+    }
+}
+
+/// The input of a libpq connection.
+enum ConnectionInput {
+    /// Reads what has arrived, without blocking; false if the connection is broken.
+    ///
+    /// OpenSSL keeps the rest of a TLS record that is larger than libpq's buffer. The socket is
+    /// silent about it, so it is read here.
+    static func read(_ connection: OpaquePointer) -> Bool {
+        repeat {
+            guard PQconsumeInput(connection) == 1 else { return false }
+        } while Self.hasRest(connection)
+        return true
+    }
+
+    private static func hasRest(_ connection: OpaquePointer) -> Bool {
+        guard let session = PQsslStruct(connection, "OpenSSL") else { return false }
+        // Sound: under this name libpq gives its `SSL *`, or null without TLS.
+        return SSL_pending(OpaquePointer(session)) > 0
     }
 }
 

@@ -53,7 +53,7 @@ extension Int64 {
     }
 
     /// Adds, clamped to the range of `Int64`.
-    fileprivate func addedInRange(_ other: Int64) -> Int64 {
+    package func addedInRange(_ other: Int64) -> Int64 {
         let (sum, isBeyond) = self.addingReportingOverflow(other)
         guard isBeyond else { return sum }
         return other > 0 ? .max : .min
