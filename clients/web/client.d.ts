@@ -30,6 +30,8 @@ export type ConnectionState = "online" | "connecting" | "offline" | "signedOut" 
 
 export interface InboxEvents {
   change: CustomEvent<null>;
+  /** The user's first page is there. */
+  loaded: CustomEvent<null>;
   arrival: CustomEvent<Notification>;
   state: CustomEvent<ConnectionState>;
   /** An app sent an ephemeral event. */
@@ -101,7 +103,9 @@ export class Inbox extends EventTarget {
   /** Returns the unread count of a feed; null before `countCategories()`. */
   unread(feed: Feed): number | null;
 
-  /** Returns undefined if it is read already; else whether the gateway took it. */
+  /** Returns a notification, from the gateway if it is not loaded; null if there is none. */
+  find(id: string): Promise<Notification | null>;
+  /** Returns undefined if it is read or archived already; else whether the gateway took it. */
   markRead(id: string): Promise<boolean> | undefined;
   markAllRead(): Promise<boolean>;
   markUnread(id: string): Promise<boolean>;

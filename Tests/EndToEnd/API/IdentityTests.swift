@@ -138,6 +138,7 @@ struct IdentityTests {
             #expect(answer.status == 200)
             let ticket = try #require(answer.body["ticket"]?.string)
             #expect(answer.body["expires_at"]?.string.flatMap { Timestamp(rfc3339: $0) } != nil)
+            #expect(answer.body["user"]?.string == "ada")
             let socket = try await TestSocket.open(port: gateway.port, token: nil, query: "?ticket=\(ticket)")
             _ = try await socket.first("sync")
             let again = try await TestSocket.open(port: gateway.port, token: nil, query: "?ticket=\(ticket)")

@@ -115,6 +115,44 @@ struct OperatorJobTests {
         }
     }
 
+    @Test("a notification is sent again once by two clicks if the answer to the first is lost")
+    func lostAnswer() async throws {
+        try await Stack.withOperator(at: "people/ada", notifications: [("ada", "Hello")]) { stack, _, page in
+            try await page.browser.run(
+                """
+                const { fetch } = window;
+                window.fetch = async (address, options) => {
+                  const answer = await fetch(address, options);
+                  if (!String(address).includes("/resend?")) return answer;
+                  window.fetch = fetch;
+                  throw new TypeError("the connection was lost");
+                };
+                """)
+            try await page.wait(".notifications .resend", counts: 1)
+            let id = try await page.browser.run("return document.querySelector('.notifications .resend').dataset.id")
+            // The notification of the new job has a row of its own.
+            let shown = try #require(id.string)
+            let button = ".resend[data-id=\"\(shown)\"]"
+            let answer = ":has(> .actions > \(button)) > .resent"
+            try await page.click(button)
+            try await page.waitForQuestion("Send it again?")
+            try await page.agree()
+            try await page.wait(answer, shows: "the connection was lost")
+            try await page.click(button)
+            try await page.waitForQuestion("Send it again?")
+            try await page.agree()
+            try await page.wait(answer, shows: "Sent again")
+            let link = try await page.browser.run("return document.querySelector('\(answer) a').textContent")
+            let job = try #require(link.string)
+            try await eventually("it is stored") { try await Self.resentTo(stack) == ["ada"] }
+            let stored = try await stack.query(
+                "SELECT job_id FROM carillon.notifications WHERE job_id LIKE 'resend:%'"
+            )
+            .map { try $0.text(0) }
+            #expect(stored == [job])
+        }
+    }
+
     @Test("a notification is sent again from a user's page, and a trace finds a job by its id")
     func resend() async throws {
         try await Stack.withOperator(at: "people/ada", notifications: [("ada", "Hello")]) { stack, _, page in

@@ -11,6 +11,7 @@ struct WebInboxPushTests {
     /// Defines service workers that do not cover the page, a push service, and clients of users.
     ///
     /// `registered` and `removed` are the calls of clients. A call to register waits for `held`.
+    /// The tokens name their users in another claim than `sub`.
     private static let fakes = """
         const { Push } = await import("/web/inbox-push.js");
         const worker = "/elsewhere/worker.js";
@@ -49,7 +50,8 @@ struct WebInboxPushTests {
         let isRegistering = false;
         let held = null;
         const push = (user, url = worker) => new Push({
-          token: async () => `e30.${btoa(JSON.stringify({ sub: user }))}.e30`,
+          token: async () => `e30.${btoa(JSON.stringify({ nameid: user }))}.e30`,
+          user: async () => user,
           async call(method, path, body) {
             if (path === "/v1/web-push/key") return { key: "AQID" };
             if (method === "DELETE") return void removed.push(decodeURIComponent(path.split("device_id=")[1]));
@@ -201,7 +203,8 @@ struct WebInboxPushTests {
                       const { Push } = await import("\(url)/web/inbox-push.js");
                       PushManager.prototype.subscribe = async () => ({ endpoint: "one" });
                       const call = async () => ({ key: "AQID" });
-                      return new Push({ token: async () => "e30.e30.e30", call }, "/elsewhere/worker.js").switchOn();
+                      const client = { token: async () => "e30.e30.e30", user: async () => "ada", call };
+                      return new Push(client, "/elsewhere/worker.js").switchOn();
                     })()
                     """)
                 #expect(state == .string("on"))

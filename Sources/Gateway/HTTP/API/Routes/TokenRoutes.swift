@@ -19,7 +19,15 @@ struct TokenRoutes {
         "Issues a ticket that opens one socket as the caller within 30 seconds.",
         body: .object([:], isClosed: true),
         isBodyRequired: false,
-        answers: [.ok("The ticket.", .object(["ticket": .string, "expires_at": .time]))])
+        answers: [
+            .ok(
+                "The ticket.",
+                .object([
+                    "ticket": .string,
+                    "expires_at": .time,
+                    "user": .text(JobLimits.user)("The caller, as the token's claim names them."),
+                ]))
+        ])
 
     private func makeTicket(_ request: Request, _ context: APIContext) async throws -> Response {
         guard let caller = context.caller else { throw Problem(.unauthorized, "a bearer token is required") }
@@ -28,6 +36,7 @@ struct TokenRoutes {
         var response = Response.object { writer in
             writer.member("ticket", ticket)
             writer.member("expires_at", expiresAt.rfc3339)
+            writer.member("user", caller.user)
         }
         response.headers[.cacheControl] = "no-store"
         return response

@@ -10,6 +10,8 @@ const rules = "Preferences, quiet hours and caps of now apply.";
 export class Resend {
   #page;
   #notification;
+  /** Sends nothing twice if the answer was lost; after an answer, another click sends again. */
+  #key = randomKey();
   button;
   answer = h("div", { class: "resent" });
 
@@ -29,8 +31,9 @@ export class Resend {
     set(this.button, { "aria-disabled": "true" });
     await this.#page.perform(async () => {
       try {
-        const query = new URLSearchParams({ user, key: randomKey() });
+        const query = new URLSearchParams({ user, key: this.#key });
         const job = await this.#page.call("POST", `/v1/admin/notifications/${encodeURIComponent(id)}/resend?${query}`);
+        this.#key = randomKey();
         this.answer.replaceChildren("Sent again: ", jobLink(job.id, org));
         return job;
       } catch (error) {

@@ -22,7 +22,7 @@ export const channelList = (channels) => channels.map(channelName).join(", ") ||
 /** Returns the title of a step of a trace or simulation. */
 export const stepName = (id) => (Object.hasOwn(channelNames, id) ? channelNames[id] : readable(id));
 
-const followUps = { release: "Push after quiet hours", attention: "Push to an idle user", email: "E-mail if unread" };
+const followUps = { release: "Push after quiet hours", attention: "Push to a connected user", email: "E-mail if unread" };
 
 /** Returns what waits for its time, in words. */
 export const followUpName = (kind) => (Object.hasOwn(followUps, kind) ? followUps[kind] : readable(kind));
@@ -58,6 +58,7 @@ const reasons = {
   opted_out: "the user has opted out",
   opted_out_of_type: "the user has switched off every channel of this type",
   presence_unknown: "presence was unknown",
+  push_when_online: "the type is pushed to connected users too",
   queued: "queued for a provider",
   quiet_hours: "quiet hours",
   read: "the user read it first",

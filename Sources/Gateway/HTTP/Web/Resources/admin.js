@@ -118,7 +118,8 @@ function failed(error) {
 
 function leave(reason) {
   session.forget();
-  client.token(true);
+  // The next token may be another operator's.
+  client.token().then((token) => client.token(token));
   current = null;
   clearTimeout(timer);
   nav.hidden = document.getElementById("who").hidden = true;
@@ -146,5 +147,5 @@ addEventListener("hashchange", () => {
 document.addEventListener("visibilitychange", () => { if (document.visibilityState === "visible") update(); });
 
 const start = () => (session.token ? begin() : leave());
-if (session.offered) content.replaceChildren(session.question("Operations", start));
+if (session.offered) content.replaceChildren(await session.question("Operations", start));
 else start();

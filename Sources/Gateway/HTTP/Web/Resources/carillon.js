@@ -45,18 +45,20 @@ export class CarillonInbox extends HTMLElement {
   #popover = null;
   #lastUnread = null;
   /** Takes clicks on pushes, which the service worker keeps until a page is signed in. */
-  #clicked = (event) => {
+  #clicked = async (event) => {
     const { data } = event;
+    const inbox = this.#inbox;
     // One of the elements that share an inbox is enough.
-    if (!this.#inbox || (this.#inbox.speaker ??= this.#panel) !== this.#panel) return;
-    if (data?.kind === "carillon-clicks") this.#inbox.takeClicks();
+    if (!inbox || (inbox.speaker ??= this.#panel) !== this.#panel) return;
+    if (data?.kind === "carillon-clicks") inbox.takeClicks();
     if (data?.kind !== "carillon-clicked" || !data.id) return;
     // Another inbox of the page may be another user's, or the same in another language.
     event.stopImmediatePropagation();
-    const item = this.#inbox.store.find(data.id);
-    if (data.action && item) this.#fire("carillon-action", { notification: item, action: { id: data.action } });
-    if (data.action) this.#inbox.acted(data.id, data.action);
-    else this.#inbox.opened(data.id);
+    if (!data.action) return inbox.opened(data.id);
+    const found = inbox.find(data.id);
+    inbox.acted(data.id, data.action);
+    const notification = await found;
+    if (notification) this.#fire("carillon-action", { notification, action: { id: data.action } });
   };
 
   connectedCallback() {
@@ -174,9 +176,7 @@ export class CarillonInbox extends HTMLElement {
     queueMicrotask(async () => {
       if (start !== this.#starts) return;
       await open();
-      if (start !== this.#starts) return;
-      inbox.takeClicks();
-      pushes?.start();
+      if (start === this.#starts) pushes?.start();
     });
   }
 
@@ -184,6 +184,7 @@ export class CarillonInbox extends HTMLElement {
     this.#listeners = new AbortController();
     const { signal } = this.#listeners;
     inbox.addEventListener("change", () => this.#showCount(texts), { signal });
+    inbox.addEventListener("loaded", () => inbox.takeClicks(), { signal });
     inbox.addEventListener("arrival", ({ detail }) => isOfFeed(this.#feed(), detail) && this.#fire("carillon-arrival", detail), { signal });
     inbox.addEventListener("event", ({ detail }) => this.#fire("carillon-event", detail), { signal });
     inbox.addEventListener("signedOut", () => this.#fire("carillon-signed-out", null), { signal });

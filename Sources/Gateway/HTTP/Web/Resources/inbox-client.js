@@ -15,6 +15,10 @@ export class Client {
 
   #getToken;
   #token = null;
+  /** The request for a token that is not answered yet. */
+  #fetching = null;
+  /** The last request for a ticket. */
+  #ticket = null;
 
   /**
    * @param {string} url the gateway.
@@ -26,14 +30,34 @@ export class Client {
     this.#getToken = getToken;
   }
 
-  /** Returns a token, a fresh one if the last was refused. */
-  async token(isRefused = false) {
-    if (isRefused || !this.#token) {
-      // A page that never answers would block each call that waits for the token.
-      const late = new Promise((_, fail) => setTimeout(fail, Client.patience, "no token in time"));
-      this.#token = (await Promise.race([this.#getToken(isRefused), late]).catch(unreachable)) || null;
-    }
+  /** Returns a token, a fresh one if the last is `refused`; concurrent calls share one request. */
+  async token(refused = null) {
+    if (this.#token && this.#token !== refused) return this.#token;
+    this.#fetching ??= this.#fetch(refused !== null).finally(() => { this.#fetching = null; });
+    return this.#fetching;
+  }
+
+  async #fetch(isRefused) {
+    // A page that never answers would block each call that waits for the token.
+    const late = new Promise((_, fail) => setTimeout(fail, Client.patience, "no token in time"));
+    this.#token = (await Promise.race([this.#getToken(isRefused), late]).catch(unreachable)) || null;
     return this.#token;
+  }
+
+  /** Returns a new `ticket` for a socket, with its `token` and the `user` of that token. */
+  ticket() { return (this.#ticket = this.#issue()); }
+
+  async #issue() {
+    const token = await this.token();
+    const answer = await this.call("POST", "/v1/socket-tickets");
+    // The call may have needed a fresh token, which may be another user's.
+    return token === this.#token ? { ...answer, token } : this.#issue();
+  }
+
+  /** Returns the user of the token. Only the gateway knows which claim names the user. */
+  async user() {
+    const last = await this.#ticket?.catch(() => null);
+    return (last?.token === await this.token() ? last : await this.ticket()).user;
   }
 
   /**
@@ -42,11 +66,11 @@ export class Client {
    * @param {boolean} keepalive whether the call goes on if the page is left.
    */
   async call(method, path, body, keepalive = false) {
-    let token = await this.token();
+    const token = await this.token();
     if (!token) throw new CallError("signedOut", "no token");
     let answer = await this.#send(method, path, body, token, keepalive);
     if (answer.status === 401) {
-      const fresh = await this.token(true);
+      const fresh = await this.token(token);
       if (fresh && fresh !== token) answer = await this.#send(method, path, body, fresh, keepalive);
       if (answer.status === 401) throw new CallError("signedOut", "the token was refused", { status: 401 });
     }
@@ -82,14 +106,3 @@ export class Client {
 }
 
 function unreachable(error) { throw new CallError("unreachable", String(error?.message ?? error)); }
-
-/** Returns a claim of a token without verifying the token; only the gateway can do that. */
-export function claim(token, name) {
-  try {
-    const part = token.split(".")[1].replace(/-/g, "+").replace(/_/g, "/");
-    const bytes = Uint8Array.from(atob(part), (character) => character.charCodeAt(0));
-    return JSON.parse(new TextDecoder().decode(bytes))[name];
-  } catch {
-    return undefined;
-  }
-}

@@ -36,8 +36,8 @@ export class Connection extends EventTarget {
   }
 
   /**
-   * @param {() => number | null} version returns the inbox version to resume from; null for a full
-   * sync.
+   * @param {(ticket: {token: string, user: string}) => number | null} version returns the inbox
+   *   version to resume from; null for a full sync.
    */
   constructor(client, version) {
     super();
@@ -119,7 +119,7 @@ export class Connection extends EventTarget {
     this.#become("connecting");
     let ticket;
     try {
-      ({ ticket } = await this.#client.call("POST", "/v1/socket-tickets"));
+      ticket = await this.#client.ticket();
     } catch (error) {
       if (attempt !== this.#attempt) return;
       if (error.kind === "signedOut") return this.#become("signedOut");
@@ -129,8 +129,8 @@ export class Connection extends EventTarget {
     if (attempt !== this.#attempt || !this.#isWanted) return;
     const address = new URL(`${this.#client.url}/v1/socket`);
     address.protocol = address.protocol.replace("http", "ws");
-    address.searchParams.set("ticket", ticket);
-    const version = this.#version();
+    address.searchParams.set("ticket", ticket.ticket);
+    const version = this.#version(ticket);
     this.#isPartial = version === null;
     if (!this.#isPartial) address.searchParams.set("resume", version);
     const socket = new WebSocket(address, ["carillon.v1"]);
@@ -138,7 +138,7 @@ export class Connection extends EventTarget {
     socket.onopen = () => this.#watch();
     socket.onmessage = ({ data }) => this.#receive(data);
     socket.onclose = ({ code }) => {
-      if (socket === this.#socket) this.#closed(code);
+      if (socket === this.#socket) this.#closed(code, ticket.token);
     };
   }
 
@@ -173,7 +173,7 @@ export class Connection extends EventTarget {
     }, Connection.probePatience);
   }
 
-  #closed(code) {
+  #closed(code, token) {
     this.#drop();
     if (code === 4409) return this.#become("displaced");
     if (code !== 4401) return this.#fail();
@@ -181,7 +181,7 @@ export class Connection extends EventTarget {
     const attempt = this.#attempt;
     // The token expired. Fetch a fresh one; without one, the next ticket reports `signedOut`.
     // Another attempt to connect may start meanwhile.
-    this.#client.token(true).catch(() => null).then(() => attempt === this.#attempt && this.#fail());
+    this.#client.token(token).catch(() => null).then(() => attempt === this.#attempt && this.#fail());
   }
 
   #fail() {

@@ -12,13 +12,15 @@ export class ListView {
   #items = new Map();
   #days = new Map();
   #state = null;
+  /** The day at the last render. */
+  #today;
   #groups = h("div", { class: "days" });
   #more;
   #pill;
   /** The newest notification that the user has had on the screen. */
   #newest = null;
 
-  /** @param context as of the items, and `filter`, `isArchive` and `isFeed`. */
+  /** @param context as of the items, and `filter`, `isArchive`, `isFeed` and `undo`. */
   constructor(inbox, context) {
     this.#inbox = inbox;
     this.#context = context;
@@ -33,6 +35,7 @@ export class ListView {
   render() {
     const filter = this.#context.filter();
     const list = this.#list(filter);
+    this.#today = +day(Date.now());
     const kept = new Set(list.map((item) => item.id));
     const lost = this.#neighbourOfLost(kept);
     const top = this.#anchor(kept);
@@ -66,6 +69,8 @@ export class ListView {
 
   tick() {
     for (const view of this.#items.values()) view.tick();
+    // Headings such as “Today” change at midnight.
+    if (this.#today !== +day(Date.now())) this.render();
   }
 
   #list(filter) {
@@ -214,7 +219,7 @@ export class ListView {
   }
 
   // Keys: arrows, Home and End go through the entries; Delete deletes, E archives, U marks as
-  // unread or read.
+  // unread or read, Z undoes the last step.
 
   #entries() { return [...this.#groups.querySelectorAll(".item")]; }
 
@@ -224,7 +229,7 @@ export class ListView {
     const item = event.target.closest(".item");
     const place = entries.indexOf(item);
     const goal = { ArrowDown: place + 1, ArrowUp: place - 1, Home: 0, End: entries.length - 1 }[event.key];
-    const act = item && this.#action(event.key, this.#items.get(item.dataset.id).item);
+    const act = event.key === "z" ? this.#context.undo : item && this.#action(event.key, this.#items.get(item.dataset.id).item);
     if (goal === undefined && !act) return;
     event.preventDefault();
     if (act) return act();

@@ -22,8 +22,6 @@ export class Panel {
   /** The chosen tab: `all`, `unread`, `archive` or `category:` and its name. */
   #tab = "all";
   #isScheduled = false;
-  /** The inbox version at the last count by category. */
-  #counted = null;
   #menu = new Menu();
   #tabs = h("div", { class: "filters", role: "group" });
   #title = h("h2", { id: "carillon-title" });
@@ -54,6 +52,7 @@ export class Panel {
       remove: undoable((id) => inbox.remove(id), texts.removedDone),
       restore: async (id) => { if (await inbox.restore(id)) this.tell(texts.restoredDone); },
       more: (item, button) => this.#menu.open(button, this.#itemMenu(item)),
+      undo: () => this.#toast.querySelector(".undo")?.click(),
     };
     this.#list = new ListView(inbox, this.#context);
     this.element = this.#frame();
@@ -150,7 +149,7 @@ export class Panel {
   /** Asks first, as this cannot be undone. */
   #removeRead() {
     const { texts } = this.#context;
-    this.tell(`${texts.removeRead}?`, { label: texts.remove, run: () => this.#inbox.removeRead() });
+    this.tell(`${texts.removeRead}?`, { label: texts.remove, isQuestion: true, run: () => this.#inbox.removeRead() });
   }
 
   // Tabs.
@@ -193,15 +192,7 @@ export class Panel {
       counter.textContent = count ? (count > 999 ? "999+" : String(count)) : "";
       counter.hidden = !count;
     });
-    if (isFeed || categories.length) this.#countCategories();
-  }
-
-  /** Counts by category again once the inbox has another version. */
-  #countCategories() {
-    const { version } = this.#inbox.store;
-    if (version === null || version === this.#counted) return;
-    this.#counted = version;
-    this.#inbox.countCategories(this.#context.feed.org);
+    if (isFeed || categories.length) this.#inbox.updateCounts(feed.org);
   }
 
   /** Shows the settings or the list. */
@@ -270,18 +261,28 @@ export class Panel {
     this.#banner.hidden = false;
   }
 
-  /** Shows a toast, with a button if it offers an action. */
+  /** Shows a toast, with a button if it offers an undo or asks; a question gets the focus. */
   tell(text, action = null) {
-    const hide = () => this.#toast.classList.remove("shown");
-    clearTimeout(this.#timers.toast);
+    const toast = this.#toast;
+    const close = () => toast.classList.remove("shown");
+    const wait = () => {
+      clearTimeout(this.#timers.toast);
+      // It stays while the user is at it.
+      this.#timers.toast = setTimeout(() => (toast.matches(":hover, :focus-within") ? wait() : close()), Panel.toastTime);
+    };
     const run = () => {
-      hide();
+      if (toast.matches(":focus-within")) this.#list.scroller.focus({ preventScroll: true });
+      button.disabled = true;
+      close();
       action.run();
     };
-    this.#toast.replaceChildren(h("span", null, text));
-    if (action) this.#toast.append(h("button", { type: "button", class: "toast-action", onclick: run }, action.label));
-    this.#toast.classList.add("shown");
-    this.#timers.toast = setTimeout(hide, Panel.toastTime);
+    const button = action && h("button", {
+      type: "button", class: action.isQuestion ? "toast-action" : "toast-action undo", onclick: run,
+    }, action.label);
+    toast.replaceChildren(h("span", null, text), ...(button ? [button] : []));
+    toast.classList.add("shown");
+    if (action?.isQuestion) button.focus();
+    wait();
   }
 
   /** Announces an arrival to screen readers, except in quiet hours. */

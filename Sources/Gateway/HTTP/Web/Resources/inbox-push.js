@@ -1,8 +1,6 @@
 // Carillon · inbox-push.js
 // SPDX-License-Identifier: Apache-2.0
 
-import { claim } from "./inbox-client.js";
-
 /** The name in `localStorage` that earlier versions used for the device of any worker. */
 const earlierName = "carillon.device";
 
@@ -87,7 +85,7 @@ export class Push {
     if (!key) throw new Error("the gateway has no key for Web Push");
     const subscription = await this.#subscribe(registration, key);
     // The page may log the user out during the call.
-    const user = userOf(await this.#client.token());
+    const user = await this.#client.user();
     await this.#client.call("POST", "/v1/devices", {
       platform: "web", token: JSON.stringify(subscription), device_id: this.#deviceID(), name: browserName(),
       locale: navigator.language,
@@ -116,9 +114,8 @@ export class Push {
   }
 
   async #renewIfDue() {
-    const token = await this.#client.token();
-    if (!token) return false;
-    const user = userOf(token);
+    if (!(await this.#client.token())) return false;
+    const user = await this.#client.user();
     const subscription = await this.#subscription();
     const isOfEarlier = subscription && localStorage.getItem(earlierName);
     const last = this.#noted() ?? (isOfEarlier ? { user } : {});
@@ -231,8 +228,6 @@ function activation(worker) {
 function alone(task) { return navigator.locks.request("carillon.push", task); }
 
 function warn(error) { console.warn("carillon:", error.message); }
-
-function userOf(token) { return claim(token, "sub") ?? ""; }
 
 function bytes(base64URL) {
   const text = atob(base64URL.replace(/-/g, "+").replace(/_/g, "/"));

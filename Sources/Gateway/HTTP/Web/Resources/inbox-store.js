@@ -81,11 +81,7 @@ export class InboxStore extends EventTarget {
         this.total -= this.#remove(frame.change.ids ?? this.#upTo(frame.change.up_to_version, (item) => item.read_at)).length;
         this.#advance(frame);
         return false;
-      case "unread":
-        // An answer, not a change: it has the count, but not the notifications.
-        this.unread = frame.unread;
-        this.#changed();
-        return false;
+      // An `unread` may be older than the last frame; each change brings its own count.
       default: return false;
     }
   }

@@ -166,7 +166,7 @@ button:disabled { cursor: default; }
 .placeholder span:nth-child(3) { inline-size: 80%; }
 @keyframes breathe { to { opacity: .45; } }
 .toast { position: absolute; inset-block-end: 1rem; inset-inline: 1rem; z-index: 5; display: flex; align-items: center; gap: 1rem; margin-inline: auto; inline-size: fit-content; max-inline-size: calc(100% - 2rem); padding: .55rem .6rem .55rem 1rem; padding-inline: 1rem; border-radius: 11px; background: var(--text); color: var(--surface); font-size: .875rem; box-shadow: var(--shadow); opacity: 0; visibility: hidden; transform: translateY(8px); transition: opacity .2s, transform .2s, visibility .2s; }
-.toast.shown { opacity: 1; visibility: visible; transform: none; }
+.toast.shown { opacity: 1; visibility: visible; transform: none; transition-duration: .2s, .2s, 0s; }
 .toast-action { flex: none; padding: .15rem .4rem; border-radius: 6px; color: inherit; font-weight: 700; text-decoration: underline; text-underline-offset: .2em; }
 
 .settings { flex: 1; min-block-size: 0; overflow-y: auto; padding: 0 .9rem 1.2rem; scrollbar-width: thin; scrollbar-color: var(--control) transparent; }

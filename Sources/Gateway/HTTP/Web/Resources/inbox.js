@@ -1,7 +1,7 @@
 // Carillon · inbox.js
 // SPDX-License-Identifier: Apache-2.0
 
-import { CallError, claim, Client } from "./inbox-client.js";
+import { CallError, Client } from "./inbox-client.js";
 import { Connection } from "./inbox-connection.js";
 import { InboxStore } from "./inbox-store.js";
 import { Words } from "./words.js";
@@ -9,8 +9,9 @@ import { Words } from "./words.js";
 /**
  * A user's inbox in one tab: the store, the calls that change it, the socket, and the other tabs.
  *
- * Fires `change`, `arrival` (a notification), `state` (of the connection), `event` (of an app),
- * `words` (of the catalog), `fault` (the name of a text) and `signedOut`.
+ * Fires `change`, `loaded` (the user's first page), `arrival` (a notification), `state` (of the
+ * connection), `event` (of an app), `words` (of the catalog), `fault` (the name of a text) and
+ * `signedOut`.
  */
 export class Inbox extends EventTarget {
   static pageSize = 30;
@@ -28,6 +29,8 @@ export class Inbox extends EventTarget {
   #client;
   #connection;
   #tabs = null;
+  /** The user of the list; until a ticket names the user, the token of the first load. */
+  #owner = null;
   #loading = null;
   /** The timer of the next try after a failed load, and the number of failures in a row. */
   #reloading = null;
@@ -36,7 +39,10 @@ export class Inbox extends EventTarget {
   #last = null;
   /** Unread notifications by category, of each organisation with a feed and, for null, of all. */
   #counts = new Map();
+  /** Counts by the same keys: their timers, the newest queries, and the inbox's versions. */
   #counting = new Map();
+  #queries = new Map();
+  #counted = new Map();
   #locale;
   #isClosed = false;
   #hasWords = false;
@@ -53,7 +59,7 @@ export class Inbox extends EventTarget {
     super();
     this.#client = new Client(url, getToken);
     this.#locale = locale;
-    this.#connection = new Connection(this.#client, () => (this.store.mustReload ? null : this.store.version));
+    this.#connection = new Connection(this.#client, (ticket) => this.#resume(ticket));
     this.store.addEventListener("change", () => this.#fire("change"));
     this.store.addEventListener("arrival", ({ detail }) => this.#fire("arrival", detail));
     this.#connection.addEventListener("frame", ({ detail }) => this.#take(detail));
@@ -118,10 +124,12 @@ export class Inbox extends EventTarget {
     this.#fire("change");
     try {
       const page = await this.#page(`limit=${Inbox.pageSize}`);
+      this.#owner ??= await this.#client.token();
       this.loadError = null;
       this.#failures = 0;
+      const { isLoaded } = this.store;
       this.store.replace(page);
-      this.#joinTabs(await this.#client.token());
+      if (!isLoaded) this.#fire("loaded");
     } catch (error) {
       this.loadError = error;
       if (error.kind === "signedOut") {
@@ -166,6 +174,14 @@ export class Inbox extends EventTarget {
     return category ? counts[category] ?? 0 : Object.values(counts).reduce((sum, one) => sum + one, 0);
   }
 
+  /** Counts by category again once the inbox has another version, or if the last count failed. */
+  updateCounts(org) {
+    const { version } = this.store;
+    if (version === null || version === this.#counted.get(org)) return;
+    this.#counted.set(org, version);
+    this.countCategories(org);
+  }
+
   /**
    * Counts the unread of each category again, of one organisation or, for null, of all; soon, and
    * once for a burst of changes.
@@ -175,12 +191,15 @@ export class Inbox extends EventTarget {
     this.#counting.set(org, setTimeout(async () => {
       this.#counting.delete(org);
       const query = new URLSearchParams({ by_category: true, ...(org ? { org } : {}) });
+      this.#queries.set(org, query);
       try {
         const answer = await this.#client.call("GET", `/v1/notifications/unread-count?${query}`);
+        if (query !== this.#queries.get(org)) return;
         this.#counts.set(org, answer.categories);
         this.#fire("change");
       } catch {
         // The next change counts again.
+        this.#counted.delete(org);
       }
     }, 400));
   }
@@ -247,10 +266,35 @@ export class Inbox extends EventTarget {
     this.#fire("state", state);
   }
 
+  /** Returns the version to resume from; null if the list is incomplete or another user's. */
+  #resume({ token, user }) {
+    if (user !== this.#owner) {
+      if (token !== this.#owner) this.#forget();
+      this.#owner = user;
+      this.#joinTabs();
+    }
+    return this.store.mustReload ? null : this.store.version;
+  }
+
+  /** Forgets what is of the last user. */
+  #forget() {
+    for (const counts of [this.#counts, this.#queries, this.#counted]) counts.clear();
+    this.store.replace({ notifications: [], version: null, unread: 0, total: 0 });
+    this.store.mustReload = true;
+    if (!this.archive) return;
+    this.archive = null;
+    this.loadArchive(true);
+  }
+
+  /** Returns a notification, from the gateway if it is not loaded; null if there is none. */
+  async find(id) {
+    return this.store.find(id) ?? this.#client.call("GET", `/v1/notifications/${id}`).catch(() => null);
+  }
+
   // The user's actions: applied at once, sent to the other tabs, and undone if the gateway refuses.
 
   markRead(id) {
-    if (this.store.find(id)?.read_at !== null) return;
+    if (this.store.find(id)?.read_at || this.archive?.items.some((item) => item.id === id)) return;
     return this.#change({ kind: "read", ids: [id] }, "POST", `/v1/notifications/${id}/read`);
   }
 
@@ -372,9 +416,9 @@ export class Inbox extends EventTarget {
 
   // Other tabs, and the service worker's notifications.
 
-  #joinTabs(token) {
-    if (this.#tabs || this.#isClosed) return;
-    this.#tabs = new BroadcastChannel(`carillon ${this.#client.url} ${claim(token, "sub") ?? ""}`);
+  #joinTabs() {
+    this.#tabs?.close();
+    this.#tabs = new BroadcastChannel(`carillon ${this.#client.url} ${this.#owner}`);
     this.#tabs.onmessage = ({ data }) => {
       if (data.kind === "reload") this.#reload();
       else if (this.store.isLoaded) this.#perform(data);

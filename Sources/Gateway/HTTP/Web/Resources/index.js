@@ -3,7 +3,7 @@
 
 import "../carillon.js";
 import { h } from "./dom.js";
-import { Session } from "./session.js";
+import { Session, userOf } from "./session.js";
 import { language } from "./texts.js";
 
 const session = new Session("inbox");
@@ -17,9 +17,12 @@ document.getElementById("leave").textContent = texts.signOut;
 document.title = texts.notifications;
 
 function showInbox() {
-  document.getElementById("name").textContent = session.user ?? "";
+  const { token } = session;
+  const name = document.getElementById("name");
+  name.textContent = "";
+  userOf(token).then((user) => { if (token === session.token) name.textContent = user ?? ""; });
   who.hidden = false;
-  const inbox = h("carillon-inbox", { view: "page", worker: "/sw.js?icons", token: session.token });
+  const inbox = h("carillon-inbox", { view: "page", worker: "/sw.js?icons", token });
   inbox.addEventListener("carillon-unread", ({ detail }) => {
     document.title = detail.unread ? `(${detail.unread}) ${texts.notifications}` : texts.notifications;
   });
@@ -56,5 +59,5 @@ document.getElementById("leave").addEventListener("click", async () => {
 tabs.addEventListener("message", () => { if (!session.token) showForm(); });
 addEventListener("hashchange", () => { if (location.hash.includes("token=")) location.reload(); });
 
-if (session.offered) place.replaceChildren(session.question(texts.signInTitle, show, texts));
+if (session.offered) place.replaceChildren(await session.question(texts.signInTitle, show, texts));
 else show();

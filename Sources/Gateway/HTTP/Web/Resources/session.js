@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { h } from "./dom.js";
-import { claim } from "./inbox-client.js";
+import { Client } from "./inbox-client.js";
 import { en } from "./texts.js";
 
 /** The sign-in state of a gateway page: a token, kept for this tab or for this browser. */
@@ -32,9 +32,6 @@ export class Session {
 
   get token() { return sessionStorage.getItem(this.#name) ?? localStorage.getItem(this.#name); }
 
-  /** The user that the token names, or null. */
-  get user() { return this.token ? claim(this.token, "sub") ?? null : null; }
-
   keep(token, isRemembered) {
     this.forget();
     (isRemembered ? localStorage : sessionStorage).setItem(this.#name, token);
@@ -46,8 +43,8 @@ export class Session {
   }
 
   /** Asks whether to sign in with the token of a link; in English unless given other texts. */
-  question(title, decided, texts = en) {
-    const name = claim(this.offered, "sub") ?? "?";
+  async question(title, decided, texts = en) {
+    const [name, user] = await Promise.all([this.offered, this.token].map(userOf));
     const answer = (isTaken) => {
       if (isTaken) this.keep(this.offered, false);
       this.offered = null;
@@ -57,7 +54,7 @@ export class Session {
     const no = h("button", { type: "button", class: "plain", id: "decline" }, texts.declineLink);
     yes.addEventListener("click", () => answer(true));
     no.addEventListener("click", () => answer(false));
-    return h("div", { class: "sign-in" }, h("h1", null, title), h("p", null, texts.linkSignsIn(name, this.user)), yes, no);
+    return h("div", { class: "sign-in" }, h("h1", null, title), h("p", null, texts.linkSignsIn(name ?? "?", user)), yes, no);
   }
 
   /** A form that asks for a token; in English unless given other texts. */
@@ -85,4 +82,9 @@ export class Session {
     });
     return form;
   }
+}
+
+/** Returns the user that a token names; null without a valid token, or without an answer. */
+export async function userOf(token) {
+  return new Client(location.origin, (isRefused) => (isRefused ? null : token)).user().catch(() => null);
 }

@@ -91,12 +91,15 @@ self.addEventListener("notificationclick", (event) => {
  * Stores the click first, so that a page that opens later can report it.
  */
 async function open({ id, url, urls }, action) {
-  if (id) await keepClick({ kind: "carillon-clicked", id, action });
+  const click = { kind: "carillon-clicked", id, action };
+  const isKept = id && await keepClick(click).then(() => true, warn);
   const pages = await self.clients.matchAll({ type: "window", includeUncontrolled: true });
   const goal = safe(urls?.[action]) ?? safe(url) ?? self.registration.scope;
   const page = pages.find((client) => client.url === goal) ?? (urls?.[action] || url ? null : pages[0]);
   await (page ? page.focus() : self.clients.openWindow(goal)).catch(() => null);
   for (const client of pages) client.postMessage({ kind: "carillon-clicks" });
+  // If the storage is full, only an open page can report the click.
+  if (id && !isKept) (page ?? pages[0])?.postMessage(click);
 }
 
 async function keepClick(click) {
@@ -117,9 +120,11 @@ function handOutClicks(page) {
       await cache.delete(request);
       if (click) page.postMessage(click);
     }
-  }).catch((error) => console.warn("carillon:", error.message));
+  }).catch(warn);
   return handedOut;
 }
+
+function warn(error) { console.warn("carillon:", error.message); }
 
 self.addEventListener("message", (event) => {
   if (event.data?.kind === "close") event.waitUntil(close(event.data.ids));

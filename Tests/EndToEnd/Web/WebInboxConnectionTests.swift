@@ -1,0 +1,424 @@
+// Carillon · WebInboxConnectionTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import Support
+import Testing
+
+/// The inbox's modules in a real browser, with a gateway that the page plays.
+@Suite(.timeLimit(.minutes(10)), .enabled(if: Browser.isInstalled))
+struct WebInboxConnectionTests {
+    /// Defines a gateway inside the page: `gateway.answer` returns the answers about notifications.
+    private static let fakeGateway = """
+        const load = (name) => import(`/web/${name}.js`);
+        const modules = ["inbox", "inbox-connection", "inbox-client"];
+        const [{ Inbox }, { Connection }, { Client }] = await Promise.all(modules.map(load));
+        Object.assign(Connection, { shortest: 10, longest: 10 });
+        Object.defineProperty(navigator, "onLine", { value: true });
+        const url = "http://127.0.0.1";
+        const until = async (isTrue) => { while (!isTrue()) await new Promise((next) => setTimeout(next, 1)); };
+        const item = (id, version, read_at = null) => ({ id, version, read_at });
+        const page = (version, ...notifications) => Response.json({
+          version, notifications, next_cursor: notifications.at(-1)?.id ?? null, unread: notifications.length, total: 2,
+        });
+        const gateway = {
+          answer: () => page(5), words: () => Response.json({}), count: () => Response.json({ categories: {} }),
+          user: () => "ada",
+        };
+        globalThis.fetch = async (address, { method, headers }) => {
+          const { pathname } = new URL(address);
+          const token = headers.authorization.slice(7);
+          if (pathname === "/v1/socket-tickets") return Response.json({ ticket: "one", user: gateway.user(token) });
+          if (pathname.endsWith("/unread-count")) return gateway.count();
+          return pathname === "/v1/types" ? gateway.words() : gateway.answer(method, token, pathname);
+        };
+        const sockets = [];
+        globalThis.WebSocket = class {
+          static OPEN = 1;
+          readyState = 1;
+          constructor(address) {
+            this.resume = new URL(address).searchParams.get("resume");
+            sockets.push(this);
+          }
+          take(frame) { this.onmessage({ data: JSON.stringify(frame) }); }
+          send() {}
+          close() {}
+        };
+        const opened = async (inbox) => {
+          const isOpen = await inbox.open();
+          await until(() => sockets.length === 1);
+          return isOpen;
+        };
+        const welcome = { type: "welcome", version: 5 };
+        const sync = { type: "sync", unread: 1, total: 2, notifications: [], deleted: [] };
+        """
+
+    /// Runs a script that uses the fake gateway, and returns the texts that it returns.
+    private func runWithFakeGateway(_ script: String) async throws -> [String]? {
+        try await Stack.withBrowser { _, gateway, browser in
+            try await browser.open("http://127.0.0.1:\(gateway.port)/")
+            return try await browser.run("return (async () => { \(Self.fakeGateway)\n\(script) })()").strings
+        }
+    }
+
+    @Test("a reload that fails after a reset is tried again, and until then no version is resumed")
+    func failedReload() async throws {
+        let resumed = try await self.runWithFakeGateway(
+            """
+            const inbox = new Inbox(url, async () => "token", "en");
+            await opened(inbox);
+            let failures = 0;
+            gateway.answer = () => {
+              failures += 1;
+              return new Response("{}", { status: 503 });
+            };
+            sockets[0].take(welcome);
+            sockets[0].take({ ...sync, reset: true, version: 900 });
+            sockets[0].take({ type: "notification", version: 901, unread: 2, notification: item("b", 901) });
+            await until(() => failures > 1);
+            sockets[0].onclose({ code: 1006 });
+            await until(() => sockets.length === 2);
+            gateway.answer = () => page(902, item("b", 901), item("a", 900));
+            sockets[1].take(welcome);
+            await until(() => inbox.store.version === 902);
+            // Without a version, this is no list of changes.
+            gateway.answer = () => page(903, item("b", 901));
+            sockets[1].take({ ...sync, reset: false, version: 903 });
+            await until(() => inbox.store.list().length === 1);
+            inbox.close();
+            return sockets.map(({ resume }) => String(resume));
+            """)
+        #expect(resumed == ["5", "null"])
+    }
+
+    @Test("while a page fetches a fresh token, the inbox is offline; it waits no longer than its limit")
+    func hangingToken() async throws {
+        let states = try await self.runWithFakeGateway(
+            """
+            let give;
+            const fresh = () => new Promise((done) => { give = done; });
+            const inbox = new Inbox(url, (isRefused) => (isRefused ? fresh() : "token"), "en");
+            await opened(inbox);
+            sockets[0].take(welcome);
+            sockets[0].onclose({ code: 4401 });
+            const states = [inbox.state];
+            inbox.retry();
+            await until(() => sockets.length === 2);
+            sockets[1].take(welcome);
+            give("fresh");
+            await new Promise((next) => setTimeout(next));
+            states.push(inbox.state);
+            Client.patience = 10;
+            // The token of this socket has been replaced; that of the next one has not.
+            sockets[1].onclose({ code: 4401 });
+            await until(() => sockets.length === 3);
+            sockets[2].onclose({ code: 4401 });
+            await until(() => sockets.length === 4);
+            inbox.close();
+            return states;
+            """)
+        #expect(states == ["offline", "online"])
+    }
+
+    @Test("calls that are refused together ask once for a fresh token")
+    func refusedTogether() async throws {
+        let asked = try await self.runWithFakeGateway(
+            """
+            let asked = 0;
+            const client = new Client(url, async (isRefused) => (isRefused ? `fresh ${++asked}` : "old"));
+            let free;
+            const late = new Promise((done) => { free = done; });
+            gateway.answer = async (method, token) => {
+              if (method === "DELETE") await late;
+              return token === "fresh 1" ? Response.json({}) : new Response("{}", { status: 401 });
+            };
+            const calls = ["GET", "GET", "DELETE"].map((method) => client.call(method, "/v1/notifications"));
+            await Promise.all(calls.slice(0, 2));
+            // This one is refused after the others have a fresh token.
+            free();
+            await calls[2];
+            return [String(asked)];
+            """)
+        #expect(asked == ["1"])
+    }
+
+    @Test("with a fresh token the inbox resumes; if that is another user's, it shows their list and joins their tabs")
+    func otherUser() async throws {
+        let found = try await self.runWithFakeGateway(
+            """
+            const tokens = ["first", "second", "third"];
+            gateway.user = (token) => (token === "third" ? "eve" : "ada");
+            gateway.answer = () => page(5, item("a", 5));
+            const inbox = new Inbox(url, async () => tokens.shift(), "en");
+            await opened(inbox);
+            sockets[0].take(welcome);
+            sockets[0].onclose({ code: 4401 });
+            await until(() => sockets.length === 2);
+            sockets[1].take(welcome);
+            gateway.answer = () => page(2, item("b", 2));
+            sockets[1].onclose({ code: 4401 });
+            await until(() => sockets.length === 3);
+            const found = [...sockets.map(({ resume }) => String(resume)), String(inbox.store.list().length)];
+            const tab = new BroadcastChannel(`carillon ${url} eve`);
+            const told = new Promise((done) => { tab.onmessage = ({ data }) => done(data.kind); });
+            sockets[2].take(welcome);
+            await until(() => inbox.store.version === 2);
+            found.push(inbox.store.list().map(({ id }) => id).join());
+            inbox.markAllRead();
+            found.push(await told);
+            inbox.close();
+            tab.close();
+            return found;
+            """)
+        #expect(found == ["5", "5", "null", "0", "b", "read"])
+    }
+
+    @Test("a count by category that failed is made again, and a late answer does not replace a newer one")
+    func counts() async throws {
+        let found = try await self.runWithFakeGateway(
+            """
+            const [{ Panel }, { en }] = await Promise.all(["inbox-panel", "texts"].map(load));
+            const answers = [];
+            gateway.count = () => new Promise((done) => { answers.push(done); });
+            const unread = (count) => Response.json({ categories: { a: count } });
+            const inbox = new Inbox(url, async () => "token", "en");
+            await opened(inbox);
+            sockets[0].take(welcome);
+            const panel = new Panel(inbox, null, { language: "en", texts: en, feed: { category: "a", org: null } });
+            panel.start();
+            const shown = () => panel.element.querySelector("[data-filter=unread] .count").textContent;
+            await until(() => answers.length === 1);
+            sockets[0].take({ ...sync, version: 6 });
+            await until(() => answers.length === 2);
+            answers[1](unread(2));
+            await until(() => shown() === "2");
+            answers[0](unread(9));
+            sockets[0].take({ ...sync, version: 7 });
+            await until(() => answers.length === 3);
+            const found = [shown()];
+            answers[2](new Response("{}", { status: 503 }));
+            // A change that leaves the version, such as after a reconnect.
+            await until(() => {
+              sockets[0].take({ ...sync, version: 7 });
+              return answers.length === 4;
+            });
+            answers[3](unread(4));
+            await until(() => shown() === "4");
+            panel.stop();
+            inbox.close();
+            return found;
+            """)
+        #expect(found == ["2"])
+    }
+
+    @Test("the headings of days change at midnight")
+    func midnight() async throws {
+        let headings = try await self.runWithFakeGateway(
+            """
+            const names = ["inbox-list", "words", "texts"];
+            const [{ ListView }, { Words }, { en }] = await Promise.all(names.map(load));
+            let now = new Date().setHours(12, 0, 0, 0);
+            const RealDate = Date;
+            globalThis.Date = class extends RealDate {
+              static now() { return now; }
+              constructor(...given) { super(...(given.length ? given : [now])); }
+            };
+            const created = new Date().toISOString();
+            gateway.answer = () => page(5, { ...item("a", 5), title: "a", type: "t", severity: "info", created_at: created });
+            const inbox = new Inbox(url, async () => "token", "en");
+            await opened(inbox);
+            const view = new ListView(inbox, {
+              language: "en", texts: en, words: new Words(), feed: {}, filter: () => ({}), isArchive: () => false,
+            });
+            view.render();
+            const heading = () => view.element.querySelector(".day").textContent;
+            const headings = [heading()];
+            now += 86_400_000;
+            view.tick();
+            headings.push(heading());
+            globalThis.Date = RealDate;
+            inbox.close();
+            return headings;
+            """)
+        #expect(headings == ["Today", "Yesterday"])
+    }
+
+    @Test("clicks on pushes are taken once a failed first load succeeds, also for a notification that is not loaded")
+    func clicksAfterFailedLoad() async throws {
+        let found = try await self.runWithFakeGateway(
+            """
+            const calls = [];
+            let isDown = true;
+            gateway.answer = (method, token, path) => {
+              calls.push(`${method} ${path}`);
+              if (isDown) return new Response("{}", { status: 503 });
+              return method === "GET" && path.endsWith("/x") ? Response.json(item("x", 1)) : page(5);
+            };
+            let taken = 0;
+            const postMessage = ({ kind }) => { if (kind === "carillon-take-clicks") taken += 1; };
+            navigator.serviceWorker.getRegistration = async () => ({ active: { postMessage } });
+            const element = document.createElement("carillon-inbox");
+            element.setAttribute("url", url);
+            element.setAttribute("token", "token");
+            const acted = new Promise((done) => {
+              element.addEventListener("carillon-action", ({ detail }) => done(`${detail.notification.id} ${detail.action.id}`));
+            });
+            document.body.append(element);
+            await until(() => sockets.length === 1);
+            const found = [String(taken)];
+            isDown = false;
+            sockets[0].take(welcome);
+            await until(() => taken > 0);
+            const data = { kind: "carillon-clicked", id: "x", action: "done" };
+            navigator.serviceWorker.dispatchEvent(new MessageEvent("message", { data }));
+            found.push(await acted);
+            await until(() => calls.includes("POST /v1/notifications/x/read"));
+            element.remove();
+            return found;
+            """)
+        #expect(found == ["0", "x done"])
+    }
+
+    @Test("names from the catalog that failed to load are loaded with the next connection")
+    func lateWords() async throws {
+        let names = try await self.runWithFakeGateway(
+            """
+            const inbox = new Inbox(url, async () => "token", "en");
+            gateway.words = () => new Response("{}", { status: 503 });
+            await opened(inbox);
+            gateway.words = () => Response.json({ types: [{ type: "order_paid", title: "Paid orders" }] });
+            const loaded = new Promise((done) => inbox.addEventListener("words", done));
+            sockets[0].take(welcome);
+            await loaded;
+            inbox.close();
+            return [inbox.words.typeName("order_paid")];
+            """)
+        #expect(names == ["Paid orders"])
+    }
+
+    @Test("a socket that opens and then says nothing is replaced")
+    func silentSocket() async throws {
+        let resumed = try await self.runWithFakeGateway(
+            """
+            Object.assign(Connection, { probeInterval: 10, probePatience: 10 });
+            const connection = new Connection({ url, ticket: async () => ({ ticket: "one" }) }, () => 7);
+            connection.open();
+            await until(() => sockets.length === 1);
+            sockets[0].onopen?.();
+            await until(() => sockets.length === 2);
+            connection.close();
+            return sockets.map(({ resume }) => resume);
+            """)
+        #expect(resumed == ["7", "7"])
+    }
+
+    @Test("an inbox opens although its page gives no token at first, and then loads all of it")
+    func lateToken() async throws {
+        let found = try await self.runWithFakeGateway(
+            """
+            let failures = 3;
+            const token = async () => {
+              if (failures-- > 0) throw new Error("no network");
+              return "token";
+            };
+            const inbox = new Inbox(url, token, "en");
+            const found = [await opened(inbox), sockets[0].resume];
+            sockets[0].take({ type: "notification", version: 7, unread: 2, notification: item("b", 7) });
+            found.push(inbox.store.isLoaded);
+            gateway.answer = () => page(7, item("b", 7), item("a", 6));
+            sockets[0].take(welcome);
+            await until(() => inbox.store.list().length === 2 && inbox.store.isLoaded);
+            inbox.close();
+            return found.map(String);
+            """)
+        #expect(found == ["true", "null", "false"])
+    }
+
+    @Test("a change whose answer is lost is undone, and the inbox read again")
+    func lostAnswer() async throws {
+        let found = try await self.runWithFakeGateway(
+            """
+            gateway.answer = () => page(5, item("a", 5));
+            const inbox = new Inbox(url, async () => "token", "en");
+            await opened(inbox);
+            sockets[0].take(welcome);
+            gateway.answer = (method) => {
+              if (method === "POST") throw new TypeError("the connection was lost");
+              return page(6, item("a", 6, "2026-01-01T00:00:00Z"));
+            };
+            const isSaved = await inbox.markRead("a");
+            await until(() => inbox.store.version === 6);
+            inbox.close();
+            return [String(isSaved), inbox.store.find("a").read_at];
+            """)
+        #expect(found == ["false", "2026-01-01T00:00:00Z"])
+    }
+
+    @Test("a notification that is deleted while an older page loads does not come back with it")
+    func overtakenPage() async throws {
+        let left = try await self.runWithFakeGateway(
+            """
+            gateway.answer = () => page(5, item("b", 5));
+            const inbox = new Inbox(url, async () => "token", "en");
+            await opened(inbox);
+            sockets[0].take(welcome);
+            gateway.answer = () => {
+              gateway.answer = () => page(6);
+              sockets[0].take({ type: "deleted", version: 6, unread: 1, change: { ids: ["a"] } });
+              return page(5, item("a", 4));
+            };
+            await inbox.loadMore({});
+            inbox.close();
+            return inbox.store.list().map(({ id }) => id);
+            """)
+        #expect(left == ["b"])
+    }
+
+    @Test("a full list keeps its oldest while an older page loads, and then continues with that page")
+    func arrivalDuringPage() async throws {
+        let found = try await self.runWithFakeGateway(
+            """
+            const newest = Array.from({ length: 1000 }, (_, index) => item(String(3000 - index), 5));
+            gateway.answer = () => page(5, ...newest);
+            const inbox = new Inbox(url, async () => "token", "en");
+            await opened(inbox);
+            sockets[0].take(welcome);
+            gateway.answer = () => {
+              sockets[0].take({ type: "notification", version: 6, unread: 1, notification: item("3001", 6) });
+              return page(6, item("2000", 1));
+            };
+            await inbox.loadMore({});
+            inbox.close();
+            return [String(inbox.store.list().length), inbox.store.cursor({})];
+            """)
+        #expect(found == ["1002", "2000"])
+    }
+
+    @Test("a channel that could not be switched off stays on when another is switched off")
+    func failedSwitch() async throws {
+        let wishes = try await self.runWithFakeGateway(
+            """
+            const names = ["inbox-settings", "words", "texts"];
+            const [{ SettingsView }, { Words }, { en }] = await Promise.all(names.map(load));
+            const sent = [];
+            const call = async (method, path, body) => {
+              const type = { type: "a", channels: ["in_app", "push"], in_app: true, push: true };
+              if (method === "GET") return path === "/v1/settings" ? {} : { types: [type] };
+              sent.push(body.types[0]);
+              if (sent.length === 1) throw new Error("no network");
+              return {};
+            };
+            const inbox = { client: { call }, words: new Words() };
+            const view = new SettingsView(inbox, null, { texts: en, language: "en", tell() {} });
+            document.body.append(view.element);
+            await view.load();
+            const [inApp, push] = view.element.querySelectorAll(".type-row input");
+            inApp.click();
+            await until(() => sent.length === 1 && !inApp.disabled);
+            push.click();
+            await until(() => sent.length === 2);
+            return sent.map((one) => `${one.in_app} ${one.push}`);
+            """)
+        #expect(wishes == ["false undefined", "undefined false"], "each call changes one channel")
+    }
+}
