@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Runs after the inbox of docs/clients/browser.md: gets and reads a notification, reconnects,
-// closes and opens the inbox while it fetches a token, and gives it a text that is no token.
+// closes and opens the inbox while it fetches a token, gives it a text that is no token, and sets
+// the clock ahead.
 
 async function until(what, condition) {
   for (let tries = 0; !condition(); tries++) {
@@ -66,3 +67,19 @@ await until("the text is refused", () => inbox.state === "offline");
 tokenIsFree = Promise.resolve();
 await until("it came back", () => inbox.state === "online");
 inbox.close();
+
+// Every token looks expired.
+const now = Date.now;
+Date.now = () => now() + 86_400_000;
+const waits = [];
+const start = globalThis.setTimeout;
+globalThis.setTimeout = (work, wait) => {
+  waits.push(wait);
+  return start(work, wait);
+};
+inbox.open();
+await until("it keeps a renewed token for a while", () => waits.includes(30_000));
+inbox.close();
+Date.now = now;
+globalThis.setTimeout = start;
+if (waits.filter((wait) => wait === 1_000).length !== 1) throw new Error(`waits: ${waits}`);

@@ -6,7 +6,6 @@ import base64
 import json
 import logging
 import random
-import time
 import unittest
 import uuid
 from collections.abc import Awaitable, Callable
@@ -35,8 +34,8 @@ PATIENCE = 30
 Script = Callable[[ServerConnection], Awaitable[None]]
 
 
-def token(expires_in: float = 3_600) -> str:
-    claims = json.dumps({"sub": "ada", "exp": time.time() + expires_in}).encode()
+def token(issued_at: float, life: float) -> str:
+    claims = json.dumps({"sub": "ada", "iat": issued_at, "exp": issued_at + life}).encode()
     return f"e30.{base64.urlsafe_b64encode(claims).decode().rstrip('=')}.{random.random()}"
 
 
@@ -176,13 +175,13 @@ class InboxTests(unittest.IsolatedAsyncioTestCase):
             asked.append(refused)
             if len(asked) == 3:
                 raise OSError("the login server is away")
-            return f"t{len(asked)}"
+            return "<p>\nan error page" if len(asked) == 4 else f"t{len(asked)}"
 
         scripts: list[Script | int] = [401, closing(4401, sync(0)), opening(sync(1, notification(1)))]
         async with Gateway(*scripts) as gateway, Inbox(gateway.url, provide) as inbox:
             await self.take(inbox, 1)
-            self.assertEqual(gateway.tokens, ["t1", "t2", "t4"])
-        self.assertEqual(asked, [False, True, True, True])
+            self.assertEqual(gateway.tokens, ["t1", "t2", "t5"])
+        self.assertEqual(asked, [False, True, True, True, True])
 
     async def test_without_a_fresh_token_it_ends(self) -> None:
         for provider in ("t", lambda refused: None if refused else "t"):
@@ -192,23 +191,52 @@ class InboxTests(unittest.IsolatedAsyncioTestCase):
                         pass
 
     async def test_a_token_is_renewed_before_it_expires(self) -> None:
-        tokens = [token(61), token(3_600)]
+        self.assertEqual(await self.renewal_waits(3_600), [3_540, 3_540, 3_540])
+
+    async def test_a_short_token_is_renewed_at_half_of_its_life(self) -> None:
+        self.assertEqual(await self.renewal_waits(60), [30, 30, 30])
+        self.assertEqual(await self.renewal_waits(20), [10, 10, 10])
+
+    async def test_a_clock_that_is_ahead_does_not_renew_without_pause(self) -> None:
+        self.assertEqual(await self.renewal_waits(3_600, clock_ahead=7_200), [1, 30, 30])
+        self.assertEqual(await self.renewal_waits(20, clock_ahead=7_200), [1, 10, 10])
+
+    async def renewal_waits(self, life: float, clock_ahead: float = 0) -> list[float]:
+        """Returns the seconds before each of three renewals of tokens with this life."""
+        now = 1_800_000_000.0
+        waits: list[float] = []
+        tokens: list[str] = []
         asked: list[bool] = []
         renewed = asyncio.Event()
 
-        def provide(refused: bool) -> str:
+        async def wait(seconds: float) -> None:
+            nonlocal now
+            if len(waits) == 3:
+                await asyncio.Event().wait()
+            waits.append(seconds)
+            now += seconds
+
+        async def provide(refused: bool) -> str:
             asked.append(refused)
-            return tokens[len(asked) - 1]
+            tokens.append(token(now, life))
+            return tokens[-1]
 
         async def listen(socket: ServerConnection) -> None:
-            await gateway.hear(socket)
+            for _ in range(3):
+                await gateway.hear(socket)
             renewed.set()
             await hold(socket)
 
         gateway = Gateway(opening(sync(0), then=listen))
-        async with gateway, Inbox(gateway.url, provide):
-            await self.soon(renewed.wait())
-        self.assertEqual((asked, gateway.heard), ([False, True], [{"type": "auth", "token": tokens[1]}]))
+        with mock.patch("carillon.client.time.time", side_effect=lambda: now + clock_ahead):
+            async with gateway:
+                inbox = Inbox(gateway.url, provide)
+                inbox._pause = wait
+                async with inbox:
+                    await self.soon(renewed.wait())
+        self.assertEqual(asked, [False, True, True, True])
+        self.assertEqual(gateway.heard, [{"type": "auth", "token": fresh} for fresh in tokens[1:]])
+        return waits
 
     async def test_a_displaced_inbox_ends(self) -> None:
         async with Gateway(closing(4409, sync(0), arrival(1))) as gateway, Inbox(gateway.url, "t") as inbox:

@@ -105,18 +105,33 @@ struct InboxTests {
         await #expect(throws: GatewayError.signedOut) { try await inbox.connected() }
     }
 
-    @Test("renews a token a minute before its end, or at half of its time", arguments: [(200, 140), (60, 30)])
-    func renewal(lifetime: Int, pause: Int) async throws {
-        let now = Date(timeIntervalSince1970: 1_800_000_000)
-        let tokens = [Self.token(expiry: now + TimeInterval(lifetime)), Self.token(expiry: now + 3_600)]
+    @Test(
+        "renews a token a minute before its end or at half of its time, and seldom if the clock is ahead",
+        arguments: [(200, 0, [140, 140]), (60, 0, [30, 30]), (200, 7_200, [1, 30])])
+    func renewal(lifetime: Int, clockAhead: Int, pauses: [Int]) async throws {
+        // Each token is issued an hour after the one before.
+        let issues = (0...pauses.count).map { 1_800_000_000 + 3_600 * $0 }
+        let tokens = issues.map { Self.token(issue: $0, expiry: $0 + lifetime) }
+        let renewals = Mutex(0)
         let gateway = FakeGateway(.open([sync(0)]))
         var timing = self.time.timing
-        timing.now = { now }
-        let inbox = try self.inbox(gateway, timing: timing) { $0 ? tokens[1] : tokens[0] }
+        timing.now = {
+            let issue = issues[renewals.withLock { $0 }]
+            return Date(timeIntervalSince1970: TimeInterval(issue + clockAhead))
+        }
+        let inbox = try self.inbox(gateway, timing: timing) { isRefused in
+            let index = renewals.withLock { renewals in
+                if isRefused { renewals += 1 }
+                return renewals
+            }
+            return tokens[index]
+        }
         inbox.connect()
-        try await self.time.pass(.seconds(pause))
-        try await eventually { gateway.sockets.first?.sent.isEmpty == false }
-        #expect(gateway.sockets[0].sent == [#"{"token":"\#(tokens[1])","type":"auth"}"#])
+        for (index, pause) in pauses.enumerated() {
+            try await self.time.pass(.seconds(pause))
+            try await eventually { gateway.sockets.first?.sent.count == index + 1 }
+        }
+        #expect(gateway.sockets[0].sent == tokens.dropFirst().map { #"{"token":"\#($0)","type":"auth"}"# })
         inbox.close()
     }
 
@@ -218,8 +233,8 @@ struct InboxTests {
         return titles
     }
 
-    private static func token(expiry: Date) -> String {
-        let claims = Data(#"{"sub":"ada","exp":\#(Int(expiry.timeIntervalSince1970))}"#.utf8).base64EncodedString()
+    private static func token(issue: Int, expiry: Int) -> String {
+        let claims = Data(#"{"sub":"ada","iat":\#(issue),"exp":\#(expiry)}"#.utf8).base64EncodedString()
         return "e30.\(claims.replacingOccurrences(of: "=", with: "")).s"
     }
 }

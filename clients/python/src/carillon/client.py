@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from carillon.errors import Displaced, InboxError, SignedOut
 from carillon.gateway import authorization, parse_address, parse_problem
 from carillon.mailbox import Mailbox
-from carillon.moments import token_expiry
+from carillon.moments import token_expiry, token_life
 from carillon.state import EphemeralEvent, InboxState, Notification
 from carillon.version import __version__
 
@@ -39,6 +39,8 @@ _SPACING = 0.06
 # The gateway pings as often, and gives a silent peer as long.
 _PING_INTERVAL, _PING_TIMEOUT = 25, 20
 _RENEWAL_LEAD = 60.0
+# The device's clock may be ahead, so a fresh token is kept for a while even if it looks expired.
+_RENEWAL_SPACING = 30.0
 _UNAUTHORIZED, _TOO_MANY_CONNECTIONS = 4401, 4409
 
 logger = logging.getLogger("carillon.client")
@@ -59,12 +61,14 @@ class Inbox:
     gives each new notification once. An open inbox counts as the user's presence, so the user's
     phone stays silent; see `focus`.
 
+    An inbox belongs to one user, whose version it resumes from. Open a new one for another user.
+
     Args:
         url: the gateway's address, such as `https://notify.example.com`.
         token: the user's token, or a function that returns one, or None if no user is logged in. It
             is called with True if the gateway refused the last token or it expires soon: return a
-            fresh one then. It may be a coroutine function; others run in a thread. If it raises,
-            the inbox calls it again later.
+            fresh one then. It may be a coroutine function; others run in a thread. If it raises or
+            returns a text that cannot be a token, the inbox calls it again later.
         resume: the version of the last notification that an earlier process handled. The inbox then
             holds what changed since, and `arrivals()` begins there.
         most_items: the bound of `items`. Beyond it, the oldest leave the list, not the inbox.
@@ -350,7 +354,10 @@ class Inbox:
         token = await answer if inspect.isawaitable(answer) else answer
         if not token:
             raise SignedOut("the token provider has no token")
-        return str(token).strip()
+        fresh = str(token).strip()
+        # Raises for a text that no header can hold, such as an error page.
+        authorization(fresh)
+        return fresh
 
     async def _pump(self, socket: ClientConnection) -> None:
         """Sends the messages of the outbox, each again if the last connection brought no answer."""
@@ -370,9 +377,11 @@ class Inbox:
 
     async def _renew(self, socket: ClientConnection, token: str) -> None:
         """Sends a fresh token before the current one expires. Without one, the gateway closes."""
-        expiry = token_expiry(token)
+        expiry, least = token_expiry(token), 1.0
         while expiry is not None:
-            await asyncio.sleep(max(1.0, expiry - time.time() - _RENEWAL_LEAD))
+            half = token_life(token) / 2
+            left = expiry - time.time()
+            await self._pause(max(1.0, left - min(_RENEWAL_LEAD, half), min(least, half)))
             try:
                 token = await self._fetch(True)
             except Exception as error:  # noqa: BLE001, it is the provider's
@@ -382,7 +391,7 @@ class Inbox:
             if fresh is not None and fresh <= expiry:
                 logger.warning("cannot renew the token before it expires: the provider returned an old one")
                 return
-            expiry = fresh
+            expiry, least = fresh, _RENEWAL_SPACING
             await self._say(socket, json.dumps({"type": "auth", "token": token}))
 
     async def _say(self, socket: ClientConnection, text: str) -> None:

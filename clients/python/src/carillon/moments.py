@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from datetime import datetime
 from typing import Any
 
@@ -34,3 +35,9 @@ def token_expiry(token: str) -> float | None:
     """Returns the `exp` of a JWT in seconds since 1970; None if it has none."""
     expiry = token_claims(token).get("exp")
     return float(expiry) if isinstance(expiry, (int, float)) else None
+
+
+def token_life(token: str) -> float:
+    """Returns the seconds from the `iat` to the `exp` of a JWT; infinity if it lacks one of them."""
+    issued, expiry = token_claims(token).get("iat"), token_expiry(token)
+    return expiry - issued if expiry is not None and isinstance(issued, (int, float)) else math.inf

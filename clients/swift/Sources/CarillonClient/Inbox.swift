@@ -19,6 +19,8 @@ import Observation
 /// user's phone stays silent; see ``focus(_:)``.
 ///
 /// The user's changes show at once. One that fails is undone, and the call throws.
+///
+/// An inbox belongs to one user, whose version it resumes from. Make a new one for another user.
 @Observable
 @MainActor
 public final class Inbox {

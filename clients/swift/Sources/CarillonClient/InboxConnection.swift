@@ -18,6 +18,9 @@ actor InboxConnection {
     static let pingInterval = Duration.seconds(25)
     static let pingTimeout = Duration.seconds(20)
     private static let renewalLead: TimeInterval = 60
+    /// The device's clock may be ahead, so a fresh token is kept for a while even if it looks
+    /// expired.
+    private static let renewalSpacing: TimeInterval = 30
     private static let shortestBackoff = 0.5
     private static let longestBackoff = 30.0
     private static let unauthorized = 4401
@@ -183,15 +186,18 @@ actor InboxConnection {
     /// Sends a fresh token before the current one expires; without one, the gateway closes.
     private func renew(_ token: String, on socket: any Socket) async {
         var token = token
-        while let expiry = TokenSource.expiry(of: token) {
-            let left = expiry.timeIntervalSince(self.timing.now())
+        var shortest: TimeInterval = 1
+        while let lifetime = TokenSource.lifetime(of: token) {
+            let left = lifetime.end.timeIntervalSince(self.timing.now())
             // A token that lives shorter than twice the lead is renewed at half of its time.
-            let pause = max(1, left - min(Self.renewalLead, left / 2))
+            let half = lifetime.length / 2
+            let pause = max(1, left - min(Self.renewalLead, half), min(shortest, half))
             guard (try? await self.timing.sleep(.seconds(pause))) != nil,
                 let fresh = try? await self.gateway.tokens.token(replacing: token),
-                TokenSource.expiry(of: fresh).map({ $0 > expiry }) ?? true
+                TokenSource.lifetime(of: fresh).map({ $0.end > lifetime.end }) ?? true
             else { return }
             token = fresh
+            shortest = Self.renewalSpacing
             await Self.say(.authenticate(token: fresh), on: socket)
         }
     }

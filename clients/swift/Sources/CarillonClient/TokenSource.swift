@@ -49,18 +49,26 @@ actor TokenSource {
         }
     }
 
-    /// Returns the `exp` of a JWT, which is not verified; nil if it has none.
-    static func expiry(of token: String) -> Date? {
+    /// The time in which a token is valid.
+    struct Lifetime {
+        let end: Date
+        /// The seconds from `iat` to `exp`; infinite without an `iat`.
+        let length: TimeInterval
+    }
+
+    /// Returns the lifetime of a JWT, which is not verified; nil if it has no `exp`.
+    static func lifetime(of token: String) -> Lifetime? {
         struct Claims: Decodable {
+            let iat: Double?
             let exp: Double?
         }
         let parts = token.split(separator: ".", omittingEmptySubsequences: false)
         guard parts.count == 3 else { return nil }
         var text = parts[1].replacingOccurrences(of: "-", with: "+").replacingOccurrences(of: "_", with: "/")
         while text.utf8.count % 4 != 0 { text.append("=") }
-        guard let data = Data(base64Encoded: text), let claims = try? JSON.decode(Claims.self, from: data) else {
-            return nil
-        }
-        return claims.exp.map { Date(timeIntervalSince1970: $0) }
+        guard let data = Data(base64Encoded: text), let claims = try? JSON.decode(Claims.self, from: data),
+            let end = claims.exp
+        else { return nil }
+        return Lifetime(end: Date(timeIntervalSince1970: end), length: claims.iat.map { end - $0 } ?? .infinity)
     }
 }
