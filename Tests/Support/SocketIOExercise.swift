@@ -143,13 +143,13 @@ package struct SocketIOExercise {
         if command < 100, let webSocket = self.pick(self.webSockets) {
             self.webSockets.removeAll { $0 == webSocket }
             self.guarantees.lost(webSocket)
-            self.session.webSocketClosed(webSocket, now: self.now, into: &actions)
+            self.session.webSocketClosed(webSocket, into: &actions)
         } else if command < 200, let poll = self.pick(self.polls) {
             self.guarantees.aborted(poll)
-            self.session.pollAborted(poll, now: self.now, into: &actions)
+            self.session.pollAborted(poll, into: &actions)
         } else if let post = self.posts.popLast() {
             self.guarantees.aborted(post)
-            self.session.postAborted(post, now: self.now, into: &actions)
+            self.session.postAborted(post, into: &actions)
         }
     }
 

@@ -105,7 +105,6 @@ struct CommandTests {
             let error = await redis.failure(of: "GET", key)
             #expect(error?.code == .server)
             #expect(error?.serverCode == "WRONGTYPE")
-            #expect(error?.wasNotSent == false)
             #expect(error?.description.contains("secret-element") == false)
             // The connection still works.
             #expect(try await redis.number("LLEN", key) == 1)

@@ -19,7 +19,6 @@ struct QueryTarget: FuzzTarget {
     /// Summarises the values that each reader finds.
     private static func kind(_ text: String) -> String {
         func length(_ text: String?) -> Int { text.map { min($0.utf8.count, 8) } ?? -1 }
-        _ = SignalRConnectRequest.scrubbed(target: text)
         let strict: RequestQuery
         do throws(QueryFault) {
             strict = try RequestQuery(target: text)

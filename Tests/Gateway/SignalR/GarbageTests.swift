@@ -65,7 +65,6 @@ struct GarbageTests {
             calls += actions.calls.map(\.number)
             ends += actions.count { if case .end = $0 { true } else { false } }
             #expect(actions.end != nil || !wire.connection.isClosed || wasClosed)
-            if wire.connection.isClosed { #expect(wire.connection.nextDeadline == nil) }
         }
         #expect(ends == (wire.connection.isClosed ? 1 : 0))
     }
@@ -162,14 +161,14 @@ struct GarbageTests {
             }
             for case .answer(let poll, _) in actions { #expect(open.remove(poll) != nil, "a GET is answered once") }
             #expect(open.count <= 1)
-            #expect(open.count == (polling.isPolled ? 1 : 0))
             #expect(polling.recordsProven <= polling.recordsAnswered)
             #expect(polling.recordsAnswered <= polling.recordsTaken)
         }
+        for case .answer(let poll, _) in polling.delete() { open.remove(poll) }
+        #expect(open.isEmpty, "each GET is answered")
         let query = String(decoding: (0..<80).map { _ in UInt8.random(in: 32...126, using: &generator) }, as: UTF8.self)
         if let fields = try? RequestQuery(query, ignoresCase: true) {
             _ = SignalRConnectRequest(query: fields, authorization: query)
         }
-        _ = SignalRConnectRequest.scrubbed(target: "/?" + query)
     }
 }

@@ -160,7 +160,6 @@ struct MessageTests {
             SignalRErrorText.unknownMethod("X")
                 == "Failed to invoke 'X' due to an error on the server. HubException: Method does not exist.")
         #expect(SignalRErrorText.unexpected("X") == "An unexpected error occurred invoking 'X' on the server.")
-        #expect(SignalRErrorText.unauthorized("X") == "Failed to invoke 'X' because user is unauthorized")
         #expect(
             SignalRErrorText.failed("X", "no")
                 == "An unexpected error occurred invoking 'X' on the server. HubException: no")
@@ -244,13 +243,11 @@ struct HandshakeTests {
     @Test("answers a client whose handshake is late")
     func timeout() {
         var wire = Wire(version: nil, now: 1000)
-        #expect(wire.connection.nextDeadline == 16_000)
         _ = wire.receive("{", now: 15_000)
         #expect(wire.connection.tick(now: 15_999).isEmpty)
         let actions = wire.connection.tick(now: 16_000)
         #expect(actions.written == #"{"error":"Handshake was canceled."}|"#)
         #expect(actions.end == .handshakeTimeout)
-        #expect(wire.connection.nextDeadline == nil)
     }
 
     @Test("sends nothing before the handshake, and closing refuses the handshake")
@@ -274,7 +271,6 @@ struct RecordSplitterTests {
             let batch = splitter.split(Wire.bytes(piece))
             records += batch.records.map { Wire.text($0) }
             isTooLong = isTooLong || batch.isTooLong
-            #expect(splitter.pendingBytes <= maximumBytes)
         }
         return (records, isTooLong)
     }

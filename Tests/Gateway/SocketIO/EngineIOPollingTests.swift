@@ -296,8 +296,8 @@ struct SessionTrace {
         self.run { $0.pollRequested(EngineIOCarrier(request), now: now, into: &$1) }
     }
 
-    mutating func abortGet(_ request: UInt64, at now: Milliseconds = 0) -> [String] {
-        self.run { $0.pollAborted(EngineIOCarrier(request), now: now, into: &$1) }
+    mutating func abortGet(_ request: UInt64) -> [String] {
+        self.run { $0.pollAborted(EngineIOCarrier(request), into: &$1) }
     }
 
     mutating func startPost(
@@ -314,8 +314,8 @@ struct SessionTrace {
         return self.run { $0.postCompleted(EngineIOCarrier(request), body: body, now: now, into: &$1) }
     }
 
-    mutating func abortPost(_ request: UInt64, at now: Milliseconds = 0) -> [String] {
-        self.run { $0.postAborted(EngineIOCarrier(request), now: now, into: &$1) }
+    mutating func abortPost(_ request: UInt64) -> [String] {
+        self.run { $0.postAborted(EngineIOCarrier(request), into: &$1) }
     }
 
     mutating func post(_ request: UInt64, _ body: String, at now: Milliseconds = 0) -> [String] {
@@ -334,8 +334,8 @@ struct SessionTrace {
         self.run { $0.webSocketBinary(EngineIOCarrier(carrier), bytes, now: now, into: &$1) }
     }
 
-    mutating func closed(_ carrier: UInt64, failed: Bool = false, at now: Milliseconds = 0) -> [String] {
-        self.run { $0.webSocketClosed(EngineIOCarrier(carrier), failed: failed, now: now, into: &$1) }
+    mutating func closed(_ carrier: UInt64, failed: Bool = false) -> [String] {
+        self.run { $0.webSocketClosed(EngineIOCarrier(carrier), failed: failed, into: &$1) }
     }
 
     mutating func send(_ texts: String...) -> [String] {

@@ -1,8 +1,6 @@
 // Carillon · SignalRAction.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Core
-
 /// An action for the owner to carry out, in list order.
 package enum SignalRAction: Sendable, Equatable {
     /// Write whole records to the attached transport.
@@ -14,12 +12,6 @@ package enum SignalRAction: Sendable, Equatable {
     case invoke(SignalRCall)
     /// The client wants no more items of this call; it must still be completed.
     case cancel(call: UInt64)
-    /// An item of a stream that came with a call.
-    case uploadedItem(call: UInt64, streamID: String, item: JSONValue)
-    /// The end of a stream that came with a call; `error` is set if the client failed.
-    case uploadEnded(call: UInt64, streamID: String, error: String?)
-    /// The result of an invocation by ``SignalRConnection/invokeClient(target:arguments:now:)``.
-    case clientResult(SignalRCompletion)
     /// No action follows. Close the transport after the written records.
     case end(SignalREnd)
 }
@@ -58,15 +50,5 @@ package enum SignalRAdmission: Sendable, Equatable {
         case resendBufferFull
         /// The client is disconnected, and uncounted records are not kept for it.
         case detached
-        /// Too many invocations await results.
-        case tooManyClientResults
     }
-}
-
-/// A call of a client method; its result comes as ``SignalRAction/clientResult(_:)``.
-struct SignalRClientInvocation: Sendable, Equatable {
-    let invocationID: String
-    /// The record to write if the admission allows it.
-    let record: SignalRRecord
-    let admission: SignalRAdmission
 }

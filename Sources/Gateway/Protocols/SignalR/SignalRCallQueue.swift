@@ -36,8 +36,8 @@ struct SignalRCallQueue: Sendable {
         let invocationID: String?
         let isDownload: Bool
         var isCancelled = false
-        /// The client's streams that are still open.
-        var uploads: [String]
+        /// The client's streams that came with it.
+        let uploads: Int
     }
 
     private struct Running {
@@ -71,7 +71,7 @@ struct SignalRCallQueue: Sendable {
                     number: call.number,
                     invocationID: invocation.invocationID,
                     isDownload: invocation.isStream,
-                    uploads: invocation.streamIDs
+                    uploads: invocation.streamIDs.count
                 )
             )
         } else if self.running != nil {
@@ -106,22 +106,6 @@ struct SignalRCallQueue: Sendable {
         self.streams.first { $0.number == number && $0.isDownload && !$0.isCancelled }?.invocationID
     }
 
-    /// Returns the call of a client's stream.
-    func call(uploading streamID: String) -> UInt64? {
-        self.streams.first { $0.uploads.contains { ExactText($0) == ExactText(streamID) } }?.number
-    }
-
-    /// Removes a client's stream and returns its call.
-    mutating func endUpload(_ streamID: String) -> UInt64? {
-        for index in self.streams.indices {
-            guard let place = self.streams[index].uploads.firstIndex(where: { ExactText($0) == ExactText(streamID) })
-            else { continue }
-            self.streams[index].uploads.remove(at: place)
-            return self.streams[index].number
-        }
-        return nil
-    }
-
     /// A completed call: the id for its answer, and the call that starts next.
     struct Completed: Equatable {
         let invocationID: String?
@@ -152,7 +136,7 @@ struct SignalRCallQueue: Sendable {
             if isTaken { return SignalRErrorText.invocationIDInUse(invocationID) }
         }
         // Each of the client's streams counts, which also limits the streams that a call brings.
-        let uploads = self.streams.reduce(invocation.streamIDs.count) { $0 + $1.uploads.count }
+        let uploads = self.streams.reduce(invocation.streamIDs.count) { $0 + $1.uploads }
         guard self.streams.count < limits.maximumStreams, uploads <= limits.maximumStreams else {
             return SignalRErrorText.tooManyStreams
         }
@@ -174,10 +158,6 @@ package enum SignalRErrorText {
     /// Returns the error with a reason meant for the caller.
     package static func failed(_ target: String, _ reason: String) -> String {
         "\(Self.unexpected(target)) HubException: \(reason)"
-    }
-
-    static func unauthorized(_ target: String) -> String {
-        "Failed to invoke '\(target)' because user is unauthorized"
     }
 
     /// Returns the error for a streaming method that was called for a single answer.

@@ -14,47 +14,31 @@ package final class SignalRConfiguration: Sendable {
     let keepAliveInterval: Int64
     /// The time without input after which a client counts as lost.
     let clientTimeout: Int64
-    /// The time limit for the client's handshake.
-    let handshakeTimeout: Int64
     /// The invocations that may wait for the running one; more close the connection.
     let maximumWaitingInvocations: Int
     /// The bytes of the waiting invocations; more close the connection.
     let maximumWaitingBytes: Int
     /// The concurrent streams in either direction; a further one gets an error.
     let maximumStreams: Int
-    /// The server's own invocations that may await results.
-    let maximumClientResults: Int
     /// The unacknowledged bytes that stateful reconnect keeps before it accepts no more.
     package let resendBufferBytes: Int
-    /// The delay of acknowledgements, so that one covers many messages.
-    let acknowledgementDelay: Int64
-    /// The time a connection with stateful reconnect waits for its client.
-    let detachedLimit: Int64
 
     package init(
         maximumMessageBytes: Int = 32 * 1024,
         keepAliveInterval: Int64 = 15_000,
         clientTimeout: Int64 = 30_000,
-        handshakeTimeout: Int64 = 15_000,
         maximumWaitingInvocations: Int = 100,
         maximumWaitingBytes: Int = 256 * 1024,
         maximumStreams: Int = 100,
-        maximumClientResults: Int = 100,
-        resendBufferBytes: Int = 100_000,
-        acknowledgementDelay: Int64 = 1000,
-        detachedLimit: Int64 = 15_000
+        resendBufferBytes: Int = 100_000
     ) {
         self.maximumMessageBytes = maximumMessageBytes
         self.keepAliveInterval = keepAliveInterval
         self.clientTimeout = clientTimeout
-        self.handshakeTimeout = handshakeTimeout
         self.maximumWaitingInvocations = maximumWaitingInvocations
         self.maximumWaitingBytes = maximumWaitingBytes
         self.maximumStreams = maximumStreams
-        self.maximumClientResults = maximumClientResults
         self.resendBufferBytes = resendBufferBytes
-        self.acknowledgementDelay = acknowledgementDelay
-        self.detachedLimit = detachedLimit
     }
 }
 
@@ -70,6 +54,13 @@ package struct SignalRConnection: Sendable {
         case closed
     }
 
+    /// The time limit for the client's handshake.
+    private static let handshakeTimeout: Int64 = 15_000
+    /// The delay of acknowledgements, so that one covers many messages.
+    private static let acknowledgementDelay: Int64 = 1_000
+    /// The time a connection with stateful reconnect waits for its client.
+    private static let detachedLimit: Int64 = 15_000
+
     let configuration: SignalRConfiguration
     private var phase = Phase.handshaking
     private var isAttached = true
@@ -82,8 +73,6 @@ package struct SignalRConnection: Sendable {
     private var lastHeard: Int64
     private var calls = SignalRCallQueue()
     private var reliability: SignalRReliability?
-    private var clientResults: Set<String> = []
-    private var lastClientInvocation: UInt64 = 0
 
     /// Starts a connection with an attached transport.
     ///
@@ -125,22 +114,6 @@ package struct SignalRConnection: Sendable {
     /// Whether the caller should produce no more until the client acknowledges: pushes are refused,
     /// and an answer that the client awaits ends the connection.
     package var isBackPressured: Bool { self.reliability?.isFull(self.configuration.resendBufferBytes) ?? false }
-
-    /// The latest time for the next ``tick(now:)``; nil if none is due.
-    var nextDeadline: Int64? {
-        switch self.phase {
-        case .closed: return nil
-        case .handshaking: return self.since + self.configuration.handshakeTimeout
-        case .open: break
-        }
-        guard self.isAttached else { return self.since + self.configuration.detachedLimit }
-        var deadline = self.reliability?.acknowledgementDue ?? .max
-        if !self.hasInherentKeepAlive {
-            deadline = min(deadline, self.lastSent + self.configuration.keepAliveInterval)
-            deadline = min(deadline, self.lastHeard + self.configuration.clientTimeout)
-        }
-        return deadline == .max ? nil : deadline
-    }
 
     // MARK: Transport events
 
@@ -203,13 +176,13 @@ package struct SignalRConnection: Sendable {
         switch self.phase {
         case .closed: break
         case .handshaking:
-            if now - self.since >= self.configuration.handshakeTimeout {
+            if now - self.since >= Self.handshakeTimeout {
                 self.phase = .closed
                 let answer = SignalRHandshake.refused(SignalRHandshake.timeoutError)
                 actions += [.write(answer.response), .end(.handshakeTimeout)]
             }
         case .open where !self.isAttached:
-            if now - self.since >= self.configuration.detachedLimit {
+            if now - self.since >= Self.detachedLimit {
                 self.phase = .closed
                 actions.append(.end(.detachedTooLong))
             }
@@ -270,28 +243,6 @@ package struct SignalRConnection: Sendable {
         return .write
     }
 
-    /// Calls a client method and awaits its result.
-    mutating func invokeClient(target: String, arguments: [JSONValue], now: Int64) -> SignalRClientInvocation {
-        let invocationID = String(self.lastClientInvocation + 1)
-        let record = SignalRRecord(
-            .invocation(SignalRInvocation(target: target, arguments: arguments, invocationID: invocationID)))
-        guard self.clientResults.count < self.configuration.maximumClientResults else {
-            return SignalRClientInvocation(
-                invocationID: invocationID, record: record, admission: .refused(.tooManyClientResults))
-        }
-        let admission = self.push(record, now: now)
-        if admission == .write || admission == .held {
-            self.lastClientInvocation += 1
-            self.clientResults.insert(invocationID)
-        }
-        return SignalRClientInvocation(invocationID: invocationID, record: record, admission: admission)
-    }
-
-    /// Stops waiting for a client's result.
-    mutating func forgetClientInvocation(_ invocationID: String) {
-        self.clientResults.remove(invocationID)
-    }
-
     /// Ends the connection with a Close message.
     ///
     /// A server that shuts down should allow clients to reconnect, and close a WebSocket with 1001
@@ -334,18 +285,14 @@ extension SignalRConnection {
     private mutating func take(_ record: [UInt8], _ now: Int64, _ actions: inout [SignalRAction]) {
         do throws(SignalRFault) {
             guard let message = try SignalRDecoder.message(record) else { return }
-            let delay = self.configuration.acknowledgementDelay
-            guard self.reliability?.admits(message, now: now, delay: delay) ?? true else { return }
+            guard self.reliability?.admits(message, now: now, delay: Self.acknowledgementDelay) ?? true else { return }
             switch message {
             case .invocation(let invocation): self.take(invocation, cost: record.count, now, &actions)
-            case .streamItem(let streamID, let item):
-                guard let call = self.calls.call(uploading: streamID) else { return }
-                actions.append(.uploadedItem(call: call, streamID: streamID, item: item))
-            case .completion(let completion): self.take(completion, &actions)
             case .cancelInvocation(let invocationID):
                 guard let call = self.calls.cancel(invocationID) else { return }
                 actions.append(.cancel(call: call))
-            case .ping: return
+            // The server awaits no results, and no method reads a client's streams.
+            case .completion, .ping, .streamItem: return
             case .close:
                 self.phase = .closed
                 actions.append(.end(.client))
@@ -371,16 +318,6 @@ extension SignalRConnection {
             let completion = SignalRCompletion(invocationID: invocationID, outcome: .error(error))
             self.emit(SignalRRecord(.completion(completion)), now, &actions)
         case .fail(let fault): self.fail(fault, now, &actions)
-        }
-    }
-
-    private mutating func take(_ completion: SignalRCompletion, _ actions: inout [SignalRAction]) {
-        if self.clientResults.remove(completion.invocationID) != nil {
-            actions.append(.clientResult(completion))
-        } else if let call = self.calls.endUpload(completion.invocationID) {
-            var error: String?
-            if case .error(let text) = completion.outcome { error = text }
-            actions.append(.uploadEnded(call: call, streamID: completion.invocationID, error: error))
         }
     }
 

@@ -135,9 +135,6 @@ package struct SignalRRecordSplitter: Sendable {
         self.maximumBytes = maximumBytes
     }
 
-    /// The bytes of the unfinished record.
-    var pendingBytes: Int { self.pending.count }
-
     /// Returns the records that these bytes complete.
     package mutating func split(_ bytes: [UInt8]) -> Batch {
         var batch = Batch()

@@ -1,8 +1,6 @@
 // Carillon · SignalRHubRequest.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Core
-
 /// A request to a hub's path and its dispatch.
 package struct SignalRHubRequest: Sendable, Equatable {
     /// The state of the connection that the request's id names.
@@ -133,8 +131,6 @@ package struct SignalRHubRequest: Sendable, Equatable {
 
 /// The connection id and token in a request to a hub's path.
 package struct SignalRConnectRequest: Sendable, Equatable {
-    private static let secrets: Set<String> = ["access_token", "id"]
-
     /// The query's `id`, which the negotiation issued.
     ///
     /// Nil for a client that skipped negotiation; the `connectionId` that one client then sends is
@@ -153,20 +149,6 @@ package struct SignalRConnectRequest: Sendable, Equatable {
         self.id = query["id"].flatMap { $0.isEmpty ? nil : $0 }
         let inHeader = authorization.flatMap { Self.bearer($0) }
         self.accessToken = inHeader ?? query["access_token"].flatMap { $0.isEmpty ? nil : $0 }
-    }
-
-    /// Returns a request's target for logs, without the secret values of `access_token` and `id`.
-    package static func scrubbed(target: String) -> String {
-        let parts = target.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
-        guard parts.count == 2 else { return target }
-        let pairs = parts[1].split(separator: "&", omittingEmptySubsequences: false).map { pair in
-            let name = pair.prefix { $0 != "=" }
-            // An undecodable name may be one of them.
-            let isSecret = PercentCoding.decode(name, plusIsSpace: true).map { Self.secrets.contains($0.lowercased()) }
-            guard isSecret ?? true else { return String(pair) }
-            return name.endIndex < pair.endIndex ? "\(name)=-" : String(pair)
-        }
-        return "\(parts[0])?\(pairs.joined(separator: "&"))"
     }
 
     private static func bearer(_ header: String) -> String? {

@@ -17,7 +17,7 @@ struct SignalRReliability: Sendable {
     /// Whether the client reconnected and has not yet sent its Sequence.
     private var waitsForSequence = false
     /// The time of the next acknowledgement.
-    private(set) var acknowledgementDue: Int64?
+    private var acknowledgementDue: Int64?
 
     /// Whether more than `limit` bytes are unacknowledged.
     ///

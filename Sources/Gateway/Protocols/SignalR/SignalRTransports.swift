@@ -30,23 +30,22 @@ package enum SignalREventStream {
 /// A response does not prove its arrival, but the next poll does. So a push is confirmed once
 /// ``recordsProven`` reaches the value of ``recordsTaken`` after that push.
 package struct SignalRPollingState: Sendable {
-    /// Times are in milliseconds.
+    /// The time after which a parked GET is answered with nothing.
+    ///
+    /// Microsoft's clients repeat a GET after 100 s. The silence after a lost answer must end the
+    /// connection before that, or the next GET would prove the answer.
+    private static let pollTimeout: Int64 = 80_000
+    /// The time a connection lives without a parked GET.
+    private static let silence: Int64 = 15_000
+
+    /// The limits of a connection.
     package struct Limits: Sendable, Equatable {
-        /// The time after which a parked GET is answered with nothing.
-        ///
-        /// Microsoft's clients repeat a GET after 100 s. The silence after a lost answer must end
-        /// the connection before that, or the next GET would prove the answer.
-        var pollTimeout: Int64
-        /// The time a connection lives without a parked GET.
-        var silence: Int64
         /// The bytes that may wait for a GET.
         ///
         /// One record may exceed it; the next then ends the connection.
         package var bufferBytes: Int
 
-        package init(pollTimeout: Int64 = 80_000, silence: Int64 = 15_000, bufferBytes: Int = 1_000_000) {
-            self.pollTimeout = pollTimeout
-            self.silence = silence
+        package init(bufferBytes: Int = 1_000_000) {
             self.bufferBytes = bufferBytes
         }
     }
@@ -79,18 +78,6 @@ package struct SignalRPollingState: Sendable {
     package init(limits: Limits = Limits(), now: Int64) {
         self.limits = limits
         self.idleSince = now
-    }
-
-    /// Whether the connection has ended.
-    var isEnded: Bool { self.isOver }
-
-    /// Whether a GET waits for records.
-    var isPolled: Bool { self.parked != nil }
-
-    /// The latest time for the next ``tick(now:)``; nil if none is due.
-    var nextDeadline: Int64? {
-        guard !self.isOver else { return nil }
-        return self.parked.map { $0.since + self.limits.pollTimeout } ?? (self.idleSince + self.limits.silence)
     }
 
     /// Handles a GET.
@@ -179,12 +166,12 @@ package struct SignalRPollingState: Sendable {
         guard !self.isOver else { return [] }
         if let poll = self.parked {
             if !self.buffer.isEmpty || self.isClosing { return self.flush(now: now) }
-            guard now - poll.since >= self.limits.pollTimeout else { return [] }
+            guard now - poll.since >= Self.pollTimeout else { return [] }
             self.parked = nil
             self.idleSince = now
             return [.answer(poll: poll.number, Self.nothing)]
         }
-        return now - self.idleSince >= self.limits.silence ? self.end(.silent) : []
+        return now - self.idleSince >= Self.silence ? self.end(.silent) : []
     }
 
     /// The reference server's content type; clients read it as UTF-8.

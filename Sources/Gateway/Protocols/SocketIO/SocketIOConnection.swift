@@ -285,11 +285,6 @@ extension SocketIOConnection {
         return true
     }
 
-    /// Stops waiting for the client's acknowledgement; a late one is ignored.
-    mutating func forget(_ id: UInt64, in namespace: String = SocketIOPacket.defaultNamespace) {
-        _ = self.memberships[namespace]?.settle(id)
-    }
-
     static func refusal(_ message: String, _ data: JSONValue?) -> JSONValue {
         let members = [JSONMember("message", .string(message))]
         return .object(members + (data.map { [JSONMember("data", $0)] } ?? []))

@@ -154,7 +154,7 @@ package final class EngineIOConnection {
 
     func pollAborted(_ carrier: EngineIOCarrier) {
         self.exchanges.removeAll { $0.carrier == carrier }
-        self.run { session, now, actions in session.pollAborted(carrier, now: now, into: &actions) }
+        self.run { session, _, actions in session.pollAborted(carrier, into: &actions) }
         self.flush()
     }
 
@@ -180,7 +180,7 @@ package final class EngineIOConnection {
 
     func postAborted(_ carrier: EngineIOCarrier) {
         self.exchanges.removeAll { $0.carrier == carrier }
-        self.run { session, now, actions in session.postAborted(carrier, now: now, into: &actions) }
+        self.run { session, _, actions in session.postAborted(carrier, into: &actions) }
         self.flush()
     }
 
@@ -218,9 +218,7 @@ package final class EngineIOConnection {
 
     func closed(_ carrier: EngineIOCarrier, failed: Bool) {
         self.outlets.removeAll { $0.carrier == carrier }
-        self.run { session, now, actions in
-            session.webSocketClosed(carrier, failed: failed, now: now, into: &actions)
-        }
+        self.run { session, _, actions in session.webSocketClosed(carrier, failed: failed, into: &actions) }
         self.flush()
     }
 

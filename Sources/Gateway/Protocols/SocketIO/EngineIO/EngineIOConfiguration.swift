@@ -7,19 +7,13 @@ package final class EngineIOConfiguration: Sendable {
     let pingInterval: Milliseconds
     /// The time limit for the client's pong; sent to the client.
     let pingTimeout: Milliseconds
-    /// The time limit from opening a WebSocket to its upgrade packet.
-    let upgradeTimeout: Milliseconds
     /// The time after which a poll is released during an upgrade, so that the client can proceed:
     /// at most 100 ms; 0 means at once.
     let upgradeRelease: Milliseconds
-    /// The time a session closed by the server waits for a request that learns of it.
-    let closeLinger: Milliseconds
     /// The largest body or WebSocket message from the client, in bytes; sent to the client.
     package let maximumPayload: Int
     /// The packets in a body from the client; clients fill a body with all they have.
     let maximumPacketsReceived: Int
-    /// The packets in an answer to a poll; some clients reject more than 16.
-    let maximumPacketsSent: Int
     /// The bytes in an answer to a poll; a larger packet is sent alone.
     let maximumBytesSent: Int
     /// The bytes that may wait for a poll, including ``packetOverhead`` a packet; more close the
@@ -34,24 +28,18 @@ package final class EngineIOConfiguration: Sendable {
     package init(
         pingInterval: Milliseconds = 25_000,
         pingTimeout: Milliseconds = 20_000,
-        upgradeTimeout: Milliseconds = 10_000,
         upgradeRelease: Milliseconds = 100,
-        closeLinger: Milliseconds = 30_000,
         maximumPayload: Int = 1_000_000,
         maximumPacketsReceived: Int = 4_096,
-        maximumPacketsSent: Int = 16,
         maximumBytesSent: Int = 1_000_000,
         maximumWaiting: Int = 1_000_000,
         allowsUpgrade: Bool = true
     ) {
         self.pingInterval = pingInterval
         self.pingTimeout = pingTimeout
-        self.upgradeTimeout = upgradeTimeout
         self.upgradeRelease = min(max(upgradeRelease, 0), 100)
-        self.closeLinger = closeLinger
         self.maximumPayload = maximumPayload
         self.maximumPacketsReceived = maximumPacketsReceived
-        self.maximumPacketsSent = max(maximumPacketsSent, 2)
         self.maximumBytesSent = maximumBytesSent
         self.maximumWaiting = maximumWaiting
         self.allowsUpgrade = allowsUpgrade

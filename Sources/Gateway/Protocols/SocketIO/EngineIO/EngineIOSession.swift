@@ -32,6 +32,13 @@ package struct EngineIOSession: Sendable {
         var isProbed = false
     }
 
+    /// The time limit from opening a WebSocket to its upgrade packet.
+    private static let upgradeTimeout: Milliseconds = 10_000
+    /// The time a session closed by the server waits for a request that learns of it.
+    private static let closeLinger: Milliseconds = 30_000
+    /// The packets in an answer to a poll; some clients reject more than 16.
+    private static let maximumPacketsSent = 16
+
     package let configuration: EngineIOConfiguration
     var phase: Phase
     /// The time of the next ping, the deadline for a pong, or the end of lingering while closing.
@@ -237,11 +244,7 @@ extension EngineIOSession {
     /// Ends the session because its waiting poll was aborted.
     ///
     /// An answered poll does not count: connections normally close after answers.
-    package mutating func pollAborted(
-        _ request: EngineIOCarrier,
-        now: Milliseconds,
-        into actions: inout [EngineIOAction]
-    ) {
+    package mutating func pollAborted(_ request: EngineIOCarrier, into actions: inout [EngineIOAction]) {
         guard self.poll == request else { return }
         self.poll = nil
         self.finish(.transportError, into: &actions)
@@ -309,11 +312,7 @@ extension EngineIOSession {
     }
 
     /// Ends the session because a POST's body was aborted or cut.
-    package mutating func postAborted(
-        _ request: EngineIOCarrier,
-        now: Milliseconds,
-        into actions: inout [EngineIOAction]
-    ) {
+    package mutating func postAborted(_ request: EngineIOCarrier, into actions: inout [EngineIOAction]) {
         guard self.post == request else { return }
         self.post = nil
         self.finish(.transportError, into: &actions)
@@ -359,7 +358,7 @@ extension EngineIOSession {
     private mutating func takeWaiting(leaving room: Int = 0) -> [EngineIOPacket] {
         var count = 0
         var bytes = 0
-        for packet in self.waiting.prefix(self.configuration.maximumPacketsSent - room) {
+        for packet in self.waiting.prefix(Self.maximumPacketsSent - room) {
             bytes += EngineIOPayload.length(of: packet) + 1
             guard count == 0 || bytes <= self.configuration.maximumBytesSent else { break }
             count += 1
@@ -408,7 +407,7 @@ extension EngineIOSession {
             actions.append(.closeWebSocket(carrier, code: 1008))
             return
         }
-        self.upgrade = Upgrade(carrier: carrier, deadline: now + self.configuration.upgradeTimeout)
+        self.upgrade = Upgrade(carrier: carrier, deadline: now + Self.upgradeTimeout)
     }
 
     /// Handles a text message on a WebSocket; its UTF-8 was validated before.
@@ -455,7 +454,6 @@ extension EngineIOSession {
     package mutating func webSocketClosed(
         _ carrier: EngineIOCarrier,
         failed: Bool = false,
-        now: Milliseconds,
         into actions: inout [EngineIOAction]
     ) {
         if carrier == self.webSocket {
@@ -506,9 +504,8 @@ extension EngineIOSession {
     /// Closes the session on behalf of the owner.
     ///
     /// A WebSocket closes at once. Over polling the client learns of it with the waiting poll, or
-    /// with the next one within ``EngineIOConfiguration/closeLinger``, after its unfetched
-    /// messages. Until then nothing more is delivered or accepted; ``EngineIOAction/closed(_:)``
-    /// follows at the end.
+    /// with the next one within ``closeLinger``, after its unfetched messages. Until then nothing
+    /// more is delivered or accepted; ``EngineIOAction/closed(_:)`` follows at the end.
     ///
     /// - Parameter lingers: whether to wait for a poll; if not, only an already waiting one is
     ///   answered.
@@ -525,7 +522,7 @@ extension EngineIOSession {
         case .polling:
             self.phase = .closing
             self.closeReason = reason
-            self.deadline = now + self.configuration.closeLinger
+            self.deadline = now + Self.closeLinger
             if let upgrade {
                 self.upgrade = nil
                 self.releaseAt = .max
