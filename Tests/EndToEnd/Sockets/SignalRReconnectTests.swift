@@ -152,6 +152,33 @@ struct SignalRAbsenceTests {
         }
     }
 
+    @Test(
+        "a client that stopped starts without what it missed; one that closed its socket without a reason resumes",
+        arguments: [
+            (1, TestSignalR.record(#"{"type":7}"#), []), (8, [0x03, 0xE9], []), (8, [], ["missed"]),
+        ] as [(UInt8, [UInt8], [String])])
+    func stops(opcode: UInt8, payload: [UInt8], titles: [String]) async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let first = try await TestSignalR.synced(gateway, user: "ada")
+            try await Self.notify(stack, "seen")
+            try await eventually("its bookmark is stored") {
+                try await stack.bookmarks(user: "ada").contains { $0.hasSuffix(" 1 0") }
+            }
+            try await first.send(opcode: opcode, payload: payload)
+            _ = try await first.waitForClose()
+            try await Self.waitUntilGone(stack, titles.count)
+            try await eventually("no other bookmark is left") {
+                try await stack.bookmarks(user: "ada").count == titles.count
+            }
+            try await Self.miss(stack, "missed")
+            let second = try await TestSignalR.synced(gateway, user: "ada")
+            #expect(second.messages.receivedTitles == titles)
+            #expect(second.messages.counts == [2])
+        }
+    }
+
     @Test("each of two returning clients gets what it missed, and at most the newest hundred")
     func several() async throws {
         try await Stack.with { stack in

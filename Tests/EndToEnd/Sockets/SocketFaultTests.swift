@@ -119,7 +119,7 @@ struct SocketFaultTests {
             let frame = TestSocket.frame(opcode: 1, payload: Array("40/x,".utf8))
             try await nowhere.send(raw: (0..<300).flatMap { _ in frame })
             #expect(try await nowhere.waitForClose() == 1000)
-            #expect(nowhere.texts.count { $0.hasPrefix("44/x,") } <= 60)
+            #expect(nowhere.texts.count { $0.hasPrefix("44/x,") } <= 120)
 
             let engine = try await TestEngine.open(port: gateway.port, http: stack.http)
             try await engine.post(join)
@@ -140,6 +140,28 @@ struct SocketFaultTests {
                 #expect(close["error"]?.string?.contains("too many messages") == true)
                 #expect(close["allowReconnect"]?.bool != true)
             }
+        }
+    }
+
+    @Test("a client may send a message about each notification of a full sync at once")
+    func fullSync() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let token = try await Stack.token(user: "ada")
+            let socket = try await TestSocket.open(
+                port: gateway.port, token: nil, query: "?EIO=4&transport=websocket", path: "/socket.io/")
+            try await eventually("the socket is up") { socket.status == 101 }
+            try await socket.send(opcode: 1, payload: Array(#"40{"token":"\#(token)"}"#.utf8))
+            try await eventually("it has joined") { socket.texts.contains { $0.hasPrefix(#"42["sync""#) } }
+            let calls = (0..<100).flatMap { number in
+                TestSocket.frame(opcode: 1, payload: Array(#"42\#(number)["get_unread_count",{}]"#.utf8))
+            }
+            try await socket.send(raw: calls)
+            try await eventually("all are answered") {
+                let texts = socket.texts
+                return (0..<100).allSatisfy { number in texts.contains { $0.hasPrefix("43\(number)[") } }
+            }
+            #expect(socket.closeCode == nil)
         }
     }
 
@@ -318,7 +340,7 @@ struct SlowReaderTests {
             let gateway = try await stack.startGateway()
             let socket = try await TestSignalR.synced(gateway, user: "ada")
             #expect(try await Self.metric("carillon_signalr_paused", gateway) == 0)
-            // One runs and the others exceed half of the queue's limit; 60 messages are allowed at
+            // One runs and the others exceed half of the queue's limit; 120 messages are allowed at
             // once.
             let calls = (0..<55).flatMap { TestSignalR.call("GetUnreadCount", id: "c\($0)") }
             try await socket.send(opcode: 1, payload: calls)

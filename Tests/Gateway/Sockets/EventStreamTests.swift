@@ -78,7 +78,11 @@ struct EventStreamTests {
                 hub.shard(on: eventLoop)?.crowd(of: "ada").first?.reference
             }.get()
             let session = try #require(reference)
-            #expect(try await session.ask { $0.proofs.isEmpty }.get())
+            let awaited = session.ask { session in
+                let sequence = session.proofs.nextSequence()
+                return session.proofs.confirm(sequence).count
+            }
+            #expect(try await awaited.get() == 0)
         }
     }
 

@@ -33,9 +33,9 @@ struct HubTests {
         #expect(wire.versions.isEmpty)
         #expect(session.isHolding)
         // The inbox had nothing new: the change stays held and is requested again later.
-        session.filled(nil)
+        session.filled(nil, since: 4, answering: nil)
         #expect(wire.versions.isEmpty && session.isHolding)
-        session.filled(InboxSnapshot(version: 5, unread: 1, total: 1))
+        session.filled(InboxSnapshot(version: 5, unread: 1, total: 1), since: 4, answering: nil)
         #expect(wire.syncs == [4, 5])
         #expect(wire.versions == [6])
         #expect(!session.isHolding)
@@ -63,23 +63,25 @@ struct HubTests {
         #expect(wire.versions == [5, 6])
         for version in Int64(5)...6 {
             let items = (5...version).map { HubHarness.item($0) }
-            session.filled(InboxSnapshot(version: version, unread: 9, total: 9, items: items))
+            session.filled(
+                InboxSnapshot(version: version, unread: 9, total: 9, items: items), since: 4, answering: nil)
         }
         #expect(wire.syncs == [4] && wire.unread == [0])
         let deleted = [Int64(6), 8].map { InboxSnapshot.Deletion(id: HubHarness.item($0).id, version: $0) }
         let later = InboxSnapshot(
             version: 8, unread: 2, total: 2, items: [5, 7].map { HubHarness.item($0) }, deleted: deleted)
-        session.filled(later)
+        session.filled(later, since: 4, answering: nil)
         #expect(wire.syncs == [4, 8] && wire.rows == [7, 8] && wire.unread == [0, 2])
         harness.deliver([HubHarness.notification("a", 8, camelCase: "{}")])
         harness.deliver([HubHarness.notification("a", 9, camelCase: "{}")])
         #expect(wire.versions == [5, 6, 9])
         // A client that resumes says what it has.
-        session.filled(later, answering: Resumption(version: 4, reference: Array("1".utf8)))
+        session.filled(later, since: 4, answering: Resumption(version: 4, reference: Array("1".utf8)))
         #expect(wire.syncs == [4, 8, 8] && wire.rows == [7, 8, 5, 7, 6, 8])
         // The answer is older than what it has, and replaces it.
         #expect(session.lastVersion == 8)
-        session.filled(InboxSnapshot(version: 9, unread: 3, total: 3, items: [HubHarness.item(9)]), since: 8)
+        let newest = InboxSnapshot(version: 9, unread: 3, total: 3, items: [HubHarness.item(9)])
+        session.filled(newest, since: 8, answering: nil)
         #expect(wire.syncs == [4, 8, 8, 9] && wire.rows.last == 9)
         #expect(session.lastVersion == 9)
     }
@@ -90,14 +92,17 @@ struct HubTests {
         let (session, wire) = harness.open("a", .native)
         session.opened(InboxSnapshot(version: 4, unread: 0, total: 0))
         harness.deliver((5...6).map { HubHarness.notification("a", $0) })
-        session.filled(InboxSnapshot(version: 5, unread: 1, total: 1, isReset: true), since: -1)
+        var reset = InboxSnapshot(version: 5, unread: 1, total: 1)
+        reset.isReset = true
+        session.filled(reset, since: -1, answering: nil)
         #expect(session.lastVersion == 5)
         // It lacks 6.
-        session.filled(InboxSnapshot(version: 7, unread: 3, total: 3, items: [HubHarness.item(7)]), since: 6)
-        session.filled(nil, since: 6)
+        let late = InboxSnapshot(version: 7, unread: 3, total: 3, items: [HubHarness.item(7)])
+        session.filled(late, since: 6, answering: nil)
+        session.filled(nil, since: 6, answering: nil)
         #expect(wire.syncs == [4, 5] && session.lastVersion == 5)
         let items = [6, 7].map { HubHarness.item($0) }
-        session.filled(InboxSnapshot(version: 7, unread: 3, total: 3, items: items), since: 5)
+        session.filled(InboxSnapshot(version: 7, unread: 3, total: 3, items: items), since: 5, answering: nil)
         #expect(wire.syncs == [4, 5, 7] && wire.rows == [6, 7])
     }
 
@@ -156,7 +161,7 @@ struct HubTests {
         #expect(wire.versions == [1, 2])
         harness.deliver([HubHarness.notification("a", 5)])
         #expect(wire.versions == [1, 2] && session.isHolding)
-        session.filled(InboxSnapshot(version: 4, unread: 4, total: 4))
+        session.filled(InboxSnapshot(version: 4, unread: 4, total: 4), since: 2, answering: nil)
         #expect(wire.versions == [1, 2, 5])
     }
 }

@@ -226,8 +226,34 @@ struct BookmarkTests {
         session.opened(Self.snapshot(4))
         session.deliver(LoopFrame(HubHarness.notification("ada", 5, camelCase: "{}")))
         #expect(session.bookmark(hasLeft: true)?.version == 5)
-        #expect(session.proofs.isEmpty)
+        let sequence = session.proofs.nextSequence()
+        #expect(session.proofs.confirm(sequence).isEmpty)
         session.end()
+    }
+
+    @Test("removes the bookmark of a client that stops, even while its inbox is read", arguments: [false, true])
+    func stops(isOpening: Bool) async throws {
+        let gate = Gate()
+        let noted = Notes<SocketBookmark>()
+        var backend = ScriptedBackend()
+        if isOpening { backend.onOpen = { await gate.wait() } }
+        backend.onNote = { noted.note($0) }
+        try await RunningHub.with(backend, gate: gate) { running in
+            let socket = try await running.open("ada", client: "web")
+            if !isOpening { _ = try await socket.synced() }
+            try await socket.on { session, _ in
+                session.stop()
+                session.end()
+            }
+            try await eventually("the end is noted") { noted.all.last?.hasLeft == true }
+            if isOpening {
+                // The opening notes a bookmark too, so the end of it removes that one.
+                await gate.open()
+                try await eventually("it is noted again") { noted.all.count == 2 }
+            }
+            let last = try #require(noted.all.last)
+            #expect(last.version == nil && last.hasLeft)
+        }
     }
 
     @Test("stores a bookmark when it changes, at intervals, and at the end")

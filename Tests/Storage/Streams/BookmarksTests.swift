@@ -81,6 +81,15 @@ struct BookmarksTests {
         }
     }
 
+    @Test("removes the bookmark of a client that stopped")
+    func removes() async throws {
+        try await Self.with { bookmarks in
+            try await Self.note(bookmarks, "a", 5, left: false)
+            try await bookmarks.note([("ada", "a", nil)], at: Self.start)
+            #expect(try await Self.claim(bookmarks, "b") == nil)
+        }
+    }
+
     @Test("keeps the newest 64 bookmarks of a user")
     func bound() async throws {
         let redis = try await TestRedis.connect()

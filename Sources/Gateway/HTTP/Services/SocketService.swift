@@ -136,7 +136,7 @@ package struct SocketService: SocketBackend {
             bookmarks.map { bookmark in
                 (
                     bookmark.user, bookmark.connection,
-                    Bookmark(client: bookmark.client, version: bookmark.version, hasLeft: bookmark.hasLeft)
+                    bookmark.version.map { Bookmark(client: bookmark.client, version: $0, hasLeft: bookmark.hasLeft) }
                 )
             },
             at: self.now()

@@ -68,6 +68,7 @@ final class SignalRWire: SocketWire, SignalRApplication {
     func signalRHeard() { _ = self.session.spend() }
     func signalRReadComplete() { if self.transport != nil { self.session.flush() } }
     func signalRProven(_ number: UInt64) { self.session.proven(number) }
+    func signalRStopped() { self.session.stop() }
 
     func signalRIsTooSlow() {
         if self.transport != nil { self.session.isTooSlow() }

@@ -44,8 +44,6 @@ final class HubShard {
         for tick in self.ticks { tick.cancel() }
     }
 
-    var count: Int { self.sockets.count }
-
     // MARK: Sockets
 
     func add(_ socket: SocketSession) {

@@ -54,7 +54,8 @@ package struct SocketBookmark: Sendable, Equatable {
     package let connection: String
     /// ``SocketOpening/client``.
     package let client: String
-    package let version: Int64
+    /// Nil once the client has ended the connection on purpose; its bookmark is then removed.
+    package let version: Int64?
     /// Whether the connection has closed.
     package let hasLeft: Bool
 }
@@ -224,8 +225,8 @@ package struct InboxSnapshot: Sendable {
     /// Notifications deleted since the requested version.
     var deleted: [Deletion]
     /// Whether the client must discard what it has.
-    package var isReset: Bool
-    package var hasMore: Bool
+    package var isReset = false
+    package var hasMore = false
     /// Whether `items` are what a returning client has missed, oldest first.
     package var isReturn = false
 
@@ -241,17 +242,13 @@ package struct InboxSnapshot: Sendable {
         unread: Int32,
         total: Int32,
         items: [Item] = [],
-        deleted: [Deletion] = [],
-        isReset: Bool = false,
-        hasMore: Bool = false
+        deleted: [Deletion] = []
     ) {
         self.version = version
         self.unread = unread
         self.total = total
         self.items = items
         self.deleted = deleted
-        self.isReset = isReset
-        self.hasMore = hasMore
     }
 
     /// Returns the part that is new to a client that has all changes up to `version`.

@@ -16,7 +16,9 @@ package struct SocketConfiguration: Sendable {
     /// Bytes that may wait for a slow reader; beyond, closed with 4408.
     var maximumOutbound = 1024 * 1024
     /// Messages that a client may send in a burst and per second; beyond, closed with 1008.
-    var messageBurst = 60
+    ///
+    /// The burst leaves room for one message about each notification of a sync.
+    var messageBurst = 120
     var messagesPerSecond = 20
     /// Messages between checks of the user's rate over all sockets; beyond that rate, closed with
     /// 1008.

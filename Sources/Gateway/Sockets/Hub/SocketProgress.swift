@@ -53,8 +53,6 @@ struct ProofLedger {
     private var awaited: Deque<Awaited> = []
     private(set) var sequence: UInt64 = 0
 
-    var isEmpty: Bool { self.awaited.isEmpty }
-
     /// Tracks a notification until the next ping is answered; false if too many wait already.
     mutating func await(_ id: NotificationID, lane: Lane?) -> Bool {
         guard self.awaited.count < Self.limit else { return false }

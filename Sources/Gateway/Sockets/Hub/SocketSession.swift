@@ -60,7 +60,9 @@ final class SocketSession {
     private var seen: Int64?
     /// The inbox version that each pending proof covers.
     private var marks: [(sequence: UInt64, version: Int64)] = []
-    private var noted: (version: Int64, at: NIODeadline)?
+    private var noted: (version: Int64?, at: NIODeadline)?
+    /// Whether the client has ended the connection on purpose.
+    private var hasStopped = false
     var since: Int64?
     /// Tokens of this client that are being verified.
     var checks = 0
@@ -98,6 +100,9 @@ final class SocketSession {
         if let identity { self.shard.open(self, identity: identity, since: self.since) }
     }
 
+    /// The client ends the connection on purpose, so its next one does not continue it.
+    func stop() { self.hasStopped = true }
+
     /// The connection has closed.
     func end() {
         guard self.wire != nil else { return }
@@ -130,10 +135,11 @@ final class SocketSession {
     }
 
     /// Removes presence if the socket left during registration, as its departure may have been
-    /// recorded before.
+    /// recorded before; likewise the bookmark that the opening noted, if the client stopped.
     private func removePresence() {
         guard self.wire == nil, let identity else { return }
         self.shard.departed(self, user: identity.user)
+        if self.hasStopped, let bookmark = self.bookmark(hasLeft: true) { self.shard.note(bookmark) }
     }
 
     /// Closes the socket; the client may try again.
@@ -145,7 +151,7 @@ final class SocketSession {
     /// Takes the changes that were requested; nil if there were none.
     ///
     /// - Parameter since: The version from which they were read.
-    func filled(_ snapshot: InboxSnapshot?, since: Int64 = 0, answering resumption: Resumption? = nil) {
+    func filled(_ snapshot: InboxSnapshot?, since: Int64, answering resumption: Resumption?) {
         self.isFilling = false
         guard self.phase == .open else { return }
         let isWhole = resumption != nil || snapshot?.isReset == true
@@ -165,7 +171,7 @@ final class SocketSession {
     }
 
     /// The changes could not be read; requests them again.
-    func fillFailed(_ resumption: Resumption? = nil) {
+    func fillFailed(_ resumption: Resumption?) {
         self.isFilling = false
         if let resumption { self.resumptions.insert(resumption, at: 0) } else { self.mustCatchUp = true }
         if self.isResyncing { self.resync() }
@@ -344,12 +350,16 @@ final class SocketSession {
         self.report(self.proofs.confirm(sequence))
     }
 
-    /// The version up to which the client has seen its inbox; nil if that is not tracked or the
-    /// inbox was not read.
+    /// The version up to which the client has seen its inbox, or none if the client stopped; nil if
+    /// that is not tracked or the inbox was not read.
     func bookmark(hasLeft: Bool) -> SocketBookmark? {
-        guard let client, let identity, let wire, let seen else { return nil }
-        // Without proofs, whatever was written counts as seen.
-        let version = wire.provesReceipt || wire.hasUnwritten ? seen : self.sequence.last ?? seen
+        guard let client, let identity else { return nil }
+        var version: Int64?
+        if !self.hasStopped {
+            guard let wire, let seen else { return nil }
+            // Without proofs, whatever was written counts as seen.
+            version = wire.provesReceipt || wire.hasUnwritten ? seen : self.sequence.last ?? seen
+        }
         return SocketBookmark(
             user: identity.user,
             connection: self.connection,

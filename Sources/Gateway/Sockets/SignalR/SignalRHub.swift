@@ -53,6 +53,8 @@ package protocol SignalRApplication: AnyObject {
     func signalRReadComplete()
     /// The client has everything sent before ``SignalRSession/requestProof(_:)`` with this number.
     func signalRProven(_ number: UInt64)
+    /// The client ends the connection on purpose; ``signalRClosed()`` follows.
+    func signalRStopped()
     /// Output exceeds the limit; the application closes the session.
     func signalRIsTooSlow()
     /// The connection has closed. Called last, and once, even if the handshake never came.
@@ -64,6 +66,7 @@ extension SignalRApplication {
     package func signalRHeard() {}
     package func signalRReadComplete() {}
     package func signalRProven(_ number: UInt64) {}
+    package func signalRStopped() {}
 }
 
 /// The address and the limits of a hub.

@@ -266,6 +266,17 @@ package final class SignalRSession {
         self.application?.signalRIsTooSlow()
     }
 
+    /// The client closed its WebSocket.
+    ///
+    /// Only 1001 says that it stopped: its page is gone. Clients close with other codes also when
+    /// they take the connection for lost, and one with stateful reconnect may return.
+    func socketLeft(_ code: UInt16?, _ number: UInt64) {
+        guard case .webSocket(_, number) = self.link, code == WebSocketCloseCode.goingAway.rawValue,
+            !self.connection.canReattach
+        else { return }
+        self.application?.signalRStopped()
+    }
+
     func socketClosed(_ number: UInt64) {
         guard case .webSocket(_, number) = self.link else { return }
         self.transportLost()
@@ -304,7 +315,6 @@ package final class SignalRSession {
                 self.releaseRecords()
                 self.application?.signalRInvoked(call)
             case .cancel(let call): self.application?.signalRCancelled(call)
-            case .uploadedItem, .uploadEnded, .clientResult: break
             case .end(let end): self.conclude(end)
             }
         }
@@ -383,6 +393,7 @@ package final class SignalRSession {
     private func conclude(_ end: SignalREnd) {
         guard !self.isEnding else { return }
         self.isEnding = true
+        if end == .client { self.application?.signalRStopped() }
         self.releaseRecords()
         switch self.link {
         case .none: self.finish()
@@ -452,6 +463,7 @@ extension SignalRSession {
             self.readComplete()
             return .sent
         case .delete:
+            self.application?.signalRStopped()
             self.performPolling { $0.delete() }
             return .deleted
         case .create, .attach, .reattach: return .refusal(409)

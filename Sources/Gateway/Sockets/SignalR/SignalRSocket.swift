@@ -64,6 +64,11 @@ final class SignalRSocket: WebSocketApplication {
     func webSocketReadComplete() { self.session.call { $0.readComplete() } }
     func webSocketIsTooSlow() { self.session.call { $0.tooSlow() } }
 
+    func webSocketReceivedClose(_ code: UInt16?) {
+        let number = self.number
+        self.session.call { $0.socketLeft(code, number) }
+    }
+
     func webSocketClosed() {
         self.socket = nil
         let number = self.number

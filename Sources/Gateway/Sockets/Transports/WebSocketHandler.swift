@@ -135,7 +135,9 @@ package final class WebSocketHandler: ChannelInboundHandler {
         case .ping(let payload):
             guard self.application?.webSocketReceivedPing() ?? false else { return }
             self.write { WebSocketFraming.writePong(payload, to: &$0) }
-        case .close(let code): self.answerClose(code)
+        case .close(let code):
+            self.application?.webSocketReceivedClose(code)
+            self.answerClose(code)
         case .violation(let code, let reason):
             self.application?.webSocketFailed(code, reason: reason)
             self.close(code, reason: reason)
@@ -283,6 +285,8 @@ package protocol WebSocketApplication: AnyObject {
     func webSocketIsTooSlow()
     /// A batch of input was delivered; flush what it produced.
     func webSocketReadComplete()
+    /// The peer closes the socket, with its code if it gave one; ``webSocketClosed()`` follows.
+    func webSocketReceivedClose(_ code: UInt16?)
     /// The peer broke the protocol; a close frame follows.
     func webSocketFailed(_ code: WebSocketCloseCode, reason: String)
     /// The connection has closed. Called last, and once.
@@ -292,6 +296,7 @@ package protocol WebSocketApplication: AnyObject {
 }
 
 extension WebSocketApplication {
+    package func webSocketReceivedClose(_ code: UInt16?) {}
     package func webSocketFailed(_ code: WebSocketCloseCode, reason: String) {}
     package func webSocketShouldQuiesce() {}
 }

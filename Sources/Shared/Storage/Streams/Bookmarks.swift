@@ -39,14 +39,20 @@ package struct Bookmarks: Sendable {
 
     let live: Live
 
-    /// Notes bookmarks in one round trip.
+    /// Notes bookmarks in one round trip; nil removes the connection's bookmark.
     package func note(
-        _ entries: [(user: String, connection: String, bookmark: Bookmark)],
+        _ entries: [(user: String, connection: String, bookmark: Bookmark?)],
         at now: Timestamp
     ) async throws(RedisError) {
         guard !entries.isEmpty else { return }
         var batch = RedisBatch()
-        for (user, connection, bookmark) in entries { self.note(user, connection, bookmark, at: now, in: &batch) }
+        for (user, connection, bookmark) in entries {
+            if let bookmark {
+                self.note(user, connection, bookmark, at: now, in: &batch)
+            } else {
+                batch.append("HDEL", .text(self.live.keys.bookmarks(user)), .text(connection))
+            }
+        }
         for reply in try await self.live.connection.send(batch) { _ = try reply.checked() }
     }
 
