@@ -5,7 +5,7 @@
 --
 --     psql -XAtqf export.sql "$APP_DATABASE" | gateway import -
 --
--- All tokens are FCM tokens. Exports the five devices that each user used last.
+-- All tokens are FCM tokens. Exports the 20 devices that each user used last.
 
 SELECT json_build_object(
     'user_id', u.id,
@@ -13,7 +13,7 @@ SELECT json_build_object(
     'devices', (
         SELECT coalesce(json_agg(json_build_object(
             'platform', d.platform, 'provider', 'fcm', 'token', d.fcm_token, 'device_id', d.device_id)), '[]')
-        FROM (SELECT * FROM push_devices WHERE user_id = u.id ORDER BY last_used_at DESC LIMIT 5) d),
+        FROM (SELECT * FROM push_devices WHERE user_id = u.id ORDER BY last_used_at DESC LIMIT 20) d),
     'preferences', (
         SELECT coalesce(json_agg(json_build_object(
             'type', p.notification_type, 'in_app', p.in_app_enabled, 'push', p.push_enabled,

@@ -21,7 +21,7 @@ SELECT json_build_object(
             SELECT json_build_object(
                 'platform', 'android', 'token', registration_id, 'device_id', device_id, 'name', name), date_created
             FROM push_notifications_gcmdevice WHERE user_id = u.id AND active
-            ORDER BY date_created DESC LIMIT 5) devices),
+            ORDER BY date_created DESC LIMIT 20) devices),
     'preferences', coalesce((
         SELECT json_build_array(
             json_build_object('type', 'task_due_soon', 'push', p.task_due_soon),

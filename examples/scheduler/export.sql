@@ -5,7 +5,7 @@
 --
 --     psql -XAtqf export.sql "$APP_DATABASE" | gateway import -
 --
--- Exports the five tokens of each user that were seen last, and none older than 90 days.
+-- Exports the 20 tokens of each user that were seen last, and none older than 90 days.
 
 SET search_path = example_scheduler, public;
 
@@ -20,6 +20,6 @@ SELECT json_build_object(
         FROM (
             SELECT * FROM user_push_tokens
             WHERE user_id = s.user_id AND last_seen_at > now() - interval '90 days'
-            ORDER BY last_seen_at DESC LIMIT 5) t))
+            ORDER BY last_seen_at DESC LIMIT 20) t))
 FROM (SELECT DISTINCT ON (user_id) * FROM notification_settings ORDER BY user_id, category) s
 ORDER BY s.user_id;

@@ -40,7 +40,7 @@ extension ProviderReply {
         "token_malformed": "the token has invalid characters; have the app register it again",
         "no_subscription": "the token is not a browser subscription; register JSON.stringify(subscription)",
         "silent_push_not_allowed":
-            "Safari ends subscriptions whose pushes show nothing, so notifications are not removed there",
+            "a push must show something in Safari and in browsers behind FCM, so nothing is removed there",
         "origin_not_allowed":
             "the subscription's push service is not allowed; add it to WEBPUSH_ORIGINS or to the app's origins",
         "bad_subscription_key":

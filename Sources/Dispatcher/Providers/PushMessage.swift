@@ -48,17 +48,16 @@ package struct PushMessage: Sendable {
     package var mayStart: (@Sendable () -> Bool)?
     var now: Timestamp
 
-    /// - Parameters:
-    ///   - unread: the user's unread count, used unless the notification sets a badge.
-    ///   - now: the start of the remaining time to live.
-    package init(notification: Notification, unread: Int64, code: Int? = nil, now: Timestamp) {
+    /// Creates a message without a badge.
+    ///
+    /// - Parameter now: the start of the remaining time to live.
+    package init(notification: Notification, code: Int? = nil, now: Timestamp) {
         var plain = notification
         plain.title = InlineMarks.plain(notification.title)
         plain.body = InlineMarks.plain(notification.body)
         self.content = Content(plain)
         self.code = code
         self.buttonCategory = notification.category
-        self.badge = notification.extras.badge ?? unread
         // Providers throttle normal priority, so only bulk messages use it.
         self.priority = notification.extras.pushPriority ?? (notification.lane == .bulk ? .normal : .high)
         self.now = now

@@ -57,6 +57,7 @@ struct CatalogFaultTests {
             ("quiet_hours: later", "quiet_hours must be one of defer, in_app_only, drop, ignore"),
             ("quiet_hours: ignore", "quiet_hours: ignore is for severity alert only"),
             ("attention_delay: 5", "attention_delay must be a number and a unit, such as 90s, 15m, 24h or 30d"),
+            ("push_when_online: always", "push_when_online must be true or false"),
             ("email_after: 24h", "email_after needs email among the channels"),
             ("cap: 3", "expected cap as {count: 3, per: 1h}"),
             ("cap: {count: 3}", "cap needs count and per"),

@@ -31,6 +31,7 @@ struct CatalogTests {
                 time_to_live: 90s
                 quiet_hours: in_app_only
                 attention_delay: 2m
+                push_when_online: true
                 email_after: 24h
                 cap: {count: 3, per: 1h}
                 digest: {window: 15m, sliding: true, maximum: 1h, singles: 5}
@@ -52,6 +53,7 @@ struct CatalogTests {
         full.timeToLive = .seconds(90)
         full.quietHours = .inAppOnly
         full.attentionDelay = .seconds(120)
+        full.isPushedWhenOnline = true
         full.emailDelay = .seconds(86_400)
         full.cap = FrequencyCap(count: 3, window: .seconds(3_600))
         full.digest = DigestRule(window: .seconds(900), maximum: .seconds(3_600))
@@ -65,6 +67,24 @@ struct CatalogTests {
         #expect(catalog["plain"] == NotificationType(name: "plain"))
         #expect(catalog["Plain"] == nil)
         #expect(catalog.all.map(\.name) == ["full", "plain"])
+    }
+
+    @Test("advises on delays after which a notification has expired")
+    func lateDelays() throws {
+        let catalog = try Self.parse(
+            """
+            defaults: {title: News, delivery: push, channels: [in_app, push, email], email_after: 23h}
+            types:
+              early: {}
+              late: {email_after: 24h}
+              brief: {email_after: 30s, time_to_live: 60s}
+              silent: {email_after: 30s, time_to_live: 60s, delivery: in_app}
+            """)
+        #expect(
+            CatalogAdvice.lines(for: catalog).sorted() == [
+                "type brief: attention_delay is not shorter than time_to_live, so it expires before its push is due",
+                "type late: email_after is not shorter than time_to_live, so it expires before its mail is due",
+            ])
     }
 
     @Test("types and categories have names by language, icons and pictures")
@@ -107,7 +127,7 @@ struct CatalogTests {
         #expect(type.isOnByDefault && !type.isRequired && type.isEnabled)
         #expect(type.timeToLive == .seconds(86_400))
         #expect(type.quietHours == .defer)
-        #expect(type.attentionDelay == .seconds(60))
+        #expect(type.attentionDelay == .seconds(60) && !type.isPushedWhenOnline)
         #expect(type.emailDelay == nil && type.cap == nil && type.digest == nil)
         #expect(type.badge == .unseen && type.pushPriority == nil && !type.isRetractedOnRead)
     }

@@ -107,13 +107,46 @@ struct FCMRequestTests {
     func dataGivesWay() throws {
         func request(_ length: Int) -> ProviderRequest {
             let text = String(repeating: "é", count: length / 2) + String(repeating: "a", count: length % 2)
-            return Messages.fcm(Messages.make { $0.data = Array(#"{"k":"\#(text)"}"#.utf8) })
+            return Messages.fcm(Messages.make { $0.data = Array(#"{"k":"\#(text)"}"#.utf8) }, platform: .android)
         }
         let room = 4_096 - (try Messages.fcmSize(request(0)))
         #expect(try Messages.fcmSize(request(room)) == 4_096)
         let reduced = request(room + 1)
         #expect(try Messages.json(reduced)["message"]?["data"]?.object?.map(\.key) == ["notification_id", "type"])
         #expect(try Messages.json(reduced)["message"]?["notification"]?["body"]?.string == "World")
+    }
+
+    @Test("for an iPhone, the payload that FCM makes for Apple fits Apple's limit")
+    func appleLimit() throws {
+        // FCM counts a quote as one byte; in Apple's JSON it takes two.
+        func quotes(_ count: Int) -> String { String(repeating: "\"", count: count) }
+        func data(_ count: Int, _ platform: Platform) throws -> [String]? {
+            let job = JSONWriter.bytes(of: .object([JSONMember("k", .string(quotes(count)))]))
+            let request = Messages.fcm(Messages.make { $0.data = job }, platform: platform)
+            return try Messages.json(request)["message"]?["data"]?.object?.map(\.key)
+        }
+        let whole = ["notification_id", "type", "k"]
+        let reduced = ["notification_id", "type"]
+        #expect(try data(1_700, .ios) == whole)
+        #expect(try data(2_000, .ios) == reduced)
+        #expect(try data(2_000, .android) == whole)
+
+        func body(_ platform: Platform, apns: String = "{}") throws -> String {
+            let message = Messages.make {
+                $0.body = quotes(2_000)
+                $0.extras.platform = Array(#"{"fcm":{"apns":{"payload":\#(apns)}}}"#.utf8)
+            }
+            let sent = try Messages.json(Messages.fcm(message, platform: platform))
+            return try #require(sent["message"]?["notification"]?["body"]?.string)
+        }
+        #expect(try body(.android) == quotes(2_000))
+        let cut = try body(.ios)
+        #expect(cut.hasSuffix("…"))
+        #expect((1_800..<1_900).contains(cut.count))
+        // Members that the job adds to the payload take room too.
+        let added = String(repeating: "a", count: 500)
+        let shorter = try body(.ios, apns: #"{"x":"\#(added)"}"#)
+        #expect((230...280).contains(cut.count - shorter.count))
     }
 
     @Test("the longest allowed job still fits", arguments: ["a", "é", "😀", "👩🏽‍🚒", "e\u{301}"])
@@ -126,7 +159,7 @@ struct FCMRequestTests {
             $0.extras.image = "https://example.org/" + String(repeating: "é", count: 2_000)
             $0.data = Array(#"{"k":"v"}"#.utf8)
         }
-        let request = Messages.fcm(message)
+        let request = Messages.fcm(message, platform: .android)
         #expect((3_900...4_096).contains(try Messages.fcmSize(request)))
         let sent = try #require(try Messages.json(request)["message"]?["notification"]?["body"]?.string)
         #expect(sent.hasSuffix("…"))
@@ -137,11 +170,11 @@ struct FCMRequestTests {
     @Test("an image is dropped before the body is cut")
     func imageGivesWay() throws {
         let body = String(repeating: "a", count: 3_900)
-        let request = Messages.fcm(
-            Messages.make {
-                $0.body = body
-                $0.extras.image = "https://example.org/" + String(repeating: "i", count: 500)
-            })
+        let message = Messages.make {
+            $0.body = body
+            $0.extras.image = "https://example.org/" + String(repeating: "i", count: 500)
+        }
+        let request = Messages.fcm(message, platform: .android)
         let notification = try Messages.json(request)["message"]?["notification"]
         #expect(notification?["body"]?.string == body)
         #expect(notification?["image"] == nil)

@@ -18,7 +18,9 @@ enum Messages {
         notification.title = "Hello"
         notification.body = "World"
         change(&notification)
-        return PushMessage(notification: notification, unread: unread, now: self.now)
+        var message = PushMessage(notification: notification, now: self.now)
+        message.badge = notification.extras.badge ?? unread
+        return message
     }
 
     static func device(_ provider: Provider, token: String) -> Device {
@@ -27,10 +29,11 @@ enum Messages {
             environment: .production, token: token, registeredAt: self.now)
     }
 
-    static func fcm(_ message: PushMessage) -> ProviderRequest {
-        FCMRequest.make(
-            message, device: self.device(.fcm, token: "tok\"en"), endpoint: "https://fcm.example", project: "p1",
-            accessToken: "ya29")
+    static func fcm(_ message: PushMessage, platform: Platform = .ios) -> ProviderRequest {
+        var device = self.device(.fcm, token: "tok\"en")
+        device.platform = platform
+        return FCMRequest.make(
+            message, device: device, endpoint: "https://fcm.example", project: "p1", accessToken: "ya29")
     }
 
     static func apns(_ message: PushMessage) throws -> ProviderRequest {

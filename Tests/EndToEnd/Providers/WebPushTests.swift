@@ -47,7 +47,7 @@ struct WebPushTests {
                 stack, "Paid",
                 [
                     ("body", "€ 40 from Ada"), ("url", "/invoices/i9"), ("image", "https://img.example/1.png"),
-                    ("collapse_key", "invoice i9"),
+                    ("collapse_key", "invoice i9"), ("badge", "4"),
                     ("data", #"{"invoice":"i9","actions":[{"id":"open","title":"Open"}]}"#),
                 ])
             try await eventually("it is there") { stack.sandbox.received().count == 1 }
@@ -59,7 +59,7 @@ struct WebPushTests {
             #expect(payload["url"]?.string == "/invoices/i9")
             #expect(payload["image"]?.string == "https://img.example/1.png")
             #expect(payload["tag"]?.string == "invoice i9")
-            #expect(payload["badge"]?.integer == 1)
+            #expect(payload["badge"]?.integer == 4)
             #expect(payload["type"]?.string == "payment_received")
             #expect(payload["actions"]?.array?.first?["id"]?.string == "open")
             #expect(payload["data"]?["invoice"]?.string == "i9")

@@ -25,7 +25,8 @@ struct WebhookProviderTests {
     func delivers() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher(environment: Self.settings(stack))
+            let catalog = try stack.catalog("types: {payment_received: {delivery: push}}")
+            _ = try await stack.startDispatcher(environment: Self.settings(stack).merging(catalog) { $1 })
             let device = try await gateway.register(user: "ada", platform: "webhook", token: "#ops-room")
             try await Self.notify(stack, "Paid")
             try await eventually("it is there") { stack.pushed()["#ops-room"] == ["Paid"] }

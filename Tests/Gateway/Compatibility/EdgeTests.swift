@@ -69,6 +69,9 @@ struct EdgeTests {
             ("device_id=not.is.null", ["a1"]), ("app_version=eq.2.1", ["a1"]), ("locale=in.(de-CH,fr)", ["a1"]),
             ("user_id=eq.other", []),
             ("order=created_at.desc", ["c3", "b2", "a1"]), ("order=platform.asc,token.desc", ["b2", "c3", "a1"]),
+            ("order=device_id,token", ["a1", "b2", "c3"]), ("order=device_id.desc,token", ["b2", "c3", "a1"]),
+            ("order=device_id.asc.nullsfirst,token", ["b2", "c3", "a1"]),
+            ("order=device_id.desc.nullslast,token", ["a1", "b2", "c3"]),
             ("order=device_id.asc.nullslast&limit=1", ["a1"]), ("limit=1&offset=1", ["b2"]), ("offset=9", []),
             ("on_conflict=user_id,platform,token", ["a1", "b2", "c3"]),
         ]

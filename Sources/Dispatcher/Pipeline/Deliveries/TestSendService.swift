@@ -153,7 +153,8 @@ package struct TestSendService: Service {
         notification.body = request["body"]?.string ?? "This is a test of Carillon."
         notification.data = request["data"].map { JSONWriter.bytes(of: $0) }
         notification.expiresAt = now + .seconds(300)
-        var message = PushMessage(notification: notification, unread: 1, now: now)
+        var message = PushMessage(notification: notification, now: now)
+        message.badge = 1
         // A person waits for it.
         message.lane = .critical
         return message

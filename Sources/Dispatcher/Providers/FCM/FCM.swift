@@ -102,7 +102,9 @@ struct FCMChannel: HTTPProviderChannel {
     var account: String { self.serviceAccount.project }
 
     func request(_ message: PushMessage, device: Device) async throws -> ProviderRequest {
-        FCMRequest.make(
+        // Browsers expect each push to show something, and pages read its `notification`.
+        if message.purpose == .retract, device.platform == .web { throw MessageRefusal("silent_push_not_allowed") }
+        return FCMRequest.make(
             message,
             device: device,
             endpoint: self.endpoint,

@@ -9,6 +9,8 @@ struct FCMRequest {
     private static let sizeLimit = 4_096
     /// The limit for a topic.
     private static let topicSizeLimit = 2_048
+    /// Apple's limit on the payload that FCM makes, less room for the members that FCM adds.
+    private static let appleSizeLimit = 4_096 - 200
 
     private let message: PushMessage
     private let token: String
@@ -50,28 +52,36 @@ struct FCMRequest {
         self.token.hasPrefix(Device.topicPrefix) ? self.token.dropFirst(Device.topicPrefix.count) : nil
     }
 
-    /// Fits the body into FCM's limit: drops data first, then the image, then cuts the text.
+    /// Fits the body into FCM's limit, and Apple's for its devices: drops data first, then the
+    /// image, then cuts the text.
     private func fitted() -> [UInt8] {
         guard self.message.purpose == .show else { return self.retraction() }
-        let limit = self.topic == nil ? Self.sizeLimit : Self.topicSizeLimit
         var writer = FCMWriter(
             message: self.message, data: FCMData.strings(self.shape.data(of: self.message)),
             tag: self.overrides.tag, channel: self.overrides.channel ?? self.channel,
             clickAction: self.clickAction == "category" ? self.message.buttonCategory : self.clickAction)
-        var excess = writer.size + self.overrides.size - limit
-        if excess > 0 {
+        if !self.fits(writer) {
             // Keeps only the identifying keys; the client fetches the rest.
             writer.data = FCMData.strings(self.shape.essentials(of: self.message))
-            excess = writer.size + self.overrides.size - limit
         }
-        if excess > 0, writer.message.notification.extras.image != nil {
-            writer.message.notification.extras.image = nil
-            excess = writer.size + self.overrides.size - limit
-        }
-        if excess > 0 {
-            writer.message.notification.body = writer.message.notification.body.shortened(by: excess)
-        }
+        if !self.fits(writer) { writer.message.notification.extras.image = nil }
+        let body = writer.message.notification.body.shortened(by: self.excess(writer))
+        writer.message.notification.body = body
+        writer.message.notification.body = body.shortened(by: self.appleExcess(writer)) { JSONWriter.length(of: $0) }
         return self.overrides.applied(to: writer.body(target: self.target))
+    }
+
+    private func fits(_ writer: FCMWriter) -> Bool { self.excess(writer) <= 0 && self.appleExcess(writer) <= 0 }
+
+    /// The bytes beyond FCM's limit.
+    private func excess(_ writer: FCMWriter) -> Int {
+        writer.size + self.overrides.size - (self.topic == nil ? Self.sizeLimit : Self.topicSizeLimit)
+    }
+
+    /// The bytes beyond Apple's limit; at most 0 for other devices.
+    private func appleExcess(_ writer: FCMWriter) -> Int {
+        guard self.platform == .ios else { return 0 }
+        return self.overrides.appliedToApple(writer.applePayload()).count - Self.appleSizeLimit
     }
 
     private var target: FCMWriter.Target {
@@ -174,6 +184,35 @@ struct FCMWriter {
             self.writeAPNS(to: &writer)
             self.writeWebPush(to: &writer)
         }
+    }
+
+    /// Returns the payload that FCM makes of the message for an Apple device, but for the members
+    /// that FCM adds.
+    func applePayload() -> [UInt8] {
+        let notification = self.message.notification
+        var writer = JSONWriter(capacity: 1_024)
+        writer.beginObject()
+        writer.key("aps")
+        writer.beginObject()
+        writer.key("alert")
+        writer.beginObject()
+        writer.member("title", notification.title)
+        writer.member("body", notification.body)
+        writer.endObject()
+        APNSPayload.writeAside(self.message, to: &writer)
+        writer.endObject()
+        for (key, value) in self.data {
+            writer.key(escaping: key)
+            writer.string(value)
+        }
+        if let image = notification.extras.image {
+            writer.key("fcm_options")
+            writer.beginObject()
+            writer.member("image", image)
+            writer.endObject()
+        }
+        writer.endObject()
+        return writer.bytes
     }
 
     /// Returns the body of a message that shows nothing.
@@ -336,6 +375,13 @@ struct FCMOverrides {
     func applied(to body: [UInt8]) -> [UInt8] {
         guard !self.changes.isEmpty, let whole = try? JSONParser.parse(body) else { return body }
         return JSONWriter.bytes(of: self.changes.reduce(whole) { $0.merging(.object([JSONMember("message", $1)])) })
+    }
+
+    /// Merges the changes to Apple's payload into it.
+    func appliedToApple(_ payload: [UInt8]) -> [UInt8] {
+        let changes = self.changes.compactMap { $0["apns"]?["payload"] }
+        guard !changes.isEmpty, let whole = try? JSONParser.parse(payload) else { return payload }
+        return JSONWriter.bytes(of: changes.reduce(whole) { $0.merging($1) })
     }
 
     private static func size(_ value: JSONValue?) -> Int {

@@ -23,6 +23,12 @@ package enum CatalogAdvice {
             if type.channels.contains(.email), type.emailDelay == nil, type.channels != [.email], !type.isRequired {
                 advise("has e-mail among its channels but no email_after, so users get mail only if they ask for it")
             }
+            if let delay = type.emailDelay, delay >= type.timeToLive {
+                advise("email_after is not shorter than time_to_live, so it expires before its mail is due")
+            }
+            if type.delivery == .push, type.channels.contains([.inApp, .push]), type.attentionDelay >= type.timeToLive {
+                advise("attention_delay is not shorter than time_to_live, so it expires before its push is due")
+            }
         }
         for category in Set(catalog.categories.map(\.category)).sorted()
         where catalog.presentation(ofCategory: category).title.isEmpty {

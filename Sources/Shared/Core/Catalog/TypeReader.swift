@@ -80,6 +80,7 @@ struct TypeReader {
         case "time_to_live": set(\.timeToLive, reader.duration(value, "time_to_live"))
         case "quiet_hours": set(\.quietHours, reader.choice(value, "quiet_hours"))
         case "attention_delay": set(\.attentionDelay, reader.duration(value, "attention_delay"))
+        case "push_when_online": set(\.isPushedWhenOnline, reader.bool(value, "push_when_online"))
         case "email_after": set(\.emailDelay, reader.duration(value, "email_after"))
         case "cap": set(\.cap, reader.cap(value, "cap"))
         case "digest": set(\.digest, DigestReader(reader).read(value))

@@ -20,8 +20,11 @@ package struct NotificationType: Sendable, Equatable {
     package var sound: String?
     /// The rule for its push in the user's quiet hours.
     package var quietHours = QuietPolicy.defer
-    /// How long a connected, idle user has to read it before it is pushed.
+    /// How long a connected user has to read it before it is pushed, if the user is idle or
+    /// ``isPushedWhenOnline``.
     package var attentionDelay: Duration = .seconds(60)
+    /// Whether it is also pushed to users with an active connection.
+    package var isPushedWhenOnline = false
     /// How long it stays unread before an e-mail goes out; nil for no e-mail.
     package var emailDelay: Duration?
     /// The limit on notifications that interrupt a user; nil for no limit.

@@ -26,6 +26,7 @@ package enum ReasonText {
         "no_device": "the user has no active device, or none that a dispatcher has a provider for",
         "quiet_hours": "quiet hours",
         "idle": "the user is connected but idle",
+        "push_when_online": "the type is pushed to connected users too",
         "unread": "it is still unread at that time",
         "capped_by_user": "the user has reached the cap",
         "capped_by_type": "the user has reached the cap of this type",

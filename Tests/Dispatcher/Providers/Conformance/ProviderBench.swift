@@ -100,7 +100,9 @@ struct ProviderBench: Sendable {
         let now = Self.now
         var notification = Messages.make(change).notification
         notification.expiresAt = now + .seconds(600)
-        return PushMessage(notification: notification, unread: 3, now: now)
+        var message = PushMessage(notification: notification, now: now)
+        message.badge = notification.extras.badge ?? 3
+        return message
     }
 }
 

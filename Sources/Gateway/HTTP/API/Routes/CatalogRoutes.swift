@@ -133,7 +133,7 @@ enum CatalogJSON {
         }
         let flags: [(StaticString, Bool)] = [
             ("default", type.isOnByDefault), ("required", type.isRequired), ("enabled", type.isEnabled),
-            ("retract_on_read", type.isRetractedOnRead),
+            ("retract_on_read", type.isRetractedOnRead), ("push_when_online", type.isPushedWhenOnline),
         ]
         for (name, flag) in flags {
             writer.key(name)
@@ -223,6 +223,7 @@ extension Schema {
             ).with("maximum", .number("99999"))(
                 "true: the unread count; false: none; a number: always this number."),
             "retract_on_read": .bool,
+            "push_when_online": .bool,
             "code": .integer.orNull,
             "time_to_live": .integer("Seconds."),
             "attention_delay": .integer("Seconds."),

@@ -18,7 +18,7 @@ struct EdgeQuery {
     /// The columns of the response.
     private(set) var columns = EdgeRow.Column.allCases
     private var conditions: [(column: EdgeRow.Column, condition: Condition)] = []
-    private var order: [(column: EdgeRow.Column, isDescending: Bool)] = []
+    private var order: [(column: EdgeRow.Column, isDescending: Bool, areNullsFirst: Bool)] = []
     private var limit = Int.max
     private(set) var offset = 0
 
@@ -90,7 +90,10 @@ struct EdgeQuery {
             guard let column = parts.first.flatMap({ EdgeRow.Column(rawValue: String($0)) }),
                 parts.dropFirst().allSatisfy({ ["asc", "desc", "nullsfirst", "nullslast"].contains($0) })
             else { throw JobFault("order", "must be columns with .asc or .desc") }
-            self.order.append((column, parts.contains("desc")))
+            // PostgreSQL's default: nulls count as greater than any value.
+            let isDescending = parts.contains("desc")
+            let areNullsFirst = parts.contains("nullsfirst") || isDescending && !parts.contains("nullslast")
+            self.order.append((column, isDescending, areNullsFirst))
         }
     }
 
@@ -123,14 +126,14 @@ struct EdgeQuery {
             }
         }
         guard !self.order.isEmpty else { return found }
-        // Times have a fixed length, so they sort as texts. Nulls come last.
+        // Times have a fixed length, so they sort as texts.
         return found.sorted { left, right in
-            for (column, isDescending) in self.order {
+            for (column, isDescending, areNullsFirst) in self.order {
                 switch (left.text(column), right.text(column)) {
                 case (let first?, let second?) where first != second:
                     return isDescending ? first > second : first < second
-                case (_?, nil): return true
-                case (nil, _?): return false
+                case (_?, nil): return !areNullsFirst
+                case (nil, _?): return areNullsFirst
                 default: continue
                 }
             }
@@ -245,7 +248,8 @@ extension EdgeQuery {
 
     static let page =
         select + [
-            "order?": .string(pattern: "^\(order)(,\(order))*$")("Columns with .asc or .desc. Nulls are last."),
+            "order?": .string(pattern: "^\(order)(,\(order))*$")(
+                "Columns with .asc or .desc, then .nullsfirst or .nullslast. By default, nulls are first with .desc."),
             "limit?": .count,
             "offset?": .count,
         ]
