@@ -190,6 +190,8 @@ struct HoldingBackTests {
         #expect(late.map { $0 > Self.quietEnd } == true)
         #expect(Self.moment { $0.notification.expiresAt = late } == Self.quietEnd)
         #expect(Self.moment { $0.notification.expiresAt = late.map { $0 + .milliseconds(1) } } == late)
+        #expect(Self.moment { $0.notification.keepUntil = late } == Self.quietEnd)
+        #expect(Self.moment { $0.notification.keepUntil = late.map { $0 + .milliseconds(1) } } == late)
         // Quiet except for one minute a day, which a search would rarely hit.
         for number in 0..<20 {
             let moment = Self.moment {
@@ -224,6 +226,23 @@ struct HoldingBackTests {
         #expect(alert == [.push])
     }
 
+    @Test("a cap does not hold back what quiet hours silence anyway; it is checked at the release")
+    func capsInQuietHours() {
+        func steps(_ policy: QuietPolicy, _ presence: Presence) -> [Step] {
+            Self.steps {
+                $0.cap = .user
+                $0.settings.quietHours = Self.quiet
+                $0.type.quietHours = policy
+                $0.presence = presence
+            }
+        }
+        #expect(steps(.defer, .offline) == [.postpone(.release, until: Self.quietEnd, reason: .quietHours)])
+        #expect(steps(.defer, Self.active) == [.publish(isSilent: true), .awaitProof(within: proofDeadline)])
+        #expect(
+            steps(.inAppOnly, .offline)
+                == [.note(.quietHours), .settle(status: .sent, reason: .quietHours, via: "inbox")])
+    }
+
     @Test("an idle user gets a push after the type's delay; one active connection makes the user active")
     func attention() {
         let idle = Self.steps {
@@ -254,6 +273,42 @@ struct HoldingBackTests {
             #expect(quiet == [])
             #expect(Self.steps(.due(.attention)) { $0.type.quietHours = policy } == [.push])
         }
+    }
+
+    @Test("a type that is pushed when online goes to connected users' devices after its delay, except in quiet hours")
+    func pushWhenOnline() {
+        func steps(_ presence: Presence, _ change: (inout DecisionFacts) -> Void = { _ in }) -> [Step] {
+            Self.steps {
+                $0.presence = presence
+                $0.type.isPushedWhenOnline = true
+                $0.type.attentionDelay = .seconds(1)
+                change(&$0)
+            }
+        }
+        func both(_ reason: Reason) -> [Step] {
+            [
+                .publish(isSilent: false), .awaitProof(within: proofDeadline),
+                .postpone(.attention, until: Facts.now + .seconds(1), reason: reason),
+            ]
+        }
+        #expect(steps(Self.active) == both(.pushWhenOnline))
+        #expect(steps(Self.idle) == both(.idle))
+        #expect(steps(.offline) == [.push])
+        #expect(
+            steps(Self.active) { $0.settings.quietHours = Self.quiet }
+                == [.publish(isSilent: true), .awaitProof(within: proofDeadline)])
+        #expect(steps(Self.active) { $0.notification.channels = [.inApp] } == [.publish(isSilent: false)])
+    }
+
+    @Test("a simulation pushes a type that is pushed when online once, proven or not", arguments: [false, true])
+    func pushWhenOnlineOnce(isProven: Bool) {
+        let facts = Facts.make(.arrived) {
+            $0.presence = Self.active
+            $0.type.isPushedWhenOnline = true
+            $0.type.attentionDelay = .seconds(1)
+        }
+        let pushes = Simulation(facts, isProven: isProven).run().filter { $0.step == .push }
+        #expect(pushes.map(\.at) == [Facts.now + .seconds(1)])
     }
 
     @Test("e-mail goes out at once, or after the type's delay if still unread")
@@ -327,6 +382,7 @@ struct HoldingBackTests {
         facts.type.quietHours = QuietPolicy.allCases.randomElement(using: &generator) ?? .defer
         facts.type.isOnByDefault = flag(&generator) ?? true
         facts.type.isRequired = flag(&generator) ?? false
+        facts.type.isPushedWhenOnline = flag(&generator) ?? false
         facts.preference = TypePreference(
             inApp: flag(&generator), push: flag(&generator), email: flag(&generator))
         facts.settings.quietHours = QuietHours(

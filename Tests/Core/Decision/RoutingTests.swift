@@ -128,7 +128,7 @@ struct RoutingTests {
             Reason.allCases.map(\.rawValue) == [
                 "expired", "type_disabled", "opted_out", "not_opted_in", "opted_out_of_type", "no_channel", "offline",
                 "presence_unknown", "no_device", "quiet_hours", "idle", "unread", "capped_by_user", "capped_by_type",
-                "capped_by_category", "unproven",
+                "capped_by_category", "unproven", "push_when_online",
             ]
         )
     }

@@ -344,6 +344,25 @@ struct DeliverySettlerTests {
         }
     }
 
+    @Test("a repeat of mail that went out does not end a notification that waits for proof")
+    func repeatedMail() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")])
+                dispatcher.leaseClock.renewed(at: .now)
+                var notification = Notification(
+                    id: Self.notification, user: "ada", type: "news", createdAt: TestDispatcher.now)
+                notification.channels = [.inApp, .email]
+                let store = dispatcher.database.notifications
+                _ = try await store.store([notification], areRepeats: false)
+                let repeated = Self.outcome(.refused(.alreadyAccepted), attempt: 0, dispatcher, isRepeat: true)
+                try await Self.settler(dispatcher, of: .email).settle([repeated])
+                #expect(try await store.load([("ada", Self.notification)]).map(\.status) == [.pending])
+            }
+        }
+    }
+
     @Test("a push that is no longer needed ends its notification, with an event")
     func needless() async throws {
         try await TestRedis.with { redis, prefix in

@@ -135,6 +135,73 @@ struct DelayedMailTests {
     }
 }
 
+@Suite("Late mail", .timeLimit(.minutes(10)))
+struct LateMailTests {
+    @Test("is recorded as skipped when the notification in the inbox has expired before it was due")
+    func expired() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")])
+                var notification = Notification(
+                    id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001), user: "ada",
+                    type: "news", createdAt: TestDispatcher.now)
+                notification.channels = [.inApp, .email]
+                notification.expiresAt = TestDispatcher.now
+                let store = dispatcher.database.notifications
+                _ = try await store.store([notification], areRepeats: false)
+                try await store.mark([("ada", notification.id, .sent, "offline", "inbox")])
+                let due = TestDispatcher.now + .seconds(-1)
+                try await dispatcher.postpone([
+                    Postponement(notification: notification, kind: .email, due: due, reason: "unread")
+                ])
+                #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
+                let record = try #require(
+                    try await dispatcher.database.traces.record(notification.id, user: "ada"))
+                let attempts = record.attempts.map { "\($0.kind) \($0.outcome) \($0.reason ?? "")" }
+                #expect(attempts == ["email skipped expired"])
+                #expect(record.notification.status == .sent)
+                #expect(record.followUps.isEmpty)
+            }
+        }
+    }
+}
+
+@Suite("Releases of a dispatcher that died", .timeLimit(.minutes(10)))
+struct RetakenReleaseTests {
+    @Test("are enqueued again after the user has read the notification, so that the sender ends it")
+    func read() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")], Silent())
+                _ = try await dispatcher.database.devices.register(
+                    Device(
+                        id: NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0003), user: "ada",
+                        platform: .android, provider: .fcm, app: "default", environment: .production,
+                        token: "phone", registeredAt: TestDispatcher.now))
+                var notification = Notification(
+                    id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001), user: "ada",
+                    type: "news", createdAt: TestDispatcher.now)
+                notification.channels = [.inApp, .push]
+                let store = dispatcher.database.notifications
+                _ = try await store.store([notification], areRepeats: false)
+                let due = TestDispatcher.now + .seconds(-1)
+                try await dispatcher.postpone([
+                    Postponement(notification: notification, kind: .release, due: due, reason: "delay")
+                ])
+                // It died before the push was in its stream.
+                try await store.mark([("ada", notification.id, .pending, "queued", nil)], areReleases: true)
+                try await database.pool.query("UPDATE carillon.notifications SET read_at = now()")
+                #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
+                let stream = RedisArgument.text(keys.deliveries(.fcm, .normal))
+                #expect(try await redis.send("XLEN", stream).integer() == 1)
+            }
+        }
+    }
+}
+
 @Suite("The words of summaries", .timeLimit(.minutes(10)))
 struct SummaryTextTests {
     private static func catalog(_ body: String) throws -> Catalog {

@@ -195,6 +195,27 @@ struct DigestTests {
         }
     }
 
+    @Test("a digest of one item replaces the single ones before it by its collapse key")
+    func aloneCollapses() async throws {
+        try await Self.with { stack, gateway in
+            for number in 1...3 {
+                try await stack.append([
+                    ("user", "mia"), ("type", "comment"), ("title", "c\(number)"), ("digest", "post"),
+                    ("collapse_key", "post"),
+                ])
+                try await eventually("c\(number) is gathered") {
+                    try await stack.query("SELECT 1 FROM carillon.digest_items").count == number
+                }
+            }
+            try await stack.closeDigests()
+            let token = try await Stack.token(user: "mia")
+            try await eventually("the last one is in the inbox alone") {
+                let list = try await gateway.call(.get, "/v1/notifications", token: token)
+                return list.body["notifications"]?.array?.compactMap { $0["title"]?.string } == ["c3"]
+            }
+        }
+    }
+
     @Test("an item that PostgreSQL cannot store is dead-lettered, and the items with it are held")
     func unstorable() async throws {
         try await Self.with { stack, _ in

@@ -24,10 +24,11 @@ struct QuietHoursTests {
           notice: {severity: info, delivery: push, required: true}
         """
 
-    private static func with(_ body: (Stack, Gateway) async throws -> Void) async throws {
+    /// - Parameter more: a further type.
+    private static func with(_ more: String = "", _ body: (Stack, Gateway) async throws -> Void) async throws {
         try await Stack.with { stack in
             let path = "\(stack.directory.path)/quiet.yaml"
-            try self.catalog.write(toFile: path, atomically: true, encoding: .utf8)
+            try "\(self.catalog)\n  \(more)\n".write(toFile: path, atomically: true, encoding: .utf8)
             let gateway = try await stack.startGateway(environment: ["CATALOG": path])
             _ = try await stack.startDispatcher(environment: ["CATALOG": path])
             try await body(stack, gateway)
@@ -95,19 +96,18 @@ struct QuietHoursTests {
         }
     }
 
-    @Test("caps are checked again at release, and notifications over the cap stay in the inbox with the reason")
+    @Test("caps are checked at release, not before, and notifications over the cap stay in the inbox with the reason")
     func capsAtRelease() async throws {
         try await Self.with { stack, gateway in
             try await gateway.register(user: "gil", platform: "android", token: "gil-phone")
             try await gateway.set(QuietNow.settings, of: "gil")
             for number in 1...4 {
                 try await stack.append([("user", "gil"), ("type", "offer"), ("title", "o\(number)")])
-                try await eventually("it waits") {
+                try await eventually("it waits, over the cap or not") {
                     try await stack.statuses(user: "gil")["o\(number)"] == "deferred"
                 }
-                // Ends the cap's window before the next one arrives.
-                try await stack.connection.send("DEL", "carillon:used:{gil}:type:offer")
             }
+            #expect(try await stack.connection.send("EXISTS", "carillon:used:{gil}:type:offer").integer() == 0)
             try await gateway.set(QuietNow.over, of: "gil")
             func capped() async throws -> [[String]] {
                 let rows = try await stack.query(
@@ -122,13 +122,40 @@ struct QuietHoursTests {
             try await eventually("the others rest") {
                 try await capped() == ["o3", "o4"].map { [$0, "sent", "capped_by_type"] }
             }
-            // Pushes at release count in the cap's new window.
+            // Pushes at release count.
             try await stack.append([("user", "gil"), ("type", "offer"), ("title", "o5")])
             try await eventually("the next one is over the cap") { try await capped().count == 3 }
             #expect(stack.pushed()["gil-phone"]?.count == 2)
             let unread = try await gateway.call(
                 .get, "/v1/notifications/unread-count", token: try await Stack.token(user: "gil"))
             #expect(unread.body["unread"]?.integer == 5)
+        }
+    }
+
+    @Test(
+        "pushes one by one when the user or the catalog has switched summaries off",
+        arguments: ["summary: {delivery: push}", "summary: {delivery: push, enabled: false}"])
+    func refusedSummary(type: String) async throws {
+        try await Self.with(type) { stack, gateway in
+            try await gateway.register(user: "mia", platform: "android", token: "mia-phone")
+            try await gateway.set(QuietNow.settings, of: "mia")
+            if !type.contains("enabled") {
+                try await Self.set(
+                    gateway, "/v1/preferences", user: "mia", #"{"types":[{"type":"summary","push":false}]}"#)
+            }
+            let titles = (1...6).map { "n\($0)" }
+            for title in titles {
+                try await stack.append([("user", "mia"), ("type", "news"), ("title", title)])
+            }
+            try await eventually("all wait") {
+                try await stack.statuses(user: "mia").values.count { $0 == "deferred" } == 6
+            }
+            try await gateway.set(QuietNow.over, of: "mia")
+            try await eventually("each is pushed") { stack.pushed()["mia-phone"]?.sorted() == titles }
+            try await eventually("each counts as sent by its own push") {
+                let rows = try await stack.query("SELECT sent_via FROM carillon.notifications WHERE user_id = 'mia'")
+                return try rows.map { try $0.optionalText(0) } == [String?](repeating: "fcm", count: 6)
+            }
         }
     }
 

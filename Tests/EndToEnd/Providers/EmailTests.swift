@@ -178,6 +178,23 @@ struct EmailTests {
         }
     }
 
+    @Test("a notification whose receipt no socket proves is pushed although its mail went out")
+    func unproven() async throws {
+        try await Self.with { stack, gateway, _ in
+            try await stack.setAddress("ada@example.com", of: "ada", wanting: "paid", by: gateway)
+            try await gateway.register(user: "ada", platform: "android", token: "ada-phone")
+            var behaviour = TestSocket.Behaviour()
+            behaviour.answersPings = false
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada", behaviour: behaviour)
+            try await stack.append([("user", "ada"), ("type", "paid"), ("title", "Paid")])
+            _ = try await socket.first("notification")
+            try await eventually("the relay has the mail") {
+                try await stack.mailAttempts(user: "ada") == ["accepted"]
+            }
+            try await eventually("the phone has the push") { stack.pushed()["ada-phone"] == ["Paid"] }
+        }
+    }
+
     @Test("an address that does not exist gets no mail until it is set again; a refusal keeps the address")
     func bounces() async throws {
         try await Self.with { stack, gateway, _ in

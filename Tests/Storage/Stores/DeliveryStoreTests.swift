@@ -301,6 +301,52 @@ struct DeliveryStoreTests {
         }
     }
 
+    @Test("changes a notification in the inbox by its mail only if its push was dropped or its job cancelled")
+    func mailed() async throws {
+        try await Samples.withStores { database in
+            let (store, deliveries) = (database.notifications, database.deliveries)
+            let phone = try await database.devices.register(Samples.device(user: "a", token: "phone")).device
+            try await database.pool.query(
+                "INSERT INTO carillon.user_settings (user_id, email) VALUES ('a', 'a@example.com')")
+            // They wait for proof, are queued, failed, queued with a dropped push, and cancelled;
+            // the last one is not in the inbox.
+            let batch = (1...6).map { number in
+                Samples.notification(number, user: "a") {
+                    $0.channels = number == 6 ? [.push, .email] : [.inApp, .push, .email]
+                }
+            }
+            _ = try await store.store(batch, areRepeats: false)
+            try await store.mark([
+                ("a", batch[1].id, .pending, "queued", nil), ("a", batch[2].id, .failed, "UNREGISTERED", nil),
+                ("a", batch[3].id, .pending, "queued", nil), ("a", batch[4].id, .cancelled, "in_flight", nil),
+            ])
+            func attempt(_ notification: Notification, _ kind: String) -> DeliveryStore.Attempt {
+                DeliveryStore.Attempt(
+                    at: Samples.start, user: "a", notification: notification.id,
+                    device: kind == "push" ? phone.id : Device.emailAddress,
+                    provider: kind == "push" ? .fcm : .email, kind: kind, attempt: 1,
+                    outcome: kind == "push" ? .skipped : .accepted, reason: kind == "push" ? "gone" : nil)
+            }
+            var settlement = DeliveryStore.Settlement()
+            settlement.attempts = [attempt(batch[3], "push")]
+            settlement.dropped = [("a", batch[3].id, DeliveryStore.noDevice)]
+            #expect(try await deliveries.settle(settlement).ended.isEmpty, "the mail may still go out")
+            settlement = DeliveryStore.Settlement()
+            settlement.attempts = batch.map { attempt($0, "email") }
+            settlement.accepted = batch.map { ("a", $0.id, "email", Device.emailAddress) }
+            try await deliveries.settle(settlement)
+            let rows = try await database.pool.query(
+                """
+                SELECT concat_ws(' ', status, status_reason, sent_via) FROM carillon.notifications ORDER BY id
+                """)
+            #expect(
+                try rows.map { try $0.text(0) } == [
+                    "pending", "pending queued", "failed UNREGISTERED", "sent email", "sent cancelled_too_late email",
+                    "sent email",
+                ])
+        }
+    }
+
     @Test(
         "ends a notification outside the inbox whose push was dropped by the reason why its mail did not go out",
         arguments: [

@@ -2,10 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
-import Storage
+import Support
 import Testing
 
 @testable import Core
+@testable import Storage
 
 @Suite("Digests", .timeLimit(.minutes(10)))
 struct DigestStoreTests {
@@ -36,6 +37,25 @@ struct DigestStoreTests {
             let due = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
             #expect(due.map(\.count) == [2])
             #expect(due.first?.first.map(\.title) == ["n3", "n4"])
+        }
+    }
+
+    @Test("gives the same outcomes to items that another call is gathering", arguments: [nil, "j"] as [String?])
+    func repeatedMeanwhile(job: String?) async throws {
+        try await Samples.withStoresOfTwoPools { database, second in
+            let items = [("a", 1), ("b", 0)].map { user, singles in
+                DigestStore.Item(
+                    notification: Samples.notification(1, user: user, job: job), key: "k", rule: Self.rule(singles))
+            }
+            let again = try await database.pool.transaction { transaction in
+                _ = try await transaction.run(DigestStore.statements(for: items, now: Self.now))
+                let again = Task { try await second.digests.gather(items, now: Self.now) }
+                try await eventually("the other call waits") { try await Samples.areWaiting(1, database) }
+                return again
+            }
+            #expect(try await again.value == [.single, .held])
+            let due = try await database.digests.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
+            #expect(due.map(\.count).sorted() == [0, 1])
         }
     }
 
@@ -211,6 +231,50 @@ struct DigestStoreTests {
         }
     }
 
+    @Test("keeps items about an entity whose notification left the inbox without its user")
+    func leftAlone() async throws {
+        try await Samples.withStores { database in
+            let (store, notifications) = (database.digests, database.notifications)
+            // Some causes delete at the database's own time.
+            let now = try await notifications.clock()
+            let causes = ["deleted", "cancelled", "cancelled too late", "replaced", "outdated", "too old"]
+            func about(_ cause: String, _ number: Int) -> Notification {
+                Samples.notification(number, user: "a") {
+                    $0.title = cause
+                    $0.entityType = "task"
+                    $0.entityID = cause
+                }
+            }
+            let items = causes.enumerated().map { number, cause in
+                DigestStore.Item(notification: about(cause, number), key: "k", rule: Self.rule(0))
+            }
+            _ = try await store.gather(items, now: now)
+            var gone = causes.enumerated().map { number, cause in about(cause, 10 + number) }
+            gone[3].collapseKey = "c"
+            gone[4].keepUntil = now
+            _ = try await notifications.store(gone, areRepeats: false)
+
+            _ = try await InboxStore(database).delete(user: "a", id: gone[0].id, at: now)
+            for one in gone[1...2] { _ = try await database.cancellations.cancel([("a", one.id)], at: now) }
+            var settlement = DeliveryStore.Settlement()
+            settlement.accepted = [("a", gone[2].id, "fcm", NotificationID(high: 1, low: 2))]
+            try await database.deliveries.settle(settlement)
+            let newer = Samples.notification(20, user: "a") { $0.collapseKey = "c" }
+            _ = try await notifications.store([newer], areRepeats: false)
+            _ = try await database.retention.expireKept(now: now, limit: 10)
+            try await database.pool.query(
+                "UPDATE carillon.notifications SET stored_at = stored_at - interval '1 day' WHERE id = $1",
+                .uuid(gone[5].id.halves))
+            _ = try await database.retention.expireInboxes(storedBefore: now + .seconds(-3_600), limit: 10)
+            let left = try await database.pool.query("SELECT FROM carillon.notifications WHERE deleted_at IS NULL")
+            #expect(left.count == 1)
+
+            let end = now + .seconds(60)
+            let due = try await store.take(now: end, until: end + .seconds(30), limit: 10)
+            #expect(due.first?.first.map(\.title) == Array(causes.dropFirst()))
+        }
+    }
+
     @Test("knows the job id, content and type of a single item")
     func singleConflict() async throws {
         try await Samples.withStores { database in
@@ -291,7 +355,7 @@ struct DigestStoreTests {
 
             let due = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
             let window = try #require(due.first)
-            let id = DigestStore.summary(of: window.id, user: "a")
+            let id = window.summary
             var alone = Notification(id: id, user: "a", type: held.type, createdAt: Self.now)
             alone.jobID = window.alone?.job
             alone.title = "same"
@@ -429,6 +493,7 @@ struct DigestStoreTests {
             }
             _ = try await store.gather(
                 [DigestStore.Item(notification: notification, key: "k", rule: Self.rule(0))], now: Self.now)
+            var ids: Set<NotificationID> = []
             for seconds in [60, 120] {
                 let now = Self.now + .seconds(seconds)
                 let due = try await store.take(now: now, until: now + .seconds(60), limit: 10)
@@ -444,10 +509,33 @@ struct DigestStoreTests {
                 #expect(alone.content.entityType == "task")
                 #expect(alone.content.entityID == "t1")
                 #expect(alone.content.collapseKey == "k1")
+                ids.formUnion(due.map(\.summary))
             }
+            #expect(ids.count == 1)
             // It counts as the notification that it becomes.
             let tally = try await database.cancellations.tally(.init(org: "", id: "j"))
             #expect(tally.total == 0)
+        }
+    }
+
+    @Test("makes a lone item newer than the single ones before it, which it replaces")
+    func aloneAfterSingles() async throws {
+        try await Samples.withStores { database in
+            let (store, notifications) = (database.digests, database.notifications)
+            let batch = (1...3).map { number in
+                Samples.notification(number, user: "a") { $0.collapseKey = "c" }
+            }
+            let items = batch.map { DigestStore.Item(notification: $0, key: "k", rule: Self.rule(2)) }
+            #expect(try await store.gather(items, now: Self.now) == [.single, .single, .held])
+            _ = try await notifications.store(Array(batch[..<2]), areRepeats: false)
+            let due = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
+            let window = try #require(due.first)
+            #expect(window.summary > batch[2].id)
+            var alone = Notification(id: window.summary, user: "a", type: window.type, createdAt: Self.now)
+            alone.channels = [.inApp]
+            alone.collapseKey = window.alone?.content.collapseKey
+            let stored = try await notifications.storeBatch([alone], areRepeats: true)
+            #expect(stored.replacements.map(\.id) == [batch[1].id])
         }
     }
 

@@ -78,8 +78,7 @@ struct TraceStoreTests {
             let over = Samples.start + .seconds(60)
             let due = try #require(try await digests.take(now: over, until: over + .seconds(30), limit: 10).first)
             #expect(waiting.gathering?.window == due.id)
-            let summary = Notification(
-                id: DigestStore.summary(of: due.id, user: "a"), user: "a", type: "summary", createdAt: over)
+            let summary = Notification(id: due.summary, user: "a", type: "summary", createdAt: over)
             _ = try await database.notifications.store([summary], areRepeats: false)
             try await digests.remove([due.id])
             for user in ["a", nil] {

@@ -169,6 +169,8 @@ struct DeliverySettler: Sendable {
             switch refusal {
             case .expired: self.fail(outcome, work, refusal.rawValue, as: .expired, in: &ledger)
             case .deviceInactive, .optedOut: self.fail(outcome, work, refusal.rawValue, in: &ledger)
+            // A repeat of mail that went out does not end what waits for proof or a push.
+            case .alreadyAccepted where self.isMail: break
             case .read, .deleted, .replaced, .cancelled, .alreadyDelivered, .alreadyAccepted, .typeDisabled:
                 ledger.settlement.dropped.append((work.user, work.notification, refusal.rawValue))
             case .notInQuietHours:

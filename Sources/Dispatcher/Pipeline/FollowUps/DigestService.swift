@@ -166,7 +166,7 @@ package struct DigestService: Service {
         let type = catalog[digest.type] ?? NotificationType(name: digest.type)
         let content = self.content(of: digest, type: type, catalog, locale: locale)
         var summary = NotificationDraft(content, type: type, lane: digest.lane, createdAt: now)
-            .notification(id: DigestStore.summary(of: digest.id, user: digest.user), user: digest.user)
+            .notification(id: digest.summary, user: digest.user)
         summary.org = digest.org
         summary.jobEntry = digest.alone?.entry ?? "digest/\(digest.id)"
         summary.jobID = digest.alone?.job
@@ -189,9 +189,6 @@ package struct DigestService: Service {
             }
             (content.title, content.body) = (text.title, text.body)
             content.data = SummaryText.data(count: digest.count, notifications: digest.first.map(\.id))
-        } else if digest.alone == nil, let only = digest.first.first {
-            // Gathered by an older release, which stored no more of it.
-            (content.title, content.body, content.data) = (only.title, only.body, only.data)
         }
         content.channels = digest.channels
         content.delivery = digest.delivery

@@ -63,19 +63,20 @@ package struct FollowUpService: Service {
             interrupting.append(item)
         }
         try await facts.count(releases: interrupting)
-        var plan = RoutePlan(self.dispatcher.keys)
+        var plan = RoutePlan(for: self.dispatcher)
         var releases: [ReleaseSummary.Release] = []
         var handedOn: [FollowUpStore.Item] = []
         for (index, item) in items.enumerated() {
             let known = facts.facts(item, at: index)
             let devices = facts.devices(of: item)
             let kind = present[index].item.kind
-            if let refusal = self.refusal(item, present[index].stand, known) {
+            let refusal = self.refusal(item, present[index].stand, known)
+            if let refusal, !Self.wasReleased(item.notification, kind) {
                 self.settle(item.notification, refusal, kind, in: &plan)
                 continue
             }
             let steps = decide(known)
-            if kind == .release, steps == [.push] {
+            if kind == .release, steps == [.push], refusal == nil {
                 releases.append(ReleaseSummary.Release(item: item, facts: known, devices: devices))
             } else {
                 let before = plan.deliveries.count
@@ -95,6 +96,14 @@ package struct FollowUpService: Service {
         try await self.dispatcher.database.followUps.remove(taken.map(\.item), takenUntil: until)
         PipelineMetrics.followed.increment(by: taken.count)
         return taken.count
+    }
+
+    /// Whether a dispatcher that died has released a notification, and may have pushed it.
+    ///
+    /// Its push goes into the stream again even if the gate refuses it, because only the sender can
+    /// tell when all devices are done.
+    private static func wasReleased(_ notification: Notification, _ kind: FollowUp) -> Bool {
+        kind == .release && notification.status == .pending && notification.statusReason == "queued"
     }
 
     /// Returns why the gate would refuse a delivery, before any is made.
@@ -127,16 +136,21 @@ package struct FollowUpService: Service {
         let waitsForMail =
             kind == .email && notification.status == .pending && !notification.channels.contains(.inApp)
             && notification.statusReason != "queued"
-        if kind == .email, !waitsForMail, notification.status == .pending, notification.statusReason == "queued" {
-            plan.skipMail(notification, reason: refusal.rawValue, hasFailed: false, at: self.dispatcher.now())
+        if kind == .email, !waitsForMail {
+            let now = self.dispatcher.now()
+            if notification.status == .pending, notification.statusReason == "queued" {
+                plan.skipMail(notification, reason: refusal.rawValue, hasFailed: false, at: now)
+            } else if refusal == .expired {
+                // The notification keeps its status, so only an attempt shows it.
+                plan.skip(notification, device: nil, reason: refusal.rawValue, at: now)
+            }
         }
         guard waitsForRelease || waitsForMail else { return }
         let rests = notification.channels.contains(.inApp)
         let status: NotificationStatus = refusal == .expired ? .expired : rests ? .sent : .suppressed
-        plan.mark(notification, status, reason: refusal.rawValue, via: status == .sent ? "inbox" : nil)
-        guard self.dispatcher.events.isOn, let ending = LifecycleEvent.Kind(ending: status) else { return }
-        let channel: DeliveryChannel? = status == .sent ? .inApp : nil
-        plan.addEvent(ending, notification, at: self.dispatcher.now(), channel: channel, reason: refusal.rawValue)
+        plan.end(
+            notification, status, reason: refusal.rawValue, via: status == .sent ? "inbox" : nil,
+            at: self.dispatcher.now())
     }
 }
 

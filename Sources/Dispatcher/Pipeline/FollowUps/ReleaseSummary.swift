@@ -10,8 +10,9 @@ import Storage
 /// Pushes what quiet hours held back: one by one, or as one summary if a user would get more than
 /// five.
 ///
-/// Notifications of required types always go alone, because a user can refuse summaries. All of
-/// them are in the inbox; a summary is a push that counts and names them.
+/// Notifications of required types always go alone, because a user can refuse summaries; so do all
+/// others of a user whose summary the gate would refuse. All of them are in the inbox; a summary is
+/// a push that counts and names them.
 struct ReleaseSummary: Sendable {
     /// A user who would get more pushes at once gets a summary.
     static let mostSingle = 5
@@ -32,21 +33,30 @@ struct ReleaseSummary: Sendable {
     /// Adds the pushes to a plan, after its summaries are stored.
     func add(_ releases: [Release], to plan: inout RoutePlan) async throws {
         let router = Router(dispatcher: self.dispatcher)
+        var single: [Release] = []
         var many: [[Release]] = []
         for group in Dictionary(grouping: releases, by: { ExactText($0.item.notification.user) }).values {
             let refusable = group.filter { !$0.facts.type.isRequired }
-            let areMany = refusable.count > Self.mostSingle
-            if areMany { many.append(refusable.sorted { $0.item.notification.id < $1.item.notification.id }) }
-            for one in group where !areMany || one.facts.type.isRequired {
-                router.add([.push], one.item, one.facts, devices: one.devices, to: &plan)
+            guard refusable.count > Self.mostSingle else {
+                single += group
+                continue
             }
+            many.append(refusable.sorted { $0.item.notification.id < $1.item.notification.id })
+            single += group.filter { $0.facts.type.isRequired }
         }
-        guard !many.isEmpty else { return }
-        let summaries = many.map { self.summary(of: $0) }
+        let all = many.map { (summary: self.summary(of: $0), group: $0) }
+        let areWanted = try await self.areWanted(all.map(\.summary))
+        single += zip(many, areWanted).flatMap { group, isWanted in isWanted ? [] : group }
+        for one in single {
+            router.add([.push], one.item, one.facts, devices: one.devices, to: &plan)
+        }
+        let wanted = zip(all, areWanted).filter { $1 }.map(\.0)
+        guard !wanted.isEmpty else { return }
+        let summaries = wanted.map(\.summary)
         let outcomes = try await self.dispatcher.untilDone("store summaries") {
             try await self.dispatcher.database.notifications.store(summaries, areRepeats: true)
         }
-        for ((summary, group), outcome) in zip(zip(summaries, many), outcomes) {
+        for ((summary, group), outcome) in zip(wanted, outcomes) {
             if Self.isOpen(outcome) {
                 let devices = group[0].devices.filter { self.dispatcher.channels.serves($0) }
                 for device in devices { plan.deliver(summary, to: device, isRepeat: true) }
@@ -55,11 +65,36 @@ struct ReleaseSummary: Sendable {
             }
             for one in group {
                 plan.summarise(one.item.notification, as: summary.id)
-                guard self.dispatcher.events.isOn else { continue }
                 plan.addEvent(
                     .summarised, one.item.notification, at: one.facts.now, channel: .push,
                     reason: summary.id.description)
             }
+        }
+    }
+
+    /// Returns for each summary whether it may be pushed now, or later if its type has quiet hours.
+    ///
+    /// The catalog or the user may have switched summaries off.
+    private func areWanted(_ summaries: [Notification]) async throws -> [Bool] {
+        guard !summaries.isEmpty else { return [] }
+        let catalog = self.dispatcher.catalog
+        let keys = summaries.map { catalog.preferenceKey(user: $0.user, type: $0.type) }
+        let preferences = try await self.dispatcher.untilDone("look up preferences") {
+            try await self.dispatcher.database.recipients.preferences(keys)
+        }
+        let now = self.dispatcher.now()
+        return zip(summaries, preferences).map { summary, preferences in
+            var facts = GateFacts(
+                .reach,
+                of: summary,
+                type: catalog[summary.type],
+                preference: preferences.preference,
+                settings: preferences.settings,
+                isReplaced: false
+            )
+            facts.releaseAt = self.dispatcher.releaseMoment(of: summary, preferences: preferences, now: now)
+            let refusal = gate(facts, now: now)
+            return refusal == nil || refusal == .quietHours
         }
     }
 

@@ -29,7 +29,7 @@ struct RouteFacts: Sendable {
         }
         self.devices = try await Self.devices(of: mayNeedPush.map(\.notification.user), dispatcher)
         self.preferences = try await self.preferences(of: items)
-        self.caps = try await self.caps(reachedBy: stored)
+        self.caps = try await self.caps(reachedBy: items)
     }
 
     /// Returns the presence of users; unknown if Redis answers with an error.
@@ -76,15 +76,20 @@ struct RouteFacts: Sendable {
 
     /// Counts what would interrupt against the caps of its type, category and user; alerts are
     /// exempt.
+    ///
+    /// - Parameters:
+    ///   - items: releases, or a batch: its new notifications count unless quiet hours hold them.
+    ///   - recounts: whether the items are releases, which all count as of now.
     private func caps(
         reachedBy items: [RoutedNotification],
         recounts: Bool = false
     ) async throws -> [NotificationID: CapScope] {
         var uses: [UsageCaps.Use] = []
         var scopes: [[CapScope]] = []
-        for item in items where item.notification.channels.contains(.push) && item.notification.severity != .alert {
+        for (index, item) in items.enumerated() where recounts || item.progress == .stored {
+            guard item.notification.channels.contains(.push), item.notification.severity != .alert else { continue }
             let caps = self.catalog.caps(ofType: item.notification.type)
-            guard !caps.isEmpty else { continue }
+            guard !caps.isEmpty, recounts || self.facts(item, at: index).quietEnd == nil else { continue }
             uses.append(
                 UsageCaps.Use(
                     user: item.notification.user, notification: item.notification.id,

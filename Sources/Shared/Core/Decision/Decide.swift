@@ -47,6 +47,8 @@ package enum Reason: String, Sendable, CaseIterable {
     case cappedByCategory = "capped_by_category"
     /// Handed to sockets that cannot prove receipt, or did not.
     case unproven
+    /// Its type goes to the devices of connected users too.
+    case pushWhenOnline = "push_when_online"
 
     init(_ scope: CapScope) {
         switch scope {
@@ -59,7 +61,7 @@ package enum Reason: String, Sendable, CaseIterable {
 
 /// Decides what to do next about one notification: the same facts give the same steps.
 ///
-/// The rules apply in this order: expiry, type and opt-out, channels, cap, presence, quiet hours.
+/// The rules apply in this order: expiry, type and opt-out, channels, presence, quiet hours, cap.
 package func decide(_ facts: DecisionFacts) -> [Step] {
     switch facts.progress {
     case .arrived: [storing(facts)]
@@ -154,8 +156,10 @@ private func routing(_ facts: DecisionFacts) -> [Step] {
     if let reason = heldBack(facts, quietEnd: quietEnd) { return [publish, .note(reason), onSockets(reason)] + mail }
     var steps = [publish, .awaitProof(within: proofDeadline)]
     // In quiet hours an idle user is left alone; an unproven notification is released at their end.
-    if quietEnd == nil, connections.allSatisfy({ $0.isIdle(at: facts.now) }) {
-        steps.append(.postpone(.attention, until: facts.now + facts.type.attentionDelay, reason: .idle))
+    let isIdle = connections.allSatisfy { $0.isIdle(at: facts.now) }
+    if quietEnd == nil, isIdle || facts.type.isPushedWhenOnline {
+        let reason = isIdle ? Reason.idle : .pushWhenOnline
+        steps.append(.postpone(.attention, until: facts.now + facts.type.attentionDelay, reason: reason))
     }
     return steps + mail
 }
@@ -199,13 +203,11 @@ private func emailing(_ facts: DecisionFacts) -> [Step] {
 
 /// Why the push channel is not used now; nil if it is.
 private func heldBack(_ facts: DecisionFacts, quietEnd: Timestamp?) -> Reason? {
-    if let cap = facts.cap, facts.notification.severity != .alert { return Reason(cap) }
-    if quietEnd != nil, facts.type.quietHours.isFinal { return .quietHours }
-    return nil
+    // Nothing interrupts in quiet hours, so a cap is checked at the release.
+    if quietEnd != nil { return facts.type.quietHours.isFinal ? .quietHours : nil }
+    guard let cap = facts.cap, facts.notification.severity != .alert else { return nil }
+    return Reason(cap)
 }
 
 /// Whether it may not go out any more, or is no longer kept.
-private func isExpired(_ facts: DecisionFacts) -> Bool {
-    func hasPassed(_ moment: Timestamp?) -> Bool { moment.map { $0 <= facts.now } ?? false }
-    return hasPassed(facts.notification.expiresAt) || hasPassed(facts.notification.keepUntil)
-}
+private func isExpired(_ facts: DecisionFacts) -> Bool { facts.isExpired(at: facts.now) }

@@ -63,6 +63,12 @@ package struct DecisionFacts: Sendable {
         if self.hasQuietHours { self.zone = zone(settings.zone) }
     }
 
+    /// Whether the notification may no longer go out at `moment`, or is no longer kept.
+    func isExpired(at moment: Timestamp) -> Bool {
+        func hasPassed(_ end: Timestamp?) -> Bool { end.map { $0 <= moment } ?? false }
+        return hasPassed(self.notification.expiresAt) || hasPassed(self.notification.keepUntil)
+    }
+
     /// Whether a socket may still prove receipt.
     var mayBeProven: Bool {
         guard case .online(let connections) = self.presence else { return false }
@@ -98,7 +104,7 @@ package struct DecisionFacts: Sendable {
     func release(after end: Timestamp) -> Timestamp {
         let later =
             end + ReleaseSpread.delay(user: self.notification.user, end: end, lane: self.notification.lane)
-        if let expiresAt = self.notification.expiresAt, expiresAt <= later { return end }
+        if self.isExpired(at: later) { return end }
         guard let hours = self.quietHours else { return later }
         let calendar = QuietCalendar(hours, zone: self.zone)
         // The cheap check first: looking at the calendar costs as much as all the rest.

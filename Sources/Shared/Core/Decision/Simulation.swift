@@ -37,8 +37,8 @@ package struct Simulation: Sendable {
         var later: [(at: Timestamp, progress: DecisionFacts.Progress)] = [(facts.now, .stored)]
         while let next = later.min(by: { $0.at < $1.at }), events.count < Self.mostEvents {
             later.removeAll { $0.at == next.at && $0.progress == next.progress }
-            // A user who got the push gets no attention call (same rule as ``gate(_:now:)``).
-            if next.progress == .due(.attention), isPushed { continue }
+            // A user who got the push gets no second one (same rule as ``gate(_:now:)``).
+            if isPushed, next.progress == .due(.attention) || next.progress == .unproven { continue }
             facts.now = next.at
             facts.progress = next.progress
             for step in decide(facts) {

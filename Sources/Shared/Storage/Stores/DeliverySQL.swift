@@ -103,14 +103,20 @@ enum DeliverySQL {
 
     /// A notification cancelled while a provider had it records that and counts as sent.
     ///
-    /// One that waits for the end of quiet hours keeps waiting for its push, despite its mail.
+    /// Mail does not end the wait for quiet hours. It leaves a notification in the inbox as it is,
+    /// because a push may follow, unless all of its pushes were dropped.
     static let accepted = """
         UPDATE carillon.notifications n
         SET status = 'sent', status_reason = CASE WHEN n.status = 'cancelled' THEN 'cancelled_too_late' END,
             sent_via = a.via, sent_device = a.device
         FROM \(NotificationSQL.rows("user_id", "id", "via", "device")) AS a
         WHERE \(NotificationSQL.isNamed(by: "a"))
-            AND (n.status IN ('pending', 'failed', 'cancelled') OR n.status = 'deferred' AND a.via <> 'email')
+            AND CASE
+                WHEN a.via <> 'email' THEN n.status IN ('pending', 'failed', 'cancelled', 'deferred')
+                WHEN n.status = 'cancelled' THEN true
+                WHEN (n.channels & \(Channels.inApp.rawValue)) = 0 THEN n.status IN ('pending', 'failed')
+                ELSE n.status = 'pending' AND n.status_reason = 'queued' AND NOT \(Self.mayBePushed)
+            END
         """
 
     /// A cancelled notification that did not reach the provider is no longer in flight, unless
@@ -129,11 +135,11 @@ enum DeliverySQL {
             AND NOT \(CancellationSQL.mayBeMailed(at: "now()"))
         """
 
-    /// Locks notifications, so that when two dispatchers drop the last deliveries of one, the
-    /// second sees the first's change.
+    /// Locks notifications, so that when two dispatchers end the last deliveries of one, the second
+    /// sees the first's change.
     ///
     /// $1, $2: users and ids.
-    static let lockDropped = """
+    static let lock = """
         SELECT FROM carillon.notifications n
         WHERE (n.user_id, n.id) IN (SELECT d.user_id, d.id FROM unnest($1, $2) AS d (user_id, id))
         ORDER BY n.user_id COLLATE "C", n.id FOR UPDATE

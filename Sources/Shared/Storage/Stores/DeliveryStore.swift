@@ -180,120 +180,140 @@ package struct DeliveryStore: Sendable {
     @discardableResult
     package func settle(_ settlement: Settlement) async throws(PostgresError) -> Effects {
         var statements: [PostgresStatement] = []
-        // The indexes of the statements with results.
-        var places: (addresses: Int?, tokens: Int?, dropped: Int?) = (nil, nil, nil)
-        if !settlement.attempts.isEmpty { statements.append(Self.insert(settlement.attempts)) }
-        if !settlement.accepted.isEmpty {
-            statements.append(
-                PostgresStatement(
-                    DeliverySQL.accepted,
-                    [
-                        .array(PostgresArray(texts: settlement.accepted.map(\.user))),
-                        .array(PostgresArray(uuids: settlement.accepted.map(\.id.halves))),
-                        .array(PostgresArray(texts: settlement.accepted.map(\.via))),
-                        .array(PostgresArray(uuids: settlement.accepted.map(\.device.halves))),
-                    ]
-                )
-            )
+        /// Returns the index of the last one; nil if there is none.
+        @discardableResult
+        func add(_ more: [PostgresStatement]) -> Int? {
+            statements += more
+            return more.isEmpty ? nil : statements.count - 1
         }
-        if !settlement.failed.isEmpty {
-            statements.append(
-                PostgresStatement(
-                    DeliverySQL.failed,
-                    [
-                        .array(PostgresArray(texts: settlement.failed.map(\.user))),
-                        .array(PostgresArray(uuids: settlement.failed.map(\.id.halves))),
-                        .array(PostgresArray(texts: settlement.failed.map(\.reason))),
-                    ]
-                )
-            )
-        }
-        let stopped = settlement.attempts.filter { $0.outcome != .accepted }
-            .compactMap { attempt in attempt.notification.map { (user: attempt.user, id: $0) } }
-        if !stopped.isEmpty {
-            statements.append(
-                PostgresStatement(
-                    DeliverySQL.stopped,
-                    [
-                        .array(PostgresArray(texts: stopped.map(\.user))),
-                        .array(PostgresArray(uuids: stopped.map(\.id.halves))),
-                    ]
-                )
-            )
-        }
-        if !settlement.deadAddresses.isEmpty {
-            var moments = PostgresArray(.timestamptz)
-            for dead in settlement.deadAddresses { moments.append(timestamptz: dead.at.microseconds) }
-            places.addresses = statements.count
-            statements.append(
-                PostgresStatement(
-                    DeliverySQL.deadAddresses,
-                    [
-                        .array(PostgresArray(texts: settlement.deadAddresses.map(\.user))),
-                        .array(PostgresArray(texts: settlement.deadAddresses.map(\.address))),
-                        .array(PostgresArray(texts: settlement.deadAddresses.map(\.reason))),
-                        .array(moments),
-                    ]
-                )
-            )
-        }
-        if !settlement.deadTokens.isEmpty {
-            var evidence = PostgresArray(.timestamptz)
-            for token in settlement.deadTokens { evidence.append(timestamptz: token.evidence.microseconds) }
-            places.tokens = statements.count
-            statements.append(
-                PostgresStatement(
-                    DeliverySQL.deadTokens,
-                    [
-                        .array(PostgresArray(uuids: settlement.deadTokens.map(\.device.halves))),
-                        .array(PostgresArray(texts: settlement.deadTokens.map(\.reason))),
-                        .array(evidence),
-                    ]
-                )
-            )
-        }
-        if !settlement.ended.isEmpty { statements.append(Self.end(settlement.ended)) }
-        let pushes = settlement.dropped.map {
-            (user: $0.user, id: $0.id, reason: $0.reason, hasFailed: $0.reason == Self.noDevice)
-        }
-        let dropped = pushes + settlement.unmailed
-        if !dropped.isEmpty {
-            let users = PostgresValue.array(PostgresArray(texts: dropped.map(\.user)))
-            let ids = PostgresValue.array(PostgresArray(uuids: dropped.map(\.id.halves)))
-            var isMail = PostgresArray(.bool, capacity: dropped.count)
-            var hasFailed = PostgresArray(.bool, capacity: dropped.count)
-            for (place, item) in dropped.enumerated() {
-                isMail.append(bool: place >= pushes.count)
-                hasFailed.append(bool: item.hasFailed)
-            }
-            statements.append(PostgresStatement(DeliverySQL.lockDropped, [users, ids]))
-            // A separate statement, because it must see commits made while the first one waited
-            // for the lock.
-            places.dropped = statements.count
-            statements.append(
-                PostgresStatement(
-                    DeliverySQL.dropped,
-                    [
-                        users, ids, .array(PostgresArray(texts: dropped.map(\.reason))), .array(isMail),
-                        .array(hasFailed),
-                    ]))
-        }
+        if !settlement.attempts.isEmpty { add([Self.insert(settlement.attempts)]) }
+        add(Self.accept(settlement.accepted))
+        add(Self.fail(settlement.failed))
+        add(Self.stop(settlement.attempts))
+        let addresses = add(Self.invalidate(settlement.deadAddresses))
+        let devices = add(Self.switchOff(settlement.deadTokens))
+        if !settlement.ended.isEmpty { add([Self.end(settlement.ended)]) }
+        let dropped = add(Self.drop(settlement.dropped, unmailed: settlement.unmailed))
         var effects = Effects()
         guard !statements.isEmpty else { return effects }
         let results = try await self.pool.run(statements)
         guard results.count == statements.count else {
             throw PostgresError(.decoding, "a settlement returned too few results")
         }
-        if let place = places.addresses {
-            for row in results[place] { effects.addresses.insert(ExactText(try row.text(0))) }
+        if let addresses {
+            for row in results[addresses] { effects.addresses.insert(ExactText(try row.text(0))) }
         }
-        if let place = places.tokens {
-            for row in results[place] { effects.devices.insert(NotificationID(try row.uuid(0))) }
+        if let devices {
+            for row in results[devices] { effects.devices.insert(NotificationID(try row.uuid(0))) }
         }
-        if let place = places.dropped {
-            effects.ended = try EndedNotification.read(results[place])
-        }
+        if let dropped { effects.ended = try EndedNotification.read(results[dropped]) }
         return effects
+    }
+
+    private static func accept(
+        _ rows: [(user: String, id: NotificationID, via: String, device: NotificationID)]
+    ) -> [PostgresStatement] {
+        guard !rows.isEmpty else { return [] }
+        let rows = NotificationSQL.lockOrder(rows) { ($0.user, $0.id) }
+        let users = PostgresValue.array(PostgresArray(texts: rows.map(\.user)))
+        let ids = PostgresValue.array(PostgresArray(uuids: rows.map(\.id.halves)))
+        let vias = PostgresValue.array(PostgresArray(texts: rows.map(\.via)))
+        let devices = PostgresValue.array(PostgresArray(uuids: rows.map(\.device.halves)))
+        let update = PostgresStatement(DeliverySQL.accepted, [users, ids, vias, devices])
+        // Mail looks at the pushes, which another dispatcher may be dropping.
+        guard rows.contains(where: { $0.via == Provider.email.rawValue }) else { return [update] }
+        return [PostgresStatement(DeliverySQL.lock, [users, ids]), update]
+    }
+
+    private static func fail(_ rows: [(user: String, id: NotificationID, reason: String)]) -> [PostgresStatement] {
+        guard !rows.isEmpty else { return [] }
+        let rows = NotificationSQL.lockOrder(rows) { ($0.user, $0.id) }
+        return [
+            PostgresStatement(
+                DeliverySQL.failed,
+                [
+                    .array(PostgresArray(texts: rows.map(\.user))),
+                    .array(PostgresArray(uuids: rows.map(\.id.halves))),
+                    .array(PostgresArray(texts: rows.map(\.reason))),
+                ])
+        ]
+    }
+
+    private static func stop(_ attempts: [Attempt]) -> [PostgresStatement] {
+        let stopped = attempts.filter { $0.outcome != .accepted }
+            .compactMap { attempt in attempt.notification.map { (user: attempt.user, id: $0) } }
+        guard !stopped.isEmpty else { return [] }
+        let rows = NotificationSQL.lockOrder(stopped) { $0 }
+        return [
+            PostgresStatement(
+                DeliverySQL.stopped,
+                [
+                    .array(PostgresArray(texts: rows.map(\.user))),
+                    .array(PostgresArray(uuids: rows.map(\.id.halves))),
+                ])
+        ]
+    }
+
+    private static func invalidate(
+        _ addresses: [(user: String, address: String, reason: String, at: Timestamp)]
+    ) -> [PostgresStatement] {
+        guard !addresses.isEmpty else { return [] }
+        var moments = PostgresArray(.timestamptz)
+        for dead in addresses { moments.append(timestamptz: dead.at.microseconds) }
+        return [
+            PostgresStatement(
+                DeliverySQL.deadAddresses,
+                [
+                    .array(PostgresArray(texts: addresses.map(\.user))),
+                    .array(PostgresArray(texts: addresses.map(\.address))),
+                    .array(PostgresArray(texts: addresses.map(\.reason))),
+                    .array(moments),
+                ])
+        ]
+    }
+
+    private static func switchOff(
+        _ tokens: [(device: NotificationID, reason: String, evidence: Timestamp)]
+    ) -> [PostgresStatement] {
+        guard !tokens.isEmpty else { return [] }
+        var evidence = PostgresArray(.timestamptz)
+        for token in tokens { evidence.append(timestamptz: token.evidence.microseconds) }
+        return [
+            PostgresStatement(
+                DeliverySQL.deadTokens,
+                [
+                    .array(PostgresArray(uuids: tokens.map(\.device.halves))),
+                    .array(PostgresArray(texts: tokens.map(\.reason))),
+                    .array(evidence),
+                ])
+        ]
+    }
+
+    private static func drop(
+        _ obsolete: [(user: String, id: NotificationID, reason: String)],
+        unmailed: [(user: String, id: NotificationID, reason: String, hasFailed: Bool)]
+    ) -> [PostgresStatement] {
+        let pushes = obsolete.map {
+            (user: $0.user, id: $0.id, reason: $0.reason, hasFailed: $0.reason == Self.noDevice)
+        }
+        let rows = pushes + unmailed
+        guard !rows.isEmpty else { return [] }
+        let users = PostgresValue.array(PostgresArray(texts: rows.map(\.user)))
+        let ids = PostgresValue.array(PostgresArray(uuids: rows.map(\.id.halves)))
+        var isMail = PostgresArray(.bool, capacity: rows.count)
+        var hasFailed = PostgresArray(.bool, capacity: rows.count)
+        for (place, row) in rows.enumerated() {
+            isMail.append(bool: place >= pushes.count)
+            hasFailed.append(bool: row.hasFailed)
+        }
+        // Two statements, because the second must see commits made while the first waited for the
+        // lock.
+        return [
+            PostgresStatement(DeliverySQL.lock, [users, ids]),
+            PostgresStatement(
+                DeliverySQL.dropped,
+                [users, ids, .array(PostgresArray(texts: rows.map(\.reason))), .array(isMail), .array(hasFailed)]),
+        ]
     }
 
     private static func end(

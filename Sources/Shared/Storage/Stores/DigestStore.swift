@@ -68,6 +68,8 @@ package struct DigestStore: Sendable {
         package let keepUntil: Timestamp?
         /// The item if it is the only one.
         package let alone: Alone?
+        /// The id of its summary, or of the notification that the only item becomes.
+        package let summary: NotificationID
     }
 
     /// The only item of a window.
@@ -117,15 +119,7 @@ package struct DigestStore: Sendable {
     /// - Returns: an outcome for each item, in order.
     package func gather(_ items: [Item], now: Timestamp) async throws(PostgresError) -> [Outcome] {
         guard !items.isEmpty else { return [] }
-        let parameters = Self.parameters(items) + [.timestamptz(now.microseconds)]
-        var statements = [CancellationSQL.beforeStoring]
-        let named = items.map(\.notification).filter { $0.jobID != nil }
-        if !named.isEmpty {
-            let users = PostgresArray(texts: ExactText.distinct(named.map(\.user)))
-            statements.append(PostgresStatement(NotificationSQL.makeInboxes, [.array(users)]))
-        }
-        statements.append(PostgresStatement(DigestSQL.gatherItems, parameters))
-        guard let result = try await self.pool.run(statements).last else {
+        guard let result = try await self.pool.run(Self.statements(for: items, now: now)).last else {
             throw PostgresError(.decoding, "gathering items returned no result")
         }
         var outcomes = [Outcome](repeating: .held, count: items.count)
@@ -136,7 +130,25 @@ package struct DigestStore: Sendable {
             }
             outcomes[position] = outcome
         }
+        // Only a job id has duplicates. This item was gathered by a call that committed meanwhile,
+        // such as one whose connection broke; the next call sees it, and returns its outcome.
+        if zip(items, outcomes).contains(where: { $0.notification.jobID == nil && $1 == .duplicate }) {
+            return try await self.gather(items, now: now)
+        }
         return outcomes
+    }
+
+    /// The statements of ``gather(_:now:)``, in order, for one transaction.
+    static func statements(for items: [Item], now: Timestamp) -> [PostgresStatement] {
+        var statements = [CancellationSQL.beforeStoring]
+        let named = items.map(\.notification).filter { $0.jobID != nil }
+        if !named.isEmpty {
+            let users = PostgresArray(texts: ExactText.distinct(named.map(\.user)))
+            statements.append(PostgresStatement(NotificationSQL.makeInboxes, [.array(users)]))
+        }
+        let parameters = Self.parameters(items) + [.timestamptz(now.microseconds)]
+        statements.append(PostgresStatement(DigestSQL.gatherItems, parameters))
+        return statements
     }
 
     /// Whether any item of a notification's job was gathered, for any user.
@@ -193,10 +205,15 @@ package struct DigestStore: Sendable {
     }
 
     /// The id of a window's summary, the same in every dispatcher.
-    package static func summary(of window: NotificationID, user: String) -> NotificationID {
+    ///
+    /// It sorts behind its items, because it is as new as the newest of them.
+    ///
+    /// - Parameter newest: the newest item that the window held, dropped or not, as that is fixed
+    ///   once the window is closed.
+    static func summary(of window: NotificationID, newest: NotificationID, user: String) -> NotificationID {
         let origin = EntryDigest(
             stream: "digest",
-            entry: "\(window.milliseconds)-0",
+            entry: "\(newest.milliseconds)-\(0xFFF)",
             fields: [("id", Array(window.description.utf8)[...])]
         )
         return NotificationID(origin: origin, user: user)
@@ -257,6 +274,7 @@ package struct DigestStore: Sendable {
         let gravest = row.isNull(10) ? nil : Int(try row.int4(10)) - 1
         let id = NotificationID(try row.uuid(0))
         let user = try row.text(1)
+        let newest = try row.optionalUUID(14).map { NotificationID($0) } ?? id
         return Due(
             id: id,
             user: user,
@@ -271,7 +289,8 @@ package struct DigestStore: Sendable {
             severity: gravest.flatMap { Severity.allCases.indices.contains($0) ? Severity.allCases[$0] : nil },
             expiresAt: try row.optionalTimestamptz(11).map { Timestamp(microseconds: $0) },
             keepUntil: try row.optionalTimestamptz(12).map { Timestamp(microseconds: $0) },
-            alone: try row.bool(13) ? try Self.alone(row, at: 14, type: type, user: user, id: id) : nil
+            alone: try row.bool(13) ? try Self.alone(row, at: 15, type: type, user: user, id: id) : nil,
+            summary: Self.summary(of: id, newest: newest, user: user)
         )
     }
 
@@ -402,6 +421,16 @@ enum DigestSQL {
         )
         """
 
+    /// Whether a user deleted the notification `n` by $1.
+    ///
+    /// Cancellations, replacements and retention delete without the user.
+    private static let isDeletedByUser = """
+        n.deleted_at <= $1 AND n.replaced_by IS NULL AND n.status <> 'cancelled'
+            AND n.status_reason IS DISTINCT FROM 'cancelled_too_late'
+            AND (n.keep_until IS NULL OR n.deleted_at < n.keep_until)
+            AND n.stored_at >= (SELECT s.retained_from FROM carillon.sweep s)
+        """
+
     /// Reads the windows that ``closeDue`` closed in the same transaction.
     ///
     /// A separate statement, because it must see the items that were committed before their windows
@@ -423,9 +452,13 @@ enum DigestSQL {
                 \(NotificationColumns.item.list(of: "h")), nullif(h.fate, '\(DigestStore.Fate.alone.rawValue)') AS known_fate
             FROM taken t JOIN carillon.digest_items h ON h.digest_id = ANY (ARRAY[t.id]) AND NOT h.is_single
         ),
+        newest AS MATERIALIZED (
+            SELECT DISTINCT ON (h.digest_id) h.digest_id, h.notification_id FROM held h
+            ORDER BY h.digest_id, h.notification_id DESC
+        ),
         touched AS MATERIALIZED (
             SELECT n.user_id, n.entity_type, n.entity_id,
-                greatest(max(n.read_at), max(n.deleted_at) FILTER (WHERE n.deleted_at <= $1), max((
+                greatest(max(n.read_at), max(n.deleted_at) FILTER (WHERE \(Self.isDeletedByUser)), max((
                     SELECT a.archived_at FROM carillon.archived a
                     WHERE a.user_id = n.user_id AND a.notification_id = n.id
                 ))) AS at
@@ -480,7 +513,7 @@ enum DigestSQL {
             FROM counted i WHERE i.fate IS NULL GROUP BY i.digest_id
         )
         SELECT t.id, t.user_id, t.org_id, t.type, t.key, t.lane, coalesce(s.count, 0), s.lines, s.channels, s.delivery,
-            s.severity, s.expires_at, s.keep_until, coalesce(s.count = 1, false), \(Self.aloneNames)
-        FROM taken t LEFT JOIN summed s ON s.digest_id = t.id
+            s.severity, s.expires_at, s.keep_until, coalesce(s.count = 1, false), w.notification_id, \(Self.aloneNames)
+        FROM taken t LEFT JOIN newest w ON w.digest_id = t.id LEFT JOIN summed s ON s.digest_id = t.id
         """
 }

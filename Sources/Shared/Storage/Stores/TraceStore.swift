@@ -96,7 +96,7 @@ package struct TraceStore: Sendable {
         let cancelledAt = try row.optionalTimestamptz(5).map { Timestamp(microseconds: $0) }
         var notification = Notification(
             id: id, user: user, type: "", createdAt: Timestamp(milliseconds: id.milliseconds))
-        try NotificationColumns.item.read(row, at: 6, into: &notification)
+        try NotificationColumns.item.read(row, at: 7, into: &notification)
         var summary: (id: NotificationID, storedAt: Timestamp)?
         switch try row.optionalText(4).flatMap({ DigestStore.Fate(rawValue: $0) }) {
         case .cancelled: notification.status = .cancelled
@@ -112,7 +112,9 @@ package struct TraceStore: Sendable {
                 notification.status = .deferred
                 notification.statusReason = "digest"
             } else {
-                summary = try await self.summary(of: window, user: user)
+                let newest = NotificationID(try row.uuid(6))
+                summary = try await self.stored(
+                    DigestStore.summary(of: window, newest: newest, user: user), user: user)
                 notification.status = .sent
                 notification.statusReason = "summarised"
             }
@@ -130,11 +132,11 @@ package struct TraceStore: Sendable {
         )
     }
 
-    private func summary(
-        of window: NotificationID,
+    /// When a notification was stored; nil if it is not there.
+    private func stored(
+        _ id: NotificationID,
         user: String
     ) async throws(PostgresError) -> (id: NotificationID, storedAt: Timestamp)? {
-        let id = DigestStore.summary(of: window, user: user)
         let result = try await self.pool.query(
             "SELECT stored_at FROM carillon.notifications WHERE user_id = $1 AND id = $2", .text(user), .uuid(id.halves)
         )
@@ -206,6 +208,8 @@ package struct TraceStore: Sendable {
         SELECT i.digest_id, i.gathered_at, (d.state = 'open') IS TRUE, coalesce(d.due_at, i.gathered_at), i.fate,
             (SELECT max(c.at) FROM carillon.cancellations c WHERE c.org_id = i.org_id
                 AND c.job_id = ANY (ARRAY[i.job_id, i.job_entry, split_part(i.job_entry, '/', 2)])),
+            (SELECT x.notification_id FROM carillon.digest_items x WHERE x.digest_id = i.digest_id AND NOT x.is_single
+                ORDER BY x.notification_id DESC LIMIT 1),
             \(NotificationColumns.item.list(of: "i"))
         FROM carillon.digest_items i
         LEFT JOIN carillon.digests d ON d.id = i.digest_id
