@@ -142,15 +142,8 @@ struct BroadcastWithdrawal: Sendable {
 
     private func publish(_ withdrawals: [CancellationStore.Withdrawal], at: Timestamp) async {
         let publisher = FramePublisher(self.dispatcher.live, presence: self.dispatcher.presence)
-        let frames = withdrawals.compactMap { withdrawal in
-            withdrawal.place.map { place in
-                NodeFrame.change(
-                    .deleted, user: withdrawal.user, version: place.version, unread: place.unread,
-                    .ids([withdrawal.id]), at: at)
-            }
-        }
         do {
-            try await publisher.publish(frames)
+            try await publisher.publish(withdrawals.compactMap { $0.frame(at: at) })
         } catch {
             // A socket that misses it sees a gap at its next frame, and fills it from the inbox.
             self.dispatcher.logger.warning(

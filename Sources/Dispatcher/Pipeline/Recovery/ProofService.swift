@@ -124,12 +124,10 @@ package struct ProofService: Service {
                 && (notification.readAt != nil || notification.deletedAt != nil)
         }
         guard !seen.isEmpty else { return }
-        var plan = RoutePlan(self.dispatcher.keys)
+        var plan = RoutePlan(for: self.dispatcher)
         for notification in seen {
             let reason: GateRefusal = notification.readAt != nil ? .read : .deleted
-            plan.mark(notification, .sent, reason: reason.rawValue, via: socketWay)
-            guard self.dispatcher.events.isOn else { continue }
-            plan.addEvent(.sent, notification, at: self.dispatcher.now(), channel: .inApp, reason: reason.rawValue)
+            plan.end(notification, .sent, reason: reason.rawValue, via: socketWay, at: self.dispatcher.now())
         }
         try await Router(dispatcher: self.dispatcher).carryOut(plan)
         await self.dispatcher.publish(plan.lifecycle)

@@ -36,28 +36,15 @@ struct RoutePlan {
     /// Skipped mail of notifications that may wait only for it.
     private(set) var unmailed: [(user: String, id: NotificationID, reason: String, hasFailed: Bool)] = []
     private(set) var lifecycle: [LifecycleEvent] = []
-    private(set) var frameCount = 0
-    private let keys: Keyspace
-    private var full: [Message] = []
-    /// Messages that are not full, by channel, or by node if each has only one channel.
-    private var filling: [String: Message] = [:]
+    private(set) var messages: NodeMessages
 
-    /// Frames for one channel of a node.
-    struct Message {
-        let node: String
-        let channel: String
-        var frames = NodeFrameBatch()
+    /// Whether upstream apps get events.
+    private let hasEvents: Bool
 
-        fileprivate init(node: String, keys: Keyspace, place: String) {
-            self.node = node
-            self.channel = keys.isSpread ? place : keys.nodeChannel(node)
-        }
+    init(for dispatcher: Dispatcher) {
+        self.messages = NodeMessages(dispatcher.keys)
+        self.hasEvents = dispatcher.events.isOn
     }
-
-    init(_ keys: Keyspace = Keyspace()) { self.keys = keys }
-
-    /// The frames by channel, in order for each channel, in messages of bounded size.
-    var messages: [Message] { self.full + self.filling.values }
 
     /// - Parameters:
     ///   - isSilent: whether clients should not ring.
@@ -74,7 +61,7 @@ struct RoutePlan {
         guard case .online(let connections) = presence else { return }
         let needsCamelCase = connections.contains { $0.dialect.shape == .camelCase }
         let isListed = notification.version > 0
-        self.append(
+        self.messages.append(
             NodeFrame(
                 kind: .notification,
                 user: notification.user,
@@ -97,7 +84,7 @@ struct RoutePlan {
         to presence: Presence
     ) {
         guard let one = replaced.first else { return }
-        self.append(
+        self.messages.append(
             NodeFrame.change(
                 .deleted, user: one.user, version: one.version, unread: one.unread, .ids(replaced.map(\.id)),
                 at: now),
@@ -107,7 +94,7 @@ struct RoutePlan {
 
     mutating func publish(_ event: StoredBatch.Event, to presence: Presence) {
         let body = Self.body(event.name, event.arguments)
-        self.append(NodeFrame(kind: .event, user: event.user, body: body), to: presence)
+        self.messages.append(NodeFrame(kind: .event, user: event.user, body: body), to: presence)
     }
 
     /// Returns the message for all nodes.
@@ -132,25 +119,6 @@ struct RoutePlan {
         writer.raw(arguments)
         writer.endObject()
         return writer.bytes
-    }
-
-    private mutating func append(_ frame: NodeFrame, to presence: Presence) {
-        guard case .online(let connections) = presence else { return }
-        if connections.count == 1 {
-            self.append(frame, to: connections[0].node)
-        } else {
-            for node in Set(connections.map(\.node)) { self.append(frame, to: node) }
-        }
-    }
-
-    private mutating func append(_ frame: NodeFrame, to node: String) {
-        self.frameCount += 1
-        let place = self.keys.isSpread ? self.keys.part(of: frame.user.text).nodeChannel(node) : node
-        self.filling[place, default: Message(node: node, keys: self.keys, place: place)].frames.append(frame)
-        if let message = self.filling[place], message.frames.isFull {
-            self.full.append(message)
-            self.filling[place] = nil
-        }
     }
 
     mutating func awaitProof(_ notification: Notification, deadline: Timestamp) {
@@ -207,6 +175,19 @@ struct RoutePlan {
         self.marks.append((notification.user, notification.id, status, reason, via))
     }
 
+    /// Ends a notification, and tells upstream apps.
+    mutating func end(
+        _ notification: Notification,
+        _ status: NotificationStatus,
+        reason: String,
+        via: String?,
+        at: Timestamp
+    ) {
+        self.mark(notification, status, reason: reason, via: via)
+        guard let kind = LifecycleEvent.Kind(ending: status) else { return }
+        self.addEvent(kind, notification, at: at, channel: status == .sent ? .inApp : nil, reason: reason)
+    }
+
     /// Ends a notification that a summary replaces.
     mutating func summarise(_ notification: Notification, as summary: NotificationID) {
         self.mark(notification, .sent, reason: "summarised", via: "summary")
@@ -222,6 +203,7 @@ struct RoutePlan {
         device: Device? = nil,
         reason: String? = nil
     ) {
+        guard self.hasEvents else { return }
         self.lifecycle.append(
             LifecycleEvent(kind, notification.label, at: at, channel: channel, device: device, reason: reason)
         )

@@ -11,8 +11,6 @@ import Storage
 /// Sends stored notifications to sockets and to the deliveries streams, or leaves them in the
 /// inbox.
 struct Router: Sendable {
-    private static let publishLimit = 512
-
     /// The most waiting retries that a repeated job is compared with.
     private static let mostWaiting = 10_000
 
@@ -81,7 +79,7 @@ struct Router: Sendable {
     ) async throws -> [LifecycleEvent] {
         guard !items.isEmpty else { return [] }
         let facts = try await RouteFacts(items, catalog: catalog, dispatcher: self.dispatcher)
-        var plan = RoutePlan(self.dispatcher.keys)
+        var plan = RoutePlan(for: self.dispatcher)
         for (index, item) in items.enumerated() {
             let known = facts.facts(item, at: index)
             self.add(decide(known), item, known, devices: facts.devices(of: item), to: &plan)
@@ -130,16 +128,12 @@ struct Router: Sendable {
                 if kind == .email, Self.isLeftToMail(item, steps) {
                     plan.mark(notification, .pending, reason: reason.rawValue, via: nil)
                 }
-                guard kind == .release, self.dispatcher.events.isOn else { continue }
+                guard kind == .release else { continue }
                 plan.addEvent(.deferred, notification, at: facts.now, channel: .push, reason: reason.rawValue)
             case .note(let reason):
                 plan.note(notification, reason)
             case .settle(let status, let reason, let via):
-                plan.mark(notification, status, reason: reason.rawValue, via: via)
-                if self.dispatcher.events.isOn, let kind = LifecycleEvent.Kind(ending: status) {
-                    let channel: DeliveryChannel? = status == .sent ? .inApp : nil
-                    plan.addEvent(kind, notification, at: facts.now, channel: channel, reason: reason.rawValue)
-                }
+                plan.end(notification, status, reason: reason.rawValue, via: via, at: facts.now)
             case .wait, .store:
                 break
             }
@@ -147,7 +141,6 @@ struct Router: Sendable {
         guard notification.channels.contains(.push), item.progress != .due(.email) else { return }
         for device in devices where !self.dispatcher.channels.serves(device) {
             plan.skip(notification, device: device, reason: "no_provider", at: facts.now)
-            guard self.dispatcher.events.isOn else { continue }
             plan.addEvent(.failed, notification, at: facts.now, channel: .push, device: device, reason: "no_provider")
         }
     }
@@ -183,7 +176,6 @@ struct Router: Sendable {
         }
         guard isAllThereIs else { return }
         plan.mark(notification, .failed, reason: obstacle, via: nil)
-        guard self.dispatcher.events.isOn else { return }
         plan.addEvent(.failed, notification, at: facts.now, channel: .email, reason: obstacle)
     }
 
@@ -271,13 +263,14 @@ struct Router: Sendable {
     ///
     /// Repeating this is harmless: nodes drop frames that are not newer than what they sent.
     private func publish(_ plan: RoutePlan) async throws {
-        let messages = plan.messages
-        let (request, firstPublish) = self.commands(plan.awaited, messages)
-        guard !request.isEmpty else { return }
+        var batch = RedisBatch()
+        self.dispatcher.live.unconfirmed.add(plan.awaited, in: &batch)
+        let firstPublish = batch.count
+        let messages = plan.messages.add(to: &batch)
+        guard !batch.isEmpty else { return }
+        let request = batch
         let receivers = try await self.dispatcher.untilDone("publish frames") {
-            var receivers: [Int64] = []
-            for reply in try await self.dispatcher.redis.send(request) { receivers.append(try reply.integer()) }
-            return receivers
+            try await self.dispatcher.redis.send(request).map { try $0.integer() }
         }
         if let first = plan.awaited.lazy.map(\.deadline).min() {
             self.dispatcher.share.visit(plan.awaited.lazy.map(\.0.user))
@@ -286,23 +279,7 @@ struct Router: Sendable {
         for (message, count) in zip(messages, receivers.dropFirst(firstPublish)) where count == 0 {
             self.dispatcher.presence.forgetLease(of: message.node)
         }
-        PipelineMetrics.published.increment(by: plan.frameCount)
-    }
-
-    /// Returns the commands of a plan, and the position of the first PUBLISH.
-    private func commands(
-        _ awaited: [(UnconfirmedNotification, deadline: Timestamp)],
-        _ messages: [RoutePlan.Message]
-    ) -> (batch: RedisBatch, firstPublish: Int) {
-        var batch = RedisBatch()
-        self.dispatcher.live.unconfirmed.add(awaited, in: &batch)
-        let firstPublish = batch.count
-        for message in messages {
-            batch.append(
-                self.dispatcher.keys.publishCommand, .text(message.channel), .bytes(message.frames.bytes)
-            )
-        }
-        return (batch, firstPublish)
+        PipelineMetrics.published.increment(by: plan.messages.frameCount)
     }
 
     /// Appends deliveries again that Redis may have lost, for the devices that a provider serves.
@@ -392,7 +369,7 @@ struct Router: Sendable {
         let shown = repeated.filter { $0.notification.version > 0 }
         guard !shown.isEmpty else { return }
         let presence = try await RouteFacts.presence(of: shown.map(\.notification.user), self.dispatcher)
-        var plan = RoutePlan(self.dispatcher.keys)
+        var plan = RoutePlan(for: self.dispatcher)
         for item in shown {
             plan.publish(
                 item.notification, unread: item.unread, code: self.dispatcher.catalog[item.notification.type]?.code,
@@ -407,7 +384,7 @@ struct Router: Sendable {
         let listed = replaced.filter { $0.version > 0 }
         guard !listed.isEmpty else { return }
         let presence = try await RouteFacts.presence(of: listed.map(\.user), self.dispatcher)
-        var plan = RoutePlan(self.dispatcher.keys)
+        var plan = RoutePlan(for: self.dispatcher)
         for group in Dictionary(grouping: listed, by: { ExactText($0.user) }).values {
             plan.publish(
                 removalOf: group, now: self.dispatcher.now(), to: presence[ExactText(group[0].user)] ?? .unknown)
@@ -433,7 +410,7 @@ struct Router: Sendable {
     func publish(_ events: [StoredBatch.Event]) async throws {
         guard !events.isEmpty else { return }
         let presence = try await RouteFacts.presence(of: events.map(\.user), self.dispatcher)
-        var plan = RoutePlan(self.dispatcher.keys)
+        var plan = RoutePlan(for: self.dispatcher)
         for event in events { plan.publish(event, to: presence[ExactText(event.user)] ?? .unknown) }
         try await self.publish(plan)
     }

@@ -210,15 +210,8 @@ package struct JobControl: Sendable {
     /// Publishes the cancellations to upstream apps and to sockets; a socket that misses one
     /// notices the gap at the next frame and resyncs.
     private func publish(_ withdrawals: [CancellationStore.Withdrawal], at: Timestamp) async {
-        let frames = withdrawals.compactMap { withdrawal in
-            withdrawal.place.map { place in
-                NodeFrame.change(
-                    .deleted, user: withdrawal.user, version: place.version, unread: place.unread,
-                    .ids([withdrawal.id]), at: at)
-            }
-        }
         do {
-            try await self.publisher.publish(frames)
+            try await self.publisher.publish(withdrawals.compactMap { $0.frame(at: at) })
         } catch {
             self.logger.warning(
                 "cannot publish cancellation; sockets resync at the next frame", metadata: ["error": "\(error)"])

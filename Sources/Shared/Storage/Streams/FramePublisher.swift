@@ -128,6 +128,59 @@ private struct FrameReader {
     }
 }
 
+/// Frames for nodes: in order for each channel, in messages of bounded size.
+package struct NodeMessages: Sendable {
+    /// Frames for one channel of a node.
+    package struct Message: Sendable {
+        package let node: String
+        fileprivate let channel: String
+        fileprivate var frames = NodeFrameBatch()
+    }
+
+    private let keys: Keyspace
+    private var full: [Message] = []
+    /// Messages that are not full, by channel, or by node if each has only one channel.
+    private var filling: [String: Message] = [:]
+    package private(set) var frameCount = 0
+
+    package init(_ keys: Keyspace) {
+        self.keys = keys
+    }
+
+    /// Adds a frame for each node on which its user has a socket.
+    package mutating func append(_ frame: NodeFrame, to presence: Presence) {
+        guard case .online(let connections) = presence else { return }
+        if connections.count == 1 {
+            self.append(frame, to: connections[0].node)
+        } else {
+            for node in Set(connections.map(\.node)) { self.append(frame, to: node) }
+        }
+    }
+
+    private mutating func append(_ frame: NodeFrame, to node: String) {
+        self.frameCount += 1
+        let place = self.keys.isSpread ? self.keys.part(of: frame.user.text).nodeChannel(node) : node
+        self.filling[
+            place, default: Message(node: node, channel: self.keys.isSpread ? place : self.keys.nodeChannel(node))
+        ].frames.append(frame)
+        if let message = self.filling[place], message.frames.isFull {
+            self.full.append(message)
+            self.filling[place] = nil
+        }
+    }
+
+    /// Adds the commands that publish the messages; each reply is the number of receivers.
+    ///
+    /// - Returns: the messages, in the order of their commands.
+    package func add(to batch: inout RedisBatch) -> [Message] {
+        let messages = self.full + self.filling.values
+        for message in messages {
+            batch.append(self.keys.publishCommand, .text(message.channel), .bytes(message.frames.bytes))
+        }
+        return messages
+    }
+}
+
 /// Publishes changes to the nodes on which users have sockets.
 package struct FramePublisher: Sendable {
     let live: Live
@@ -146,24 +199,13 @@ package struct FramePublisher: Sendable {
     /// Publishes frames, in order, to every node on which their users have sockets.
     package func publish(_ frames: [NodeFrame]) async throws(RedisError) {
         guard !frames.isEmpty else { return }
-        var messages: [(channel: String, frames: NodeFrameBatch)] = []
-        var filling: [String: NodeFrameBatch] = [:]
+        var messages = NodeMessages(self.live.keys)
         for (frame, presence) in zip(frames, try await self.presence.lookUp(frames.map(\.user.text))) {
-            guard case .online(let connections) = presence else { continue }
-            let keys = self.live.keys.part(of: frame.user.text)
-            for channel in Set(connections.map { keys.nodeChannel($0.node) }) {
-                filling[channel, default: NodeFrameBatch()].append(frame)
-                guard let full = filling[channel], full.isFull else { continue }
-                messages.append((channel, full))
-                filling[channel] = nil
-            }
+            messages.append(frame, to: presence)
         }
-        messages += filling.map { ($0.key, $0.value) }
-        guard !messages.isEmpty else { return }
+        guard messages.frameCount > 0 else { return }
         var batch = RedisBatch()
-        for message in messages {
-            batch.append(self.live.keys.publishCommand, .text(message.channel), .bytes(message.frames.bytes))
-        }
+        _ = messages.add(to: &batch)
         for reply in try await self.live.connection.send(batch) { _ = try reply.checked() }
     }
 }
