@@ -15,6 +15,18 @@ import Testing
 /// lost.
 @Suite(.timeLimit(.minutes(10)))
 struct ScheduledJobTests {
+    /// A batch with an entry that was appended at ``TestDispatcher/now``, 11:06:40 UTC.
+    private static func batch(
+        _ fields: [(String, String)],
+        of dispatcher: Dispatcher,
+        _ keys: Keyspace
+    ) -> LaneBatch {
+        let entry = StreamEntry(
+            id: "\(TestDispatcher.now.milliseconds)-0",
+            fields: ([("type", "news"), ("title", "Later")] + fields).map { ($0.0, Array($0.1.utf8)[...]) })
+        return LaneBatch(lane: .normal, group: dispatcher.group(keys.jobs(.normal)), entries: [entry])
+    }
+
     /// Takes an entry before and after its moment, and fires in between or at the end.
     private static func notified(
         _ fields: [(String, String)],
@@ -31,13 +43,7 @@ struct ScheduledJobTests {
                 let due = (TestDispatcher.now + .seconds(60)).rfc3339
                 // The clock of a user without a zone is UTC.
                 let moment = isLocal ? ("deliver_local", String(due.dropFirst(11).prefix(5))) : ("deliver_at", due)
-                let entry = StreamEntry(
-                    id: "\(TestDispatcher.now.milliseconds)-0",
-                    fields: ([("type", "news"), ("title", "Later"), moment] + fields).map {
-                        ($0.0, Array($0.1.utf8)[...])
-                    })
-                let batch = LaneBatch(
-                    lane: .normal, group: dispatcher.group(keys.jobs(.normal)), entries: [entry])
+                let batch = Self.batch([moment] + fields, of: dispatcher, keys)
                 var again = batch
                 again.areRepeats = true
                 let intake = JobIntake(dispatcher: dispatcher)
@@ -45,12 +51,8 @@ struct ScheduledJobTests {
                 seconds.withLock { $0 += 120 }
                 if firesFirst { _ = try await ScheduleFiring(dispatcher: dispatcher).fireDue(.normal) }
                 dead += try await intake.take(again).dead
-                if !firesFirst { _ = try await ScheduleFiring(dispatcher: dispatcher).fireDue(.normal) }
-                if isLocal {
-                    // An entry that is taken after its moment waits for the next day's.
-                    seconds.withLock { $0 += 86_400 }
-                    _ = try await ScheduleFiring(dispatcher: dispatcher).fireDue(.normal)
-                }
+                // An entry for a local time may wait once more, and is due at once.
+                _ = try await ScheduleFiring(dispatcher: dispatcher).fireDue(.normal)
                 func count(_ table: String) async throws -> Int {
                     try await database.pool.query("SELECT FROM carillon.\(table)").count
                 }
@@ -71,6 +73,26 @@ struct ScheduledJobTests {
             let result = try await Self.notified(fields, isLocal: isLocal, firesFirst: firesFirst)
             #expect(result.notifications == 1)
             #expect(result.dead.isEmpty)
+        }
+    }
+
+    @Test(
+        "a job for a time of day that is taken after it fires at once, and has expired after its time to live",
+        arguments: [(3_600, false), (2 * 86_400, true)] as [(Int64, Bool)])
+    func takenLate(after delay: Int64, isExpired: Bool) async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")],
+                    now: { TestDispatcher.now + .seconds(delay) })
+                let batch = Self.batch([("user", "ada"), ("deliver_local", "11:30")], of: dispatcher, keys)
+                let dead = try await JobIntake(dispatcher: dispatcher).take(batch).dead
+                #expect(dead.isEmpty)
+                #expect(try await ScheduleFiring(dispatcher: dispatcher).fireDue(.normal) == 1)
+                let rows = try await database.pool.query("SELECT status = 'expired' FROM carillon.notifications")
+                #expect(try rows.map { try $0.bool(0) } == [isExpired])
+            }
         }
     }
 

@@ -234,7 +234,7 @@ struct RecurringScheduleTests {
         }
     }
 
-    @Test("an occurrence in recipients' zones is split before it is due in the first zone")
+    @Test("an occurrence in recipients' zones is split before it is due in the first zone, and ends with its schedule")
     func recipients() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -281,6 +281,9 @@ struct RecurringScheduleTests {
                 ).count == 1
             }
             #expect(try await Schedules.count(stack) == 3)
+            let id = try #require(answer.body["id"]?.string)
+            #expect(try await gateway.call(.delete, "/v1/schedules/\(id)", token: service).status == 204)
+            #expect(try await Schedules.count(stack) == 0)
         }
     }
 }

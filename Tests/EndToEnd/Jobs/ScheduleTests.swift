@@ -92,7 +92,9 @@ struct ScheduleTests {
             }
             let other = try await stack.append(fields.map { $0.0 == "title" ? ("title", "other") : $0 })
             try await eventually("the other content is dead-lettered") {
-                try await stack.deadReasons()[other]?.hasPrefix("id: is scheduled already") == true
+                let reason = try await stack.deadReasons()[other]
+                return reason?.hasPrefix("id: is scheduled already") == true
+                    && reason?.hasSuffix("dispatcher schedules cancel") == true
             }
             #expect(try await stack.deadReasons().count == 1)
             try await Schedules.makeDue(stack)
@@ -405,6 +407,14 @@ struct ScheduleRestTests {
             ["job.deliver_local"]
         ),
         (#"{"cron":"@daily","zone":"UTC","job":{"id":"a","user":"u","type":"invoice_created"}}"#, ["job.id"]),
+        (
+            #"{"cron":"@daily","zone":"UTC","job":{"user":"u","type":"invoice_created","expires_at":"2099-01-01T00:00:00Z"}}"#,
+            ["job.expires_at"]
+        ),
+        (
+            #"{"cron":"@daily","zone":"UTC","job":{"user":"u","type":"invoice_created","keep_until":"2099-01-01T00:00:00Z"}}"#,
+            ["job.keep_until"]
+        ),
         (
             #"{"cron":"@daily","zone":"UTC","ends_at":"2020-01-01T00:00:00Z","job":{"user":"u","type":"invoice_created"}}"#,
             ["ends_at"]

@@ -96,28 +96,48 @@ struct ScheduleStoreTests {
             #expect(first.map(\.source).prefix(2) == ["jobs/\(count - 1)", "jobs/\(count - 2)"])
             #expect(first.count == ScheduleStore.claimSize && first.allSatisfy { $0.attempts == 1 })
 
-            var claimed = first.map(\.id)
-            try await withThrowingTaskGroup(of: [NotificationID].self) { group in
+            var claimed = first
+            try await withThrowingTaskGroup(of: [Schedule].self) { group in
                 for _ in 0..<4 {
                     group.addTask {
-                        var ids: [NotificationID] = []
+                        var all: [Schedule] = []
                         while true {
                             let part = try await store.claim(.normal, now: Self.now, hold: Self.hold)
-                            if part.isEmpty { return ids }
-                            ids += part.map(\.id)
+                            if part.isEmpty { return all }
+                            all += part
                         }
                     }
                 }
                 for try await part in group { claimed += part }
             }
-            #expect(claimed.count == count && Set(claimed).count == count)
+            #expect(claimed.count == count && Set(claimed.map(\.id)).count == count)
             #expect(try await store.claim(.critical, now: Self.now, hold: Self.hold).count == 1)
 
             try await store.remove(Array(claimed.dropFirst(2)))
             try await store.hold([claimed[0]], until: Self.now + .seconds(90))
             let later = try await store.claim(.normal, now: Self.now + .seconds(31), hold: Self.hold)
-            #expect(Set(later.map(\.id)) == [claimed[1], Self.schedule(count).id])
-            #expect(later.first { $0.id == claimed[1] }?.attempts == 2)
+            #expect(Set(later.map(\.id)) == [claimed[1].id, Self.schedule(count).id])
+            #expect(later.first { $0.id == claimed[1].id }?.attempts == 2)
+        }
+    }
+
+    @Test("leaves a schedule alone that replaced a claimed one with the same id")
+    func replaced() async throws {
+        try await Samples.withStores { database in
+            let store = database.schedules
+            let schedule = Self.schedule(1)
+            _ = try await store.add([schedule])
+            let claimed = try await store.claim(.normal, now: Self.now, hold: Self.hold)
+            #expect(try await store.cancel(schedule.id))
+            _ = try await store.add([Self.schedule(1, due: .seconds(60)) { $0.content = 2 }])
+            try await store.hold(claimed, until: Self.now + .seconds(3_600))
+            let former = try #require(claimed.first)
+            #expect(try await store.beginAlone(former) == false)
+            try await store.fail(former, reason: "zone: gone")
+            try await store.remove(claimed)
+            let due = try await store.claim(.normal, now: Self.now + .seconds(60), hold: Self.hold)
+            #expect(due.map(\.content) == [2])
+            #expect(due.map(\.attempts) == [1])
         }
     }
 
@@ -131,16 +151,17 @@ struct ScheduleStoreTests {
                 try await store.claim(.normal, now: Self.now, hold: .zero)
             }
             #expect(try await claim().map(\.attempts) == [1, 1])
+            var claimed: [Schedule] = []
             for turn in 0...3 {
-                let claimed = try await claim()
+                claimed = try await claim()
                 #expect(claimed.map(\.attempts) == [2 + turn, 2])
                 // A repeat after a lost reply counts once.
                 for _ in 1...2 { #expect(try await store.beginAlone(claimed[0])) }
             }
-            try await store.remove([first.id])
-            #expect(try await store.beginAlone(first) == false)
+            try await store.remove([claimed[0]])
+            #expect(try await store.beginAlone(claimed[0]) == false)
             // The next occurrence starts its own count.
-            #expect(try await store.beginAlone(second))
+            #expect(try await store.beginAlone(claimed[1]))
             let next = Self.now + .seconds(60)
             _ = try await store.advance([
                 .init(second, to: next, wall: nil, firedAt: second.dueAt, wakeAt: next)
@@ -180,6 +201,29 @@ struct ScheduleStoreTests {
         }
     }
 
+    @Test("removes a recurring schedule with the parts of its occurrences that wait, and no others")
+    func cancelRecurring() async throws {
+        try await Samples.withStores { database in
+            let store = database.schedules
+            let recurring = Self.schedule(1) {
+                $0.cron = "0 9 * * *"
+                $0.zone = Schedule.recipientZone
+            }
+            let parts = (2...6).map { number in
+                Self.schedule(number, job: "\(recurring.id)/\(number % 2)") { $0.part = "UTC \(number)" }
+            }
+            let others = [
+                Self.schedule(7, job: "\(recurring.id)"), Self.schedule(8, job: "\(recurring.id)0"),
+                Self.schedule(9, job: "\(recurring.id)/1") { $0.org = "other" },
+            ]
+            _ = try await store.add([recurring] + parts + others)
+            #expect(try await store.cancel(recurring.id, limit: 2))
+            let left = try await store.page(after: nil, org: nil, limit: 20)
+            #expect(Set(left.map(\.id)) == Set(others.map(\.id)))
+            #expect(try await store.cancel(recurring.id) == false)
+        }
+    }
+
     @Test("advances a schedule once")
     func advance() async throws {
         try await Samples.withStores { database in
@@ -194,7 +238,7 @@ struct ScheduleStoreTests {
             #expect(found.dueAt == next && found.lastFiredAt == schedule.dueAt && found.attempts == 0)
             #expect(try await store.claim(.normal, now: Self.now, hold: Self.hold).isEmpty)
 
-            try await store.fail(schedule.id, reason: "zone: gone")
+            try await store.fail(found, reason: "zone: gone")
             #expect(try await store.claim(.normal, now: next, hold: Self.hold).isEmpty)
             #expect(try await store.find(schedule.id)?.state == .failed)
             try await store.revive(schedule.id, at: next)

@@ -49,7 +49,7 @@ struct ScheduleFiring: Sendable {
         let fence = self.dispatcher.fence(for: Self.hold)
         let claimed = try await store.claim(lane, now: self.dispatcher.now(), hold: Self.hold)
         guard !claimed.isEmpty else { return 0 }
-        var open = Set(claimed.map(\.id))
+        var open = claimed
         let firings = try await self.firings(claimed)
         // One that was claimed before goes alone, so that one that kills its dispatcher takes no
         // other with it.
@@ -61,10 +61,11 @@ struct ScheduleFiring: Sendable {
             if let firing = batch.first, firing.schedule.attempts >= Self.mostAttempts {
                 try await self.setAside(firing)
             } else if try await self.begin(batch) {
-                try await self.holding(Array(open)) { try await self.handOn(batch, lane, in: fence.term) }
+                try await self.holding(open) { try await self.handOn(batch, lane, in: fence.term) }
                 try await self.settle(batch)
             }
-            open.subtract(batch.map(\.schedule.id))
+            let ended = Set(batch.map(\.schedule.id))
+            open.removeAll { ended.contains($0.id) }
         }
         return claimed.count
     }
@@ -96,7 +97,7 @@ struct ScheduleFiring: Sendable {
 
     /// Moves schedules to their next occurrence, or removes them.
     private func settle(_ firings: [Firing]) async throws {
-        let done = firings.filter { $0.next == nil }.map(\.schedule.id)
+        let done = firings.filter { $0.next == nil }.map(\.schedule)
         let steps = firings.compactMap { firing in
             firing.next.map { next in
                 ScheduleStore.Step(
@@ -111,13 +112,14 @@ struct ScheduleFiring: Sendable {
     }
 
     /// Renews the claim while `work` runs.
-    private func holding(_ ids: [NotificationID], _ work: @Sendable () async throws -> Void) async throws {
+    private func holding(_ schedules: [Schedule], _ work: @Sendable () async throws -> Void) async throws {
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask {
                 while true {
                     // Renew well before the claim expires; the end of the work cancels this.
                     try await Task.sleep(for: Self.renewal)
-                    try? await self.dispatcher.database.schedules.hold(ids, until: self.dispatcher.now() + Self.hold)
+                    try? await self.dispatcher.database.schedules.hold(
+                        schedules, until: self.dispatcher.now() + Self.hold)
                 }
             }
             defer { group.cancelAll() }
@@ -132,7 +134,7 @@ struct ScheduleFiring: Sendable {
         let now = self.dispatcher.now()
         var firings: [Firing] = []
         var steps: [ScheduleStore.Step] = []
-        var ended: [NotificationID] = []
+        var ended: [Schedule] = []
         var moving: Set<NotificationID> = []
         for schedule in claimed {
             guard schedule.isRecurring else {
@@ -159,7 +161,7 @@ struct ScheduleFiring: Sendable {
                     ScheduleStore.Step(
                         schedule, to: next.at, wall: recurrence.wall(of: next), firedAt: nil, wakeAt: next.at))
             } else {
-                ended.append(schedule.id)
+                ended.append(schedule)
             }
         }
         let (skips, done) = (steps, ended)

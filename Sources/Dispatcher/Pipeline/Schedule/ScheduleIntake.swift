@@ -29,6 +29,9 @@ struct ScheduleIntake: Sendable {
     /// The fields with the due time, which a stored part replaces.
     private static let times: Set<String> = ["deliver_at", "deliver_local"]
     private static let audience: Set<String> = ["user", "users", "topic", "all", "except"]
+    /// Names the command, because a cancelled job's id stays cancelled for days.
+    private static let conflictReason =
+        "id: is scheduled already with other content; give another id, or end that one with dispatcher schedules cancel"
 
     let dispatcher: Dispatcher
 
@@ -70,7 +73,7 @@ struct ScheduleIntake: Sendable {
             DeadLetter(
                 stream: waiting[index].origin.latestStream,
                 entry: waiting[index].origin.latestEntry,
-                reason: "id: is scheduled already with other content; cancel that one, or give another id",
+                reason: Self.conflictReason,
                 at: now,
                 fields: waiting[index].origin.latestFields
             )
@@ -124,8 +127,11 @@ struct ScheduleIntake: Sendable {
             if case .users(let named) = item.job.audience { users = named }
             return ([schedule(part: "", fields: kept + id, users: users, at: item.content.deliverAt ?? now)], 0)
         }
-        // All pages of a broadcast mean the same day.
-        let start = wall.day == nil ? item.page?.createdAt ?? now : now
+        // The job's own time decides the day, however late it is taken; so all pages of a broadcast
+        // mean the same day.
+        let createdAt =
+            item.page?.createdAt ?? min(Timestamp(milliseconds: item.origin.milliseconds ?? now.milliseconds), now)
+        let start = wall.day == nil ? createdAt : now
         // An occurrence that was missed by hours is dropped, unless an operator replays it.
         let delivery = LocalDelivery(
             JobIntake.users(item.job).map { ($0, zones[ExactText($0)]) },

@@ -118,7 +118,7 @@ extension Dispatcher {
             "recurring schedule failed; update tzdata, or cancel it and send it again",
             metadata: ["schedule.id": "\(schedule.id)", "reason": "\(fault)"]
         )
-        try await self.database.schedules.fail(schedule.id, reason: fault.description)
+        try await self.database.schedules.fail(schedule, reason: fault.description)
         PipelineMetrics.failedSchedules.increment()
     }
 }

@@ -122,24 +122,36 @@ package struct ScheduleStore: Sendable {
     /// - Returns: whether it still exists.
     package func beginAlone(_ schedule: Schedule) async throws(PostgresError) -> Bool {
         try await self.pool.query(
-            ScheduleSQL.beginAlone, .uuid(schedule.id.halves), .int4(Int32(clamping: schedule.attempts))
+            ScheduleSQL.beginAlone, .uuid(schedule.id.halves), .int4(Int32(clamping: schedule.attempts)),
+            .int8(schedule.number)
         ).affectedRows > 0
     }
 
     /// Extends the claims of schedules that are being fired.
-    package func hold(_ ids: [NotificationID], until: Timestamp) async throws(PostgresError) {
+    package func hold(_ schedules: [Schedule], until: Timestamp) async throws(PostgresError) {
+        let (ids, numbers) = Self.keys(schedules)
         try await self.pool.query(
-            "UPDATE carillon.schedules SET wake_at = $2 WHERE id = ANY($1) AND wake_at IS NOT NULL",
-            .array(PostgresArray(uuids: ids.map(\.halves))), .timestamptz(until.microseconds)
+            """
+            UPDATE carillon.schedules SET wake_at = $3
+            WHERE id = ANY($1) AND number = ANY($2) AND wake_at IS NOT NULL
+            """,
+            ids, numbers, .timestamptz(until.microseconds)
         )
     }
 
     /// Removes finished schedules.
-    package func remove(_ ids: [NotificationID]) async throws(PostgresError) {
-        guard !ids.isEmpty else { return }
+    package func remove(_ schedules: [Schedule]) async throws(PostgresError) {
+        guard !schedules.isEmpty else { return }
+        let (ids, numbers) = Self.keys(schedules)
         try await self.pool.query(
-            "DELETE FROM carillon.schedules WHERE id = ANY($1)", .array(PostgresArray(uuids: ids.map(\.halves)))
-        )
+            "DELETE FROM carillon.schedules WHERE id = ANY($1) AND number = ANY($2)", ids, numbers)
+    }
+
+    /// Ids and numbers, as a claimed schedule may have been replaced by another with the same id.
+    private static func keys(_ schedules: [Schedule]) -> (ids: PostgresValue, numbers: PostgresValue) {
+        var numbers = PostgresArray(.int8, capacity: schedules.count)
+        for schedule in schedules { numbers.append(int8: schedule.number) }
+        return (.array(PostgresArray(uuids: schedules.map(\.id.halves))), .array(numbers))
     }
 
     /// A schedule's step to its next occurrence.
@@ -199,10 +211,13 @@ package struct ScheduleStore: Sendable {
     }
 
     /// Stops a schedule for good, with a reason.
-    package func fail(_ id: NotificationID, reason: String) async throws(PostgresError) {
+    package func fail(_ schedule: Schedule, reason: String) async throws(PostgresError) {
         try await self.pool.query(
-            "UPDATE carillon.schedules SET state = 'failed', state_reason = $2, wake_at = NULL WHERE id = $1",
-            .uuid(id.halves), .text(reason)
+            """
+            UPDATE carillon.schedules SET state = 'failed', state_reason = $3, wake_at = NULL
+            WHERE id = $1 AND number = $2
+            """,
+            .uuid(schedule.id.halves), .int8(schedule.number), .text(reason)
         )
     }
 
@@ -286,9 +301,27 @@ extension ScheduleStore {
         )
     }
 
-    /// Removes a schedule; returns whether it existed.
-    package func cancel(_ id: NotificationID) async throws(PostgresError) -> Bool {
-        try await self.pool.query("DELETE FROM carillon.schedules WHERE id = $1", .uuid(id.halves)).affectedRows > 0
+    /// Removes a schedule, and the parts of its occurrences that wait for recipients' zones.
+    ///
+    /// - Parameter limit: parts per statement. An occurrence of a large broadcast has a million.
+    /// - Returns: whether it existed.
+    package func cancel(
+        _ id: NotificationID,
+        limit: Int = ScheduleStore.cancelSize
+    ) async throws(PostgresError) -> Bool {
+        guard let schedule = try await self.find(id) else { return false }
+        if schedule.isRecurring, schedule.zone == Schedule.recipientZone {
+            // First, so that a repeated call finishes an interrupted one. "0" follows "/" in ASCII.
+            var removed: Int
+            repeat {
+                removed = try await self.pool.query(
+                    ScheduleSQL.removeParts, .text(schedule.org), .text("\(id)/"), .text("\(id)0"),
+                    .int4(Int32(clamping: limit))
+                ).affectedRows
+            } while removed > 0
+        }
+        return try await self.pool.query("DELETE FROM carillon.schedules WHERE id = $1", .uuid(id.halves))
+            .affectedRows > 0
     }
 
     /// The number of waiting rows of a job.
@@ -420,9 +453,9 @@ enum ScheduleSQL {
         RETURNING \(ScheduleColumns.list)
         """
 
-    /// $1: id, $2: attempts when it was claimed.
+    /// $1: id, $2: attempts when it was claimed, $3: number.
     static let beginAlone = """
-        UPDATE carillon.schedules SET attempts = least($2 + 1, 30000)::smallint WHERE id = $1
+        UPDATE carillon.schedules SET attempts = least($2 + 1, 30000)::smallint WHERE id = $1 AND number = $3
         """
 
     static let advance = """
@@ -463,6 +496,16 @@ enum ScheduleSQL {
         DELETE FROM carillon.schedules WHERE id = ANY(ARRAY(
             SELECT id FROM carillon.schedules
             WHERE org_id = $1 AND source = ANY($2) AND job_id IS NULL AND source <> 'api' LIMIT $3
+        ))
+        """
+
+    /// Removes a page of the rows of jobs whose ids lie between two others.
+    ///
+    /// $1: organisation, $2, $3: job ids, $4: limit.
+    static let removeParts = """
+        DELETE FROM carillon.schedules WHERE id = ANY(ARRAY(
+            SELECT id FROM carillon.schedules
+            WHERE org_id = $1 AND job_id > $2 AND job_id < $3 AND cron IS NULL LIMIT $4
         ))
         """
 

@@ -11,7 +11,6 @@ import Storage
 struct ScheduleRoutes {
     /// The most schedules of an organisation.
     private static let mostOfOrganisation = 10_000
-    private static let largestPage: Int64 = 100
 
     let jobs: JobServices
 
@@ -105,7 +104,7 @@ struct ScheduleRoutes {
 
     private static let cancel = Operation(
         "cancelSchedule",
-        "Removes a schedule; jobs that it has fired stay.",
+        "Removes a schedule and what waits for recipients' zones; what it has sent stays.",
         scope: .service,
         path: ["id": .uuid("A schedule.")],
         answers: [.done, 400, 404])
@@ -188,6 +187,12 @@ struct ScheduleBody {
         }
         if cron != nil, job?.id != nil {
             body.fault("job.id", "cannot be combined with cron: each occurrence has its own id")
+        }
+        if cron != nil, case .notification(let content) = job?.payload {
+            for (name, moment) in [("expires_at", content.expiresAt), ("keep_until", content.keepUntil)]
+            where moment != nil {
+                body.fault("job.\(name)", "cannot be combined with cron: later occurrences would come after it")
+            }
         }
         try body.finish()
         guard let job, let due = at ?? first?.at else {
@@ -306,6 +311,8 @@ extension Schema {
             "at?": .time.orNull("Fires once at this time."),
             "starts_at?": .time.orNull("With `cron`: the earliest time."),
             "ends_at?": .time.orNull("With `cron`: the latest time."),
-            "job": .job("Without `deliver_at` and `deliver_local`; with `cron` also without `id`."),
+            "job": .job(
+                "Without `deliver_at` and `deliver_local`; with `cron` also without `id`, `expires_at` and "
+                    + "`keep_until`."),
         ])
 }
