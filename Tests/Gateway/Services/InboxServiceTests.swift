@@ -104,6 +104,24 @@ struct InboxServiceTests {
         }
     }
 
+    @Test("changes a large inbox page by page, and publishes each change once")
+    func pages() async throws {
+        try await Self.with { inbox, store, heard, _ in
+            let count = InboxStore.mostChanged + 1
+            _ = try await store.store(Self.notifications(1..<count + 1), areRepeats: false)
+            let read = try await inbox.service.markRead(user: "ada", ids: nil)
+            #expect(read.ids.count == count && read.unread == 0)
+            let gone = try await inbox.service.delete(user: "ada", id: nil)
+            #expect(gone.ids.count == count)
+            // Each of the two changes raised the version twice.
+            let versions = [2, 4].map { Int64(count + $0) }
+            #expect([read.version, gone.version] == versions)
+            try await eventually("both are published") { heard.frames.count >= 2 }
+            #expect(heard.frames.map(\.version) == versions)
+            #expect(heard.frames.map(\.previous) == versions.map { $0 - 1 })
+        }
+    }
+
     @Test("publishes a change again that Redis did not take")
     func retried() async throws {
         try await Self.with { inbox, store, heard, live in

@@ -3,11 +3,12 @@
 
 import Clients
 import Core
-import Storage
 import Support
 import Testing
 
 @testable import HTTP
+@testable import Sockets
+@testable import Storage
 
 @Suite("Revoked tokens", .timeLimit(.minutes(10)))
 struct RevocationRegisterTests {
@@ -94,6 +95,50 @@ struct RevocationRegisterTests {
             try await make(100).forgetErased()
             let left = try await store.changes(since: 0, limit: 10).map(\.user)
             #expect(left == ["recent", "here"])
+        }
+    }
+
+    @Test("looks each user up by index when it forgets")
+    func forgetPlan() async throws {
+        try await self.with { _, database, _ in
+            let pool = database.pool
+            try await pool.query(
+                "INSERT INTO carillon.users (user_id) SELECT 'u' || n FROM generate_series(1, 20000) n")
+            try await pool.query(
+                """
+                INSERT INTO carillon.token_revocations (user_id, revoked_before, version)
+                SELECT 'u' || n, now(), n FROM generate_series(1, 1000) n
+                """
+            )
+            try await pool.query("ANALYZE carillon.users, carillon.token_revocations")
+            let settings = StoreSession.settings.map {
+                PostgresStatement("SELECT set_config('\($0.name)', '\($0.value)', true)")
+            }
+            let explain = PostgresStatement(
+                "EXPLAIN " + RevocationStore.forgetOld, [.timestamptz(Tokens.now.microseconds), .int8(10)])
+            let plan = try await pool.run(settings + [explain])
+            let lines = try plan.last.map { try $0.map { try $0.text(0) } } ?? []
+            let scan = try #require(lines.firstIndex { $0.contains("users_pkey") }, "\(lines)")
+            #expect(lines.dropFirst(scan + 1).first?.contains("Index Cond") == true, "\(lines)")
+        }
+    }
+
+    @Test("closes the sockets of revoked tokens although old revocations cannot be deleted")
+    func failingCleanup() async throws {
+        try await self.with { store, database, make in
+            _ = try await store.revoke(user: "ada", before: Tokens.now)
+            try await database.pool.query("ALTER TABLE carillon.users RENAME TO former_users")
+            try await RunningHub.with(ScriptedBackend()) { running in
+                let socket = try await running.open("ada").synced()
+                let service = RevocationService(register: make(100), hub: running.hub, logger: TestLog.logger)
+                try await withThrowingTaskGroup(of: Void.self) { group in
+                    group.addTask { try await service.run() }
+                    try await eventually("the socket is closed") {
+                        try await socket.on { _, wire in wire.end != nil }
+                    }
+                    group.cancelAll()
+                }
+            }
         }
     }
 

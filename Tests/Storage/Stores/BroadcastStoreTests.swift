@@ -16,6 +16,7 @@ struct BroadcastStoreTests {
         topic: String? = nil,
         lane: Lane = .bulk,
         title: String = "Extra",
+        isReversed: Bool = false,
         except: String? = nil,
         entry: UInt64? = nil,
         createdAt: Timestamp = Samples.start
@@ -25,6 +26,7 @@ struct BroadcastStoreTests {
             (name: $0.0, value: Array($0.1.utf8)[...])
         }
         if let except { fields.append((name: "except", value: Array(except.utf8)[...])) }
+        if isReversed { fields.reverse() }
         return Broadcast(
             id: NotificationID(high: number, low: 1),
             org: "",
@@ -146,6 +148,36 @@ struct BroadcastStoreTests {
             #expect(paused.map { BroadcastStore.isLost($0) } == true)
             #expect(try await store.claimChain(by: "a") == nil)
             #expect(try await store.find(name)?.pages == 1)
+        }
+    }
+
+    @Test("a pause waits for pages that are being stored, and goes before those that begin later")
+    func pausing() async throws {
+        try await Samples.withStoresOfTwoPools { database, second in
+            let store = database.broadcasts
+            let broadcast = Self.broadcast(1)
+            try await Self.expanding(broadcast, store)
+            let chains = [
+                try #require(try await store.claimChain(by: "a")), try #require(try await store.claimChain(by: "b")),
+            ]
+            let page = Broadcast.Page(until: "u", selected: 1, stored: 0, counted: [:], isLast: false)
+            let pages = chains.map { BroadcastStore.statements(page, of: $0) }
+            let (pause, late) = try await database.pool.transaction { transaction in
+                _ = try await transaction.run(pages[0])
+                let pause = Task {
+                    try await second.broadcasts.transition(broadcast, to: .paused, from: [.expanding])
+                }
+                try await eventually("the pause waits") { try await Samples.areWaiting(1, database) }
+                let late = Task {
+                    // On a connection of its own, so that no query waits behind it.
+                    try await database.pool.transaction { other in _ = try await other.run(pages[1]) }
+                }
+                try await eventually("the later page waits") { try await Samples.areWaiting(2, database) }
+                return (pause, late)
+            }
+            #expect(try await pause.value)
+            let lost = await #expect(throws: PostgresError.self) { try await late.value }
+            #expect(lost.map { BroadcastStore.isLost($0) } == true)
         }
     }
 
@@ -351,13 +383,14 @@ struct BroadcastStoreTests {
         }
     }
 
-    @Test("accepts a job id for one broadcast, whatever its trace")
+    @Test("accepts a job id for one broadcast, whatever its trace and the order of its fields")
     func identity() async throws {
         try await Samples.withStores { database in
             let store = database.broadcasts
             #expect(try await store.add(Self.broadcast(1, job: "j")) == .taken)
             #expect(try await store.add(Self.broadcast(1, job: "j")) == .taken)
             #expect(try await store.add(Self.broadcast(2, job: "j")) == .duplicate)
+            #expect(try await store.add(Self.broadcast(5, job: "j", isReversed: true)) == .duplicate)
             #expect(try await store.add(Self.broadcast(3, job: "j", title: "Other")) == .conflict)
             try await database.cancellations.record(.init(org: "", id: "4-0"), at: Samples.start)
             #expect(try await store.add(Self.broadcast(4)) == .taken)

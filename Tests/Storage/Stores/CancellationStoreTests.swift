@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
+import Support
 import Testing
 
 @testable import Core
@@ -157,6 +158,32 @@ struct CancellationStoreTests {
         }
     }
 
+    @Test("drops the waiting mail of a notification that a device has")
+    func waitingMail() async throws {
+        try await Samples.withStores { database in
+            let (store, followUps) = (database.notifications, database.followUps)
+            let users = ["pushed", "mailing", "open"]
+            let batch = users.enumerated().map { index, user in
+                Samples.notification(index, user: user, job: "j") { $0.channels = [.inApp, .push, .email] }
+            }
+            _ = try await store.store(batch, areRepeats: false)
+            try await store.mark(batch[..<2].map { ($0.user, $0.id, .sent, nil, "fcm") })
+            let items = batch.map { FollowUpStore.Item(user: $0.user, notification: $0.id, kind: .email) }
+            // Later than any cancellation is kept.
+            let due = Self.later + .seconds(10 * 86_400)
+            try await followUps.put([(items[0], due, "unread"), (items[2], due, "unread")], now: Samples.start)
+            try await followUps.expect([items[1]], until: due)
+            let keys = batch.map { (user: $0.user, id: $0.id) }
+            let withdrawn = try await database.cancellations.cancel(keys, at: Self.later)
+            #expect(withdrawn.map(\.user) == ["open"])
+            let waiting = try await database.pool.query("SELECT user_id FROM carillon.follow_ups ORDER BY 1")
+            #expect(try waiting.map { try $0.text(0) } == ["mailing", "open"])
+            let attempts = try await database.pool.query(
+                "SELECT concat_ws(' ', user_id, kind, outcome, reason) FROM carillon.delivery_attempts")
+            #expect(try attempts.map { try $0.text(0) } == ["pushed email skipped cancelled"])
+        }
+    }
+
     @Test("starts a page after the last user of the previous one")
     func pages() async throws {
         try await Samples.withStores { database in
@@ -215,6 +242,60 @@ struct CancellationStoreTests {
             #expect(due.map(\.count) == [0])
             try await database.digests.remove(due.map(\.id))
             #expect(try await database.retention.dropCancellations(before: later, limit: 10) == 1)
+        }
+    }
+
+    @Test("looks for the items of a cancelled job by index")
+    func heldPlan() async throws {
+        try await Samples.withStores { database in
+            try await database.pool.query(
+                """
+                INSERT INTO carillon.digest_items (user_id, notification_id, digest_id, is_single, gathered_at, job_entry,
+                    org_id, job_id, type, severity, delivery, channels, title, body)
+                SELECT 'u' || n, gen_random_uuid(), gen_random_uuid(), false, now(), 'jobs/' || n, '', 'j' || n, 'news',
+                    'info', 'push', 3, '', ''
+                FROM generate_series(1, 20000) n
+                """
+            )
+            try await database.pool.query("ANALYZE carillon.digest_items")
+            for (column, collation, condition) in [
+                ("job_id", "C", "((org_id = "), ("job_entry", "default", "(job_entry = "),
+            ] {
+                let plan = try await database.pool.query(
+                    """
+                    EXPLAIN SELECT FROM carillon.cancellations c
+                    WHERE NOT \(RetentionStore.isHeld(column, collation))
+                    """
+                ).map { try $0.text(0) }
+                #expect(plan.contains { $0.contains("Index Cond: " + condition) }, "\(plan.joined(separator: "\n"))")
+            }
+        }
+    }
+
+    @Test("a cancellation waits for a transaction that stores, and keeps no other waiting")
+    func recordWaits() async throws {
+        try await Samples.withStoresOfTwoPools { database, second in
+            let store = database.notifications
+            let name = CancellationStore.Name(org: "", id: "j")
+            let first = NotificationStore.statements(
+                for: [Samples.notification(0, user: "first", job: "j")], areRepeats: false)
+            let found = try await database.pool.transaction { transaction in
+                _ = try await transaction.run(first)
+                let found = Task {
+                    try await second.cancellations.record(name, at: Self.later)
+                    return try await second.cancellations.page(org: "", job: "j", after: "", limit: 10).map(\.user)
+                }
+                try await eventually("the cancellation is recorded") {
+                    try await database.cancellations.cancelledAt(name) != nil
+                }
+                for number in 1...20 {
+                    let outcomes = try await store.store(
+                        [Samples.notification(number, user: "u\(number)")], areRepeats: false)
+                    #expect(outcomes == [.stored(version: 1, unread: 1)])
+                }
+                return found
+            }
+            #expect(try await found.value == ["first"])
         }
     }
 }

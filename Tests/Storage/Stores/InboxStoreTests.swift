@@ -59,6 +59,20 @@ struct InboxStoreTests {
         }
     }
 
+    @Test("a change of all leaves out notifications with a later version")
+    func upTo() async throws {
+        try await Samples.withStores { database in
+            let inbox = InboxStore(database)
+            let batch = (0..<2).map { Samples.notification($0, user: "a") }
+            _ = try await database.notifications.store(batch, areRepeats: false)
+            let now = Samples.start
+            let read = try await inbox.markRead(user: "a", ids: nil, at: now, upTo: 1)
+            #expect(read.ids == [batch[0].id] && read.version == 3)
+            #expect(try await inbox.delete(user: "a", id: nil, at: now, upTo: 2).isEmpty)
+            #expect(try await inbox.delete(user: "a", id: nil, at: now, upTo: 3).ids == [batch[0].id])
+        }
+    }
+
     @Test("retention keeps an archived notification for a year, then forgets it")
     func archive() async throws {
         try await Samples.withStores { database in
@@ -83,6 +97,28 @@ struct InboxStoreTests {
             #expect(try await database.pool.query("SELECT FROM carillon.archived").isEmpty)
             let lost = try await inbox.restore(user: "a", id: batch[1].id)
             #expect(lost.isEmpty)
+        }
+    }
+
+    @Test("retention keeps a restored notification for 30 days, but none for a later keep_until")
+    func restored() async throws {
+        try await Samples.withStores { database in
+            let inbox = InboxStore(database)
+            let retention = database.retention
+            let now = try await database.notifications.clock()
+            let day: Int64 = 24 * 3_600
+            let restored = Samples.notification(1, user: "a")
+            let distant = Samples.notification(2, user: "b") { $0.keepUntil = now + .seconds(31 * day) }
+            // Retention has got as far as just before both.
+            #expect(try await retention.expireInboxes(storedBefore: now, limit: 10).found == 0)
+            _ = try await database.notifications.store([restored, distant], areRepeats: false)
+            _ = try await inbox.delete(user: "a", id: restored.id, at: now)
+            #expect(try await inbox.restore(user: "a", id: restored.id).ids == [restored.id])
+            let step = try await retention.expireInboxes(storedBefore: now + .seconds(3_600), limit: 10)
+            #expect(step.removals.map(\.user) == ["b"])
+            #expect(try await retention.expireKept(now: now + .seconds(29 * day), limit: 10).found == 0)
+            let end = try await retention.expireKept(now: now + .seconds(31 * day), limit: 10)
+            #expect(end.removals.map(\.user) == ["a"])
         }
     }
 

@@ -81,6 +81,56 @@ struct NotificationStoreTests {
         }
     }
 
+    @Test("changes of the same notifications do not deadlock, whatever their order")
+    func changesInOrder() async throws {
+        try await Samples.withStoresOfTwoPools { database, second in
+            let batch = ["a", "b"].enumerated().map { Samples.notification($0, user: $1) }
+            _ = try await database.notifications.store(batch, areRepeats: false)
+            let rows = batch.reversed().map { (user: $0.user, id: $0.id) }
+            var settlements = [DeliveryStore.Settlement](repeating: DeliveryStore.Settlement(), count: 3)
+            settlements[0].accepted = rows.map { ($0.user, $0.id, "fcm", NotificationID(high: 1, low: 2)) }
+            settlements[1].failed = rows.map { ($0.user, $0.id, "unregistered") }
+            settlements[2].attempts = rows.map {
+                DeliveryStore.Attempt(
+                    at: Samples.start, user: $0.user, notification: $0.id, device: nil, provider: .fcm, kind: "push",
+                    attempt: 1, outcome: .skipped, reason: "cancelled")
+            }
+            let (accepted, failed, stopped) = (settlements[0], settlements[1], settlements[2])
+            let changes: [(name: String, change: @Sendable () async throws -> Void)] = [
+                ("accepted", { _ = try await second.deliveries.settle(accepted) }),
+                ("failed", { _ = try await second.deliveries.settle(failed) }),
+                ("stopped", { _ = try await second.deliveries.settle(stopped) }),
+                (
+                    "marked",
+                    { try await second.notifications.mark(rows.map { ($0.user, $0.id, .sent, "offline", "inbox") }) }
+                ),
+                (
+                    "delivered",
+                    {
+                        _ = try await second.notifications.markDelivered(
+                            rows.map { ($0.user, $0.id, Samples.start) }, via: "socket")
+                    }
+                ),
+            ]
+            let lock = "SELECT FROM carillon.notifications WHERE user_id = $1 FOR UPDATE"
+            for (name, change) in changes {
+                try await database.pool.query(
+                    "UPDATE carillon.notifications SET status = $1, status_reason = $2",
+                    .text(name == "stopped" ? "cancelled" : "pending"),
+                    .text(name == "stopped" ? "in_flight" : "queued"))
+                let changing = try await database.pool.transaction { transaction in
+                    try await transaction.query(lock, .text("a"))
+                    let changing = Task { try await change() }
+                    try await eventually("\(name): waits") { try await Samples.areWaiting(1, database) }
+                    // A change that had locked the other notification first would now deadlock.
+                    try await transaction.query(lock, .text("b"))
+                    return changing
+                }
+                try await changing.value
+            }
+        }
+    }
+
     @Test("tells a repeat of an entry from a duplicate of its job")
     func repeats() async throws {
         try await Samples.withStores { database in

@@ -53,6 +53,25 @@ enum Samples {
             try await body(Database(database.pool))
         }
     }
+
+    /// The same with the stores of a second pool, whose calls may wait for locks: they keep no call
+    /// of the first pool waiting.
+    static func withStoresOfTwoPools(_ body: (Database, Database) async throws -> Void) async throws {
+        try await TestDatabase.with(isMigrated: true, { $0.sessionSettings = StoreSession.settings }) { database in
+            var configuration = database.configuration()
+            configuration.sessionSettings = StoreSession.settings
+            let second = try PostgresPool(configuration, logger: TestLog.logger)
+            defer { second.close() }
+            try await body(Database(database.pool), Database(second))
+        }
+    }
+
+    /// Whether this number of the database's sessions wait for a lock.
+    static func areWaiting(_ count: Int, _ database: Database) async throws -> Bool {
+        try await database.pool.query(
+            "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        ).count == count
+    }
 }
 
 extension InboxStore.Page {

@@ -220,4 +220,14 @@ struct UserExportTests {
             #expect(bobs.allSatisfy { $0["users"] == nil || $0["users"] == .string(#"["bob"]"#) })
         }
     }
+
+    @Test("finds a user whom an operator looks for by index")
+    func searchPlan() async throws {
+        try await Samples.withStores { database in
+            let plan = try await database.pool.query("EXPLAIN " + PeopleStore.search, .text("a"), .int4(20))
+                .map { try $0.text(0) }
+            let lookup = plan.drop { !$0.contains("users_pkey") }.dropFirst().first ?? ""
+            #expect(lookup.contains("Index Cond: (user_id = "), "\(plan.joined(separator: "\n"))")
+        }
+    }
 }

@@ -48,21 +48,52 @@ struct InboxService: Sendable {
         isBulk: Bool = false
     ) async throws -> InboxStore.Change {
         let now = self.now()
-        let change = try await self.store.markRead(user: user, ids: ids, at: now)
-        await self.publish(user, .read, change, all: ids == nil ? "all" : nil, isBulk: isBulk)
-        await self.events.publish(
-            zip(change.labels, change.endpoints).map { LifecycleEvent(.read, $0, at: now, endpoint: $1) })
-        await self.retractions.retract(change.labels)
-        return change
+        return try await self.inPages {
+            try await self.store.markRead(user: user, ids: ids, at: now, upTo: $0)
+        } publish: {
+            await self.publish(user, .read, $0, all: ids == nil ? "all" : nil, isBulk: isBulk)
+        } finish: { page in
+            await self.events.publish(
+                zip(page.labels, page.endpoints).map { LifecycleEvent(.read, $0, at: now, endpoint: $1) })
+            await self.retractions.retract(page.labels)
+        }
     }
 
     /// Deletes a notification of the inbox or the archive, or all read ones of the inbox if `id` is
     /// nil.
     func delete(user: String, id: NotificationID?) async throws -> InboxStore.Change {
         let now = self.now()
+        guard let id else {
+            return try await self.inPages {
+                try await self.store.delete(user: user, id: nil, at: now, upTo: $0)
+            } publish: {
+                await self.publish(user, .deleted, $0, all: "all_read")
+            }
+        }
         var change = try await self.store.delete(user: user, id: id, at: now)
-        if change.isEmpty, let id { change = try await self.store.deleteArchived(user: user, id: id, at: now) }
-        await self.publish(user, .deleted, change, all: id == nil ? "all_read" : nil)
+        if change.isEmpty { change = try await self.store.deleteArchived(user: user, id: id, at: now) }
+        await self.publish(user, .deleted, change, all: nil)
+        return change
+    }
+
+    /// Stores a change page by page, up to the version of the first, and publishes it as one.
+    ///
+    /// A socket notices that it misses the versions of the other pages, and resyncs from the inbox.
+    private func inPages(
+        _ store: (_ upTo: Int64) async throws -> InboxStore.Change,
+        publish: (InboxStore.Change) async -> Void,
+        finish: (_ page: InboxStore.Change) async -> Void = { _ in }
+    ) async throws -> InboxStore.Change {
+        var page = try await store(.max)
+        var change = page
+        let first = page.version
+        while page.ids.count >= InboxStore.mostChanged {
+            await finish(page)
+            page = try await store(first)
+            change.add(page)
+        }
+        await publish(change)
+        await finish(page)
         return change
     }
 

@@ -105,7 +105,7 @@ package struct Broadcast: Sendable {
     /// A broadcast and its progress.
     package struct Progress: Sendable {
         package let broadcast: Broadcast
-        /// Whether the expansion waits for room in the deliveries streams.
+        /// Whether the expansion waits because too many deliveries of its lane wait.
         package let isHeld: Bool
         package let chainsDone: Int64
         package let pages: Int64

@@ -14,9 +14,9 @@ enum BroadcastSQL {
         Self.others("'traceparent', 'id', 'deliver_at'", in: fields)
     }
 
-    /// The fields with other names.
+    /// The fields with other names, sorted.
     private static func others(_ names: String, in fields: String) -> String {
-        "(SELECT jsonb_agg(f) FROM jsonb_array_elements(\(fields)) f WHERE f ->> 0 NOT IN (\(names)))"
+        "(SELECT jsonb_agg(f ORDER BY f) FROM jsonb_array_elements(\(fields)) f WHERE f ->> 0 NOT IN (\(names)))"
     }
 
     /// Stores a broadcast and its chains unless its entry or job id is known.
@@ -106,12 +106,10 @@ enum BroadcastSQL {
         ORDER BY s.user_id COLLATE "C" LIMIT $3
         """
 
-    /// Writes a page's row as the first statement of its transaction; fails if the broadcast no
-    /// longer expands.
+    /// Writes a page's row before its notifications; fails if the broadcast no longer expands.
     ///
-    /// The lock makes a pause or a cancellation wait for pages that are being stored. $1:
-    /// broadcast, $2: part, $3: number, $4: after, $5: until, $6: selected, $7: stored, $8:
-    /// counted.
+    /// Its lock of the row is the one that ``hold`` skips. $1: broadcast, $2: part, $3: number, $4:
+    /// after, $5: until, $6: selected, $7: stored, $8: counted.
     static let page = """
         INSERT INTO carillon.broadcast_pages (broadcast, part, number, after_user, until_user, selected, stored, counted, at)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8,

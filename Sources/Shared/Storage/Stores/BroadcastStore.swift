@@ -76,7 +76,17 @@ package struct BroadcastStore: Sendable {
         return users
     }
 
-    /// The statements that store a page in the transaction of its notifications.
+    /// Locks a broadcast until the commit: shared for a page, alone for a change of its state.
+    ///
+    /// An advisory lock queues fairly. With the row's alone, pages that begin later would pass a
+    /// pause that waits, without end.
+    private static func lock(_ broadcast: NotificationID, isShared: Bool) -> PostgresStatement {
+        PostgresStatement(
+            "SELECT pg_advisory_xact_lock\(isShared ? "_shared" : "")(hashtextextended($1, 7))",
+            [.text("carillon.broadcasts \(broadcast)")])
+    }
+
+    /// The statements that store a page in the transaction of its notifications; they come first.
     package static func statements(_ page: Broadcast.Page, of chain: Broadcast.Chain) -> [PostgresStatement] {
         let place: [PostgresValue] = [
             .uuid(chain.broadcast.id.halves), .int4(Int32(chain.part)), .int4(Int32(clamping: chain.pages)),
@@ -89,6 +99,7 @@ package struct BroadcastStore: Sendable {
         }
         writer.endObject()
         return [
+            Self.lock(chain.broadcast.id, isShared: true),
             PostgresStatement(
                 BroadcastSQL.page,
                 place + [
@@ -135,7 +146,10 @@ package struct BroadcastStore: Sendable {
 
     /// Fails a broadcast that cannot be stored.
     package func fail(_ broadcast: Broadcast, reason: String) async throws(PostgresError) {
-        try await self.pool.query(BroadcastSQL.fail, .uuid(broadcast.id.halves), .text(reason))
+        try await self.pool.run([
+            Self.lock(broadcast.id, isShared: false),
+            PostgresStatement(BroadcastSQL.fail, [.uuid(broadcast.id.halves), .text(reason)]),
+        ])
     }
 
     // MARK: Counting and withdrawing
@@ -222,9 +236,16 @@ package struct BroadcastStore: Sendable {
         to state: Broadcast.State,
         from states: Set<Broadcast.State>
     ) async throws(PostgresError) -> Bool {
-        try await self.pool.query(
-            BroadcastSQL.transition, .uuid(broadcast.id.halves), .text(state.rawValue),
-            .array(PostgresArray(texts: states.map(\.rawValue)))
-        ).affectedRows > 0
+        let results = try await self.pool.run([
+            Self.lock(broadcast.id, isShared: false),
+            PostgresStatement(
+                BroadcastSQL.transition,
+                [
+                    .uuid(broadcast.id.halves), .text(state.rawValue),
+                    .array(PostgresArray(texts: states.map(\.rawValue))),
+                ]
+            ),
+        ])
+        return (results.last?.affectedRows ?? 0) > 0
     }
 }

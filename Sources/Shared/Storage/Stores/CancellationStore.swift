@@ -43,6 +43,13 @@ package struct CancellationStore: Sendable {
         package var user: String { self.label.user }
         package var id: NotificationID { self.label.id }
 
+        /// Returns the frame that removes it from sockets; nil if it was not listed.
+        package func frame(at: Timestamp) -> NodeFrame? {
+            self.place.map {
+                .change(.deleted, user: self.user, version: $0.version, unread: $0.unread, .ids([self.id]), at: at)
+            }
+        }
+
         /// The state of an inbox after a withdrawal.
         package struct Place: Sendable, Equatable {
             package let version: Int64
@@ -71,6 +78,9 @@ package struct CancellationStore: Sendable {
     fileprivate static let skew: Duration = .seconds(60)
     /// The largest number of users that an entry may name.
     private static let largestEntry = JobLimits.users
+    /// How long a cancellation waits for transactions that began before it.
+    private static let longestStoring: Duration = .seconds(9)
+    private static let pollInterval: Duration = .milliseconds(10)
 
     let pool: PostgresPool
 
@@ -82,7 +92,30 @@ package struct CancellationStore: Sendable {
             CancellationSQL.record, .text(name.org), .array(PostgresArray(texts: name.ids)),
             .timestamptz(at.microseconds)
         )
-        try await self.pool.run([CancellationSQL.barrier])
+        let end = ContinuousClock.now + Self.longestStoring
+        var storing = try await self.storing(among: [])
+        while !storing.isEmpty {
+            guard ContinuousClock.now < end else {
+                throw PostgresError(.timeout, "a transaction that stores notifications does not end")
+            }
+            do {
+                try await Task.sleep(for: Self.pollInterval)
+            } catch {
+                throw PostgresError(.cancelled)
+            }
+            storing = try await self.storing(among: storing)
+        }
+    }
+
+    /// The transactions that are storing notifications.
+    ///
+    /// - Parameter known: those to look for; empty for all.
+    private func storing(among known: [String]) async throws(PostgresError) -> [String] {
+        var storing: [String] = []
+        for row in try await self.pool.query(CancellationSQL.storing, .array(PostgresArray(texts: known))) {
+            storing.append(try row.text(0))
+        }
+        return storing
     }
 
     /// When a job was cancelled; nil if it was not.
@@ -258,12 +291,20 @@ enum CancellationSQL {
 
     /// The first statement of every transaction that stores notifications.
     ///
-    /// A cancellation is committed first; ``barrier`` then waits for transactions that began
-    /// without seeing it, so that a search after it finds everything.
+    /// A cancellation is committed first. It then waits until those that had the lock end, because
+    /// they may not see it; so a search after it finds everything.
     static let beforeStoring = PostgresStatement("SELECT pg_advisory_xact_lock_shared(\(Self.lock))")
 
-    /// Returns when every transaction with the lock has ended; later ones wait only that long.
-    static let barrier = PostgresStatement("SELECT pg_advisory_xact_lock(\(Self.lock))")
+    /// The transactions that have the lock.
+    ///
+    /// A cancellation polls them rather than take the lock, because all storing would queue behind
+    /// it. $1: those to look for; empty for all.
+    static let storing = """
+        SELECT l.virtualtransaction FROM pg_locks l
+        JOIN pg_database d ON d.oid = l.database AND d.datname = current_database()
+        WHERE l.locktype = 'advisory' AND l.classid = \(Self.lock >> 32) AND l.objid = \(Self.lock & 0xFFFF_FFFF)
+            AND l.objsubid = 1 AND l.granted AND (cardinality($1) = 0 OR l.virtualtransaction = ANY ($1))
+        """
 
     /// Repeating a cancellation restarts its 7 days.
     ///
@@ -342,8 +383,9 @@ enum CancellationSQL {
     /// locked.
     ///
     /// $1, $2: users and ids, no user twice; $3: when. A notification that waits for a provider or
-    /// a retry may have arrived; `in_flight` is set until its deliveries settle. Rows: the label's
-    /// columns; for listed ones version and unread count.
+    /// a retry may have arrived; `in_flight` is set until its deliveries settle. One that has
+    /// reached a device loses its waiting mail, which may be due when the cancellation is
+    /// forgotten. Rows: the label's columns; for listed ones version and unread count.
     static let cancel = Self.cancellation(and: "")
 
     /// The same, and records the progress of a broadcast.
@@ -376,6 +418,18 @@ enum CancellationSQL {
         unsnoozed AS (
             DELETE FROM carillon.schedules s USING changed c
             WHERE s.user_id = c.user_id AND \(ScheduleSQL.isSnooze(of: "c.id"))
+        ),
+        unmailed AS (
+            DELETE FROM carillon.follow_ups f USING unnest($1, $2) AS k (user_id, id)
+            WHERE f.user_id = ANY (ARRAY[k.user_id]) AND f.notification_id = k.id
+                AND f.kind = '\(FollowUp.email.rawValue)' AND NOT \(FollowUpStore.isUnderWay)
+                AND NOT EXISTS (SELECT FROM target t WHERE t.user_id = k.user_id AND t.id = k.id)
+            RETURNING f.user_id, f.notification_id
+        ),
+        skipped AS (
+            INSERT INTO carillon.delivery_attempts (at, user_id, notification_id, provider, kind, attempt, outcome, reason)
+            SELECT $3::timestamptz, u.user_id, u.notification_id, 'email', 'email', 0, 'skipped', 'cancelled'
+            FROM unmailed u
         ),
         \(step)
         raised AS (
@@ -413,9 +467,9 @@ enum CancellationSQL {
 
     /// Held items by the status that they count as.
     ///
-    /// Taking a window holds the lock that ``barrier`` waits for: a cancelled job's items drop out
-    /// of open windows, and items of taken windows belong to the summary. A lone item has a
-    /// notification of its own.
+    /// Taking a window holds the lock that a cancellation waits for: its items drop out of open
+    /// windows, and items of taken windows belong to the summary. A lone item has a notification of
+    /// its own.
     private static func tallyHeld(_ condition: String) -> String {
         """
         SELECT s.status, false, s.status = 'deferred', count(*) FROM (

@@ -175,25 +175,32 @@ package struct FollowUpStore: Sendable {
             .timestamptz((now + Self.memory).microseconds))
     }
 
-    /// Makes unfinished follow-ups due that were handed to a provider's stream since a moment, or
-    /// are just being handed to it, as the stream may have lost them.
-    package func recall(handedOnSince since: Timestamp, now: Timestamp) async throws(PostgresError) {
-        let moment = PostgresValue.timestamptz(now.microseconds)
-        try await self.pool.run([
-            PostgresStatement(
-                """
-                UPDATE carillon.follow_ups SET due_at = $2, held = false, reason = NULL
-                WHERE reason = '\(Self.handedOn)' AND due_at >= $1
-                """,
-                [.timestamptz((since + Self.memory).microseconds), moment]),
-            // Those are due soon, so the index on the time finds them.
-            PostgresStatement(
-                """
-                UPDATE carillon.follow_ups SET due_at = $1, held = false, reason = NULL
-                WHERE reason = '\(Self.expected)' AND due_at <= $1 + interval '10 minutes'
-                """,
-                [moment]),
-        ])
+    /// Makes follow-ups due that are just being handed to a provider's stream, as the stream may
+    /// have lost them.
+    package func recallExpected(now: Timestamp) async throws(PostgresError) {
+        // They are due soon, so the index on the time finds them.
+        try await self.pool.query(
+            """
+            UPDATE carillon.follow_ups SET due_at = $1, held = false, reason = NULL
+            WHERE reason = '\(Self.expected)' AND due_at <= $1 + interval '10 minutes'
+            """,
+            .timestamptz(now.microseconds))
+    }
+
+    /// Makes a page of unfinished follow-ups due that were handed to a provider's stream since a
+    /// moment, as the stream may have lost them.
+    ///
+    /// - Returns: the moment from which the next page goes on; nil after the last page.
+    package func recall(
+        handedOnSince since: Timestamp,
+        now: Timestamp,
+        limit: Int32 = FollowUpStore.pageSize
+    ) async throws(PostgresError) -> Timestamp? {
+        let result = try await self.pool.query(
+            Self.recallPage, .timestamptz((since + Self.memory).microseconds), .timestamptz(now.microseconds),
+            .int4(limit))
+        guard let row = result.first else { return nil }
+        return Timestamp(microseconds: try row.timestamptz(0)) + (.zero - Self.memory)
     }
 
     /// Makes everything that waits for the end of quiet hours due again, spread over a span.
@@ -211,8 +218,8 @@ package struct FollowUpStore: Sendable {
         }
     }
 
-    /// The rows of a page of ``reconsiderReleases(now:over:)``.
-    private static let pageSize: Int32 = 5_000
+    /// The rows that one statement changes.
+    package static let pageSize: Int32 = 5_000
 
     private static func columns(_ items: [Item]) -> (users: PostgresValue, ids: PostgresValue, kinds: PostgresValue) {
         (
@@ -223,8 +230,6 @@ package struct FollowUpStore: Sendable {
     }
 
     /// Whether a row waits for the end of quiet hours: a postponed push or attention call.
-    ///
-    /// A release written by an older release of Carillon has no reason.
     static let waitsForQuietEnd = "(kind = '\(FollowUp.release.rawValue)' OR reason = '\(Self.quietHours)')"
     private static let quietHours = "quiet_hours"
     /// The reason of a row whose delivery is in a provider's stream and has not ended.
@@ -250,6 +255,24 @@ package struct FollowUpStore: Sendable {
         FROM unnest($1, $2, $3) AS h (user_id, notification_id, kind)
         WHERE f.user_id = h.user_id AND f.notification_id = h.notification_id AND f.kind = h.kind
             AND f.due_at IS NOT DISTINCT FROM $4
+        """
+
+    /// Changed rows drop out, so the next page may begin at the moment of the last row, which is
+    /// returned if the page is full.
+    ///
+    /// $1: the first moment, $2: now, $3: limit.
+    private static let recallPage = """
+        WITH page AS MATERIALIZED (
+            SELECT f.user_id, f.notification_id, f.kind, f.due_at FROM carillon.follow_ups f
+            WHERE f.reason = '\(Self.handedOn)' AND f.due_at >= $1 ORDER BY f.due_at LIMIT $3
+        ),
+        changed AS (
+            UPDATE carillon.follow_ups f SET due_at = $2, held = false, reason = NULL
+            FROM page p
+            WHERE f.user_id = p.user_id AND f.notification_id = p.notification_id AND f.kind = p.kind
+                AND f.reason = '\(Self.handedOn)'
+        )
+        SELECT max(p.due_at) FROM page p HAVING count(*) = $3
         """
 
     /// Deletes finished follow-ups that were enqueued: mail with its delivery; an attention call

@@ -10,18 +10,27 @@ extension InboxStore {
     static let archiveDays = 365
     /// How long a restored notification is kept that is older than the inbox keeps, in days.
     static let restoredDays = 30
+    /// The most notifications that a change of all of them changes, as it locks the inbox.
+    package static let mostChanged = 10_000
 
-    /// Marks notifications read; all that are unread if `ids` is nil.
-    package func markRead(user: String, ids: [NotificationID]?, at: Timestamp) async throws(PostgresError) -> Change {
-        let condition = ids == nil ? "" : "AND n.id = ANY($3)"
-        let parameters: [PostgresValue] =
-            [.text(user), .timestamptz(at.microseconds)]
-            + (ids.map { [.array(PostgresArray(uuids: $0.map(\.halves)))] } ?? [])
+    /// Marks notifications read; if `ids` is nil, a page of ``mostChanged`` that are unread.
+    ///
+    /// - Parameter version: a page leaves out notifications with later versions.
+    package func markRead(
+        user: String,
+        ids: [NotificationID]?,
+        at: Timestamp,
+        upTo version: Int64 = .max
+    ) async throws(PostgresError) -> Change {
+        let condition = ids == nil ? Self.page(where: InboxSQL.isUnread("x")) : "n.id = ANY($3)"
         return try await self.change(
             user,
             Self.change(
-                set: "read_at = $2", where: "\(InboxSQL.isUnread("n")) \(condition)", unread: "-tally.n"),
-            parameters)
+                set: "read_at = $2", where: "\(InboxSQL.isUnread("n")) AND \(condition)", unread: "-tally.n"),
+            [
+                .text(user), .timestamptz(at.microseconds),
+                ids.map { .array(PostgresArray(uuids: $0.map(\.halves))) } ?? .int8(version),
+            ])
     }
 
     /// Marks a notification unread again, and as not opened, so that the app's badge counts it.
@@ -35,15 +44,27 @@ extension InboxStore {
             [.text(user), .uuid(id.halves)])
     }
 
-    /// Deletes one notification, or all read ones if `id` is nil.
-    package func delete(user: String, id: NotificationID?, at: Timestamp) async throws(PostgresError) -> Change {
-        let condition = id == nil ? "n.read_at IS NOT NULL" : "n.id = $3"
+    /// Deletes one notification; if `id` is nil, a page of ``mostChanged`` that are read.
+    ///
+    /// - Parameter version: a page leaves out notifications with later versions.
+    package func delete(
+        user: String,
+        id: NotificationID?,
+        at: Timestamp,
+        upTo version: Int64 = .max
+    ) async throws(PostgresError) -> Change {
+        func isRead(_ row: String) -> String {
+            "\(row).read_at IS NOT NULL AND \(row).deleted_at IS NULL AND \(row).version > 0"
+        }
+        let condition =
+            id == nil
+            ? "\(isRead("n")) AND \(Self.page(where: isRead("x")))"
+            : "n.deleted_at IS NULL AND n.version > 0 AND n.id = $3"
         return try await self.change(
             user,
             Self.change(
-                set: "deleted_at = $2", where: "n.deleted_at IS NULL AND n.version > 0 AND \(condition)",
-                total: "-tally.n", unread: "-tally.unread"),
-            [.text(user), .timestamptz(at.microseconds)] + (id.map { [.uuid($0.halves)] } ?? []))
+                set: "deleted_at = $2", where: condition, total: "-tally.n", unread: "-tally.unread"),
+            [.text(user), .timestamptz(at.microseconds), id.map { .uuid($0.halves) } ?? .int8(version)])
     }
 
     // MARK: The archive
@@ -138,6 +159,18 @@ extension InboxStore {
     }
 
     // MARK: Statements
+
+    /// Whether the row `n` is on a page of the inbox of $1, up to version $3.
+    ///
+    /// - Parameter condition: which rows `x` the page holds.
+    private static func page(where condition: String) -> String {
+        """
+        n.id = ANY (ARRAY (
+            SELECT x.id FROM carillon.notifications x
+            WHERE x.user_id = $1 AND x.version <= $3 AND \(condition) LIMIT \(Self.mostChanged)
+        ))
+        """
+    }
 
     /// A statement that changes rows of the inbox of $1, raises its version if there are any, and
     /// returns them.

@@ -41,13 +41,19 @@ package struct InboxStore: Sendable {
         package let ids: [NotificationID]
         package let version: Int64
         package let unread: Int32
-        /// The labels, in the order of the ids.
+        /// The labels, in the order of the ids; none if pages were added.
         package var labels: [NotificationLabel] = []
         /// How each reached its user, in the same order.
         package var endpoints: [LifecycleEvent.Endpoint] = []
 
         /// Whether nothing was changed; otherwise the version was raised by one.
         package var isEmpty: Bool { self.ids.isEmpty }
+
+        /// Adds the ids of the next page of the same change, and takes its state.
+        package mutating func add(_ page: Change) {
+            guard !page.isEmpty else { return }
+            self = Change(ids: self.ids + page.ids, version: page.version, unread: page.unread)
+        }
     }
 
     /// The effect of a client's receipt.

@@ -189,6 +189,22 @@ enum NotificationSQL {
         "n.user_id = ANY (ARRAY[\(row).user_id]) AND n.id = \(row).\(id)"
     }
 
+    /// Returns rows in the order in which batches lock notifications: by user, then id.
+    ///
+    /// ``isNamed(by:id:)`` looks up one row after the other, so two batches in this order do not
+    /// deadlock. Rows of one notification keep their order.
+    static func lockOrder<Row>(_ rows: [Row], by key: (Row) -> (user: String, id: NotificationID)) -> [Row] {
+        let keys = rows.map { row in
+            let (user, id) = key(row)
+            return (user: ExactText(user), id: id)
+        }
+        let order = keys.indices.sorted { left, right in
+            let (left, right) = (keys[left], keys[right])
+            return left.user == right.user ? left.id < right.id : left.user < right.user
+        }
+        return order.map { rows[$0] }
+    }
+
     static let markDelivered = """
         UPDATE carillon.notifications n
         SET status = 'delivered', status_reason = NULL, delivered_at = p.at, sent_via = coalesce(n.sent_via, $4)

@@ -259,7 +259,7 @@ package struct NotificationStore: Sendable {
 
     /// Records confirmations of receipt; a final status stays.
     ///
-    /// - Returns: the notifications that are delivered now.
+    /// - Returns: the notifications that are delivered now, in any order.
     @discardableResult
     package func markDelivered(
         _ proofs: [(user: String, id: NotificationID, at: Timestamp)],
@@ -269,7 +269,7 @@ package struct NotificationStore: Sendable {
         var users = PostgresArray(.text, capacity: proofs.count)
         var ids = PostgresArray(.uuid, capacity: proofs.count)
         var moments = PostgresArray(.timestamptz, capacity: proofs.count)
-        for proof in proofs {
+        for proof in NotificationSQL.lockOrder(proofs, by: { ($0.user, $0.id) }) {
             users.append(proof.user)
             ids.append(uuid: proof.id.halves)
             moments.append(timestamptz: proof.at.microseconds)
@@ -304,6 +304,7 @@ package struct NotificationStore: Sendable {
         }
         if !changes.isEmpty { statements.append(StatusChanges(changes, areReleases: areReleases).statement) }
         if !notes.isEmpty {
+            let notes = NotificationSQL.lockOrder(notes, by: { ($0.user, $0.id) })
             statements.append(
                 PostgresStatement(
                     NotificationSQL.note,
@@ -327,6 +328,14 @@ package struct NotificationStore: Sendable {
         let result = try await self.pool.query("SELECT clock_timestamp()")
         guard let row = result.first else { throw PostgresError(.decoding, "the clock query returned no row") }
         return Timestamp(microseconds: try row.timestamptz(0))
+    }
+
+    /// The least version of every inbox; another one says that the database went back to an earlier
+    /// state.
+    package func epoch() async throws(PostgresError) -> Int64 {
+        let result = try await self.pool.query("SELECT \(EpochSQL.base)")
+        guard let row = result.first else { throw PostgresError(.decoding, "the epoch query returned no row") }
+        return try row.int8(0)
     }
 
     /// A notification without an owner.
@@ -511,7 +520,7 @@ struct StatusChanges {
         var statuses = PostgresArray(.text, capacity: changes.count)
         var reasons = PostgresArray(.text, capacity: changes.count)
         var vias = PostgresArray(.text, capacity: changes.count)
-        for change in changes {
+        for change in NotificationSQL.lockOrder(changes, by: { ($0.user, $0.id) }) {
             users.append(change.user)
             ids.append(uuid: change.id.halves)
             statuses.append(change.status.rawValue)

@@ -46,6 +46,8 @@ package struct OutboxStore: Sendable {
 
     /// A pool of the relay's own: a batch keeps its connection until Redis has the jobs.
     let pool: PostgresPool
+    /// How long a relay may hold the lock between statements before the server ends its session.
+    var idleLimit: Duration = .seconds(30)
 
     /// The waiting rows, in one round trip.
     package func backlog() async throws(PostgresError) -> Backlog {
@@ -63,8 +65,8 @@ package struct OutboxStore: Sendable {
 
     /// Passes the oldest rows to `body`, and deletes those that it returns.
     ///
-    /// A transaction lock lets one relay move rows at a time; a relay that dies releases it. If
-    /// `body` throws, the rows stay.
+    /// A transaction lock lets one relay move rows at a time; a relay that dies, or stalls for
+    /// longer than ``idleLimit``, loses it. If `body` throws, the rows stay.
     ///
     /// - Parameters:
     ///   - held: the rows to skip; nil for none. Every row before one that is not skipped is
@@ -80,8 +82,13 @@ package struct OutboxStore: Sendable {
         _ body: (_ database: String, _ rows: [Row]) async throws -> [Int64]
     ) async throws -> Int? {
         try await self.pool.transaction { transaction in
-            let lock = try await transaction.query("SELECT pg_try_advisory_xact_lock($1)", .int8(Self.lock))
-            guard let isMine = try lock.first?.bool(0), isMine else { return nil }
+            let locked = try await transaction.run([
+                PostgresStatement(
+                    "SELECT set_config('idle_in_transaction_session_timeout', $1, true)",
+                    [.text("\(self.idleLimit.inMicroseconds / 1_000)ms")]),
+                PostgresStatement("SELECT pg_try_advisory_xact_lock($1)", [.int8(Self.lock)]),
+            ])
+            guard let isMine = try locked.last?.first?.bool(0), isMine else { return nil }
             let results = try await transaction.run([
                 PostgresStatement("SELECT id::text FROM carillon.outbox_database"),
                 // After the lock's statement, so that it sees the deletions of the previous holder.

@@ -47,23 +47,26 @@ package struct PeopleStore: Sendable {
     private static let mostFound: Int32 = 20
     private static let mostWaiting: Int32 = 100
 
+    /// The collation is that of the index of `users`.
+    ///
+    /// $1: id or address, $2: limit.
+    static let search = """
+        WITH found AS (
+            SELECT $1::text AS user_id UNION
+            (SELECT x.user_id FROM carillon.user_settings x WHERE lower(x.email) = lower($1) LIMIT $2)
+        )
+        SELECT u.user_id, s.email, s.locale, s.zone, u.created_at, u.last_seen
+        FROM found f JOIN carillon.users u ON u.user_id = f.user_id COLLATE "default"
+        LEFT JOIN carillon.user_settings s ON s.user_id = u.user_id
+        ORDER BY u.user_id <> $1, u.user_id LIMIT $2
+        """
+
     let pool: PostgresPool
 
     /// Returns the users with this id or e-mail address, at most 20; the letter case of an address
     /// does not matter.
     package func find(_ text: String) async throws(PostgresError) -> [Person] {
-        let result = try await self.pool.query(
-            """
-            WITH found AS (
-                SELECT $1::text AS user_id UNION
-                (SELECT x.user_id FROM carillon.user_settings x WHERE lower(x.email) = lower($1) LIMIT $2)
-            )
-            SELECT u.user_id, s.email, s.locale, s.zone, u.created_at, u.last_seen
-            FROM found f JOIN carillon.users u ON u.user_id = f.user_id
-            LEFT JOIN carillon.user_settings s ON s.user_id = u.user_id
-            ORDER BY u.user_id <> $1, u.user_id LIMIT $2
-            """,
-            .text(text), .int4(Self.mostFound))
+        let result = try await self.pool.query(Self.search, .text(text), .int4(Self.mostFound))
         var people: [Person] = []
         for row in result {
             people.append(

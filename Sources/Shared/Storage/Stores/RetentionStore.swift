@@ -28,12 +28,16 @@ package struct RetentionStore: Sendable {
 
     /// Deletes notifications stored before a moment: listed ones with a version, so that clients
     /// learn of it, others for good.
+    ///
+    /// Skips those that are kept for up to ``InboxStore/restoredDays`` more, as restored ones are;
+    /// ``expireKept(now:limit:)`` deletes them.
     package func expireInboxes(storedBefore moment: Timestamp, limit: Int) async throws(PostgresError) -> Step {
         let found = try await self.pool.query(
             """
             SELECT n.user_id, n.id, n.version > 0, n.stored_at FROM carillon.notifications n
             WHERE n.stored_at >= (SELECT \(Self.watermark(wrong: "$1")) FROM carillon.sweep)
-                AND n.stored_at < $1 AND n.deleted_at IS NULL
+                AND n.stored_at < $1 AND n.deleted_at IS NULL AND (n.keep_until IS NULL
+                    OR n.keep_until NOT BETWEEN now() AND now() + interval '\(InboxStore.restoredDays) days')
             ORDER BY n.stored_at LIMIT $2
             """,
             .timestamptz(moment.microseconds), .int4(Int32(clamping: limit))
@@ -252,12 +256,14 @@ package struct RetentionStore: Sendable {
 
     /// Whether a digest that has not ended holds an item of the cancellation `c`.
     ///
-    /// - Parameter name: the column that the cancellation may name.
-    private static func isHeld(_ name: String) -> String {
+    /// - Parameters:
+    ///   - name: the column that the cancellation may name.
+    ///   - collation: the column's, without which its index is not used.
+    static func isHeld(_ name: String, _ collation: String) -> String {
         """
         EXISTS (
             SELECT FROM carillon.digest_items i
-            WHERE i.org_id = c.org_id AND i.\(name) = c.job_id AND NOT i.is_single
+            WHERE i.org_id = c.org_id AND i.\(name) = c.job_id COLLATE "\(collation)" AND NOT i.is_single
                 AND EXISTS (SELECT FROM carillon.digests d WHERE d.id = i.digest_id)
         )
         """
@@ -271,7 +277,7 @@ package struct RetentionStore: Sendable {
             """
             DELETE FROM carillon.cancellations WHERE (org_id, job_id) IN (
                 SELECT c.org_id, c.job_id FROM carillon.cancellations c
-                WHERE c.at < $1 AND NOT \(Self.isHeld("job_id")) AND NOT \(Self.isHeld("job_entry"))
+                WHERE c.at < $1 AND NOT \(Self.isHeld("job_id", "C")) AND NOT \(Self.isHeld("job_entry", "default"))
                 ORDER BY c.at LIMIT $2
             )
             """,
@@ -282,19 +288,24 @@ package struct RetentionStore: Sendable {
     /// Deletes dead letters older than a moment, and the oldest beyond a number; those whose replay
     /// was requested stay.
     ///
-    /// - Returns: the number of dead letters.
-    package func dropDeadLetters(before moment: Timestamp, keeping most: Int) async throws(PostgresError) -> Int {
+    /// - Parameter limit: the most of each kind.
+    /// - Returns: the number of dead letters; below the limit, none is left.
+    package func dropDeadLetters(
+        before moment: Timestamp,
+        keeping most: Int,
+        limit: Int
+    ) async throws(PostgresError) -> Int {
         try await self.pool.query(
             """
             DELETE FROM carillon.dead_letters WHERE id IN (
-                (SELECT id FROM carillon.dead_letters WHERE at < $1 AND replay_at IS NULL ORDER BY at LIMIT 5000)
+                (SELECT id FROM carillon.dead_letters WHERE at < $1 AND replay_at IS NULL ORDER BY at LIMIT $3)
                 UNION ALL
                 (SELECT id FROM carillon.dead_letters WHERE id <= (
                     SELECT id FROM carillon.dead_letters ORDER BY id DESC OFFSET $2 LIMIT 1
-                ) AND replay_at IS NULL ORDER BY id LIMIT 5000)
+                ) AND replay_at IS NULL ORDER BY id LIMIT $3)
             )
             """,
-            .timestamptz(moment.microseconds), .int4(Int32(clamping: most))
+            .timestamptz(moment.microseconds), .int4(Int32(clamping: most)), .int4(Int32(clamping: limit))
         ).affectedRows
     }
 }

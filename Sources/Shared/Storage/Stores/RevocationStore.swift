@@ -62,20 +62,26 @@ package struct RevocationStore: Sendable {
         return Timestamp(microseconds: try row.timestamptz(0))
     }
 
-    /// Deletes revocations before `limit` of users without other data.
+    /// Deletes revocations before a moment of users without other data.
     ///
     /// - Returns: the number of revocations deleted.
-    package func forget(before limit: Timestamp) async throws(PostgresError) -> Int {
-        try await self.pool.query(
-            """
-            DELETE FROM carillon.token_revocations r
-            WHERE r.revoked_before < $1
-                AND NOT EXISTS (SELECT FROM carillon.users u WHERE u.user_id = r.user_id)
-                AND NOT EXISTS (SELECT FROM carillon.inboxes b WHERE b.user_id = r.user_id)
-            """,
-            .timestamptz(limit.microseconds)
-        ).affectedRows
+    package func forget(before moment: Timestamp, limit: Int) async throws(PostgresError) -> Int {
+        try await self.pool.query(Self.forgetOld, .timestamptz(moment.microseconds), .int8(Int64(limit))).affectedRows
     }
+
+    /// Names the collation of the index of `users`, which differs from that of the other ids.
+    ///
+    /// $1: the moment, $2: limit.
+    static let forgetOld = """
+        WITH old AS MATERIALIZED (
+            SELECT r.user_id FROM carillon.token_revocations r
+            WHERE r.revoked_before < $1
+                AND NOT EXISTS (SELECT FROM carillon.users u WHERE u.user_id = r.user_id COLLATE "default")
+                AND NOT EXISTS (SELECT FROM carillon.inboxes b WHERE b.user_id = r.user_id)
+            LIMIT $2
+        )
+        DELETE FROM carillon.token_revocations r USING old o WHERE r.user_id = o.user_id AND r.revoked_before < $1
+        """
 
     private static func revocation(_ row: PostgresRow) throws(PostgresError) -> Revocation {
         Revocation(

@@ -79,10 +79,10 @@ package final class RevocationRegister: Sendable {
         return revocation.before
     }
 
-    /// Deletes revocations of erased users that are older than any token.
+    /// Deletes revocations of erased users that are older than any token, a page of them.
     func forgetErased() async throws(PostgresError) {
         let life = Self.longestTokenLife
-        let count = try await self.store.forget(before: self.now() + (.zero - life))
+        let count = try await self.store.forget(before: self.now() + (.zero - life), limit: Self.pageSize)
         guard count > 0 else { return }
         self.logger.info("deleted old revocations of erased users", metadata: ["users.count": "\(count)"])
     }
@@ -215,10 +215,6 @@ package struct RevocationService: Service {
             while !Task.isCancelled {
                 let now = ContinuousClock.now
                 do {
-                    if now >= cleanAt {
-                        try await self.register.forgetErased()
-                        cleanAt = now + Self.cleaning
-                    }
                     recent += try await self.load().map { ($0, now + Self.aftermath) }
                     isFailing = false
                 } catch {
@@ -230,8 +226,21 @@ package struct RevocationService: Service {
                 }
                 recent = recent.suffix(Self.mostRecent).filter { $0.until > now }
                 if !recent.isEmpty { self.hub.revoke(recent.map { ($0.revocation.user, $0.revocation.before) }) }
+                if now >= cleanAt {
+                    cleanAt = now + Self.cleaning
+                    await self.clean()
+                }
                 await self.register.wait(atMost: Self.interval)
             }
+        }
+    }
+
+    private func clean() async {
+        do throws(PostgresError) {
+            try await self.register.forgetErased()
+        } catch {
+            self.logger.warning(
+                "cannot delete old revocations of erased users; retrying in an hour", metadata: ["error": "\(error)"])
         }
     }
 
