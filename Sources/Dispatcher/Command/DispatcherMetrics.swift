@@ -27,7 +27,7 @@ enum DispatcherMetrics {
             MetricFamily("carillon_broadcasts_pages", .counter, "pages of broadcasts stored"),
             MetricFamily(
                 "carillon_broadcasts_held", .counter,
-                "times that a broadcast waited because its lane's deliveries streams were full"),
+                "times that a broadcast waited because too many deliveries of its lane waited"),
             MetricFamily(
                 "carillon_followups_postponed", .counter,
                 "follow-ups scheduled: end of quiet hours, idle users, e-mail about unread notifications"),

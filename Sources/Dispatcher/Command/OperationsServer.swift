@@ -19,13 +19,13 @@ enum OperationsServer {
         _ clients: DispatcherComposition.Clients,
         logger: Logger
     ) -> any Service {
-        let (redis, pool) = (clients.live.connection, clients.database.pool)
+        let (live, pool) = (clients.live, clients.database.pool)
         let (host, port) = (settings.metricsHost, settings.metricsPort)
         let router = Router()
         router.get("healthz") { _, _ in "alive\n" }
         router.get("readyz") { _, _ -> Response in
             var faults: [String] = []
-            if let fault = await Self.redisFault(redis) { faults.append("redis: \(fault)") }
+            if let fault = await Self.redisFault(live) { faults.append("redis: \(fault)") }
             if let fault = await Self.databaseFault(pool) { faults.append("postgres: \(fault)") }
             let text = faults.isEmpty ? "ready" : faults.joined(separator: ", ")
             return Response(
@@ -37,7 +37,7 @@ enum OperationsServer {
         let databaseUp = Gauge(label: "carillon.dependency.up", dimensions: [("dependency", "postgres")])
         router.get("metrics") { _, _ -> Response in
             // Checked at each scrape, so that metrics and `/readyz` agree.
-            redisUp.record(await Self.redisFault(redis) == nil ? 1 : 0)
+            redisUp.record(await Self.redisFault(live) == nil ? 1 : 0)
             databaseUp.record(await Self.databaseFault(pool) == nil ? 1 : 0)
             return Response(
                 status: .ok,
@@ -56,12 +56,14 @@ enum OperationsServer {
         )
     }
 
-    private static func redisFault(_ redis: RedisClient) async -> String? {
+    private static func redisFault(_ live: Live) async -> String? {
         do throws(RedisError) {
-            try await redis.send("PING", timeout: .seconds(1))
+            // A write, as Redis answers PING when it is out of memory; XX leaves the set as it is.
+            try await live.connection.send(
+                "ZADD", .text(live.keys.dispatchers), "XX", 0, "", timeout: .seconds(1))
             return nil
         } catch {
-            return error.code.rawValue
+            return error.isOutOfMemory ? "out of memory" : error.code.rawValue
         }
     }
 

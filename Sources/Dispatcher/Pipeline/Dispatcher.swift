@@ -209,6 +209,18 @@ package struct Dispatcher: Sendable {
         _ = try? await self.redis.send(batch)
     }
 
+    /// Takes a turn, which one dispatcher at a time has until it ends.
+    ///
+    /// One that would last longer than `lifetime` is taken over: Redis's clock has stepped back.
+    func takeTurn(_ key: String, lifetime: Duration) async throws(RedisError) -> Bool {
+        let milliseconds = lifetime.inMicroseconds / 1_000
+        let command: [RedisArgument] = ["SET", .text(key), .text(self.name), "PX", .integer(milliseconds)]
+        if try await self.redis.send(command + ["NX"]).string() != nil { return true }
+        guard try await self.redis.send("PTTL", .text(key)).integer() > milliseconds else { return false }
+        try await self.redis.send(command)
+        return true
+    }
+
     /// Repeats `work` until it succeeds or the task is cancelled.
     ///
     /// The input of such steps stays pending in a stream, so there is nothing better to do than

@@ -177,8 +177,8 @@ package final class LeaseService: Service {
         self.dispatcher.leaseClock.renewed(at: start, withoutGap: isWithoutGap)
         guard self.dispatcher.keys.isSpread else { return }
         let names = try await Lease.holders(
-            in: self.dispatcher.keys.dispatchers, at: self.dispatcher.now(), connection: self.dispatcher.redis,
-            timeout: self.lease.patience)
+            in: self.dispatcher.keys.dispatchers, at: self.dispatcher.now(), lifetime: self.lease.lifetime,
+            connection: self.dispatcher.redis, timeout: self.lease.patience)
         self.dispatcher.share.update(names)
     }
 

@@ -51,7 +51,7 @@ enum PipelineMetrics {
 
     /// Stored pages of broadcasts.
     static let pages = Counter(label: "carillon.broadcasts.pages")
-    /// Times that a broadcast waited for room in the deliveries streams.
+    /// Times that a broadcast waited because too many deliveries of its lane waited.
     static let heldBroadcasts = Counter(label: "carillon.broadcasts.held")
 
     /// Times that pauses of accounts could not be shared between dispatchers.

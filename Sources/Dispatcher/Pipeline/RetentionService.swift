@@ -35,9 +35,10 @@ package struct RetentionService: Service {
 
     private static let interval: Duration = .seconds(60)
     private static let batchSize = 500
-    /// The most steps of one kind in a round; the rest waits for the next round.
+    /// The most steps of one kind before the others get their turn.
     private static let mostSteps = 100
     private static let mostDeadLetters = 100_000
+    private static let deadLetterBatchSize = 5_000
     /// A device that was switched off keeps its id this long, in case its token is registered
     /// again.
     private static let switchedOffDevices: Duration = .seconds(30 * 86_400)
@@ -54,20 +55,34 @@ package struct RetentionService: Service {
 
     package func run() async throws {
         while isRunning {
+            let next = ContinuousClock.now + Self.interval
             do {
                 if try await self.takeTurn() {
                     let now = try await self.dispatcher.database.notifications.clock()
-                    for work in self.kinds {
-                        // One kind that fails must not stop the others: a part of the audit may be
-                        // in use.
-                        do { try await work(now) } catch { self.warn(error) }
-                    }
+                    await self.remove(now, until: next)
                 }
             } catch {
                 self.warn(error)
             }
             // Nothing signals that data has grown old, so poll.
-            await pause(for: Self.interval)
+            await pause(for: next - ContinuousClock.now)
+        }
+    }
+
+    /// Removes expired data of all kinds, until none is left or the time is over.
+    private func remove(_ now: Timestamp, until end: ContinuousClock.Instant) async {
+        var kinds = self.kinds
+        while isRunning, !kinds.isEmpty, ContinuousClock.now < end {
+            var unfinished: [Kind] = []
+            for kind in kinds {
+                // One kind that fails must not stop the others: a part of the audit may be in use.
+                do {
+                    if try await kind(now) { unfinished.append(kind) }
+                } catch {
+                    self.warn(error)
+                }
+            }
+            kinds = unfinished
         }
     }
 
@@ -76,63 +91,68 @@ package struct RetentionService: Service {
     }
 
     private func takeTurn() async throws -> Bool {
-        let milliseconds = Self.interval.inMicroseconds / 1_000 - 1_000
-        let reply = try await self.dispatcher.redis.send(
-            "SET", .text(self.dispatcher.keys.retentionTurn), .text(self.dispatcher.name), "NX", "PX",
-            .integer(milliseconds)
-        )
-        return try reply.string() != nil
+        try await self.dispatcher.takeTurn(
+            self.dispatcher.keys.retentionTurn, lifetime: Self.interval - .seconds(1))
     }
 
     /// Repeats a step until it deletes less than a full batch.
-    private func inSteps(_ step: () async throws -> Int) async throws {
+    ///
+    /// - Returns: whether the steps were used up, so that more may be left.
+    private func inSteps(of size: Int = Self.batchSize, _ step: () async throws -> Int) async throws -> Bool {
         for _ in 0..<Self.mostSteps where isRunning {
-            if try await step() < Self.batchSize { return }
+            if try await step() < size { return false }
         }
+        return true
     }
 
     // MARK: Kinds
 
-    private var kinds: [(_ now: Timestamp) async throws -> Void] {
+    /// Removes data of one kind, and returns whether more may be left.
+    private typealias Kind = (_ now: Timestamp) async throws -> Bool
+
+    private var kinds: [Kind] {
         [
             self.audit, self.inboxes, self.tombstones, self.devices, self.cancellations, self.broadcasts,
             self.deadLetters,
         ]
     }
 
-    private func cancellations(_ now: Timestamp) async throws {
+    private func cancellations(_ now: Timestamp) async throws -> Bool {
         try await self.inSteps {
             try await self.store.dropCancellations(
                 before: now + (.zero - .seconds(7 * 86_400)), limit: Self.batchSize)
         }
     }
 
-    private func broadcasts(_ now: Timestamp) async throws {
+    private func broadcasts(_ now: Timestamp) async throws -> Bool {
         // One step a minute: a broadcast's pages, of which there may be thousands, go with it.
         _ = try await self.dispatcher.database.broadcasts.forget(
             before: now + (.zero - .seconds(90 * 86_400)), limit: 100)
+        return false
     }
 
-    private func audit(_ now: Timestamp) async throws {
+    private func audit(_ now: Timestamp) async throws -> Bool {
         while isRunning, let part = try await self.store.dropAttemptPart(firstKept: now + (.zero - self.periods.audit))
         {
             RetentionMetrics.parts.increment()
             self.dispatcher.logger.info("dropped a partition of the audit", metadata: ["part": "\(part)"])
         }
+        return false
     }
 
-    private func inboxes(_ now: Timestamp) async throws {
-        try await self.inSteps {
+    private func inboxes(_ now: Timestamp) async throws -> Bool {
+        let hasStored = try await self.inSteps {
             let step = try await self.store.expireInboxes(
                 storedBefore: now + (.zero - self.periods.inbox), limit: Self.batchSize)
             try await self.publish(step)
             return step.found
         }
-        try await self.inSteps {
+        let hasKept = try await self.inSteps {
             let step = try await self.store.expireKept(now: now, limit: Self.batchSize)
             try await self.publish(step)
             return step.found
         }
+        return hasStored || hasKept
     }
 
     /// Publishes deletions to sockets; one that misses them sees a gap at its next frame, and fills
@@ -155,7 +175,7 @@ package struct RetentionService: Service {
         }
     }
 
-    private func tombstones(_ now: Timestamp) async throws {
+    private func tombstones(_ now: Timestamp) async throws -> Bool {
         try await self.inSteps {
             let count = try await self.store.removeTombstones(
                 deletedBefore: now + (.zero - self.periods.tombstones), limit: Self.batchSize)
@@ -164,23 +184,28 @@ package struct RetentionService: Service {
         }
     }
 
-    private func devices(_ now: Timestamp) async throws {
-        try await self.inSteps {
+    private func devices(_ now: Timestamp) async throws -> Bool {
+        let hasStale = try await self.inSteps {
             let count = try await self.store.deactivateDevices(
                 unseenSince: now + (.zero - self.periods.devices), now: now, limit: Self.batchSize)
             RetentionMetrics.devices.increment(by: count)
             return count
         }
-        try await self.inSteps {
+        let hasSwitchedOff = try await self.inSteps {
             try await self.store.dropDevices(
                 switchedOffBefore: now + (.zero - Self.switchedOffDevices), limit: Self.batchSize)
         }
+        return hasStale || hasSwitchedOff
     }
 
-    private func deadLetters(_ now: Timestamp) async throws {
-        let count = try await self.store.dropDeadLetters(
-            before: now + (.zero - self.periods.deadLetters), keeping: Self.mostDeadLetters)
-        RetentionMetrics.deadLetters.increment(by: count)
+    private func deadLetters(_ now: Timestamp) async throws -> Bool {
+        try await self.inSteps(of: Self.deadLetterBatchSize) {
+            let count = try await self.store.dropDeadLetters(
+                before: now + (.zero - self.periods.deadLetters), keeping: Self.mostDeadLetters,
+                limit: Self.deadLetterBatchSize)
+            RetentionMetrics.deadLetters.increment(by: count)
+            return count
+        }
     }
 }
 

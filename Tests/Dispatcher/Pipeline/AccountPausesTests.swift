@@ -6,6 +6,7 @@ import Core
 import Providers
 import Storage
 import Support
+import Synchronization
 import Testing
 
 @testable import Pipeline
@@ -276,6 +277,21 @@ struct AccountRateLimiterTests {
                 #expect(held.allSatisfy { $0.map { $0 > TestDispatcher.now } == true })
             }
             #expect(await dispatchers[1].take("news", account: "two", perSecond: 1) == nil)
+        }
+    }
+
+    @Test("holds nothing back for long when the clock has stepped back")
+    func steppedBack() async throws {
+        try await TestRedis.with { redis, prefix in
+            let step = Mutex(Duration.zero)
+            let now: @Sendable () -> Timestamp = { TestDispatcher.now + step.withLock { $0 } }
+            let limiter = AccountRateLimiter(
+                .fcm, limit: Live(redis, keys: Keyspace(prefix: prefix)).accountRateLimit, now: now)
+            // The bucket of one a second holds one turn; the others find it empty.
+            for _ in 0..<3 { _ = await limiter.take("default", account: "one", perSecond: 1) }
+            step.withLock { $0 = .seconds(-3_600) }
+            let held = await limiter.take("default", account: "one", perSecond: 1)
+            #expect(held.map { $0 < now() + .seconds(60) } ?? true)
         }
     }
 }

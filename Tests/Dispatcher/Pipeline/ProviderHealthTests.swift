@@ -1,9 +1,11 @@
 // Carillon · ProviderHealthTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
 import Core
 import Logging
 import Providers
+import Storage
 import Support
 import Testing
 
@@ -251,5 +253,31 @@ struct ProviderHealthTests {
         #expect(health.admit("a", isShared: false, now: back) == .yes)
         health.note(accepted, app: "a", since: back, now: back)
         #expect(health.standing(of: ["a", "b"], now: back) == .inUse)
+    }
+}
+
+/// The states of providers that dispatchers publish.
+@Suite(.timeLimit(.minutes(10)))
+struct ProviderStateServiceTests {
+    @Test("a dispatcher that starts removes the states of killed ones")
+    func killed() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(database.pool, redis, keys, [])
+                let board = Live(redis, keys: keys).providerBoard
+                try await board.put([], dispatcher: "killed", now: TestDispatcher.now + .seconds(-60))
+                try await board.put([], dispatcher: "running", now: TestDispatcher.now)
+                let service = ProviderStateService(dispatcher: dispatcher, deliveries: [])
+                let run = Task { try await service.run() }
+                defer { run.cancel() }
+                try await eventually("only those that run are left") {
+                    let names = try await redis.send("HKEYS", .text("\(prefix)providers")).strings()
+                    return Set(names) == ["running", "test"]
+                }
+                run.cancel()
+                _ = await run.result
+            }
+        }
     }
 }

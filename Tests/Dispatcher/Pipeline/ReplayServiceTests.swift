@@ -88,7 +88,7 @@ struct ReplayServiceTests {
             try await database.pool.query(
                 "UPDATE carillon.dead_letters SET replay_at = '2020-01-01' WHERE entry = '1-0'")
             let before = TestDispatcher.now + .seconds(-1)
-            #expect(try await stores.retention.dropDeadLetters(before: before, keeping: 2) == 1)
+            #expect(try await stores.retention.dropDeadLetters(before: before, keeping: 2, limit: 10) == 1)
             let left = try await database.pool.query("SELECT entry FROM carillon.dead_letters ORDER BY entry")
             #expect(try left.map { try $0.text(0) } == ["1-0", "3-0", "4-0"])
         }

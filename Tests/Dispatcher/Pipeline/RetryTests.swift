@@ -288,6 +288,22 @@ struct RetryFairnessTests {
         }
     }
 
+    @Test("moves what has long been due although its provider is unavailable, so that it can expire")
+    func overdue() async throws {
+        try await Self.with { bench in
+            try await bench.hold(0..<30, of: "big")
+            try await bench.retry(4_000..<4_002, user: "tried", attempt: 1)
+            bench.seconds.pass(599)
+            let until = bench.seconds.now + .seconds(60)
+            bench.service.health.hold(["big", "small"], until: until, now: bench.seconds.now)
+            #expect(await bench.mover.move(bench.service, in: bench.live) == until)
+            #expect(try await bench.moved().isEmpty)
+            bench.seconds.pass(1)
+            #expect(await bench.mover.move(bench.service, in: bench.live) == until)
+            #expect(try await bench.moved() == ["big": 30, "tried": 2])
+        }
+    }
+
     @Test("moves the held-back deliveries of an app that no longer exists")
     func unknownApp() async throws {
         try await Self.with { bench in

@@ -195,6 +195,28 @@ struct BroadcastTests {
         }
     }
 
+    @Test(
+        "a broadcast waits while a delivery of its lane is held back or waits for a retry",
+        arguments: ["carillon:{fcm}:held:bulk:default", "carillon:{fcm}:retry:bulk"])
+    func setAside(set: String) async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            try await Self.makeUsers(20, in: stack)
+            try await stack.connection.send("SADD", "carillon:{fcm}:held:bulk", "default")
+            // Due in the year 5138.
+            try await stack.connection.send("ZADD", .text(set), "99999999999999", "a delivery")
+            _ = try await stack.startDispatcher(environment: Stack.holdingBroadcasts)
+            let job = #"{"id":"b1","topic":"news","type":"breaking_news","title":"Extra"}"#
+            #expect(try await Broadcasts.post(gateway, job).status == 202)
+            try await eventually("it is held back") {
+                try await Broadcasts.report(gateway, "b1")["broadcast"]?["held"]?.bool == true
+            }
+            #expect(try await Broadcasts.report(gateway, "b1")["broadcast"]?["stored"]?.integer == 0)
+            try await stack.connection.send("DEL", .text(set))
+            _ = try await Broadcasts.waitFor("done", gateway, "b1")
+        }
+    }
+
     @Test("users who already have the broadcast's id get no second copy; other content makes one dead letter")
     func conflict() async throws {
         try await Stack.with { stack in

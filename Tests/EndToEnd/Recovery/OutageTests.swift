@@ -54,6 +54,39 @@ struct OutageTests {
         }
     }
 
+    @Test("at its memory limit Redis is named as the reason, and work goes on once it has room")
+    func memory() async throws {
+        try await Stack.with(settings: Stack.shortLease) { stack in
+            let gateway = try await stack.startGateway()
+            let dispatcher = try await stack.startDispatcher()
+            let url = try await dispatcher.waitForLine("ready ").dropFirst("ready ".count)
+            func isReady(_ status: Int, _ text: String) async -> Bool {
+                guard case .answered(let answer) = await stack.http.perform(.init(.get, url: "\(url)/readyz"))
+                else { return false }
+                return answer.status == status && String(decoding: answer.body, as: UTF8.self) == text + "\n"
+            }
+            func post(_ id: String) async throws -> Gateway.Answer {
+                try await gateway.call(
+                    .post, "/v1/jobs", token: try await Stack.token(user: "shop", scope: .service),
+                    json: #"{"id":"\#(id)","user":"ada","type":"payment_received","title":"\#(id)"}"#)
+            }
+            try await eventually("the dispatcher is ready") { await isReady(200, "ready") }
+            try await stack.connection.send("CONFIG", "SET", "maxmemory", "1")
+            try await eventually("the dispatcher names the reason") {
+                await isReady(503, "redis: out of memory")
+            }
+            let refusal = try await post("refused")
+            #expect(refusal.status == 503)
+            #expect(refusal.body["detail"]?.string == "Redis is out of memory")
+            try await stack.connection.send("CONFIG", "SET", "maxmemory", "0")
+            try await eventually("the dispatcher is ready again") { await isReady(200, "ready") }
+            #expect(try await post("accepted").status == 202)
+            try await eventually("the job is stored") {
+                try await stack.statuses(user: "ada").keys.sorted() == ["accepted"]
+            }
+        }
+    }
+
     @Test("jobs wait in their stream while PostgreSQL stalls or is down")
     func postgres() async throws {
         let server = try await PostgresServer.start()

@@ -73,6 +73,37 @@ struct RetentionTests {
         }
     }
 
+    @Test("one turn goes on until all expired data is gone, however much it is")
+    func backlog() async throws {
+        try await Stack.with { stack in
+            // One more than the steps of a kind remove before the others get their turn.
+            _ = try await stack.query(
+                """
+                INSERT INTO carillon.cancellations (org_id, job_id, at)
+                SELECT 'org', 'job ' || n, now() - interval '8 days' FROM generate_series(1, 50001) AS n
+                """)
+            // One more than a step removes.
+            _ = try await stack.query(
+                """
+                INSERT INTO carillon.dead_letters (stream, entry, reason, fields, at)
+                SELECT 's', n::text, 'old', '[]', now() - interval '31 days' FROM generate_series(1, 5001) AS n
+                """)
+            _ = try await stack.startDispatcher()
+            // A key that does not expire leaves this turn the only one.
+            try await eventually("the first turn has begun") {
+                try await stack.connection.send("PERSIST", "carillon:retention").integer() == 1
+            }
+            try await eventually("nothing is left") {
+                let left = try await stack.query(
+                    """
+                    SELECT (SELECT count(*) FROM carillon.cancellations)
+                        + (SELECT count(*) FROM carillon.dead_letters)
+                    """)
+                return try left.first?.int8(0) == 0
+            }
+        }
+    }
+
     @Test("old attempts, stale devices and old dead letters are removed, and the audit records the devices")
     func others() async throws {
         try await Stack.with { stack in

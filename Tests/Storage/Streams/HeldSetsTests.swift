@@ -99,6 +99,10 @@ struct HeldSetsTests {
                 try await survey.streams(of: [provider]).first { $0.provider == provider && $0.lane == .bulk }
             }
             #expect(try await bulk(.fcm)?.retries == 4)
+            let live = Live(redis, keys: keys)
+            #expect(try await live.waitingDeliveries(of: [.fcm, .apns], lane: .bulk) == 4)
+            #expect(try await live.waitingDeliveries(of: [.fcm, .apns], lane: .normal) == 0)
+            #expect(try await live.waitingDeliveries(of: [.apns], lane: .bulk) == 0)
             #expect(try await bulk(.fcm)?.nextRetry == Self.now + .seconds(-9))
             #expect(try await bulk(.fcm)?.waitingSince == Self.now + .seconds(-9))
             #expect(try await bulk(.apns)?.retries == 0)

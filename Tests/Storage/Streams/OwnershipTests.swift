@@ -110,6 +110,29 @@ struct OwnershipTests {
         }
     }
 
+    @Test("a holder whose lease ended, or was renewed before a wrong clock was set back, is none")
+    func holders() async throws {
+        try await TestRedis.with { connection, prefix in
+            let now = Timestamp(seconds: 1_795_000_000)
+            let register = prefix + "register"
+            func renew(_ name: String, _ offset: Duration) async throws {
+                let lease = Lease(
+                    key: prefix + name, value: "test",
+                    register: Lease.Register(key: register, name: name) { now + offset }, connection: connection)
+                _ = try await lease.renew()
+            }
+            // First, as its renewal forgets leases that ended a minute before its time.
+            try await renew("wrong clock", .seconds(3_600))
+            try await renew("now", .zero)
+            try await renew("lately", .seconds(-10))
+            try await renew("ahead", .seconds(5))
+            try await renew("ended", .seconds(-20))
+            let holders = try await Lease.holders(
+                in: register, at: now, lifetime: Lease.usualLifetime, connection: connection)
+            #expect(Set(holders) == ["now", "lately", "ahead"])
+        }
+    }
+
     @Test("ignores a stale answer about a node that is back")
     func nodeBack() async throws {
         try await TestRedis.with { connection, prefix in
@@ -131,5 +154,14 @@ struct OwnershipTests {
                 [("ada", "c"), ("ada", "d"), ("ben", "c")], renews: false)
             #expect(areThere == [true, false, true])
         }
+    }
+}
+
+extension ConsumerGroup {
+    /// Acknowledges and deletes entries.
+    func acknowledge(_ ids: [String]) async throws(RedisError) {
+        var batch = RedisBatch()
+        self.acknowledge(ids, in: &batch)
+        for reply in try await self.connection.send(batch) { _ = try reply.checked() }
     }
 }

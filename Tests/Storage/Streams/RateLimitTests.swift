@@ -50,6 +50,22 @@ struct TokenBucketsTests {
         }
     }
 
+    @Test("fills a bucket whose time lies ahead, because Redis's clock has stepped back")
+    func steppedBack() async throws {
+        try await TestRedis.with { connection, prefix in
+            let keys = Keyspace(prefix: prefix)
+            let live = Live(connection, keys: keys)
+            let ahead = (try await live.survey.time() + .seconds(86_400)).milliseconds
+            for key in [keys.bucket("retract", "u"), keys.bucket("send", "fcm:default")] {
+                try await connection.send("SET", .text(key), .integer(ahead))
+            }
+            #expect(try await live.buckets.takeAvailable(20, kind: "retract", user: "u", perSecond: 2, burst: 20) == 20)
+            let (taken, _) = try await live.accountRateLimit.take(
+                1, provider: .fcm, account: "default", perSecond: 10)
+            #expect(taken == 1)
+        }
+    }
+
     @Test("changes the state of registered connections only")
     func states() async throws {
         try await TestRedis.with { connection, prefix in

@@ -61,17 +61,13 @@ struct BroadcastExpansion: Sendable {
     }
 
     /// Whether the providers are behind in a lane.
+    ///
+    /// Deliveries that a rate or an open breaker holds back count too, because Redis must have room
+    /// for them.
     private func isFull(_ lane: Lane) async throws -> Bool {
-        var batch = RedisBatch()
-        for keys in self.dispatcher.keys.parts {
-            for provider in self.dispatcher.channels.providers {
-                batch.append("XLEN", .text(keys.deliveries(provider, lane)))
-            }
-        }
-        guard !batch.isEmpty else { return false }
-        var waiting: Int64 = 0
-        for reply in try await self.dispatcher.redis.send(batch) { waiting += try reply.integer() }
-        return waiting >= self.highWaterMark
+        let providers = self.dispatcher.channels.providers
+        guard !providers.isEmpty else { return false }
+        return try await self.dispatcher.live.waitingDeliveries(of: providers, lane: lane) >= self.highWaterMark
     }
 
     private func expandPage(_ chain: inout Broadcast.Chain) async throws -> Step {

@@ -15,6 +15,9 @@ actor AccountRateLimiter {
         var waiting = 0
     }
 
+    /// No bucket is empty for longer.
+    private static let longestWait: Duration = .seconds(2)
+
     private let provider: Provider
     private let limit: AccountRateLimit
     private let now: @Sendable () -> Timestamp
@@ -32,7 +35,11 @@ actor AccountRateLimiter {
     func take(_ app: String, account: String, perSecond: Int) async -> Timestamp? {
         var lot = self.lots[app] ?? Lot()
         if lot.left == 0 {
-            if let until = lot.emptyUntil, until > self.now() { return self.postpone(app, from: until, perSecond) }
+            let now = self.now()
+            // A later moment was noted before the clock stepped back.
+            if let until = lot.emptyUntil, until > now, until <= now + Self.longestWait {
+                return self.postpone(app, from: until, perSecond)
+            }
             // A twentieth of a second at a time leaves turns to other dispatchers.
             let reply = try? await self.limit.take(
                 max(1, perSecond / 20), provider: self.provider, account: account, perSecond: perSecond)

@@ -139,17 +139,18 @@ final class DeliverySender: Sendable {
             }
         }
         // Skips the lookup when no provider can serve the deliveries, unless it tells whose they
-        // are.
+        // are. A delivery that was set aside before may have expired since.
         let apps = self.dispatcher.channels.apps(of: self.provider)
         if apps.count == 1, let app = apps.first,
             case .outOfUse(let until) = self.health.standing(of: apps, now: self.dispatcher.now())
         {
             let held = DeliveryOutcome.Result.heldBack(until: until, reason: "out_of_use", app: app)
-            for (entry, work) in works {
+            for (entry, work) in works where !work.wasSetAside {
                 let item = Item(entry: entry, work: work, facts: nil, lookedUpAt: .now, term: batch.term)
                 await settle(self.outcome(entry, batch, item, held))
             }
-            return []
+            works.removeAll { !$1.wasSetAside }
+            guard !works.isEmpty else { return [] }
         }
         works = try await self.claimed(works, batch, settle: settle)
         let now = self.dispatcher.clock.instant()
@@ -355,12 +356,7 @@ final class DeliverySender: Sendable {
         now: Timestamp
     ) -> PushMessage {
         let type = self.dispatcher.catalog[facts.notification.type]
-        var message = PushMessage(
-            notification: facts.notification,
-            unread: Int64(facts.unseen),
-            code: type?.code,
-            now: now
-        )
+        var message = PushMessage(notification: facts.notification, code: type?.code, now: now)
         message.lane = lane
         message.isRefusable = type?.isRequired != true
         if self.provider == .email {

@@ -12,7 +12,8 @@ import Storage
 /// at once.
 ///
 /// A stream gets only as much as keeps its calls busy, so that new deliveries do not wait behind a
-/// backlog.
+/// backlog. While a breaker is open, deliveries that have been due for long are moved too, so that
+/// the gate ends those that have expired; the others are held back again.
 package struct RetryService: Service {
     /// A set that deliveries wait in.
     private struct Source {
@@ -20,6 +21,23 @@ package struct RetryService: Service {
         let app: String?
         /// How many may still be moved.
         var room: Int
+        /// When the open breaker may probe; nil if it is not open.
+        let openUntil: Timestamp?
+
+        init(_ app: String?, _ standing: ProviderHealth.Standing) {
+            self.app = app
+            switch standing {
+            case .inUse:
+                self.room = .max
+                self.openUntil = nil
+            case .probing:
+                self.room = RetryService.probes
+                self.openUntil = nil
+            case .outOfUse(let until):
+                self.room = RetryService.mostOverdue
+                self.openUntil = until
+            }
+        }
     }
 
     /// Deliveries that come due within this time are moved together.
@@ -29,6 +47,10 @@ package struct RetryService: Service {
     private static let batchSize = 200
     /// Enough to find out whether a provider is back.
     private static let probes = 4
+    /// While a breaker is open, deliveries that have been due for this long are moved.
+    private static let overdue: Duration = .seconds(600)
+    /// The most of these that are moved at a time.
+    private static let mostOverdue = 1_000
 
     private let dispatcher: Dispatcher
     private let deliveries: [DeliveriesService]
@@ -74,18 +96,19 @@ package struct RetryService: Service {
     @discardableResult
     func move(_ service: DeliveriesService, in part: Live) async -> Timestamp? {
         let apps = self.dispatcher.channels.apps(of: service.provider)
-        let standing = service.health.standing(of: apps, now: self.dispatcher.now())
-        // Deliveries that are moved while the circuit breaker is open would only come back.
-        if case .outOfUse(let until) = standing { return until }
+        let retries = Source(nil, service.health.standing(of: apps, now: self.dispatcher.now()))
         var moments: [Timestamp] = []
         for lane in Lane.allCases {
             do {
-                let retries = Source(app: nil, room: standing == .probing ? Self.probes : .max)
                 let held = try await self.heldSources(service, lane, apps: apps, in: part)
-                try await self.move([retries] + held.sources, of: service, lane, in: part)
+                try await self.move([retries] + held, of: service, lane, in: part)
+                moments += ([retries] + held).compactMap(\.openUntil)
+                // The retries of an open breaker are due, but wait.
+                guard retries.openUntil == nil else { continue }
                 let due = try await part.retries.firstDue(
-                    provider: service.provider, lane: lane, held: held.sources.compactMap(\.app))
-                moments += [held.until, due].compactMap(\.self)
+                    provider: service.provider, lane: lane,
+                    held: held.filter { $0.openUntil == nil }.compactMap(\.app))
+                if let due { moments.append(due) }
             } catch {
                 self.warn(error)
                 moments.append(self.dispatcher.now())
@@ -94,8 +117,7 @@ package struct RetryService: Service {
         return moments.min()
     }
 
-    /// Returns the apps that have something held back and no open breaker, and when the first open
-    /// breaker may probe.
+    /// Returns the apps that have something held back.
     ///
     /// Their order is random, because a small room may not reach the last one.
     ///
@@ -106,18 +128,14 @@ package struct RetryService: Service {
         _ lane: Lane,
         apps: [String],
         in part: Live
-    ) async throws(RedisError) -> (sources: [Source], until: Timestamp?) {
+    ) async throws(RedisError) -> [Source] {
         let now = self.dispatcher.now()
         var sources: [Source] = []
-        var earliest: Timestamp?
         for app in try await part.heldSets.apps(provider: service.provider, lane: lane).shuffled() {
-            switch apps.contains(app) ? service.health.standing(of: [app], now: now) : .inUse {
-            case .outOfUse(let until): earliest = min(earliest ?? until, until)
-            case .probing: sources.append(Source(app: app, room: Self.probes))
-            case .inUse: sources.append(Source(app: app, room: .max))
-            }
+            sources.append(
+                Source(app, apps.contains(app) ? service.health.standing(of: [app], now: now) : .inUse))
         }
-        return (sources, earliest)
+        return sources
     }
 
     /// Moves what is due of these by turns, so that a large backlog of one delays no other.
@@ -163,7 +181,8 @@ package struct RetryService: Service {
         limit: Int,
         in part: Live
     ) async throws(RedisError) -> Int {
-        let now = self.dispatcher.now()
+        var now = self.dispatcher.now()
+        if source.openUntil != nil { now = now + (.zero - Self.overdue) }
         guard let app = source.app else {
             return try await part.retries.moveDue(provider: service.provider, lane: lane, now: now, limit: limit)
         }

@@ -6,9 +6,10 @@ import Core
 
 /// A master of Redis; every start and every failover has another id.
 struct RedisRun: Sendable {
-    /// The note of the last sweep in ``Keyspace/memory``: `<run> <beat> <first seen> [<repaired>]`.
+    /// The note of the last sweep in ``Keyspace/memory``:
+    /// `<run> <beat> <first seen> <repaired> <epoch>`.
     ///
-    /// The moments are Unix milliseconds.
+    /// The moments are Unix milliseconds; `-` stands for none.
     struct Note: Sendable {
         let run: String
         /// When the last sweep saw the run, by PostgreSQL's clock.
@@ -18,6 +19,8 @@ struct RedisRun: Sendable {
         /// When a sweep first repaired what the run may lack, by PostgreSQL's clock; nil once the
         /// second repair is done.
         let repaired: Timestamp?
+        /// The epoch of PostgreSQL; nil in the notes of earlier releases.
+        let epoch: Int64?
 
         init(_ text: String) {
             let parts = text.split(separator: " ")
@@ -25,6 +28,7 @@ struct RedisRun: Sendable {
             self.beat = parts.count > 1 ? Int64(parts[1]).map { Timestamp(milliseconds: $0) } : nil
             self.firstSeen = parts.count > 2 ? Int64(parts[2]) : nil
             self.repaired = parts.count > 3 ? Int64(parts[3]).map { Timestamp(milliseconds: $0) } : nil
+            self.epoch = parts.count > 4 ? Int64(parts[4]) : nil
         }
     }
 

@@ -106,7 +106,7 @@ package struct SweepService: Service {
         try await self.dispatcher.database.notifications.advanceSweep(before: before)
     }
 
-    // MARK: A Redis that went back
+    // MARK: A store that went back
 
     /// Enqueues again what Redis may have lost, if a server is not the process that the last sweep
     /// saw.
@@ -115,11 +115,15 @@ package struct SweepService: Service {
     /// provider has accepted meanwhile. Another dispatcher may write to the former master for some
     /// seconds more, so a later sweep repairs these once again.
     ///
+    /// A PostgreSQL that went back lacks the ends of deliveries that Redis has finished, so
+    /// everything that it has as queued is enqueued again.
+    ///
     /// - Returns: the parts whose master in a cluster is away. Their notes stay, so the first sweep
     ///   that finds it again repairs them.
     private func repair(now: Timestamp) async throws -> AbsentParts {
         let redis = self.dispatcher.redis
         let longest = now + (.zero - Self.memory)
+        let epoch = try await self.dispatcher.database.notifications.epoch()
         var beats: [Timestamp] = []
         var notes = RedisBatch()
         self.dispatcher.live.noteParts(in: &notes)
@@ -147,20 +151,22 @@ package struct SweepService: Service {
             }
             let id = run.id ?? "unknown"
             let firstSeen = run.firstSeen ?? run.now
-            var note = "\(id) \(now.milliseconds) \(firstSeen)"
+            var repaired: Timestamp?
             if run.note?.run != id {
                 let beat = run.note?.beat ?? longest
                 beats.append(min(beat, run.note?.repaired ?? beat))
                 // An emptied Redis has no former master.
-                if run.note != nil { note += " \(now.milliseconds)" }
-            } else if let repaired = run.note?.repaired {
+                if run.note != nil { repaired = now }
+            } else if let earlier = run.note?.repaired {
                 if run.now - firstSeen >= Self.formerMaster {
-                    beats.append(repaired)
+                    beats.append(earlier)
                 } else {
-                    note += " \(repaired.milliseconds)"
+                    repaired = earlier
                 }
             }
-            notes.append("SET", .text(key), .text(note))
+            if let known = run.note?.epoch, known != epoch { beats.append(longest) }
+            let mark = repaired.map { String($0.milliseconds) } ?? "-"
+            notes.append("SET", .text(key), .text("\(id) \(now.milliseconds) \(firstSeen) \(mark) \(epoch)"))
         }
         if let error = absent.error {
             self.dispatcher.logger.notice(
@@ -170,13 +176,13 @@ package struct SweepService: Service {
         if let beat = beats.min() {
             let since = max(beat + (.zero - Self.slack), longest)
             self.dispatcher.logger.notice(
-                "Redis has changed or was emptied; enqueueing again what it may have lost",
+                "Redis or PostgreSQL has changed or went back; enqueueing again what may have been lost",
                 metadata: ["since": "\(since.rfc3339)"]
             )
             let waiting = WaitingRetries(self.dispatcher.live, most: Self.mostWaiting)
             let router = Router(dispatcher: self.dispatcher, waiting: waiting)
             try await self.pushQueued(since: since, now: now, router, but: absent)
-            try await self.dispatcher.database.followUps.recall(handedOnSince: since, now: now)
+            try await self.recallFollowUps(since: since, now: now)
             try await self.repeatLost(
                 since: max(since, now + (.zero - Self.tries)), now: now, router, but: absent)
             let unread = await waiting.unread
@@ -211,6 +217,19 @@ package struct SweepService: Service {
                 try await router.pushAgain(reachable)
             }
             return last
+        }
+    }
+
+    /// Makes follow-ups due again that were handed to a provider, page by page, oldest first.
+    private func recallFollowUps(since: Timestamp, now: Timestamp) async throws {
+        let followUps = self.dispatcher.database.followUps
+        try await followUps.recallExpected(now: now)
+        var place: Timestamp? = since
+        while let from = place {
+            // The next sweep starts over.
+            guard isRunning else { throw CancellationError() }
+            place = try await followUps.recall(handedOnSince: from, now: now)
+            try await self.holdTurn()
         }
     }
 
@@ -264,22 +283,17 @@ package struct SweepService: Service {
     ///
     /// Two sweeps at once would be harmless but publish and push twice.
     private func takeTurn() async throws -> Bool {
-        try await self.setTurn("NX")
+        try await self.dispatcher.takeTurn(self.dispatcher.keys.sweepTurn, lifetime: self.turn)
     }
 
     /// Renews the turn.
     private func holdTurn() async throws {
-        _ = try await self.setTurn("XX")
+        try await self.dispatcher.redis.send(
+            "SET", .text(self.dispatcher.keys.sweepTurn), .text(self.dispatcher.name), "XX", "PX",
+            .integer(self.turn.inMicroseconds / 1_000))
     }
 
-    private func setTurn(_ condition: RedisArgument) async throws -> Bool {
-        let milliseconds = self.interval.inMicroseconds / 1_000 - 1_000
-        let reply = try await self.dispatcher.redis.send(
-            "SET", .text(self.dispatcher.keys.sweepTurn), .text(self.dispatcher.name), condition, "PX",
-            .integer(milliseconds)
-        )
-        return try reply.string() != nil
-    }
+    private var turn: Duration { self.interval - .seconds(1) }
 }
 
 /// The parts of a cluster whose master is away.

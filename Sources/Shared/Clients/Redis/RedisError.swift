@@ -71,19 +71,14 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible, 
         self.code == .unavailable || self.code == .timeout || self.code == .connectionLost
     }
 
-    /// Whether the command certainly did not run.
-    var wasNotSent: Bool {
-        switch self.code {
-        case .unavailable, .overloaded, .closed, .configuration: true
-        case .timeout, .connectionLost, .notReplicated, .server, .unexpectedReply, .malformedReply: false
-        }
-    }
-
     /// The first word of a server error, such as `NOSCRIPT` or `NOGROUP`.
     package var serverCode: Substring? {
         guard self.code == .server, let message else { return nil }
         return message.prefix { $0 != " " }
     }
+
+    /// Whether a server refused a write at its memory limit; it still answers reads.
+    package var isOutOfMemory: Bool { self.serverCode == "OOM" }
 
     package var description: String {
         "redis \(self.code.rawValue)" + (self.message.map { ": \($0)" } ?? "")

@@ -6,6 +6,9 @@ import Crypto
 /// A UUID that sorts by time (RFC 9562, version 8): 48 bits of Unix milliseconds, 12 bits for the
 /// entry's number within its millisecond, and 62 bits of a hash.
 ///
+/// Numbers beyond 12 bits carry into the milliseconds: while its clock is behind the last entry,
+/// Redis repeats that entry's millisecond and counts up.
+///
 /// The hash covers the stream entry and the user, so taking an entry twice gives the same ids.
 package struct NotificationID: Sendable, Hashable, Comparable, CustomStringConvertible {
     package let high: UInt64
@@ -23,8 +26,9 @@ package struct NotificationID: Sendable, Hashable, Comparable, CustomStringConve
     /// The id of `user`'s notification from the entry of `origin`.
     package init(origin: EntryDigest, user: String) {
         let bits = origin.hash(with: user).withUnsafeBytes { $0.loadUnaligned(as: UInt64.self) }
-        let milliseconds = UInt64(clamping: origin.milliseconds) & 0xFFFF_FFFF_FFFF
-        self.high = milliseconds << 16 | 0x8000 | UInt64(min(origin.sequence, 0x0FFF))
+        let sequence = UInt64(origin.sequence)
+        let milliseconds = (UInt64(clamping: origin.milliseconds) + (sequence >> 12)) & 0xFFFF_FFFF_FFFF
+        self.high = milliseconds << 16 | 0x8000 | sequence & 0x0FFF
         self.low = 0x8000_0000_0000_0000 | (bits & 0x3FFF_FFFF_FFFF_FFFF)
     }
 
@@ -146,7 +150,7 @@ package struct EntryDigest: Sendable {
     private let bytes: [UInt8]
     private let hash: SHA256?
     fileprivate let milliseconds: Int64
-    /// The entry's number within its millisecond.
+    /// The entry's number within its millisecond, clamped so that it adds at most 18 minutes.
     fileprivate let sequence: UInt32
 
     /// - Parameters:
@@ -156,7 +160,8 @@ package struct EntryDigest: Sendable {
     package init(stream: String, entry: String, fields: [(name: String, value: ArraySlice<UInt8>)]) {
         let dash = entry.utf8.firstIndex(of: UInt8(ascii: "-"))
         self.milliseconds = Int64(entry[..<(dash ?? entry.endIndex)]) ?? 0
-        self.sequence = dash.map { UInt32(entry[entry.utf8.index(after: $0)...]) ?? .max } ?? 0
+        let number = dash.flatMap { UInt64(entry[entry.utf8.index(after: $0)...]) }
+        self.sequence = UInt32(clamping: number ?? 0)
         let length = fields.reduce(stream.utf8.count + entry.utf8.count + 2) { length, field in
             length + field.name.utf8.count + field.value.count + 2
         }

@@ -108,13 +108,6 @@ package struct ConsumerGroup: Sendable {
         )
     }
 
-    /// Acknowledges and deletes entries.
-    func acknowledge(_ ids: [String]) async throws(RedisError) {
-        var batch = RedisBatch()
-        self.acknowledge(ids, in: &batch)
-        for reply in try await self.connection.send(batch) { _ = try reply.checked() }
-    }
-
     /// All consumers of the group.
     package func consumers() async throws(RedisError) -> [Consumer] {
         let reply: RedisReply

@@ -32,6 +32,9 @@ package struct DeliveryWork: Sendable, Equatable {
     /// When it was first appended to a stream; nil until it is set aside for a retry.
     let since: Timestamp?
 
+    /// Whether it comes from a retry or held set.
+    package var wasSetAside: Bool { self.since != nil }
+
     package init(
         notification: NotificationID,
         device: NotificationID,

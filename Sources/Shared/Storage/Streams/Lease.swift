@@ -100,15 +100,24 @@ package final class Lease: Sendable {
 
     /// Returns the names of all holders in a register.
     ///
-    /// - Parameter timeout: the time limit; nil means the connection's.
+    /// Leaves out leases that end later than a renewal can reach: they were renewed before a wrong
+    /// clock was set back, and each living holder renews its own in seconds.
+    ///
+    /// - Parameters:
+    ///   - lifetime: that of the leases.
+    ///   - timeout: the time limit; nil means the connection's.
     package static func holders(
         in register: String,
         at now: Timestamp,
+        lifetime: Duration,
         connection: RedisClient,
         timeout: Duration? = nil
     ) async throws(RedisError) -> [String] {
-        try await connection.send(
-            "ZRANGEBYSCORE", .text(register), .integer(now.milliseconds), "+inf", timeout: timeout
+        // Twice, as holders' clocks differ by seconds and their lifetimes may.
+        let latest = now + lifetime * 2
+        return try await connection.send(
+            "ZRANGEBYSCORE", .text(register), .integer(now.milliseconds), .integer(latest.milliseconds),
+            timeout: timeout
         ).strings()
     }
 

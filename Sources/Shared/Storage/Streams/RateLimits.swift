@@ -11,6 +11,8 @@ package struct TokenBuckets: Sendable {
 
     /// Takes tokens, even more than the bucket holds.
     ///
+    /// Fails at once while the bucket's server is away.
+    ///
     /// - Parameters:
     ///   - kind: the limited action; part of the key.
     ///   - burst: the capacity of the bucket.
@@ -23,7 +25,8 @@ package struct TokenBuckets: Sendable {
         burst: Int
     ) async throws(RedisError) -> Int64 {
         try await self.run(
-            StreamScripts.takeTokens, count, kind: kind, user: user, perSecond: perSecond, burst: burst)
+            StreamScripts.takeTokens, count, kind: kind, user: user, perSecond: perSecond, burst: burst,
+            isPatient: false)
     }
 
     /// Takes the available tokens, up to `count`.
@@ -50,7 +53,8 @@ package struct TokenBuckets: Sendable {
         kind: String,
         user: String,
         perSecond: Int,
-        burst: Int
+        burst: Int,
+        isPatient: Bool = true
     ) async throws(RedisError) -> Int64 {
         var batch = RedisBatch()
         batch.append(
@@ -58,7 +62,7 @@ package struct TokenBuckets: Sendable {
             keys: [.text(self.live.keys.bucket(kind, user))],
             arguments: [.text("\(perSecond)"), .text("\(burst)"), .text("\(count)")]
         )
-        guard let reply = try await self.live.connection.send(batch).first else { return 0 }
+        guard let reply = try await self.live.connection.send(batch, isPatient: isPatient).first else { return 0 }
         return try reply.integer()
     }
 }

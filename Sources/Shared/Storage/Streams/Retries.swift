@@ -6,8 +6,7 @@ import Core
 
 /// Deliveries that wait for a retry, by due time.
 ///
-/// Deliveries that were held back before their first attempt are in ``HeldSets``; older dispatchers
-/// put them here.
+/// Deliveries that were held back before their first attempt are in ``HeldSets``.
 package struct RetrySet: Sendable {
     let live: Live
 
@@ -147,6 +146,39 @@ package struct HeldSets: Sendable {
             aside.add(try SetAside(replies[position..<(position + SetAside.questions)]))
         }
         return aside
+    }
+}
+
+extension Live {
+    /// Returns how many deliveries of a lane wait in all parts: in their streams, for a retry, or
+    /// held back.
+    package func waitingDeliveries(
+        of providers: Set<Provider>,
+        lane: Lane
+    ) async throws(RedisError) -> Int64 {
+        var kinds: [(keys: Keyspace, provider: Provider)] = []
+        var batch = RedisBatch()
+        for keys in self.keys.parts {
+            for provider in providers {
+                kinds.append((keys, provider))
+                batch.append("XLEN", .text(keys.deliveries(provider, lane)))
+                batch.append("ZCARD", .text(keys.retries(provider, lane)))
+                batch.append("SMEMBERS", .text(keys.held(provider, lane)))
+            }
+        }
+        let replies = try await self.connection.send(batch)
+        guard replies.count == batch.count else { throw RedisError(.unexpectedReply, "expected one reply per command") }
+        var count: Int64 = 0
+        var held = RedisBatch()
+        for (index, kind) in kinds.enumerated() {
+            count += try replies[3 * index].integer()
+            count += try replies[3 * index + 1].integer()
+            for app in try replies[3 * index + 2].strings() {
+                held.append("ZCARD", .text(kind.keys.held(kind.provider, lane, app: app)))
+            }
+        }
+        for reply in try await self.connection.send(held) { count += try reply.integer() }
+        return count
     }
 }
 

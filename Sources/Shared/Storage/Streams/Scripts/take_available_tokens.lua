@@ -6,6 +6,8 @@ local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local interval = 1000 / tonumber(ARGV[1])
 local full = tonumber(ARGV[2]) * interval
 local due = math.max(tonumber(redis.call('GET', KEYS[1]) or 0), now)
+-- Later than a bucket can be due: Redis's clock has stepped back.
+if due > now + full + interval then due = now end
 local taken = math.min(tonumber(ARGV[3]), math.floor((now + full - due) / interval))
 if taken <= 0 then return 0 end
 due = due + taken * interval
