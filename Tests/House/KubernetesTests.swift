@@ -263,13 +263,19 @@ struct KubernetesTests {
         }
     }
 
-    @Test("neither a pod that waits for the longest migration nor the migration job is killed")
+    @Test("neither a pod that waits for the longest migration nor the migration job is killed; a failed job has a log")
     func migrations() throws {
         let text = try House.text("Sources/Shared/Storage/Stores/Migrations.swift")
         let patience = try #require(text.firstMatch(of: #/patience: Duration = \.seconds\(([\d_]+)\)/#))
         let lockWait = try #require(Int(patience.output.1.filter { $0 != "_" }))
-        let deadline = try #require(try Self.object("Job", "carillon-migrate")["spec"]?["activeDeadlineSeconds"]?.int)
+        let job = try #require(try Self.object("Job", "carillon-migrate")["spec"])
+        let deadline = try #require(job["activeDeadlineSeconds"]?.int)
         #expect(deadline > 2 * lockWait, "the job must have time to wait for the lock and then to migrate")
+        // The controller removes the pod, and so the log, of a job that passes its deadline, and at
+        // the limit one that would restart.
+        let retries = try #require(job["backoffLimit"]?.int)
+        #expect(deadline > (retries + 1) * lockWait)
+        #expect(job["template"]?["spec"]?["restartPolicy"]?.string == "Never")
         for service in ["gateway", "dispatcher"] {
             let container = try #require(try Self.pod(service)["containers"]?.array.first)
             let probe = try #require(container["startupProbe"])

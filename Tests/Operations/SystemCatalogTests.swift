@@ -60,6 +60,8 @@ struct SystemCatalogTests {
                 #expect(type.delivery == .push)
                 #expect(type.channels == [.inApp, .push, .email])
                 #expect(type.timeToLive == .seconds(30 * 86_400))
+                #expect(type.badge == .number(1))
+                #expect(type.isPushedWhenOnline && type.attentionDelay == .seconds(1))
                 #expect(catalog.templates(of: name) != nil)
                 count += 1
             }
@@ -80,6 +82,7 @@ struct SystemCatalogTests {
             #expect(type.severity == severity)
             #expect(type.delivery == delivery)
             #expect(type.isOnByDefault == isOn)
+            #expect(type.badge == .absent)
         }
     }
 

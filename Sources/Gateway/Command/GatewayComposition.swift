@@ -23,6 +23,8 @@ enum GatewayComposition {
     static func run(_ settings: GatewaySettings, reader: SettingsReader) async throws {
         guard let files = try await GatewayFiles(settings, reader: reader) else { return }
         LogOutput.bootstrap(format: settings.common.logFormat, level: settings.common.logLevel)
+        // Before `ProcessUsage`, which reads the limit.
+        let openFiles = OpenFiles.raiseLimit()
         let usage = ProcessUsage()
         let metrics = PrometheusRegistry(GatewayMetrics.families) { usage.values() }
         MetricsSystem.bootstrap(metrics)
@@ -65,7 +67,7 @@ enum GatewayComposition {
             )
         )
         var policy = protection.policy
-        policy.connections = OpenFiles.raiseLimit().map { Budget(limit: OpenFiles.connections(under: $0)) }
+        policy.connections = openFiles.map { Budget(limit: OpenFiles.connections(under: $0)) }
         let door = GatewayDoor(
             settings: settings, hub: hub, backend: backend, policy: policy, certificate: files.certificate)
         let app = door.application(api, eventLoops: clients.eventLoops, logger: logger)
@@ -77,7 +79,8 @@ enum GatewayComposition {
         }
         // They stop in the opposite order.
         let optional: [(any Service)?] = [
-            spans, files.certificate, webPushKey.map { key in RefreshService(every: .seconds(10)) { key.refresh() } },
+            spans, files.certificate.map { CertificateReload(certificate: $0, logger: logger) },
+            webPushKey.map { key in RefreshService(every: .seconds(10)) { key.refresh() } },
             messageRate, identities.callRate, keySet,
         ]
         let services: [any Service] = [

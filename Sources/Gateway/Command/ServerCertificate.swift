@@ -11,15 +11,13 @@ import Sockets
 import Synchronization
 import UnixSignals
 
-/// The listener's certificate, reloaded on SIGHUP.
+/// The listener's certificate.
 ///
-/// New connections get the new certificate; open ones keep theirs.
-final class ServerCertificate: Service {
+/// After a reload, new connections get the new certificate; open ones keep theirs.
+final class ServerCertificate: Sendable {
     private let certificateFile: String
     private let keyFile: String
     private let current: Mutex<NIOSSLContext>
-    /// Made on use, because the log output is chosen after the settings were read.
-    private var logger: Logger { Logger(label: "carillon.certificate") }
 
     /// - Throws: The fault of the files.
     init(certificateFile: String, keyFile: String) throws {
@@ -31,17 +29,14 @@ final class ServerCertificate: Service {
     /// The context of the next handshake.
     var context: NIOSSLContext { self.current.withLock { $0 } }
 
-    func run() async throws {
-        for await _ in await UnixSignalsSequence(trapping: .sighup).cancelOnGracefulShutdown() { self.reload() }
-    }
-
-    private func reload() {
+    /// Reads the files again; keeps the previous certificate if they are faulty.
+    func reload(logger: Logger) {
         do {
             let context = try Self.load(self.certificateFile, self.keyFile)
             self.current.withLock { $0 = context }
-            self.logger.notice("certificate reloaded")
+            logger.notice("certificate reloaded")
         } catch {
-            self.logger.error(
+            logger.error(
                 "cannot use the certificate; keeping the previous one",
                 metadata: ["error": "\(error)", "file": "\(self.certificateFile)"]
             )
@@ -67,6 +62,18 @@ final class ServerCertificate: Service {
             return try work()
         } catch {
             throw CertificateFault(description: "\(place): \(NetworkFault.words(error))")
+        }
+    }
+}
+
+/// Reloads a certificate on SIGHUP.
+struct CertificateReload: Service {
+    let certificate: ServerCertificate
+    let logger: Logger
+
+    func run() async throws {
+        for await _ in await UnixSignalsSequence(trapping: .sighup).cancelOnGracefulShutdown() {
+            self.certificate.reload(logger: self.logger)
         }
     }
 }

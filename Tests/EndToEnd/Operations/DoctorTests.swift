@@ -183,6 +183,31 @@ struct DoctorTests {
         }
     }
 
+    @Test("connections of all roles count, also for a role that may not see them")
+    func connections() async throws {
+        try await Stack.with { stack in
+            // A role of the whole server.
+            let role = "doctor_\(UInt32.random(in: .min ... .max))"
+            try await stack.query("CREATE ROLE \(role)")
+            do {
+                try await stack.query("GRANT USAGE ON SCHEMA carillon TO \(role)")
+                try await stack.query("GRANT ALL ON ALL TABLES IN SCHEMA carillon TO \(role)")
+                let url = try #require(stack.database?.url)
+                let option = (url.contains("?") ? "&" : "?") + "options=-c%20role%3D\(role)"
+                let examined = try await Self.examine(stack, "gateway", ["DATABASE_URL": url + option])
+                let count = Int(examined.found("postgres connections").prefix { $0.isNumber })
+                // The doctor's own at least; its login is another role.
+                #expect((count ?? 0) > 0, "\(examined.output)")
+            } catch {
+                _ = try? await stack.query("DROP OWNED BY \(role)")
+                _ = try? await stack.query("DROP ROLE \(role)")
+                throw error
+            }
+            try await stack.query("DROP OWNED BY \(role)")
+            try await stack.query("DROP ROLE \(role)")
+        }
+    }
+
     @Test("a key set without an audience is a warning")
     func audience() async throws {
         try await Stack.with { stack in

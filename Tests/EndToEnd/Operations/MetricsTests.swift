@@ -87,6 +87,48 @@ struct MetricsTests {
         }
     }
 
+    @Test("operators' paths and pages count as no calls, and a failed probe adds no line to the log")
+    func probes() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            func counted() async throws -> [String: Double] {
+                try await MetricsText.page("http://127.0.0.1:\(gateway.port)/metrics", stack).samples
+                    .filter { $0.key.hasPrefix("carillon_calls_answered{") && $0.value > 0 }
+            }
+            for path in ["/", "/admin", "/web/page.css", "/openapi.json", "/favicon.ico", "/healthz", "/readyz"] {
+                _ = try await gateway.call(.get, path, token: nil)
+            }
+            try await stack.redis.stall()
+            try await eventually("a probe fails") {
+                try await gateway.call(.get, "/readyz", token: nil).status == 503
+            }
+            stack.redis.resume()
+            #expect(try await counted().isEmpty)
+            #expect(!gateway.process.errors().contains("request answered"))
+            for path in ["/v1/notifications", "/v1/nothing", "/api/notifications"] {
+                _ = try await gateway.call(.get, path, token: nil)
+            }
+            #expect(try await counted() == [#"carillon_calls_answered{class="4xx"}"#: 3])
+        }
+    }
+
+    @Test("a gateway reports the limit of open files that it has raised")
+    func files() async throws {
+        try await Stack.with { stack in
+            let process = try await ChildProcess.spawn(
+                "prlimit", ["--nofile=512:", TestProducts.path("gateway"), "serve"], name: "limited",
+                environment: stack.environment, directory: stack.directory.path)
+            let url = try await process.waitForLine("ready ").dropFirst("ready ".count)
+            let page = try await MetricsText.page("\(url)/metrics", stack)
+            let limits = try String(contentsOfFile: "/proc/\(process.identifier)/limits", encoding: .utf8)
+            let line = try #require(limits.split(separator: "\n").first { $0.hasPrefix("Max open files") })
+            // The words of the line: its name, the soft limit, the hard limit.
+            let hard = try #require(line.split(separator: " ").dropFirst(4).first)
+            #expect(page.samples["process_max_fds"] == Double(hard))
+            #expect(try await process.stop() == .code(0))
+        }
+    }
+
     @Test("accepted, failed and in-flight deliveries are counted, and an open breaker is shown")
     func deliveries() async throws {
         try await Stack.with(settings: Stack.shortLease) { stack in

@@ -72,6 +72,10 @@ struct CertificateTests {
             try files.put(second)
             gateway.process.send(SIGHUP)
             try await eventually("it is reloaded") { gateway.process.errors().contains("certificate reloaded") }
+            let lines = gateway.process.errors().split(separator: "\n").filter {
+                $0.contains("cannot use the certificate") || $0.contains("certificate reloaded")
+            }
+            #expect(lines.allSatisfy { $0.contains("node.id") })
             let new = try await TestSocket.open(port: gateway.port, token: token, tls: try Self.trusting(second))
             _ = try await new.first("sync")
             // The old connection still works.

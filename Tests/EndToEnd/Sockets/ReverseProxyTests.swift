@@ -96,19 +96,21 @@ struct ReverseProxyTests {
             // Calls between upgrades, on connections that the proxy reuses.
             for number in 0..<20 {
                 let token = try await Stack.token(user: "native")
-                let answer = try await through.call(
-                    .get, "/v1/notifications", token: token, headers: [(name: "x-request-id", value: "call-\(number)")])
+                let headers = [
+                    (name: "x-request-id", value: "call-\(number)"), (name: "referer", value: "/?token=in-a-header"),
+                ]
+                let answer = try await through.call(.get, "/v1/notifications", token: token, headers: headers)
                 #expect(answer.status == 200)
                 #expect(answer.header("x-request-id") == "call-\(number)")
                 if number.isMultiple(of: 5) { _ = try await TestSocket.synced(port: proxy.port, user: "native") }
             }
-            // A query may hold a token, so the log must not have it.
-            if kind == .haproxy {
-                try await eventually("calls are in the log") {
-                    proxy.process.output().contains("\"GET /v1/notifications HTTP/")
-                }
-                #expect(!proxy.process.output().contains("transport=polling"))
+            func log() -> String { proxy.process.output() + proxy.process.errors() }
+            try await eventually("calls are in the log, with their ids") {
+                log().contains("/v1/notifications") && log().contains("call-19")
             }
+            // A query or a header may hold a token, so the log must have neither.
+            #expect(!log().contains("transport=polling"))
+            #expect(!log().contains("in-a-header"))
             for name in ["metrics", "readyz", "healthz"] {
                 for path in ["/\(name)", "/\(name)/", "/\(name)?x=1", "/\(name)/x"] {
                     let answer = try await through.call(.get, path, token: nil)
@@ -129,6 +131,33 @@ struct ReverseProxyTests {
                     #expect(client.status == 404, "\(path)")
                 }
             }
+        }
+    }
+
+    @Test("sockets keep the client's host and address through the proxy", arguments: ReverseProxy.Kind.installed)
+    func addresses(kind: ReverseProxy.Kind) async throws {
+        try await Stack.with { stack in
+            let settings = ["TRUSTED_PROXIES": "127.0.0.1", "ADDRESS_CONNECTIONS": "1"]
+            let gateways = [
+                try await stack.startGateway(name: "one", environment: settings),
+                try await stack.startGateway(name: "two", environment: settings),
+            ]
+            let directory = try TemporaryDirectory("proxy")
+            let proxy = try await ReverseProxy.start(kind, before: gateways, in: directory)
+            let token = try await Stack.token(user: "ada")
+            func open(_ address: String) async throws -> TestSocket {
+                // The gateway recognises its own pages by the host.
+                let headers = ["Origin": "http://127.0.0.1:\(proxy.port)", "X-Forwarded-For": address]
+                let socket = try await TestSocket.open(port: proxy.port, token: token, headers: headers)
+                try await eventually("it is decided") { socket.status != nil }
+                return socket
+            }
+            let first = try await open("192.0.2.1")
+            #expect(first.status == 101)
+            #expect(try await open("192.0.2.1").status == 429)
+            // Caddy replaces the addresses that a client gives.
+            #expect(try await open("192.0.2.2").status == (kind == .caddy ? 429 : 101))
+            await first.close()
         }
     }
 

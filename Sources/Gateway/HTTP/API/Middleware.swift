@@ -97,6 +97,8 @@ struct ProblemMiddleware: RouterMiddleware {
             Problem(
                 .serviceUnavailable, "too few replicas of Redis have the job; send it again with the same id",
                 retryAfter: 2)
+        case let error as RedisError where error.isOutOfMemory:
+            Problem(.serviceUnavailable, "Redis is out of memory", retryAfter: 2)
         case is RedisError: Problem(.serviceUnavailable, "Redis is out of reach", retryAfter: 2)
         case let error as PostgresError where error.isTransient:
             Problem(.serviceUnavailable, "PostgreSQL is out of reach or too busy", retryAfter: 2)
@@ -105,7 +107,7 @@ struct ProblemMiddleware: RouterMiddleware {
     }
 }
 
-/// Gives each request an id for its response and log lines, and counts responses.
+/// Gives each request an id for its response and log lines, and counts calls.
 struct RequestMiddleware: RouterMiddleware {
     typealias Context = APIContext
 
@@ -142,9 +144,11 @@ struct RequestMiddleware: RouterMiddleware {
         _ context: APIContext
     ) {
         let duration = ContinuousClock.now - start
-        CallMetrics.count(status, duration)
+        let isCall = Self.isCall(request.uri.path)
+        if isCall { CallMetrics.count(status, duration) }
         let (seconds, attoseconds) = duration.components
-        let level: Logger.Level = status.kind == .serverError ? .warning : .debug
+        // A store that is out of reach has its own line; each probe would add another.
+        let level: Logger.Level = isCall && status.kind == .serverError ? .warning : .debug
         // The query and the path may contain credentials, so neither is logged.
         context.logger.log(
             level: level,
@@ -155,6 +159,11 @@ struct RequestMiddleware: RouterMiddleware {
                 "duration.ms": "\(seconds * 1_000 + attoseconds / 1_000_000_000_000_000)",
             ]
         )
+    }
+
+    /// Whether a path belongs to the API or to another system; operators' paths and pages do not.
+    private static func isCall(_ path: String) -> Bool {
+        path.hasPrefix("/v1/") || ErrorStyle.of(path) != nil
     }
 
     /// Returns the client's id if it is safe to log, else a random id.

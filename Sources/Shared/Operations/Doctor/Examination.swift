@@ -129,9 +129,10 @@ package enum Examination {
         )
     }
 
+    // `pg_stat_activity` hides the type of other roles' sessions.
     private static let about = """
         SELECT current_setting('server_version_num')::int4, pg_is_in_recovery(),
-            (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),
+            (SELECT sum(numbackends)::int8 FROM pg_stat_database),
             current_setting('max_connections')::int8 - current_setting('superuser_reserved_connections')::int8,
             current_setting('fsync')::bool, current_setting('synchronous_commit') <> 'off',
             current_setting('server_encoding'), (SELECT count(*) FROM pg_stat_replication),

@@ -243,7 +243,7 @@ extension MetricFamily {
         MetricFamily("carillon_spans_lost", .counter, "spans that the collector refused or did not answer"),
         MetricFamily(
             "carillon_dependency_up", .gauge, by: ["dependency"],
-            "redis, postgres: 1 if it answered within a second of this scrape, else 0"),
+            "redis, postgres: 1 if it served a call within a second of this scrape, else 0"),
         MetricFamily("process_cpu_seconds_total", .counter, "CPU time of the process in seconds"),
         MetricFamily("process_resident_memory_bytes", .gauge, "resident memory of the process"),
         MetricFamily("process_open_fds", .gauge, "open file descriptors of the process; each socket is one"),
