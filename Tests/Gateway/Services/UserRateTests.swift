@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
+import Core
 import Operations
 import Storage
 import Support
@@ -28,6 +29,34 @@ struct UserRateTests {
                 let delay = rates[0].delay("busy") ?? .zero
                 #expect(delay > .zero && delay <= .seconds(40))
                 #expect(rates[0].delay("calm") == nil)
+                group.cancelAll()
+            }
+        }
+    }
+
+    @Test("limits users of the other masters of a cluster while one is away")
+    func absentMaster() async throws {
+        let cluster = try await TestCluster.start(replicas: false)
+        let keys = Keyspace(parts: 16)
+        func user(of master: Int) throws -> String {
+            let user = (0..<200).map { "user-\($0)" }.first { user in
+                cluster.number(ofKey: keys.part(of: user).jobs(.normal)) == master
+            }
+            return try #require(user)
+        }
+        let away = try user(of: 0)
+        let busy = try user(of: 1)
+        try await TestRedis.with(try cluster.configuration()) { connection in
+            try await cluster.lose(0)
+            let buckets = Live(connection, keys: keys).buckets
+            // With so small a burst, each call is a batch.
+            let rate = UserRate(kind: .calls, perSecond: 1, burst: 4, buckets: buckets)
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                group.addTask { await rate.run() }
+                try await eventually("the busy user has to wait") {
+                    #expect(rate.delay(away) == nil)
+                    return rate.delay(busy) != nil
+                }
                 group.cancelAll()
             }
         }

@@ -12,7 +12,7 @@ import Synchronization
 ///
 /// Actions are counted here and taken in lots from the user's bucket in Redis, whose reply takes
 /// effect afterwards. So users get slightly more than their rate, and most calls need no round
-/// trip. While Redis is unavailable nothing is limited, which is counted.
+/// trip. While a user's Redis server is unavailable, the user is not limited, which is counted.
 package final class UserRate: Service {
     /// The actions that are limited: REST calls, or messages from sockets.
     package enum Kind: String, Sendable, CaseIterable {
@@ -39,6 +39,8 @@ package final class UserRate: Service {
     /// The most lots that wait for Redis; further ones are dropped.
     private static let mostReports = 10_000
     private static let largestLot = 16
+    /// The most lots in flight, so that one slow server does not hold up the lots of the others.
+    private static let inFlight = 64
     /// The longest wait of a lot for Redis; older ones are dropped, because they are out of date.
     private static let longestWait = Duration.seconds(5)
 
@@ -106,10 +108,17 @@ package final class UserRate: Service {
 
     /// Takes the lots from the buckets until the process ends.
     package func run() async {
+        let permits = Permits(Self.inFlight)
         await withGracefulShutdownHandler {
-            for await report in self.reports {
-                if Task.isShuttingDownGracefully || Task.isCancelled { break }
-                await self.take(report)
+            await withDiscardingTaskGroup { group in
+                for await report in self.reports {
+                    if Task.isShuttingDownGracefully || Task.isCancelled { break }
+                    await permits.acquire()
+                    group.addTask {
+                        defer { permits.release() }
+                        await self.take(report)
+                    }
+                }
             }
         } onGracefulShutdown: {
             self.reporter.finish()
@@ -128,7 +137,12 @@ package final class UserRate: Service {
             )
             guard delay > 0 else { return }
             let until = self.now() + .milliseconds(delay)
-            self.accounts.withLock { $0[ExactText(report.user), default: Account()].blockedUntil = until }
+            let key = ExactText(report.user)
+            self.accounts.withLock { accounts in
+                // Replies to lots of one user come in any order.
+                let known = accounts[key]?.blockedUntil ?? until
+                accounts[key, default: Account()].blockedUntil = max(known, until)
+            }
         } catch {
             self.unchecked.increment()
         }
