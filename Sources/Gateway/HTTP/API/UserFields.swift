@@ -297,7 +297,7 @@ extension Schema {
             "start": .timeOfDay,
             "end": .timeOfDay,
             "weekdays?": .list(of: .integer(1...7), min: 1, max: 7).orNull("1 is Monday; all if absent."),
-            "enabled?": .bool.orNull("false keeps the times but disables them; defaults to true."),
+            "enabled?": .bool.orNull("false stores the times switched off; defaults to true."),
         ], isClosed: true)
 
     static let settingsChange = Schema(
