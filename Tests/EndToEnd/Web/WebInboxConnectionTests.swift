@@ -173,6 +173,143 @@ struct WebInboxConnectionTests {
         #expect(found == ["5", "5", "null", "0", "b", "read"])
     }
 
+    @Test("answers to calls of the last user change nothing in the next user's inbox and archive")
+    func answersOfLastUser() async throws {
+        let found = try await self.runWithFakeGateway(
+            """
+            gateway.user = (token) => token;
+            gateway.answer = () => page(5, item("a", 5));
+            const inbox = new Inbox(url, async (isRefused) => (isRefused ? "eve" : "ada"), "en");
+            await opened(inbox);
+            sockets[0].take(welcome);
+            let free;
+            const late = new Promise((done) => { free = done; });
+            gateway.answer = async (method, token) => {
+              if (token === "eve") return page(2, item("b", 2));
+              await late;
+              return method === "GET" ? page(5, item("a", 5)) : new Response("{}", { status: 503 });
+            };
+            const calls = [inbox.load(), inbox.loadArchive(true), inbox.remove("a")];
+            sockets[0].onclose({ code: 4401 });
+            await until(() => sockets.length === 2);
+            free();
+            await Promise.all(calls);
+            const ids = (items) => items.map(({ id }) => id).join();
+            const found = [ids(inbox.store.list()), ids(inbox.archive.items)];
+            sockets[1].take({ ...welcome, version: 2 });
+            await until(() => !inbox.isLoading);
+            found.push(ids(inbox.store.list()));
+            inbox.close();
+            return found;
+            """)
+        #expect(found == ["b", "b", "b"])
+    }
+
+    @Test("if a fresh token is another user's, the settings are theirs, and push is looked at again")
+    func settingsOfOtherUser() async throws {
+        let found = try await self.runWithFakeGateway(
+            """
+            gateway.user = (token) => token;
+            gateway.answer = (method, token, path) => {
+              if (path === "/v1/settings") return Response.json({ email: `${token}@example.com` });
+              if (path !== "/v1/preferences") return page(5);
+              return Response.json({ types: [{ type: "a", channels: ["email"], email: true }] });
+            };
+            let starts = 0;
+            navigator.serviceWorker.register = async () => {
+              starts += 1;
+              throw new Error("no worker");
+            };
+            const element = document.createElement("carillon-inbox");
+            for (const [name, value] of Object.entries({ url, view: "page", worker: "/elsewhere/worker.js" })) {
+              element.setAttribute(name, value);
+            }
+            element.tokenProvider = async (isRefused) => (isRefused ? "eve" : "ada");
+            document.body.append(element);
+            await until(() => sockets.length === 1 && starts === 1);
+            sockets[0].take(welcome);
+            element.shadowRoot.querySelector(".gear").click();
+            const address = () => element.shadowRoot.querySelector("[name=email]")?.value;
+            await until(address);
+            const found = [address()];
+            sockets[0].onclose({ code: 4401 });
+            await until(() => sockets.length === 2 && starts === 2 && address() !== found[0] && address());
+            found.push(address());
+            element.remove();
+            return found;
+            """)
+        #expect(found == ["ada@example.com", "eve@example.com"])
+    }
+
+    @Test("a gateway of the previous version, which names no user, leaves the inbox as it is")
+    func namelessGateway() async throws {
+        let found = try await self.runWithFakeGateway(
+            """
+            const inbox = new Inbox(url, async () => "token", "en");
+            await opened(inbox);
+            sockets[0].take(welcome);
+            gateway.user = () => undefined;
+            sockets[0].onclose({ code: 1012 });
+            await until(() => sockets.length === 2);
+            const found = [await inbox.client.user().catch(({ kind }) => kind)];
+            gateway.user = () => "ada";
+            sockets[1].take(welcome);
+            sockets[1].onclose({ code: 1012 });
+            await until(() => sockets.length === 3);
+            found.push(await inbox.client.user(), ...sockets.map(({ resume }) => String(resume)));
+            inbox.close();
+            return found;
+            """)
+        #expect(found == ["refused", "ada", "5", "5", "5"])
+    }
+
+    @Test("a fault of the scripts, such as parts of two versions, is logged once while the socket tries again")
+    func mixedVersions() async throws {
+        let found = try await self.runWithFakeGateway(
+            """
+            const { claim } = await load("inbox-client");
+            const logged = [];
+            console.error = (prefix, { name }) => logged.push(name);
+            // The client of the previous version has no `ticket`.
+            const connection = new Connection({ url }, () => 7);
+            let tries = 0;
+            connection.addEventListener("state", ({ detail }) => { if (detail === "connecting") tries += 1; });
+            connection.open();
+            await until(() => tries === 3);
+            connection.close();
+            // Modules of the previous version import it.
+            return [...logged, claim(`e30.${btoa('{"sub":"ada"}')}.e30`, "sub")];
+            """)
+        #expect(found == ["TypeError", "ada"])
+    }
+
+    @Test("a notification that moved back to the inbox elsewhere is marked as read, one in the archive is not")
+    func movedBack() async throws {
+        let calls = try await self.runWithFakeGateway(
+            """
+            const calls = [];
+            gateway.answer = (method, token, path) => {
+              if (method === "POST") {
+                calls.push(path);
+                return Response.json({ unread: 0, version: 7 });
+              }
+              return path.endsWith("/archived") ? page(5, item("a", 5)) : page(5);
+            };
+            const inbox = new Inbox(url, async () => "token", "en");
+            await opened(inbox);
+            sockets[0].take(welcome);
+            await inbox.loadArchive(true);
+            await inbox.markRead("a");
+            calls.push("moved back");
+            const notification = { ...item("a", 6), again: true };
+            sockets[0].take({ type: "notification", version: 6, unread: 1, notification });
+            await inbox.markRead("a");
+            inbox.close();
+            return calls;
+            """)
+        #expect(calls == ["moved back", "/v1/notifications/a/read"])
+    }
+
     @Test("a count by category that failed is made again, and a late answer does not replace a newer one")
     func counts() async throws {
         let found = try await self.runWithFakeGateway(
@@ -243,7 +380,7 @@ struct WebInboxConnectionTests {
         #expect(headings == ["Today", "Yesterday"])
     }
 
-    @Test("clicks on pushes are taken once a failed first load succeeds, also for a notification that is not loaded")
+    @Test("clicks on pushes are taken after a failed first load, and for an element that joins a loaded inbox")
     func clicksAfterFailedLoad() async throws {
         let found = try await self.runWithFakeGateway(
             """
@@ -273,7 +410,12 @@ struct WebInboxConnectionTests {
             navigator.serviceWorker.dispatchEvent(new MessageEvent("message", { data }));
             found.push(await acted);
             await until(() => calls.includes("POST /v1/notifications/x/read"));
+            taken = 0;
+            const other = element.cloneNode();
+            document.body.append(other);
+            await until(() => taken > 0);
             element.remove();
+            other.remove();
             return found;
             """)
         #expect(found == ["0", "x done"])

@@ -183,6 +183,20 @@ class InboxTests(unittest.IsolatedAsyncioTestCase):
             self.assertEqual(gateway.tokens, ["t1", "t2", "t5"])
         self.assertEqual(asked, [False, True, True, True, True])
 
+    async def test_a_cached_text_that_cannot_be_a_token_is_replaced(self) -> None:
+        asked: list[bool] = []
+
+        async def provide(refused: bool) -> str:
+            asked.append(refused)
+            if len(asked) == 2:
+                raise OSError("the login server is away")
+            return "t" if refused else "<p>\nan error page"
+
+        async with Gateway(opening(sync(1, notification(1)))) as gateway, Inbox(gateway.url, provide) as inbox:
+            await self.take(inbox, 1)
+            self.assertEqual(gateway.tokens, ["t"])
+        self.assertEqual(asked, [False, True, True])
+
     async def test_without_a_fresh_token_it_ends(self) -> None:
         for provider in ("t", lambda refused: None if refused else "t"):
             async with Gateway(401) as gateway:

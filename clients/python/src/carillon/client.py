@@ -66,9 +66,10 @@ class Inbox:
     Args:
         url: the gateway's address, such as `https://notify.example.com`.
         token: the user's token, or a function that returns one, or None if no user is logged in. It
-            is called with True if the gateway refused the last token or it expires soon: return a
-            fresh one then. It may be a coroutine function; others run in a thread. If it raises or
-            returns a text that cannot be a token, the inbox calls it again later.
+            is called with True if the gateway refused the last token, if that expires soon, or if
+            the last text could not be a token: return a fresh one then. It may be a coroutine
+            function; others run in a thread. If it raises or returns a text that cannot be a token,
+            the inbox calls it again later.
         resume: the version of the last notification that an earlier process handled. The inbox then
             holds what changed since, and `arrivals()` begins there.
         most_items: the bound of `items`. Beyond it, the oldest leave the list, not the inbox.
@@ -289,7 +290,7 @@ class Inbox:
                     waiting.set_exception(self._end)
 
     async def _connect(self, refused: bool) -> bool:
-        """Serves one connection, and returns whether the gateway refused the token."""
+        """Serves one connection, and returns whether the token needs to be replaced."""
         from websockets.asyncio.client import connect
         from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
@@ -301,11 +302,18 @@ class Inbox:
             logger.exception("the token provider failed")
             self._trouble = "the token provider failed"
             return refused
+        try:
+            header = authorization(token)
+        except ValueError:
+            # The text may be cached, such as an error page.
+            self._trouble = "the token provider returned a text that cannot be a token"
+            logger.error(self._trouble)
+            return True
         resume = "" if self.version is None else f"?resume={self.version}"
         try:
             socket = await connect(
                 self._address + resume,
-                additional_headers={"Authorization": authorization(token)},
+                additional_headers={"Authorization": header},
                 user_agent_header=f"carillon-python/{__version__}",
                 compression=None,
                 max_size=_MOST_BYTES,
@@ -354,10 +362,7 @@ class Inbox:
         token = await answer if inspect.isawaitable(answer) else answer
         if not token:
             raise SignedOut("the token provider has no token")
-        fresh = str(token).strip()
-        # Raises for a text that no header can hold, such as an error page.
-        authorization(fresh)
-        return fresh
+        return str(token).strip()
 
     async def _pump(self, socket: ClientConnection) -> None:
         """Sends the messages of the outbox, each again if the last connection brought no answer."""
@@ -384,6 +389,7 @@ class Inbox:
             await self._pause(max(1.0, left - min(_RENEWAL_LEAD, half), min(least, half)))
             try:
                 token = await self._fetch(True)
+                authorization(token)
             except Exception as error:  # noqa: BLE001, it is the provider's
                 logger.warning("cannot renew the token before it expires: %s", type(error).__name__)
                 return

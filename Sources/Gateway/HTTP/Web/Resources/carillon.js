@@ -176,7 +176,10 @@ export class CarillonInbox extends HTMLElement {
     queueMicrotask(async () => {
       if (start !== this.#starts) return;
       await open();
-      if (start === this.#starts) pushes?.start();
+      if (start !== this.#starts) return;
+      // An element that joins a loaded inbox hears no `loaded`.
+      inbox.takeClicks();
+      pushes?.start();
     });
   }
 
@@ -185,6 +188,7 @@ export class CarillonInbox extends HTMLElement {
     const { signal } = this.#listeners;
     inbox.addEventListener("change", () => this.#showCount(texts), { signal });
     inbox.addEventListener("loaded", () => inbox.takeClicks(), { signal });
+    inbox.addEventListener("user", () => this.#push?.start(), { signal });
     inbox.addEventListener("arrival", ({ detail }) => isOfFeed(this.#feed(), detail) && this.#fire("carillon-arrival", detail), { signal });
     inbox.addEventListener("event", ({ detail }) => this.#fire("carillon-event", detail), { signal });
     inbox.addEventListener("signedOut", () => this.#fire("carillon-signed-out", null), { signal });

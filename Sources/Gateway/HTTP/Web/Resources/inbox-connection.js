@@ -27,6 +27,7 @@ export class Connection extends EventTarget {
   #state = "offline";
   #isWanted = false;
   #attempt = 0;
+  #hasLogged = false;
   /** Whether the next `sync` answers no version, so that it is only a part of the inbox. */
   #isPartial = false;
 
@@ -36,7 +37,7 @@ export class Connection extends EventTarget {
   }
 
   /**
-   * @param {(ticket: {token: string, user: string}) => number | null} version returns the inbox
+   * @param {(ticket: {token: string, user?: string}) => number | null} version returns the inbox
    *   version to resume from; null for a full sync.
    */
   constructor(client, version) {
@@ -124,6 +125,11 @@ export class Connection extends EventTarget {
       if (attempt !== this.#attempt) return;
       if (error.kind === "signedOut") return this.#become("signedOut");
       if (error.retryAfter) this.#delay = error.retryAfter * 1000;
+      // It is no failed call, but a fault of the scripts, such as parts of two versions.
+      if (!error.kind && !this.#hasLogged) {
+        this.#hasLogged = true;
+        console.error("carillon:", error);
+      }
       return this.#fail();
     }
     if (attempt !== this.#attempt || !this.#isWanted) return;

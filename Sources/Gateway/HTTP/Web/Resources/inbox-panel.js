@@ -59,6 +59,7 @@ export class Panel {
     const { signal } = this.#listeners;
     inbox.addEventListener("change", () => this.#schedule(), { signal });
     inbox.addEventListener("words", () => this.#list.reset(), { signal });
+    inbox.addEventListener("user", () => this.#replaceSettings(), { signal });
     inbox.addEventListener("state", ({ detail }) => this.#showState(detail), { signal });
     inbox.addEventListener("fault", ({ detail }) => this.#context.tell(detail), { signal });
     inbox.addEventListener("arrival", ({ detail }) => this.#announce(detail), { signal });
@@ -212,6 +213,13 @@ export class Panel {
     return this.#settings.load();
   }
 
+  /** Shows the settings of the next user; the last user's view may still wait for answers. */
+  #replaceSettings() {
+    if (!this.#settings) return;
+    this.#settings = null;
+    this.loadSettings();
+  }
+
   // Renders once for a burst of changes. Uses a timer, because hidden tabs draw no frames.
   #schedule() {
     if (this.#isScheduled) return;
@@ -278,6 +286,8 @@ export class Panel {
     };
     const button = action && h("button", {
       type: "button", class: action.isQuestion ? "toast-action" : "toast-action undo", onclick: run,
+      // The key that led to a question may still be held down.
+      onkeydown: (event) => event.repeat && event.preventDefault(),
     }, action.label);
     toast.replaceChildren(h("span", null, text), ...(button ? [button] : []));
     toast.classList.add("shown");

@@ -1,6 +1,8 @@
 // Carillon · inbox-push.js
 // SPDX-License-Identifier: Apache-2.0
 
+import { claim } from "./inbox-client.js";
+
 /** The name in `localStorage` that earlier versions used for the device of any worker. */
 const earlierName = "carillon.device";
 
@@ -29,8 +31,8 @@ export class Push {
   get #deviceName() { return `carillon.device ${this.#scope}`; }
 
   /**
-   * The name in `localStorage` of the last registration: its `user`, `endpoint` and time `at`; `{}`
-   * once that has ended.
+   * The name in `localStorage` of the last registration: its `owner`, `endpoint` and time `at`;
+   * `{}` once that has ended. Earlier versions know only `user`, the claim `sub` of the token.
    */
   get #registrationName() { return `carillon.registration ${this.#scope}`; }
 
@@ -85,13 +87,17 @@ export class Push {
     if (!key) throw new Error("the gateway has no key for Web Push");
     const subscription = await this.#subscribe(registration, key);
     // The page may log the user out during the call.
-    const user = await this.#client.user();
+    const owner = await this.#client.user();
+    const user = await this.#subject();
     await this.#client.call("POST", "/v1/devices", {
       platform: "web", token: JSON.stringify(subscription), device_id: this.#deviceID(), name: browserName(),
       locale: navigator.language,
     });
-    this.#note({ user, endpoint: subscription.endpoint, at: Date.now() });
+    this.#note({ owner, user, endpoint: subscription.endpoint, at: Date.now() });
   }
+
+  /** Returns the claim `sub` of the token. */
+  async #subject() { return claim(await this.#client.token(), "sub") ?? ""; }
 
   async #subscribe(registration, key) {
     const applicationServerKey = bytes(key);
@@ -115,17 +121,17 @@ export class Push {
 
   async #renewIfDue() {
     if (!(await this.#client.token())) return false;
-    const user = await this.#client.user();
+    const owner = await this.#client.user();
     const subscription = await this.#subscription();
     const isOfEarlier = subscription && localStorage.getItem(earlierName);
-    const last = this.#noted() ?? (isOfEarlier ? { user } : {});
-    if (last.user !== user) {
+    const last = this.#noted() ?? (isOfEarlier ? { owner } : {});
+    if (last.owner ? last.owner !== owner : last.user !== await this.#subject()) {
       // The next user of this browser must not get the pushes of the last.
       if (last.user !== undefined) await this.#end(subscription);
       return false;
     }
     if (Notification.permission !== "granted") return false;
-    const isDue = !(Math.abs(Date.now() - last.at) < Push.renewal);
+    const isDue = !last.owner || !(Math.abs(Date.now() - last.at) < Push.renewal);
     // Browsers also end or replace subscriptions on their own.
     if (isDue || subscription?.endpoint !== last.endpoint) await this.#enrol();
     return true;

@@ -10,8 +10,8 @@ import { Words } from "./words.js";
  * A user's inbox in one tab: the store, the calls that change it, the socket, and the other tabs.
  *
  * Fires `change`, `loaded` (the user's first page), `arrival` (a notification), `state` (of the
- * connection), `event` (of an app), `words` (of the catalog), `fault` (the name of a text) and
- * `signedOut`.
+ * connection), `event` (of an app), `words` (of the catalog), `fault` (the name of a text), `user`
+ * (another user's token replaced the last) and `signedOut`.
  */
 export class Inbox extends EventTarget {
   static pageSize = 30;
@@ -31,6 +31,8 @@ export class Inbox extends EventTarget {
   #tabs = null;
   /** The user of the list; until a ticket names the user, the token of the first load. */
   #owner = null;
+  /** Grows when the user changes: answers to calls from before are the last user's. */
+  #generation = 0;
   #loading = null;
   /** The timer of the next try after a failed load, and the number of failures in a row. */
   #reloading = null;
@@ -145,13 +147,14 @@ export class Inbox extends EventTarget {
     }
   }
 
-  /** Reads a page, again if a message of the socket has overtaken it. */
+  /** Reads a page, again if the user has changed or a message of the socket has overtaken it. */
   async #page(query) {
-    let last, page;
+    let generation, last, page;
     do {
+      generation = this.#generation;
       last = this.#last;
       page = await this.#client.call("GET", `/v1/notifications?${query}`);
-    } while (this.#last !== last && page.version < this.#last.version);
+    } while (generation !== this.#generation || (this.#last !== last && page.version < this.#last.version));
     return page;
   }
 
@@ -211,9 +214,12 @@ export class Inbox extends EventTarget {
     this.isLoadingArchive = true;
     this.#fire("change");
     const query = new URLSearchParams({ limit: Inbox.pageSize, ...(cursor ? { cursor } : {}) });
+    const generation = this.#generation;
     try {
       const page = await this.#client.call("GET", `/v1/notifications/archived?${query}`);
-      this.archive = { items: [...(isFirst ? [] : this.archive.items), ...page.notifications], cursor: page.next_cursor };
+      if (generation === this.#generation) {
+        this.archive = { items: [...(isFirst ? [] : this.archive.items), ...page.notifications], cursor: page.next_cursor };
+      }
       this.hasMoreFailed = false;
     } catch (error) {
       this.hasMoreFailed = true;
@@ -222,6 +228,7 @@ export class Inbox extends EventTarget {
       this.isLoadingArchive = false;
       this.#fire("change");
     }
+    if (generation !== this.#generation) await this.loadArchive(true);
   }
 
   async loadMore(filter) {
@@ -267,8 +274,9 @@ export class Inbox extends EventTarget {
   }
 
   /** Returns the version to resume from; null if the list is incomplete or another user's. */
-  #resume({ token, user }) {
-    if (user !== this.#owner) {
+  #resume({ token, user } = {}) {
+    // During an update, a gateway or a script of the previous version may name no user.
+    if (user && user !== this.#owner) {
       if (token !== this.#owner) this.#forget();
       this.#owner = user;
       this.#joinTabs();
@@ -278,12 +286,15 @@ export class Inbox extends EventTarget {
 
   /** Forgets what is of the last user. */
   #forget() {
+    this.#generation += 1;
     for (const counts of [this.#counts, this.#queries, this.#counted]) counts.clear();
     this.store.replace({ notifications: [], version: null, unread: 0, total: 0 });
     this.store.mustReload = true;
-    if (!this.archive) return;
-    this.archive = null;
-    this.loadArchive(true);
+    if (this.archive) {
+      this.archive = null;
+      this.loadArchive(true);
+    }
+    this.#fire("user");
   }
 
   /** Returns a notification, from the gateway if it is not loaded; null if there is none. */
@@ -294,7 +305,9 @@ export class Inbox extends EventTarget {
   // The user's actions: applied at once, sent to the other tabs, and undone if the gateway refuses.
 
   markRead(id) {
-    if (this.store.find(id)?.read_at || this.archive?.items.some((item) => item.id === id)) return;
+    const item = this.store.find(id);
+    // The archive may still list one that has moved back to the inbox elsewhere.
+    if (item ? item.read_at : this.archive?.items.some((one) => one.id === id)) return;
     return this.#change({ kind: "read", ids: [id] }, "POST", `/v1/notifications/${id}/read`);
   }
 
@@ -385,16 +398,17 @@ export class Inbox extends EventTarget {
   }
 
   async #change(change, method, path, body) {
+    const generation = this.#generation;
     const undo = this.#perform(change);
     this.#tabs?.postMessage(change);
     if (change.kind === "read") this.#closeShown(change.ids);
     try {
       const answer = await this.#client.call(method, path, body, change.kind === "read");
-      if (answer) this.store.settle(answer);
+      if (answer && generation === this.#generation) this.store.settle(answer);
       return true;
     } catch (error) {
-      // Another tab or device deleted it first.
-      if (error.status === 404) return false;
+      // Another tab or device deleted it first, or the list is another user's now.
+      if (error.status === 404 || generation !== this.#generation) return false;
       undo();
       this.#tabs?.postMessage({ kind: "reload" });
       this.#complain(error);
