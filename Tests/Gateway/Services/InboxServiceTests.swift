@@ -119,6 +119,9 @@ struct InboxServiceTests {
             try await eventually("both are published") { heard.frames.count >= 2 }
             #expect(heard.frames.map(\.version) == versions)
             #expect(heard.frames.map(\.previous) == versions.map { $0 - 1 })
+            // Neither covers a notification that came between two pages.
+            let bounds = heard.frames.map { (try? JSONParser.parse($0.body))?["up_to_version"]?.integer }
+            #expect(bounds == versions.map { $0 - 1 })
         }
     }
 

@@ -124,6 +124,11 @@ struct HubClient {
         }
     }
 
+    /// Ends the connection, as Microsoft's clients do.
+    func delete(token: String) async throws {
+        _ = try await Self.send(self.http, .delete, self.url, token: token)
+    }
+
     /// Returns the status of a poll; drops its messages.
     func status(token: String) async throws -> Int {
         try await Self.send(self.http, .get, self.url, token: token).status

@@ -100,6 +100,32 @@ struct DirectoryTests {
     }
 }
 
+@Suite("SignalR connections that clients end", .timeLimit(.minutes(10)))
+struct ClientEndTests {
+    @Test("a DELETE says that the client stopped, unless it answers the hub's own close", arguments: [false, true])
+    func deletes(isClosed: Bool) async throws {
+        let noted = Notes<SocketBookmark>()
+        var backend = ScriptedBackend()
+        backend.onNote = { noted.note($0) }
+        let scripted = backend
+        try await RunningHub.with(scripted) { running in
+            try await HubClient.withListener(running, scripted) { http, url in
+                var client = try await HubClient.open(http, url, token: "ada")
+                try await client.sync(token: "ada")
+                if isClosed {
+                    running.hub.revoke([(user: "ada", before: Timestamp(seconds: 4_000_000_000))])
+                    try await client.poll(until: "the close message", token: "ada") { client in
+                        client.messages.contains { $0["type"]?.integer == 7 }
+                    }
+                }
+                try await client.delete(token: "ada")
+                try await eventually("the end is noted") { noted.all.last?.hasLeft == true }
+                #expect((noted.all.last?.version == nil) == !isClosed)
+            }
+        }
+    }
+}
+
 @Suite("SignalR connections of another gateway", .timeLimit(.minutes(10)))
 struct ForeignConnectionTests {
     /// Returns the status with which an endpoint answers a WebSocket.

@@ -50,8 +50,9 @@ struct InboxService: Sendable {
         let now = self.now()
         return try await self.inPages {
             try await self.store.markRead(user: user, ids: ids, at: now, upTo: $0)
-        } publish: {
-            await self.publish(user, .read, $0, all: ids == nil ? "all" : nil, isBulk: isBulk)
+        } publish: { change, upTo in
+            let all: (member: StaticString, upTo: Int64)? = ids == nil ? ("all", upTo) : nil
+            await self.publish(user, .read, change, all: all, isBulk: isBulk)
         } finish: { page in
             await self.events.publish(
                 zip(page.labels, page.endpoints).map { LifecycleEvent(.read, $0, at: now, endpoint: $1) })
@@ -66,8 +67,8 @@ struct InboxService: Sendable {
         guard let id else {
             return try await self.inPages {
                 try await self.store.delete(user: user, id: nil, at: now, upTo: $0)
-            } publish: {
-                await self.publish(user, .deleted, $0, all: "all_read")
+            } publish: { change, upTo in
+                await self.publish(user, .deleted, change, all: ("all_read", upTo))
             }
         }
         var change = try await self.store.delete(user: user, id: id, at: now)
@@ -76,23 +77,29 @@ struct InboxService: Sendable {
         return change
     }
 
-    /// Stores a change page by page, up to the version of the first, and publishes it as one.
+    /// Stores a change page by page, up to the version of the first, and publishes it as one, also
+    /// if a page fails.
     ///
     /// A socket notices that it misses the versions of the other pages, and resyncs from the inbox.
     private func inPages(
         _ store: (_ upTo: Int64) async throws -> InboxStore.Change,
-        publish: (InboxStore.Change) async -> Void,
+        publish: (_ change: InboxStore.Change, _ upTo: Int64) async -> Void,
         finish: (_ page: InboxStore.Change) async -> Void = { _ in }
     ) async throws -> InboxStore.Change {
         var page = try await store(.max)
         var change = page
         let first = page.version
-        while page.ids.count >= InboxStore.mostChanged {
-            await finish(page)
-            page = try await store(first)
-            change.add(page)
+        do {
+            while page.ids.count >= InboxStore.mostChanged {
+                await finish(page)
+                page = try await store(first)
+                change.add(page)
+            }
+        } catch {
+            await publish(change, first)
+            throw error
         }
-        await publish(change)
+        await publish(change, first)
         await finish(page)
         return change
     }
@@ -181,18 +188,18 @@ struct InboxService: Sendable {
     /// A change that Redis does not take is retried. A socket that misses one for good notices the
     /// gap at the next frame and resyncs from the inbox.
     ///
-    /// - Parameter all: the member for "all" when there are too many ids; nil if the user listed
-    ///   them.
+    /// - Parameter all: the member for "all" when there are too many ids, and the version up to
+    ///   which they changed; nil if the user listed them.
     private func publish(
         _ user: String,
         _ kind: NodeFrame.Kind,
         _ change: InboxStore.Change,
-        all: StaticString?,
+        all: (member: StaticString, upTo: Int64)?,
         isBulk: Bool = false
     ) async {
         guard !change.isEmpty else { return }
         var subject = InboxChangeShape.Subject.ids(change.ids)
-        if let all, change.ids.count > Self.mostNamed { subject = .all(all, upTo: change.version) }
+        if let all, change.ids.count > Self.mostNamed { subject = .all(all.member, upTo: all.upTo) }
         await self.publish(
             NodeFrame.change(
                 kind, user: user, version: change.version, unread: change.unread, subject, isBulk: isBulk,

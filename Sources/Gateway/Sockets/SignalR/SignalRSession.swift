@@ -463,7 +463,8 @@ extension SignalRSession {
             self.readComplete()
             return .sent
         case .delete:
-            self.application?.signalRStopped()
+            // After our own close message, clients send it, too, before they reconnect.
+            if !self.isEnding { self.application?.signalRStopped() }
             self.performPolling { $0.delete() }
             return .deleted
         case .create, .attach, .reattach: return .refusal(409)

@@ -160,14 +160,16 @@ extension InboxStore {
 
     // MARK: Statements
 
-    /// Whether the row `n` is on a page of the inbox of $1, up to version $3.
+    /// Whether the row `n` is on a page of the inbox of $1, up to version $3; the newest first, as
+    /// they may still be on screens.
     ///
     /// - Parameter condition: which rows `x` the page holds.
     private static func page(where condition: String) -> String {
         """
         n.id = ANY (ARRAY (
             SELECT x.id FROM carillon.notifications x
-            WHERE x.user_id = $1 AND x.version <= $3 AND \(condition) LIMIT \(Self.mostChanged)
+            WHERE x.user_id = $1 AND x.version <= $3 AND \(condition)
+            ORDER BY x.id DESC LIMIT \(Self.mostChanged)
         ))
         """
     }
