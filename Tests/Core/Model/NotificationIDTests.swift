@@ -79,6 +79,13 @@ struct NotificationIDTests {
         #expect(Self.id(entry: "9223372036854775807-4096").milliseconds == 0)
     }
 
+    @Test("a number that does not count the millisecond's entries leaves the time as it is")
+    func isNotOfMillisecond() {
+        let digest = EntryDigest(
+            stream: "schedules", entry: "1795168800123-1000000000", fields: [], isOfMillisecond: false)
+        #expect(NotificationID(origin: digest, user: "u1").milliseconds == 1_795_168_800_123)
+    }
+
     @Test("a malformed entry id still gives an id", arguments: ["", "-", "x-1", "99999999999999999999-0"])
     func survives(entry: String) {
         #expect(Self.id(entry: entry).milliseconds == 0)

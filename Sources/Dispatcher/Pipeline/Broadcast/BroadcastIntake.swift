@@ -38,7 +38,7 @@ extension JobIntake {
         return Broadcast(
             // No user has an empty name.
             id: NotificationID(
-                origin: EntryDigest(stream: origin.stream, entry: origin.entry, fields: origin.fields),
+                origin: origin.digest,
                 user: ""
             ),
             org: job.org,

@@ -188,7 +188,7 @@ struct JobIntake: Sendable {
         guard let type = catalog[content.type] else {
             throw JobFaults([JobFault("type", "is not in the catalog")])
         }
-        let digest = EntryDigest(stream: origin.stream, entry: origin.entry, fields: origin.fields)
+        let digest = origin.digest
         let draft = NotificationDraft(content, type: type, lane: lane, createdAt: createdAt)
         return users.map { user in
             var notification = draft.notification(id: NotificationID(origin: digest, user: user), user: user)

@@ -157,11 +157,18 @@ package struct EntryDigest: Sendable {
     ///   - stream: the stream's key.
     ///   - entry: the entry's id, `milliseconds-sequence`.
     ///   - fields: its fields in their order.
-    package init(stream: String, entry: String, fields: [(name: String, value: ArraySlice<UInt8>)]) {
+    ///   - isOfMillisecond: whether the sequence counts the entries of the millisecond. Any other
+    ///     number is clamped to 12 bits, as it tells nothing about time.
+    package init(
+        stream: String,
+        entry: String,
+        fields: [(name: String, value: ArraySlice<UInt8>)],
+        isOfMillisecond: Bool = true
+    ) {
         let dash = entry.utf8.firstIndex(of: UInt8(ascii: "-"))
         self.milliseconds = Int64(entry[..<(dash ?? entry.endIndex)]) ?? 0
         let number = dash.flatMap { UInt64(entry[entry.utf8.index(after: $0)...]) }
-        self.sequence = UInt32(clamping: number ?? 0)
+        self.sequence = min(UInt32(clamping: number ?? 0), isOfMillisecond ? .max : 0x0FFF)
         let length = fields.reduce(stream.utf8.count + entry.utf8.count + 2) { length, field in
             length + field.name.utf8.count + field.value.count + 2
         }

@@ -277,6 +277,13 @@ package struct JobOrigin: Sendable {
         return (String(text[..<slash]), String(text[text.index(after: slash)...]))
     }
 
+    /// The input of the ids of its notifications.
+    package var digest: EntryDigest {
+        EntryDigest(
+            stream: self.stream, entry: self.entry, fields: self.fields,
+            isOfMillisecond: self.stream != Keyspace.schedules)
+    }
+
     /// The stream of the first entry.
     package var stream: String { self.place.stream }
 
