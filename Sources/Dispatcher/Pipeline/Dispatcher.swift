@@ -12,6 +12,9 @@ import Storage
 
 /// The value that all stages of a dispatcher share.
 package struct Dispatcher: Sendable {
+    /// The longest turn in milliseconds: a sweep's with the longest `LEASE_SECONDS`.
+    private static let longestTurn: Int64 = 80_000
+
     /// The clocks of a dispatcher.
     package struct Clock: Sendable {
         let now: @Sendable () -> Timestamp
@@ -211,12 +214,12 @@ package struct Dispatcher: Sendable {
 
     /// Takes a turn, which one dispatcher at a time has until it ends.
     ///
-    /// One that would last longer than `lifetime` is taken over: Redis's clock has stepped back.
+    /// One that would last longer than any does is taken over: Redis's clock has stepped back.
     func takeTurn(_ key: String, lifetime: Duration) async throws(RedisError) -> Bool {
         let milliseconds = lifetime.inMicroseconds / 1_000
         let command: [RedisArgument] = ["SET", .text(key), .text(self.name), "PX", .integer(milliseconds)]
         if try await self.redis.send(command + ["NX"]).string() != nil { return true }
-        guard try await self.redis.send("PTTL", .text(key)).integer() > milliseconds else { return false }
+        guard try await self.redis.send("PTTL", .text(key)).integer() > Self.longestTurn else { return false }
         try await self.redis.send(command)
         return true
     }

@@ -169,8 +169,10 @@ struct LateMailTests {
 
 @Suite("Releases of a dispatcher that died", .timeLimit(.minutes(10)))
 struct RetakenReleaseTests {
-    @Test("are enqueued again after the user has read the notification, so that the sender ends it")
-    func read() async throws {
+    @Test(
+        "are enqueued again after the user has read the notification or it has expired, so that the sender ends it",
+        arguments: ["read_at", "expires_at"])
+    func ended(column: String) async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
                 let keys = Keyspace(prefix: prefix)
@@ -193,10 +195,13 @@ struct RetakenReleaseTests {
                 ])
                 // It died before the push was in its stream.
                 try await store.mark([("ada", notification.id, .pending, "queued", nil)], areReleases: true)
-                try await database.pool.query("UPDATE carillon.notifications SET read_at = now()")
+                let past = PostgresValue.timestamptz(TestDispatcher.now.microseconds)
+                try await database.pool.query("UPDATE carillon.notifications SET \(column) = $1", past)
                 #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
                 let stream = RedisArgument.text(keys.deliveries(.fcm, .normal))
                 #expect(try await redis.send("XLEN", stream).integer() == 1)
+                let status = try await database.pool.query("SELECT status FROM carillon.notifications")
+                #expect(try status.map { try $0.text(0) } == ["pending"])
             }
         }
     }

@@ -75,7 +75,7 @@ package struct FollowUpService: Service {
                 self.settle(item.notification, refusal, kind, in: &plan)
                 continue
             }
-            let steps = decide(known)
+            let steps = refusal == nil || devices.isEmpty ? decide(known) : [.push]
             if kind == .release, steps == [.push], refusal == nil {
                 releases.append(ReleaseSummary.Release(item: item, facts: known, devices: devices))
             } else {

@@ -97,7 +97,11 @@ final class NameResolver: Sendable {
         let host = waiter.request
         let (hasJoined, isFirst) = self.state.withLock { state -> (Bool, Bool) in
             let isFirst = state.waiters[host] == nil
-            guard !state.isStopped, !isFirst || state.waiters.count < self.maximumLookups else { return (false, false) }
+            // A lookup may have ended since the caller looked.
+            let isKnown = state.entries[host].map { self.now() < $0.expiry } ?? false
+            guard !isKnown, !state.isStopped, !isFirst || state.waiters.count < self.maximumLookups else {
+                return (false, false)
+            }
             state.waiters[host, default: [:]][ObjectIdentifier(waiter)] = waiter
             return (true, isFirst)
         }

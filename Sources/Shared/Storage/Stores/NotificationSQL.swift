@@ -191,8 +191,9 @@ enum NotificationSQL {
 
     /// Returns rows in the order in which batches lock notifications: by user, then id.
     ///
-    /// ``isNamed(by:id:)`` looks up one row after the other, so two batches in this order do not
-    /// deadlock. Rows of one notification keep their order.
+    /// ``isNamed(by:id:)`` looks up one row after the other, so two statements in this order do not
+    /// deadlock; transactions with several may, and are repeated. Rows of one notification keep
+    /// their order.
     static func lockOrder<Row>(_ rows: [Row], by key: (Row) -> (user: String, id: NotificationID)) -> [Row] {
         let keys = rows.map { row in
             let (user, id) = key(row)

@@ -310,18 +310,25 @@ extension ScheduleStore {
         limit: Int = ScheduleStore.cancelSize
     ) async throws(PostgresError) -> Bool {
         guard let schedule = try await self.find(id) else { return false }
-        if schedule.isRecurring, schedule.zone == Schedule.recipientZone {
-            // First, so that a repeated call finishes an interrupted one. "0" follows "/" in ASCII.
-            var removed: Int
-            repeat {
-                removed = try await self.pool.query(
-                    ScheduleSQL.removeParts, .text(schedule.org), .text("\(id)/"), .text("\(id)0"),
-                    .int4(Int32(clamping: limit))
-                ).affectedRows
-            } while removed > 0
-        }
-        return try await self.pool.query("DELETE FROM carillon.schedules WHERE id = $1", .uuid(id.halves))
-            .affectedRows > 0
+        let hasParts = schedule.isRecurring && schedule.zone == Schedule.recipientZone
+        // First, so that a repeated call finishes an interrupted one.
+        if hasParts { try await self.removeParts(of: schedule, limit: limit) }
+        let wasThere =
+            try await self.pool.query("DELETE FROM carillon.schedules WHERE id = $1", .uuid(id.halves)).affectedRows > 0
+        // An occurrence may have been split meanwhile.
+        if hasParts { try await self.removeParts(of: schedule, limit: limit) }
+        return wasThere
+    }
+
+    private func removeParts(of schedule: Schedule, limit: Int) async throws(PostgresError) {
+        var removed: Int
+        repeat {
+            // "0" follows "/" in ASCII.
+            removed = try await self.pool.query(
+                ScheduleSQL.removeParts, .text(schedule.org), .text("\(schedule.id)/"), .text("\(schedule.id)0"),
+                .int4(Int32(clamping: limit))
+            ).affectedRows
+        } while removed > 0
     }
 
     /// The number of waiting rows of a job.
