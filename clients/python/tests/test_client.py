@@ -192,7 +192,7 @@ class InboxTests(unittest.IsolatedAsyncioTestCase):
                 raise OSError("the login server is away")
             return "t" if refused else "<p>\nan error page"
 
-        async with Gateway(opening(sync(1, notification(1)))) as gateway, Inbox(gateway.url, provide) as inbox:
+        async with Gateway(opening(sync(0), arrival(1, 1))) as gateway, Inbox(gateway.url, provide) as inbox:
             await self.take(inbox, 1)
             self.assertEqual(gateway.tokens, ["t"])
         self.assertEqual(asked, [False, True, True])
