@@ -22,10 +22,13 @@ struct DeliverySettlerTests {
         _ dispatcher: Dispatcher,
         app: String? = "default",
         facts: DeliveryStore.Facts? = nil,
-        isRepeat: Bool = false
+        isRepeat: Bool = false,
+        isRetraction: Bool = false,
+        callsForAttention: Bool = false
     ) -> DeliveryOutcome {
         let work = DeliveryWork(
-            notification: Self.notification, device: Self.device, user: "ada", attempt: attempt, isRepeat: isRepeat)
+            notification: Self.notification, device: Self.device, user: "ada", attempt: attempt, isRepeat: isRepeat,
+            callsForAttention: callsForAttention, isRetraction: isRetraction)
         return DeliveryOutcome(
             entry: StreamEntry(
                 id: "\(attempt + 1)-0", fields: [(DeliveryWork.field, work.bytes[...])]),
@@ -302,6 +305,26 @@ struct DeliverySettlerTests {
         }
     }
 
+    @Test("a delivery of an erased user leaves no audit row", arguments: [false, true])
+    func erased(isRetraction: Bool) async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")])
+                dispatcher.leaseClock.renewed(at: .now)
+                let settler = Self.settler(dispatcher)
+                let audit = "SELECT attempt FROM carillon.delivery_attempts"
+                try await settler.settle([Self.outcome(.gone, attempt: 0, dispatcher, isRetraction: isRetraction)])
+                #expect(try await database.pool.query(audit).isEmpty)
+                // Only the notification or the device of a known user is gone.
+                try await database.pool.query("INSERT INTO carillon.users (user_id) VALUES ('ada')")
+                try await settler.settle([Self.outcome(.gone, attempt: 1, dispatcher, isRetraction: isRetraction)])
+                let attempts = try await database.pool.query(audit)
+                #expect(try attempts.map { try $0.int4(0) } == [2])
+            }
+        }
+    }
+
     @Test("counts a call for the app whose credentials it used")
     func app() async throws {
         try await TestRedis.with { redis, prefix in
@@ -340,6 +363,31 @@ struct DeliverySettlerTests {
                 let stored = try await store.load([("ada", Self.notification)])
                 #expect(stored.map(\.status) == [status])
                 #expect(stored.map(\.statusReason) == ["dispatchers_died"])
+            }
+        }
+    }
+
+    @Test(
+        "a failed call for attention leaves a notification that a socket may prove, and ends one that is queued",
+        arguments: [(nil, .pending), ("queued", .sent)] as [(String?, NotificationStatus)])
+    func failedAttention(reason: String?, status: NotificationStatus) async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")])
+                dispatcher.leaseClock.renewed(at: .now)
+                var notification = Notification(
+                    id: Self.notification, user: "ada", type: "news", createdAt: TestDispatcher.now)
+                notification.channels = [.inApp, .push]
+                let store = dispatcher.database.notifications
+                _ = try await store.store([notification], areRepeats: false)
+                try await store.mark([("ada", Self.notification, .pending, reason, nil)])
+                try await Self.settler(dispatcher).settle([
+                    Self.outcome(
+                        .answered(.deadToken(reason: "UNREGISTERED", evidence: TestDispatcher.now)), attempt: 0,
+                        dispatcher, callsForAttention: true)
+                ])
+                #expect(try await store.load([("ada", Self.notification)]).map(\.status) == [status])
             }
         }
     }

@@ -165,6 +165,33 @@ struct LateMailTests {
             }
         }
     }
+
+    @Test("ends a notification outside the inbox that is no longer kept")
+    func kept() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")])
+                var notification = Notification(
+                    id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001), user: "ada",
+                    type: "news", createdAt: TestDispatcher.now)
+                notification.channels = [.email]
+                notification.keepUntil = TestDispatcher.now
+                let store = dispatcher.database.notifications
+                _ = try await store.store([notification], areRepeats: false)
+                try await store.mark([("ada", notification.id, .pending, "unread", nil)])
+                try await dispatcher.database.preferences.set(
+                    user: "ada", preferences: ["news": TypePreference(email: true)])
+                let due = TestDispatcher.now + .seconds(-1)
+                try await dispatcher.postpone([
+                    Postponement(notification: notification, kind: .email, due: due, reason: "unread")
+                ])
+                #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
+                let stored = try await store.load([("ada", notification.id)])
+                #expect(stored.map { "\($0.status) \($0.statusReason ?? "")" } == ["expired expired"])
+            }
+        }
+    }
 }
 
 @Suite("Releases of a dispatcher that died", .timeLimit(.minutes(10)))

@@ -122,6 +122,26 @@ struct CancellationStoreTests {
         }
     }
 
+    @Test("ends a notification whose mail was accepted while its push waits, as its user has it")
+    func mailed() async throws {
+        try await Samples.withStores { database in
+            let notification = Samples.notification(1, user: "a", job: "j") { $0.channels = [.inApp, .push, .email] }
+            _ = try await database.notifications.store([notification], areRepeats: false)
+            try await database.notifications.mark([("a", notification.id, .pending, "queued", nil)])
+            let keys = [(user: "a", id: notification.id)]
+            #expect(try await database.cancellations.endSeen(keys).isEmpty)
+            var settlement = DeliveryStore.Settlement()
+            settlement.attempts = [
+                DeliveryStore.Attempt(
+                    at: Samples.start, user: "a", notification: notification.id, device: Device.emailAddress,
+                    provider: .email, kind: "email", attempt: 1, outcome: .accepted)
+            ]
+            try await database.deliveries.settle(settlement)
+            #expect(try await database.cancellations.endSeen(keys).map(\.status) == [.sent])
+            #expect(try await database.cancellations.cancel(keys, at: Self.later).isEmpty)
+        }
+    }
+
     @Test("counts a queued notification as in flight until each of its devices is settled")
     func settling() async throws {
         try await Samples.withStores { database in

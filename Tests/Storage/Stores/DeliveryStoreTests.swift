@@ -55,6 +55,27 @@ struct DeliveryStoreTests {
         }
     }
 
+    @Test("remembers accepted mail also for a first delivery, as a notification in the inbox stays pending")
+    func mailFacts() async throws {
+        try await Samples.withStores { database in
+            let notification = Samples.notification(1, user: "a") { $0.channels = [.inApp, .email] }
+            _ = try await database.notifications.store([notification], areRepeats: false)
+            let key = [(user: "a", notification: notification.id, device: Device.emailAddress, isRepeat: false)]
+            #expect(try await database.deliveries.facts(key)[0]?.wasAccepted == false)
+            var settlement = DeliveryStore.Settlement()
+            settlement.attempts = [
+                DeliveryStore.Attempt(
+                    at: try await database.notifications.clock(), user: "a", notification: notification.id,
+                    device: Device.emailAddress, provider: .email, kind: "email", attempt: 1, outcome: .accepted)
+            ]
+            settlement.accepted = [("a", notification.id, "email", Device.emailAddress)]
+            try await database.deliveries.settle(settlement)
+            let found = try await database.deliveries.facts(key)
+            #expect(found[0]?.notification.status == .pending)
+            #expect(found[0]?.wasAccepted == true)
+        }
+    }
+
     @Test("stops waiting for the audit after a second while it is read, and creates its partitions later")
     func parts() async throws {
         try await Samples.withStores { database in

@@ -416,8 +416,10 @@ struct DeliverySettler: Sendable {
         ledger.waiting.append(self.waiting(outcome, work.asRepeat, due: due))
     }
 
-    /// Records that a device or mailbox was not reached; a notification in the inbox does not fail
-    /// with its mail.
+    /// Records that a device or mailbox was not reached.
+    ///
+    /// A notification in the inbox does not fail with its mail. Nor does one fail with a call for
+    /// attention, as a socket has it and may prove that.
     private func fail(
         _ outcome: DeliveryOutcome,
         _ work: DeliveryWork,
@@ -425,10 +427,12 @@ struct DeliverySettler: Sendable {
         as kind: LifecycleEvent.Kind = .failed,
         in ledger: inout Ledger
     ) {
-        if !self.isMail || outcome.facts?.notification.channels.contains(.inApp) == false {
-            ledger.settlement.failed.append((work.user, work.notification, reason))
-        } else {
+        let isAside =
+            self.isMail ? outcome.facts?.notification.channels.contains(.inApp) != false : work.callsForAttention
+        if isAside {
             ledger.settlement.unmailed.append((work.user, work.notification, reason, hasFailed: true))
+        } else {
+            ledger.settlement.failed.append((work.user, work.notification, reason))
         }
         self.addEvent(kind, outcome, reason, in: &ledger)
     }

@@ -121,7 +121,8 @@ package struct FollowUpService: Service {
         )
         // For other purposes, the sender checks each device's attempts.
         gateFacts.wasAccepted = isAttention && stand.wasAccepted
-        return gate(gateFacts, now: facts.now)
+        // The gate does not look at how long a notification is kept.
+        return gate(gateFacts, now: facts.now) ?? (facts.isExpired(at: facts.now) ? .expired : nil)
     }
 
     /// Settles a notification whose follow-up is no longer needed: it stays in the inbox, or ends

@@ -334,15 +334,19 @@ enum CancellationSQL {
     /// sent. A failed one can be withdrawn while a device waits for a retry.
     private static let isOpen = """
         (n.read_at IS NULL AND n.opened_at IS NULL AND (n.status IN ('pending', 'deferred')
-            OR n.status = 'sent' AND n.sent_via IN ('inbox', 'socket')
-                AND NOT ((n.channels & \(Channels.email.rawValue)) <> 0 AND EXISTS (
-                    SELECT FROM carillon.delivery_attempts m
-                    WHERE m.notification_id = n.id AND m.kind = 'email' AND m.outcome = 'accepted'))
+            OR n.status = 'sent' AND n.sent_via IN ('inbox', 'socket') AND NOT \(Self.wasMailed)
             OR n.status = 'failed' AND EXISTS (
                 SELECT FROM carillon.delivery_attempts a WHERE a.notification_id = n.id AND a.outcome = 'retry'
                     AND NOT EXISTS (
                         SELECT FROM carillon.delivery_attempts l WHERE l.notification_id = n.id
                             AND l.device_id = a.device_id AND l.at >= a.at AND l.outcome <> 'retry'))))
+        """
+
+    /// Whether the relay accepted its mail, which the status of an inbox row does not show.
+    private static let wasMailed = """
+        ((n.channels & \(Channels.email.rawValue)) <> 0 AND EXISTS (
+            SELECT FROM carillon.delivery_attempts m
+            WHERE m.notification_id = n.id AND m.kind = 'email' AND m.outcome = 'accepted'))
         """
 
     /// Whether a mail may be in flight: there is an address, the mail is due or nearly so, and no
@@ -366,16 +370,21 @@ enum CancellationSQL {
     }
 
     /// Ends notifications that wait for a provider or a release although their user has read or
-    /// opened them.
+    /// opened them, or got their mail.
     ///
     /// $1, $2: users and ids. Rows: the label's columns, status and reason.
     static let endSeen = """
         UPDATE carillon.notifications n
-        SET status = 'sent', status_reason = CASE WHEN n.read_at IS NOT NULL THEN 'read' ELSE 'opened' END,
-            sent_via = CASE WHEN (n.channels & \(Channels.inApp.rawValue)) <> 0 THEN 'inbox' ELSE n.sent_via END
+        SET status = 'sent',
+            status_reason = CASE WHEN n.read_at IS NOT NULL THEN 'read' WHEN n.opened_at IS NOT NULL THEN 'opened' END,
+            sent_via = CASE
+                WHEN n.read_at IS NULL AND n.opened_at IS NULL THEN 'email'
+                WHEN (n.channels & \(Channels.inApp.rawValue)) <> 0 THEN 'inbox'
+                ELSE n.sent_via
+            END
         FROM unnest($1, $2) AS k (user_id, id)
         WHERE \(NotificationSQL.isNamed(by: "k")) AND n.status IN ('pending', 'deferred')
-            AND (n.read_at IS NOT NULL OR n.opened_at IS NOT NULL)
+            AND (n.read_at IS NOT NULL OR n.opened_at IS NOT NULL OR \(Self.wasMailed))
         RETURNING \(LabelColumns.list), n.status, n.status_reason
         """
 

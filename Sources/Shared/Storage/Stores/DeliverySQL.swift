@@ -7,7 +7,8 @@ import Core
 enum DeliverySQL {
     /// $1 to $4: users, notifications, devices, whether they are repeats; $5 and $6: types and
     /// their categories' keys.
-    static let facts = Self.facts("JOIN carillon.devices d ON d.id = k.device", "")
+    static let facts = Self.facts(
+        "JOIN carillon.devices d ON d.id = k.device", "", mayHaveAttempts: "(k.is_repeat OR n.status <> 'pending')")
 
     /// The same with the user's e-mail address instead of a device.
     static let mailFacts = Self.facts(
@@ -20,7 +21,8 @@ enum DeliverySQL {
                 s.email_invalid_reason AS deactivated_reason, 'epoch'::timestamptz AS registered_at,
                 'epoch'::timestamptz AS last_used_at, false AS silenced
         ) d
-        """
+        """,
+        mayHaveAttempts: "true"
     )
 
     /// A search in the array costs a fraction of a join with the rows of all types.
@@ -35,13 +37,14 @@ enum DeliverySQL {
         ), 0)::int4
         """
 
-    /// A first delivery may come late, after a repeat of it was sent, so attempts count for it too
-    /// once the notification is no longer pending.
-    private static func facts(_ device: String, _ address: String) -> String {
+    /// A first delivery may come late, after a repeat of it was sent, so attempts count for it too:
+    /// for pushes once the notification is no longer pending, for mail always, as it leaves the
+    /// status of an inbox row.
+    private static func facts(_ device: String, _ address: String, mayHaveAttempts: String) -> String {
         """
         SELECT (k.n - 1)::int4, n.replaced_by IS NOT NULL, \(Self.unseen),
             \(EpochSQL.version(of: "b")),
-            (k.is_repeat OR n.status <> 'pending') AND EXISTS (
+            \(mayHaveAttempts) AND EXISTS (
                 SELECT FROM carillon.delivery_attempts a
                 WHERE a.notification_id = k.notification AND a.device_id = k.device AND a.outcome = 'accepted'
                     AND a.at >= n.stored_at - interval '1 day'
@@ -65,10 +68,17 @@ enum DeliverySQL {
         "\(row).outcome <> 'retry' AND coalesce(\(row).reason, '') NOT IN ('quiet_hours', 'under_way')"
     }
 
+    /// A delivery that was skipped because its user was erased leaves no row.
+    ///
+    /// Looks up each user, as ``NotificationSQL/isNamed(by:id:)`` does.
     static let attempts = """
         INSERT INTO carillon.delivery_attempts (at, user_id, notification_id, device_id, provider, kind, attempt, outcome,
             reason, provider_id, duration_ms)
-        SELECT \((1...11).map { "unnest($\($0))" }.joined(separator: ", "))
+        SELECT a.* FROM \(NotificationSQL.rows(
+            "at", "user_id", "notification_id", "device_id", "provider", "kind", "attempt", "outcome", "reason",
+            "provider_id", "duration_ms")) AS a
+        WHERE a.outcome <> '\(DeliveryStore.Outcome.skipped.rawValue)'
+            OR EXISTS (SELECT FROM carillon.users u WHERE u.user_id = ANY (ARRAY[a.user_id]))
         """
 
     /// $1, $2: users and ids; $3: when.

@@ -97,8 +97,8 @@ package struct DeliveryStore: Sendable {
         /// Obsolete deliveries and their reasons; a notification ends once none of its deliveries
         /// is in flight.
         package var dropped: [(user: String, id: NotificationID, reason: String)] = []
-        /// Mail that did not go out and is not all that there is: the notification ends if its push
-        /// was dropped.
+        /// Mail and calls for attention that did not go out and are not all that there is: the
+        /// notification ends if its push was dropped.
         ///
         /// `hasFailed` is false if its user or type did not want it.
         package var unmailed: [(user: String, id: NotificationID, reason: String, hasFailed: Bool)] = []

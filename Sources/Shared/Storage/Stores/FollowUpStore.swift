@@ -390,6 +390,7 @@ package struct FollowUpStore: Sendable {
             CASE WHEN t.kind = '\(FollowUp.attention.rawValue)' THEN EXISTS (
                 SELECT FROM carillon.delivery_attempts a
                 WHERE a.notification_id = t.notification_id AND a.outcome = 'accepted' AND a.provider <> 'email'
+                    AND a.at >= n.stored_at - interval '1 day'
             ) ELSE false END,
             (t.reason = '\(Self.handedOn)') IS TRUE,
             \(NotificationColumns.list)
