@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Foundation
+import Support
 import Testing
 
 @testable import Core
@@ -89,6 +90,40 @@ struct CatalogRegisterTests {
         #expect(register.current.all.map(\.name) == ["b"])
         // An earlier value is unchanged.
         #expect(first.all.map(\.name) == ["a"])
+    }
+
+    @Test("a job makes the catalog read its files once a second, and they count only if they have its type")
+    func newer() async throws {
+        let file = FileManager.default.temporaryDirectory.appending(path: "carillon-\(RandomName.make()).yaml")
+        defer { try? FileManager.default.removeItem(at: file) }
+        func write(_ text: String) throws { try Data(text.utf8).write(to: file, options: .atomic) }
+        func job(_ type: String) -> [(name: String, value: ArraySlice<UInt8>)] {
+            [("user", "ada"), ("type", type), ("title", "x")].map { ($0.0, Array($0.1.utf8)[...]) }
+        }
+        func look(_ register: CatalogRegister, than catalog: Catalog, for type: String) async -> Catalog? {
+            await register.newer(than: catalog, for: [job(type)], logger: TestLog.logger)
+        }
+        try write("types: {a: {}}")
+        let first = try CatalogLoader.load(path: file.path)
+        let make = { CatalogRegister(first, path: file.path) { Timestamp(seconds: 1) } }
+
+        let register = make()
+        try write("types: {b: {}}")
+        #expect(await look(register, than: first, for: "c") == nil)
+        #expect(register.current.digest == first.digest)
+        #expect(await look(register, than: first, for: "b") == nil, "within a second")
+
+        let other = make()
+        let found = try #require(await look(other, than: first, for: "b"))
+        #expect(found.all.map(\.name) == ["b"])
+        #expect(other.current.digest == found.digest)
+        // A batch that was decoded before finds it without another look.
+        #expect(await look(other, than: first, for: "b")?.digest == found.digest)
+
+        let faulty = make()
+        try write("types: {b: {lane: slow}}")
+        #expect(await look(faulty, than: first, for: "b") == nil)
+        #expect(faulty.refusal == nil)
     }
 
     @Test("a catalog without a file cannot be reloaded")

@@ -28,6 +28,8 @@ struct FindingTests {
     @Test("a healthy Redis passes every check")
     func soundRedis() {
         #expect(Self.redis { _ in }.allSatisfy { $0.outcome == .ok && $0.remedy == nil })
+        let cluster = Self.redis { ($0.isClustered, $0.isClusterExpected) = (true, true) }
+        #expect(cluster.allSatisfy { $0.outcome == .ok })
     }
 
     @Test("each fault of Redis has its check and its fix")
@@ -39,6 +41,7 @@ struct FindingTests {
             ("redis version", .fail, { $0.version = "5" }),
             ("redis version", .warn, { $0.version = "" }),
             ("redis role", .fail, { $0.isReplica = true }),
+            ("redis cluster", .fail, { $0.isClustered = true }),
             ("redis eviction", .fail, { $0.evictionPolicy = "allkeys-lru" }),
             ("redis eviction", .warn, { ($0.evictionPolicy, $0.maximumMemory) = ("volatile-ttl", 0) }),
             ("redis eviction", .warn, { $0.evictionPolicy = "" }),
@@ -83,11 +86,14 @@ struct FindingTests {
                 role:slave\r
                 connected_slaves:2\r
                 min_slaves_good_slaves:2\r
+                # Cluster\r
+                cluster_enabled:1\r
                 """
         )
         #expect(facts.version == "7.0.15")
         #expect(facts.isReplica)
         #expect(facts.replicas == 2 && facts.needsReplicas)
+        #expect(facts.isClustered)
         #expect(facts.evictionPolicy == "allkeys-lfu")
         #expect(facts.usesAppendOnlyFile)
         #expect(!facts.isLastWriteGood)

@@ -82,11 +82,16 @@ package final class CatalogRegister: Sendable {
         var refusal: Refusal?
     }
 
+    /// The least time between two looks for jobs, as any app can send a wrong type all the time.
+    private static let lookInterval: Duration = .seconds(1)
+
     private let path: String?
     private let now: @Sendable () -> Timestamp
     private let state: Mutex<State>
+    /// The start of the last look for jobs.
+    ///
     /// Held while files are read, so that of two reloads the later one wins.
-    private let reading = Mutex(())
+    private let reading = Mutex<Timestamp?>(nil)
 
     /// - Parameters:
     ///   - path: the file or folder it was loaded from; nil for a catalog that cannot be reloaded.
@@ -114,12 +119,7 @@ package final class CatalogRegister: Sendable {
     package func reload(logger: Logger) throws(CatalogFaults) -> Outcome {
         do throws(CatalogFaults) {
             let outcome = try self.reload()
-            guard outcome == .replaced else { return outcome }
-            let catalog = self.current
-            logger.notice(
-                "catalog reloaded",
-                metadata: ["catalog.digest": "\(catalog.digest)", "types": "\(catalog.all.count)"]
-            )
+            if outcome == .replaced { Self.log(self.current, logger) }
             return outcome
         } catch {
             for fault in error.faults {
@@ -127,6 +127,52 @@ package final class CatalogRegister: Sendable {
             }
             throw error
         }
+    }
+
+    /// Returns a newer catalog for jobs that name a type or a template that `catalog` lacks.
+    ///
+    /// Reads the files at most once a second. They become the current catalog only if one of the
+    /// jobs is valid by them: an operator may be at work on them.
+    ///
+    /// - Parameter jobs: the fields of the jobs.
+    /// - Returns: nil if there is none.
+    package func newer(
+        than catalog: Catalog,
+        for jobs: [[(name: String, value: ArraySlice<UInt8>)]],
+        logger: Logger
+    ) async -> Catalog? {
+        guard let path else { return nil }
+        // Detached, because the caller's thread serves other batches.
+        return await Task.detached { self.look(path, than: catalog, for: jobs, logger) }.value
+    }
+
+    private func look(
+        _ path: String,
+        than catalog: Catalog,
+        for jobs: [[(name: String, value: ArraySlice<UInt8>)]],
+        _ logger: Logger
+    ) -> Catalog? {
+        self.reading.withLock { last in
+            let current = self.current
+            // Another reload was first.
+            guard current.digest == catalog.digest else { return current }
+            let start = self.now()
+            if let last, (last..<last + Self.lookInterval).contains(start) { return nil }
+            last = start
+            guard let newer = try? CatalogLoader.load(path: path),
+                jobs.contains(where: { (try? newer.job($0)) != nil })
+            else { return nil }
+            CatalogMetrics.count(self.take(.success(newer)))
+            Self.log(newer, logger)
+            return newer
+        }
+    }
+
+    private static func log(_ catalog: Catalog, _ logger: Logger) {
+        logger.notice(
+            "catalog reloaded",
+            metadata: ["catalog.digest": "\(catalog.digest)", "types": "\(catalog.all.count)"]
+        )
     }
 
     /// Reloads the files without logging.

@@ -77,6 +77,18 @@ struct CatalogReloadTests {
         }
     }
 
+    @Test("a job finds a type that was added to the file without a reload")
+    func added() async throws {
+        try await Stack.with { stack in
+            let environment = try stack.catalog(Self.catalog("Hello"))
+            _ = try await stack.startDispatcher(environment: environment)
+            try stack.catalog(Self.catalog("Hello") + "\n  bye: {}\n")
+            try await stack.append([("user", "ada"), ("type", "bye"), ("title", "Bye")])
+            try await eventually("it is stored") { try await stack.texts(user: "ada") == [["Bye", ""]] }
+            #expect(try await stack.deadReasons().isEmpty)
+        }
+    }
+
     @Test("a faulty catalog never replaces a good one, and each fault is answered, counted and shown")
     func faulty() async throws {
         try await Stack.with { stack in
@@ -246,6 +258,19 @@ struct CatalogBroadcastTests {
             #expect(Set(last.keys) == ["Hello 1", "Salut 1"])
             #expect(last["Hello 1"] == second["Hello 1"])
             #expect(last.values.reduce(0, +) == Self.count + 1)
+            #expect(try await stack.deadReasons().isEmpty)
+        }
+    }
+
+    @Test("a page finds a type that is back in the file without a reload")
+    func back() async throws {
+        try await Self.with { stack, gateway, dispatcher in
+            try stack.catalog(Self.catalog("Bye", type: "other"))
+            try await Self.reload("Bye", dispatcher, stack)
+            try stack.catalog(Self.catalog("Hello"))
+            try await stack.freeChains(below: 16)
+            try await eventually("all is expanded") { try await Self.state(gateway)?["state"]?.string == "done" }
+            #expect(try await Self.titles(stack) == ["Hello 1": Self.count + 1])
             #expect(try await stack.deadReasons().isEmpty)
         }
     }

@@ -81,7 +81,7 @@ struct BroadcastExpansion: Sendable {
             isLast: users.count < Self.pageSize
         )
         let intake = JobIntake(dispatcher: self.dispatcher)
-        let catalog = self.dispatcher.catalog
+        let catalog = await self.dispatcher.catalog(for: broadcast.fields)
         let content: JobIntake.PageContent
         do throws(JobFaults) {
             let job = try catalog.job(broadcast.fields)
