@@ -61,6 +61,7 @@ enum DispatcherComposition {
         // Before the first look at what is due.
         try? await time.set()
         let lease = LeaseService(dispatcher: dispatcher)
+        try await lease.claimRedis()
         try await lease.acquire()
         let deliveries = try self.deliveries(dispatcher, settings, clients)
         let pauses = AccountPauseService(dispatcher: dispatcher, deliveries: deliveries)

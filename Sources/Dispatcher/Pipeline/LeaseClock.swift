@@ -159,8 +159,37 @@ package final class LeaseService: Service {
         )
     }
 
+    /// Checks that Redis has no work of another database, before the lease is taken.
+    ///
+    /// The first dispatcher on a Redis claims it.
+    ///
+    /// - Throws: ``RedisError`` with code `configuration` if another database has claimed it.
+    package func claimRedis() async throws {
+        let isOurs = try await self.dispatcher.untilDone("claim Redis for the database") {
+            guard let identity = try await self.dispatcher.database.outbox.identity() else { return true }
+            return try await self.dispatcher.live.claim(for: identity) == identity
+        }
+        guard !isOurs else { return }
+        throw RedisError(
+            .configuration,
+            "REDIS_URL has the work of another database than DATABASE_URL names; correct one of them, or, "
+                + "if this database replaces the other, run DEL \(self.dispatcher.keys.installation) in Redis")
+    }
+
     /// Takes the lease, before any work is taken.
+    ///
+    /// - Throws: `RedisError` with the code `configuration` if Redis has more parts than PostgreSQL
+    ///   records.
     package func acquire() async throws {
+        let unknown = try await self.dispatcher.untilDone("read the number of parts") {
+            try await self.dispatcher.live.unknownPartCount()
+        }
+        if let unknown {
+            throw RedisError(
+                .configuration,
+                "Redis has \(unknown) parts, but PostgreSQL records \(self.dispatcher.keys.parts.count); "
+                    + "stop all gateways and dispatchers, run dispatcher parts grow \(unknown), then start them")
+        }
         try await self.dispatcher.untilDone("take the lease") {
             try await self.renew()
             // For apps and commands; each sweep writes it again.

@@ -126,6 +126,44 @@ struct DoctorTests {
         }
     }
 
+    @Test("a Redis with the work of another database is refused until it is freed")
+    func installation() async throws {
+        try await TestDatabase.with { other in
+            // All test databases are copies of one, and a copy keeps the identity.
+            try await other.pool.query("UPDATE carillon.outbox_database SET id = gen_random_uuid()")
+            try await Stack.with { stack in
+                #expect(try await Self.examine(stack, "gateway").outcome("redis installation") == nil)
+                _ = try await stack.startDispatcher()
+                #expect(try await Self.examine(stack, "gateway").outcome("redis installation") == "ok")
+                let wrong = ["DATABASE_URL": other.url]
+                for program in ["gateway", "dispatcher"] {
+                    let examined = try await Self.examine(stack, program, wrong, ["--offline"])
+                    #expect(examined.outcome("redis installation") == "fail", "\(examined.output)")
+                }
+                let refused = try await stack.spawn("dispatcher", ["run"], name: "refused", environment: wrong)
+                #expect(try await refused.waitForExit() == .code(78))
+                for name in ["REDIS_URL", "DATABASE_URL", "DEL carillon:installation"] {
+                    #expect(refused.errors().contains(name), "\(name) in \(refused.errors())")
+                }
+                let leases = try await stack.connection.send("KEYS", "carillon:dispatcher:*").strings()
+                #expect(leases.count == 1)
+                try await stack.connection.send("DEL", "carillon:installation")
+                _ = try await stack.startDispatcher(name: "accepted", environment: wrong)
+            }
+        }
+    }
+
+    @Test("a cluster's server that is named alone fails, and the cluster passes")
+    func cluster() async throws {
+        let cluster = try await TestCluster.start(replicas: false)
+        try await Stack.with { stack in
+            let alone = try await Self.examine(stack, "gateway", ["REDIS_URL": cluster.servers[0].url])
+            #expect(alone.outcome("redis cluster") == "fail", "\(alone.output)")
+            let whole = try await Self.examine(stack, "gateway", ["REDIS_URL": cluster.url])
+            #expect(whole.outcome("redis") == "ok" && whole.outcome("redis cluster") == nil, "\(whole.output)")
+        }
+    }
+
     @Test("faulty settings exit with 78, and everything else is still checked")
     func settings() async throws {
         try await Stack.with { stack in

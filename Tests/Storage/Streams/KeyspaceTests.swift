@@ -34,6 +34,17 @@ struct KeyspaceTests {
         #expect(Keyspace.group == "dispatchers")
     }
 
+    @Test("channels for all processes differ between the databases of a Redis")
+    func databases() {
+        func channels(_ keys: Keyspace) -> [String] {
+            [keys.allNodesChannel, keys.revocationsChannel, keys.catalogChannel]
+        }
+        #expect(channels(self.keys) == ["carillon:all", "carillon:revocations", "carillon:catalog"])
+        #expect(
+            channels(Keyspace(database: 1)) == ["carillon:all:1", "carillon:revocations:1", "carillon:catalog:1"])
+        #expect(Keyspace(database: 1).jobs(.normal) == self.keys.jobs(.normal))
+    }
+
     @Test("puts the prefix before every name")
     func prefix() {
         let keys = Keyspace(prefix: "x:")

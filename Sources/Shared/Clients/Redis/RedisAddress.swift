@@ -44,7 +44,7 @@ package struct RedisAddress: Sendable, Equatable, CustomStringConvertible {
     let usesTLS: Bool
     let username: String?
     let password: String?
-    let database: Int
+    package let database: Int
 
     /// Reads a Redis URL.
     ///

@@ -37,6 +37,9 @@ package final class RedisClient: Sendable {
     /// Whether it is a cluster.
     package var isCluster: Bool { self.configuration.address.isCluster }
 
+    /// The number of its database.
+    package var database: Int { self.configuration.address.database }
+
     /// The masters that a batch writes to, as far as they are known; one without a cluster.
     package func masters(of batch: RedisBatch) -> Set<String> {
         guard case .cluster = self.backend else { return [""] }

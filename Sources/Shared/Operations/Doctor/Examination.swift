@@ -14,10 +14,16 @@ package enum Examination {
     /// Zones that every version of the data has.
     private static let knownZones = ["UTC", "Europe/Berlin", "America/New_York", "Asia/Tokyo"]
 
-    /// Returns the findings about Redis, and how far its clock is ahead of the machine's.
-    static func redis(
-        _ settings: RedisSettings
-    ) async -> (findings: [Finding], clock: Duration?) {
+    /// The findings about Redis.
+    struct RedisReport: Sendable {
+        var findings: [Finding]
+        /// How far its clock is ahead of the machine's.
+        var clock: Duration?
+        /// The identity of the database whose work it has; nil before the first dispatcher.
+        var installation: String?
+    }
+
+    static func redis(_ settings: RedisSettings) async -> RedisReport {
         let address = settings.address
         var configuration = settings.configuration(clientName: "carillon-doctor")
         configuration.connectTimeout = self.timeout
@@ -46,15 +52,21 @@ package enum Examination {
                 for answer in try await connection.sendToAll(info) {
                     var facts = RedisFacts(info: try answer.replies[0].string() ?? "")
                     facts.jobReplicas = settings.jobReplicas
+                    facts.isClusterExpected = address.isCluster
                     facts.hasFailover = address.hasFailover
                     // With several masters, each finding names its own.
                     findings += facts.findings.map { times.count > 1 ? $0.about(answer.server) : $0 }
                 }
-                return (findings, offsets.max { abs($0 / .seconds(1)) < abs($1 / .seconds(1)) })
+                return RedisReport(
+                    findings: findings,
+                    clock: offsets.max { abs($0 / .seconds(1)) < abs($1 / .seconds(1)) },
+                    // A server of a cluster, named alone, may refuse the key.
+                    installation: try? await connection.send("GET", .text(Keyspace().installation)).string()
+                )
             }
         } catch {
             let remedy = "start Redis, or correct REDIS_URL; check firewalls and the password"
-            return ([Finding(.fail, "redis", "\(address): \(error)", fix: remedy)], nil)
+            return RedisReport(findings: [Finding(.fail, "redis", "\(address): \(error)", fix: remedy)])
         }
     }
 
@@ -65,6 +77,7 @@ package enum Examination {
         var clock: Duration?
         /// The time-zone version that stored schedules were computed with.
         var zoneVersion: String?
+        var identity: String?
     }
 
     /// - Parameter needed: connections of one more process.
@@ -80,6 +93,17 @@ package enum Examination {
             let remedy = "start PostgreSQL, or correct DATABASE_URL; check pg_hba.conf, firewalls and the password"
             return DatabaseReport(findings: [Finding(.fail, "postgres", "\(error)", fix: remedy)])
         }
+    }
+
+    /// Compares the database whose work Redis has with the database itself.
+    private static func installation(redis: String?, database: String?) -> Finding? {
+        guard let redis, let database else { return nil }
+        let check = "redis installation"
+        guard redis != database else { return Finding(.ok, check, "has the work of this database") }
+        return Finding(
+            .fail, check, "has the work of another database than DATABASE_URL names",
+            fix: "correct REDIS_URL or DATABASE_URL; if this database replaces the other, "
+                + "run DEL \(Keyspace().installation) in Redis")
     }
 
     /// Examines the standbys for pages of inboxes.
@@ -125,7 +149,8 @@ package enum Examination {
         return DatabaseReport(
             findings: [found] + facts.findings(needed: needed),
             clock: time.map { Timestamp(microseconds: $0) - (before + delay / 2) },
-            zoneVersion: state.missing.isEmpty ? try await Database(pool).schedules.zoneVersion() : nil
+            zoneVersion: state.missing.isEmpty ? try await Database(pool).schedules.zoneVersion() : nil,
+            identity: state.missing.isEmpty ? try await Database(pool).outbox.identity() : nil
         )
     }
 
@@ -203,6 +228,9 @@ package enum Examination {
         if !settings.database.isEmpty {
             let database = await self.database(CommandClients.database(reader, name: "doctor"), needed: needed)
             report.add(database.findings)
+            if let finding = self.installation(redis: redis.installation, database: database.identity) {
+                report.add(finding)
+            }
             clocks.database = database.clock
             // Only dispatchers compute schedules.
             if role == .dispatcher { zoneVersion = database.zoneVersion }

@@ -14,6 +14,10 @@ struct RedisFacts: Sendable, Equatable {
     var needsReplicas = false
     /// `JOB_REPLICAS`.
     var jobReplicas = 0
+    /// Whether it is a server of a cluster.
+    var isClustered = false
+    /// Whether `REDIS_URL` names a cluster.
+    var isClusterExpected = false
     /// Whether another server takes over if the master dies.
     var hasFailover = false
     var evictionPolicy = ""
@@ -39,6 +43,7 @@ struct RedisFacts: Sendable, Equatable {
         func number(_ name: Substring) -> Int64 { values[name].flatMap { Int64($0) } ?? 0 }
         self.version = values["redis_version"].map { String($0) } ?? ""
         self.isReplica = values["role"] == "slave"
+        self.isClustered = values["cluster_enabled"] == "1"
         self.replicas = number("connected_slaves")
         // INFO has the line only if both settings are above zero.
         self.needsReplicas = values["min_slaves_good_slaves"] != nil
@@ -59,7 +64,7 @@ struct RedisFacts: Sendable, Equatable {
     /// Whether the version, role and settings keep data safe, and the limits leave room.
     var findings: [Finding] {
         [self.versionFinding, self.roleFinding, self.evictionFinding, self.persistenceFinding, self.memoryFinding]
-            .compactMap(\.self) + [self.replicasFinding, self.clientsFinding].compactMap(\.self)
+            .compactMap(\.self) + [self.clusterFinding, self.replicasFinding, self.clientsFinding].compactMap(\.self)
     }
 
     private var versionFinding: Finding {
@@ -82,6 +87,13 @@ struct RedisFacts: Sendable, Equatable {
         guard self.isReplica else { return nil }
         return Finding(
             .fail, "redis role", "a replica, which refuses writes", fix: "point REDIS_URL at the primary")
+    }
+
+    private var clusterFinding: Finding? {
+        guard self.isClustered, !self.isClusterExpected else { return nil }
+        return Finding(
+            .fail, "redis cluster", "a server of a cluster, which refuses the keys of the other servers",
+            fix: "set REDIS_URL to redis+cluster:// with the same server, or rediss+cluster:// for TLS")
     }
 
     private var replicasFinding: Finding? {

@@ -175,9 +175,10 @@ package struct RedisSettings: Sendable {
         guard count > 1 || !self.address.isCluster else {
             throw RedisError(
                 .configuration,
-                "REDIS_URL names a cluster, but this installation has one part; run dispatcher parts grow 16")
+                "REDIS_URL names a cluster, but this installation has one part; run dispatcher parts grow with "
+                    + "the number in the key carillon:parts, or with 16 if there is none")
         }
-        return Keyspace(parts: count, former: layout.former)
+        return Keyspace(database: self.address.database, parts: count, former: layout.former)
     }
 
     /// Returns how to append jobs that replicas must have; nil if the master is enough.

@@ -22,14 +22,17 @@ package struct Keyspace: Sendable {
     /// Shared by all parts, so that a copy is one reference.
     private final class Layout: Sendable {
         let prefix: String
+        /// The end of the names of channels for all processes; empty for database 0.
+        let channelSuffix: String
         /// The tags of all parts; empty for one Redis.
         let tags: [String]
         /// The numbers of parts before the installation grew, and their tags; none is shared.
         let former: [Int]
         let formerTags: [String]
 
-        init(prefix: String, parts: Int, former: [Int]) {
+        init(prefix: String, database: Int, parts: Int, former: [Int]) {
             self.prefix = prefix
+            self.channelSuffix = database == 0 ? "" : ":\(database)"
             self.tags = parts > 1 ? PartTags.all(parts) : []
             self.former = former
             self.formerTags = former.filter { $0 > 1 }.flatMap { PartTags.all($0) }
@@ -46,10 +49,12 @@ package struct Keyspace: Sendable {
     private var tags: [String] { self.layout.tags }
 
     /// - Parameters:
+    ///   - database: the number of Redis' database.
     ///   - parts: the number of parts; 1 for the names of one Redis.
     ///   - former: the numbers that the installation had before it grew.
-    package init(prefix: String = "carillon:", parts: Int = 1, former: [Int] = []) {
-        self.init(Layout(prefix: prefix, parts: parts, former: former), index: nil, tag: nil)
+    package init(prefix: String = "carillon:", database: Int = 0, parts: Int = 1, former: [Int] = []) {
+        self.init(
+            Layout(prefix: prefix, database: database, parts: parts, former: former), index: nil, tag: nil)
     }
 
     private init(_ layout: Layout, index: Int?, tag: String?) {
@@ -104,6 +109,9 @@ package struct Keyspace: Sendable {
     private func spread(_ name: @autoclosure () -> String, _ user: String) -> String? {
         self.isSpread ? "\(self.prefix){\(self.tags[self.index(of: user)])}:\(name()):\(user)" : nil
     }
+
+    /// The key with the identity of the database whose work this Redis has.
+    package var installation: String { self.prefix + "installation" }
 
     /// The key that tells apps and commands the number of parts.
     package var partCount: String { self.prefix + "parts" }
@@ -300,14 +308,19 @@ package struct Keyspace: Sendable {
     /// The sorted set of gateways by the end of their lease.
     package var nodes: String { self.prefix + "nodes" }
 
+    /// The name of a channel for all processes.
+    ///
+    /// Unlike keys, channels are common to all databases of a Redis.
+    private func channel(_ name: String) -> String { self.prefix + name + self.layout.channelSuffix }
+
     /// The pub/sub channel of all nodes.
-    package var allNodesChannel: String { self.prefix + "all" }
+    package var allNodesChannel: String { self.channel("all") }
 
     /// The pub/sub channel for revoked tokens; a message is the number of the revocation.
-    package var revocationsChannel: String { self.prefix + "revocations" }
+    package var revocationsChannel: String { self.channel("revocations") }
 
     /// The pub/sub channel that makes gateways and dispatchers reload the catalog.
-    package var catalogChannel: String { self.prefix + "catalog" }
+    package var catalogChannel: String { self.channel("catalog") }
 
     /// A socket ticket, by its hash.
     package func socketTicket(_ hash: String) -> String { "\(self.prefix)ticket:\(hash)" }

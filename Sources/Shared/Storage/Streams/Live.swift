@@ -47,8 +47,30 @@ package struct Live: Sendable {
         guard numbers.allSatisfy({ (1...Keyspace.mostParts).contains($0) }) else {
             throw RedisError(.unexpectedReply, "\(names.partCount) is not a number of parts")
         }
-        let keys = Keyspace(parts: numbers[0], former: Array(numbers.dropFirst()))
+        let keys = Keyspace(
+            database: connection.database, parts: numbers[0], former: Array(numbers.dropFirst()))
         return Live(connection, keys: keys, replicated: replicated)
+    }
+
+    /// Claims Redis for the database with this identity, unless another has claimed it.
+    ///
+    /// - Returns: the identity of the database whose work Redis has.
+    package func claim(for installation: String) async throws(RedisError) -> String {
+        var batch = RedisBatch()
+        batch.append("SET", .text(self.keys.installation), .text(installation), "NX")
+        batch.append("GET", .text(self.keys.installation))
+        let replies = try await self.connection.send(batch)
+        _ = try replies[0].checked()
+        return try replies[1].string() ?? installation
+    }
+
+    /// Returns the number of parts in Redis if it is larger than the installation's.
+    ///
+    /// Then PostgreSQL was restored to a time before the installation grew, and no dispatcher would
+    /// read what is in these parts.
+    package func unknownPartCount() async throws(RedisError) -> Int? {
+        let text = try await self.connection.send("GET", .text(self.keys.partCount)).string()
+        return text.flatMap { Int($0) }.flatMap { $0 > self.keys.parts.count ? $0 : nil }
     }
 
     /// Adds the commands that write the numbers of parts for apps and commands.
