@@ -116,6 +116,18 @@ package struct Dispatcher: Sendable {
     /// The current catalog; a batch takes it once and keeps it.
     var catalog: Catalog { self.catalogs.current }
 
+    /// Returns the catalog for a job: a newer one if the current one lacks its type or template.
+    func catalog(for job: [(name: String, value: ArraySlice<UInt8>)]) async -> Catalog {
+        let catalog = self.catalog
+        do throws(JobFaults) {
+            _ = try catalog.job(job)
+            return catalog
+        } catch {
+            guard error.areOfCatalog else { return catalog }
+            return await self.catalogs.newer(than: catalog, for: [job], logger: self.logger) ?? catalog
+        }
+    }
+
     /// Returns the facts of a notification and its user's preferences, for a decision.
     func facts(
         _ notification: Notification,

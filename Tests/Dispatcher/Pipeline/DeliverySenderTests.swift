@@ -32,6 +32,7 @@ struct DeliverySenderTests {
     private static let device = NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0003)
 
     private static func store(in pool: PostgresPool) async throws {
+        try await pool.query("INSERT INTO carillon.users (user_id) VALUES ('ada')")
         try await pool.query(
             """
             INSERT INTO carillon.notifications (user_id, id, version, job_entry, org_id, type, severity, delivery, lane,
@@ -369,7 +370,7 @@ struct DeliverySenderTests {
                     let batch = LaneBatch(lane: .normal, group: dispatcher.group(stream), entries: [taken])
                     try await sender.sendAlone(batch) { _ in }
                     // Another push carries a newer count to the device first.
-                    #expect(dispatcher.badges.isNewest(8, for: Self.device))
+                    #expect(dispatcher.badges.isNewest(8, of: "ada", for: Self.device))
                 }
                 let sent = messages.withLock { $0 }
                 #expect(sent.map(\.badge) == [2, nil])
@@ -415,7 +416,7 @@ struct DeliverySenderTests {
                 }
                 let dispatcher = try TestDispatcher.make(database.pool, redis, keys, [type], channel)
                 dispatcher.leaseClock.renewed(at: .now)
-                if let version = item.sent { #expect(dispatcher.badges.isNewest(version, for: Self.device)) }
+                if let version = item.sent { #expect(dispatcher.badges.isNewest(version, of: "ada", for: Self.device)) }
                 let work = DeliveryWork(
                     notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false,
                     isRetraction: true)
@@ -428,8 +429,8 @@ struct DeliverySenderTests {
                 #expect(sent.map(\.badge) == [item.badge])
                 #expect(sent.map(\.badgeVersion) == [item.badge == nil ? nil : 7])
                 // An older count is stale; the same one is not.
-                #expect(!dispatcher.badges.isNewest(item.known - 1, for: Self.device) || item.known == 0)
-                #expect(dispatcher.badges.isNewest(item.known, for: Self.device))
+                #expect(!dispatcher.badges.isNewest(item.known - 1, of: "ada", for: Self.device) || item.known == 0)
+                #expect(dispatcher.badges.isNewest(item.known, of: "ada", for: Self.device))
             }
         }
     }
@@ -653,23 +654,32 @@ struct BadgeBoardTests {
     @Test("a count is the newest unless the device was sent one of a later version")
     func newest() {
         let board = BadgeBoard()
-        #expect(board.isNewest(5, for: Self.device(1)))
-        #expect(!board.isNewest(4, for: Self.device(1)))
-        #expect(board.isNewest(5, for: Self.device(1)), "the same once more is no older")
-        #expect(board.isNewest(6, for: Self.device(1)))
-        #expect(!board.isNewest(5, for: Self.device(1)))
-        #expect(board.isNewest(1, for: Self.device(2)))
+        #expect(board.isNewest(5, of: "ada", for: Self.device(1)))
+        #expect(!board.isNewest(4, of: "ada", for: Self.device(1)))
+        #expect(board.isNewest(5, of: "ada", for: Self.device(1)), "the same once more is no older")
+        #expect(board.isNewest(6, of: "ada", for: Self.device(1)))
+        #expect(!board.isNewest(5, of: "ada", for: Self.device(1)))
+        #expect(board.isNewest(1, of: "ada", for: Self.device(2)))
+    }
+
+    @Test("a device that another user registers starts over")
+    func moved() {
+        let board = BadgeBoard()
+        #expect(board.isNewest(500, of: "ada", for: Self.device(1)))
+        #expect(board.isNewest(3, of: "eve", for: Self.device(1)))
+        #expect(!board.isNewest(2, of: "eve", for: Self.device(1)))
+        #expect(board.isNewest(4, of: "ada", for: Self.device(1)))
     }
 
     @Test("remembers 100,000 devices, then starts over")
     func bound() {
         let board = BadgeBoard()
-        for number in UInt64(0)..<100_000 where !board.isNewest(10, for: Self.device(number)) {
+        for number in UInt64(0)..<100_000 where !board.isNewest(10, of: "ada", for: Self.device(number)) {
             Issue.record("\(number) is not new")
         }
-        #expect(!board.isNewest(9, for: Self.device(0)))
-        #expect(board.isNewest(10, for: Self.device(100_000)))
-        #expect(board.isNewest(9, for: Self.device(0)))
-        #expect(!board.isNewest(8, for: Self.device(0)))
+        #expect(!board.isNewest(9, of: "ada", for: Self.device(0)))
+        #expect(board.isNewest(10, of: "ada", for: Self.device(100_000)))
+        #expect(board.isNewest(9, of: "ada", for: Self.device(0)))
+        #expect(!board.isNewest(8, of: "ada", for: Self.device(0)))
     }
 }

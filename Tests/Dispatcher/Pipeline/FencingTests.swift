@@ -89,6 +89,28 @@ struct FencingTests {
         #expect(clock.holds(second))
     }
 
+    @Test("a dispatcher does not start while Redis has more parts than PostgreSQL records")
+    func unknownParts() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")])
+                try await redis.send("SET", .text(keys.partCount), "64")
+                let service = LeaseService(dispatcher: dispatcher)
+                let error = await #expect(throws: RedisError.self) { try await service.acquire() }
+                #expect(error?.code == .configuration)
+                #expect(error?.message?.contains("run dispatcher parts grow 64") == true)
+                #expect(try await redis.send("GET", .text(keys.partCount)).string() == "64")
+                #expect(dispatcher.leaseClock.term == nil)
+                try await redis.send("SET", .text(keys.partCount), "1")
+                try await service.acquire()
+                #expect(dispatcher.leaseClock.term != nil)
+                await service.release()
+            }
+        }
+    }
+
     @Test("after an expiry, sends only entries that are still its own and unsent")
     func sender() async throws {
         try await TestRedis.with { redis, prefix in

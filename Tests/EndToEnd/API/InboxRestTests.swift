@@ -50,6 +50,21 @@ struct InboxRestTests {
             #expect(changed.status == 200)
             #expect(changed.header("etag") != tag)
             #expect(changed.body["unread"]?.integer == 2)
+
+            // Two inboxes that began in one batch differ only by their users.
+            try await stack.append([("users", #"["bob","eve"]"#), ("type", "invoice_created"), ("title", "both")])
+            var copies: [String] = []
+            for user in ["bob", "eve"] {
+                let token = try await Stack.token(user: user)
+                try await eventually("it is listed") {
+                    try await gateway.call(.get, "/v1/notifications/unread-count", token: token).body["total"]?.integer
+                        == 1
+                }
+                let page = try await gateway.call(
+                    .get, "/v1/notifications", token: token, headers: copies.map { (name: "if-none-match", value: $0) })
+                #expect(page.status == 200, "\(user)")
+                copies.append(try #require(page.header("etag")))
+            }
         }
     }
 

@@ -272,10 +272,12 @@ struct WebInboxConnectionTests {
             console.error = (prefix, { name }) => logged.push(name);
             // The client of the previous version has no `ticket`.
             const connection = new Connection({ url }, () => 7);
-            let tries = 0;
-            connection.addEventListener("state", ({ detail }) => { if (detail === "connecting") tries += 1; });
-            connection.open();
-            await until(() => tries === 3);
+            const failed = (start) => new Promise((resolve) => {
+              connection.addEventListener("state", ({ detail }) => detail === "offline" && resolve());
+              start();
+            });
+            await failed(() => connection.open());
+            await failed(() => connection.retry());
             connection.close();
             // Modules of the previous version import it.
             return [...logged, claim(`e30.${btoa('{"sub":"ada"}')}.e30`, "sub")];

@@ -3,6 +3,10 @@
 
 import Clients
 import Core
+import HTTPTypes
+import Hummingbird
+import NIOCore
+import NIOEmbedded
 import Support
 import Testing
 
@@ -80,6 +84,43 @@ struct RevocationRegisterTests {
             _ = try await register.revoke(user: "ada")
             let error = await #expect(throws: TokenFault.self) { try await verifier.verify(token, remembers: true) }
             #expect(error?.code == .refused)
+        }
+    }
+
+    @Test("refuses a call whose token is revoked while its body arrives")
+    func lateBody() async throws {
+        try await self.with { _, _, make in
+            try await TestRedis.with { redis, prefix in
+                let register = make(100)
+                let verifier = TokenVerifier(
+                    secrets: [Tokens.secret], keySet: nil, rules: TokenRules(), revocations: register,
+                    now: { Tokens.now })
+                let live = Live(redis, keys: Keyspace(prefix: prefix))
+                let tickets = SocketTickets(live, revocations: register, now: { Tokens.now })
+                let middleware = IdentityMiddleware(
+                    credentials: CredentialResolver(verifier: verifier, tickets: tickets, cookie: nil),
+                    accepting: .canonical)
+                let token = Tokens.secret(#"{"sub":"ada","iat":1794999000}"#)
+                func call(revokes: Bool) async throws -> HTTPResponse.Status {
+                    let head = HTTPRequest(
+                        method: .post, scheme: "http", authority: "gateway", path: "/v1/devices",
+                        headerFields: [.authorization: "Bearer \(token)"])
+                    let request = Request(head: head, body: RequestBody(buffer: ByteBuffer(string: "{}")))
+                    let channel = NIOAsyncTestingChannel()
+                    let source = ApplicationRequestContextSource(channel: channel, logger: TestLog.logger)
+                    let context = APIContext(source: source)
+                    _ = try await channel.finish()
+                    return try await middleware.handle(request, context: context) { request, _ in
+                        if revokes { _ = try await register.revoke(user: "ada") }
+                        let body = try await FieldReader.body(request)
+                        return Response(status: body == .object([]) ? .ok : .badRequest)
+                    }.status
+                }
+                let status = try await call(revokes: false)
+                #expect(status == .ok)
+                let error = await #expect(throws: Problem.self) { try await call(revokes: true) }
+                #expect(error?.status == .unauthorized)
+            }
         }
     }
 

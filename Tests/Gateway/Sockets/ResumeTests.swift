@@ -256,6 +256,18 @@ struct BookmarkTests {
         }
     }
 
+    @Test("removes the bookmark of a client whose token was revoked")
+    func revoked() throws {
+        let harness = try HubHarness()
+        let (session, _) = harness.open(by: Self.ada, .signalr, client: "web")
+        session.opened(Self.snapshot(4))
+        #expect(session.bookmark(hasLeft: true)?.version == 4)
+        session.revoke(before: Timestamp(seconds: 1))
+        let bookmark = try #require(session.bookmark(hasLeft: true))
+        #expect(bookmark.version == nil)
+        session.end()
+    }
+
     @Test("stores a bookmark when it changes, at intervals, and at the end")
     func notes() async throws {
         let noted = Notes<SocketBookmark>()

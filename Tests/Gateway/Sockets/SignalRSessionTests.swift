@@ -113,7 +113,8 @@ struct ClientEndTests {
                 var client = try await HubClient.open(http, url, token: "ada")
                 try await client.sync(token: "ada")
                 if isClosed {
-                    running.hub.revoke([(user: "ada", before: Timestamp(seconds: 4_000_000_000))])
+                    let (eventLoop, hub) = (running.eventLoop, running.hub)
+                    eventLoop.execute { hub.shard(on: eventLoop)?.drain(over: .zero) }
                     try await client.poll(until: "the close message", token: "ada") { client in
                         client.messages.contains { $0["type"]?.integer == 7 }
                     }

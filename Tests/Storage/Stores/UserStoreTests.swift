@@ -3,6 +3,7 @@
 
 import Clients
 import Core
+import Support
 import Testing
 
 @testable import Storage
@@ -68,6 +69,37 @@ struct UserStoreTests {
         }
     }
 
+    @Test("two erasures at once take both users out of a list", arguments: ["dead_letters", "schedules"])
+    func simultaneousErasures(table: String) async throws {
+        try await Samples.withStoresOfTwoPools { database, second in
+            let list = Array(#"["ada","bob","eve"]"#.utf8)
+            let fields = [(name: "users", value: list[...])]
+            try await database.deadLetters.add([
+                (stream: "jobs", entry: "1", reason: "r", at: Samples.start, fields: fields)
+            ])
+            _ = try await database.schedules.add([
+                Schedule(
+                    id: NotificationID(high: 1, low: 1), fields: [("users", list)], dueAt: Samples.start,
+                    createdAt: Samples.start)
+            ])
+            let erasing = try await database.pool.transaction { transaction in
+                // The other erasure, before its commit.
+                try await transaction.query(
+                    "UPDATE carillon.\(table) SET fields = $1",
+                    .jsonb(Array(#"[["users","[\"ada\",\"eve\"]"]]"#.utf8)))
+                let erasing = Task {
+                    try await table == "schedules"
+                        ? second.schedules.erase(user: "ada") : second.deadLetters.erase(user: "ada")
+                }
+                try await eventually("the erasure waits") { try await Samples.areWaiting(1, database) }
+                return erasing
+            }
+            #expect(try await erasing.value == 1)
+            let left = try await database.pool.query("SELECT fields #>> '{0,1}' FROM carillon.\(table)")
+            #expect(try left.map { try $0.text(0) } == [#"["eve"]"#])
+        }
+    }
+
     @Test("limits a user's topics but not those that a service adds")
     func topicLimit() async throws {
         try await Samples.withStores { database in
@@ -130,6 +162,15 @@ struct UserExportTests {
                         fields: fields.map { (name: $0.name, value: ArraySlice($0.value.utf8)) }
                     )
                 })
+            // Lists in Latin-1: one that names the user, one in a job for the user, and one of
+            // others.
+            let lists: [(String, String?, String)] = [("91", nil, "ada"), ("92", "ada", "bob"), ("93", nil, "bob")]
+            for (entry, user, name) in lists {
+                let list: [UInt8] = Array("[\"\(name)\",\"zo".utf8) + [0xe9] + Array("\"]".utf8)
+                var fields = [(name: "users", value: list[...])]
+                if let user { fields.append((name: "user", value: Array(user.utf8)[...])) }
+                try await store.add([(stream: "jobs", entry: entry, reason: "r", at: Samples.start, fields: fields)])
+            }
             #expect(
                 try await Self.fields(.deadLetters, "ada", database) == [
                     ["user": .string("ada"), "title": .string("own")],
@@ -137,10 +178,13 @@ struct UserExportTests {
                     ["except": .string(#"["ada"]"#)],
                     ["d": .string("1 n d 0 - ada")],
                     ["users": .null, "title": .string("unreadable")],
+                    ["users": .null],
+                    ["user": .string("ada")],
                 ])
             // Erasure finds the same number.
-            #expect(try await store.erase(user: "ada") == 5)
+            #expect(try await store.erase(user: "ada") == 7)
             #expect(try await Self.fields(.deadLetters, "ada", database).isEmpty)
+            #expect(try await store.reason(stream: "jobs", entry: "93") == "r")
         }
     }
 

@@ -381,7 +381,9 @@ final class DeliverySender: Sendable {
             // Ask the board only for a count that goes out; a newer count is already on its
             // way.
             let hasCount = !work.isRetraction || channel.retractionsHaveBadge
-            let isNewest = hasCount && self.dispatcher.badges.isNewest(facts.inboxVersion, for: facts.device.id)
+            let user = facts.notification.user
+            let isNewest =
+                hasCount && self.dispatcher.badges.isNewest(facts.inboxVersion, of: user, for: facts.device.id)
             if isNewest, own == nil {
                 message.badge = Int64(facts.unseen)
                 message.badgeVersion = facts.inboxVersion
@@ -449,18 +451,20 @@ extension DeliveryOutcome.Result {
 
 /// The newest inbox version whose unread count this process sent to each device.
 ///
-/// The board is bounded; a dropped device may once get an older count.
+/// A device that another user registers starts over, because inboxes count their own versions. The
+/// board is bounded; a dropped device may once get an older count.
 final class BadgeBoard: Sendable {
     private static let capacity = 100_000
 
-    private let versions = Mutex<[NotificationID: Int64]>([:])
+    private let sent = Mutex<[NotificationID: (user: ExactText, version: Int64)]>([:])
 
     /// Records a count, unless a newer one was sent.
-    func isNewest(_ version: Int64, for device: NotificationID) -> Bool {
-        self.versions.withLock { versions in
-            if let last = versions[device], last > version { return false }
-            if versions.count >= Self.capacity, versions[device] == nil { versions.removeAll(keepingCapacity: true) }
-            versions[device] = version
+    func isNewest(_ version: Int64, of user: String, for device: NotificationID) -> Bool {
+        let user = ExactText(user)
+        return self.sent.withLock { sent in
+            if let last = sent[device], last.user == user, last.version > version { return false }
+            if sent.count >= Self.capacity, sent[device] == nil { sent.removeAll(keepingCapacity: true) }
+            sent[device] = (user, version)
             return true
         }
     }

@@ -12,6 +12,8 @@ import Sockets
 import Synchronization
 
 /// Authenticates the caller; 401 for a missing or invalid credential.
+///
+/// A body may arrive long after its head, so the end of the body checks for a revocation again.
 struct IdentityMiddleware: RouterMiddleware {
     typealias Context = APIContext
 
@@ -33,8 +35,42 @@ struct IdentityMiddleware: RouterMiddleware {
         } catch {
             throw Problem(error)
         }
-        guard context.caller != nil else { throw Problem(.unauthorized, "a bearer token is required") }
+        guard let caller = context.caller else { throw Problem(.unauthorized, "a bearer token is required") }
+        let length = request.headers[.contentLength]
+        guard length.map({ $0 != "0" }) ?? (request.method != .get && request.method != .head) else {
+            return try await next(request, context)
+        }
+        var request = request
+        let body = RecheckedBody(base: request.body, caller: caller, credentials: self.credentials)
+        request.body = RequestBody(asyncSequence: body)
         return try await next(request, context)
+    }
+}
+
+/// A body whose end checks that the caller's token was not revoked while it arrived.
+private struct RecheckedBody: AsyncSequence, Sendable {
+    struct AsyncIterator: AsyncIteratorProtocol {
+        var base: RequestBody.AsyncIterator
+        let caller: Caller
+        let credentials: CredentialResolver
+
+        @concurrent mutating func next() async throws -> ByteBuffer? {
+            if let part = try await self.base.next() { return part }
+            do throws(TokenFault) {
+                try await self.credentials.recheck(self.caller)
+            } catch {
+                throw Problem(error)
+            }
+            return nil
+        }
+    }
+
+    let base: RequestBody
+    let caller: Caller
+    let credentials: CredentialResolver
+
+    func makeAsyncIterator() -> AsyncIterator {
+        AsyncIterator(base: self.base.makeAsyncIterator(), caller: self.caller, credentials: self.credentials)
     }
 }
 

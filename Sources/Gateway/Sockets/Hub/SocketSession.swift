@@ -575,9 +575,12 @@ extension SocketSession {
         self.identity = identity
     }
 
-    /// Closes the socket if its token was issued before a moment.
+    /// Closes the socket if its token was issued before a moment, and leaves no bookmark.
+    ///
+    /// An erasure revokes first, and would miss a bookmark that is stored later.
     func revoke(before: Timestamp) {
         guard let identity, identity.issuedAt.map({ $0 < before }) ?? true else { return }
+        self.stop()
         self.close(.unauthorized("the token was revoked"))
         self.flush()
     }

@@ -61,6 +61,7 @@ package struct DeadLetterStore: Sendable {
         var count = 0
         var last = (stream: "", entry: "")
         while true {
+            let start = last
             let result = try await self.pool.query(
                 """
                 SELECT d.stream, d.entry, d.fields FROM carillon.dead_letters d
@@ -72,28 +73,38 @@ package struct DeadLetterStore: Sendable {
             var changes: [PostgresStatement] = []
             for row in result {
                 last = (try row.text(0), try row.text(1))
-                let fields = try row.optionalJSON(2).flatMap { try? JSONParser.parse($0) }?.array ?? []
+                let json = try row.optionalJSON(2) ?? []
+                let fields = (try? JSONParser.parse(json))?.array ?? []
+                let read: [PostgresValue] = [.text(last.stream), .text(last.entry), .jsonb(json)]
                 switch DeadLetterErasure.change(fields, user: user) {
                 case .none: break
                 case .remove:
                     changes.append(
                         PostgresStatement(
-                            "DELETE FROM carillon.dead_letters WHERE stream = $1 AND entry = $2",
-                            [.text(last.stream), .text(last.entry)]
+                            "DELETE FROM carillon.dead_letters WHERE stream = $1 AND entry = $2 AND fields = $3", read
                         )
                     )
                 case .replace(let fields):
                     changes.append(
                         PostgresStatement(
-                            "UPDATE carillon.dead_letters SET fields = $3 WHERE stream = $1 AND entry = $2",
-                            [.text(last.stream), .text(last.entry), .jsonb(JSONWriter.bytes(of: .array(fields)))]
+                            """
+                            UPDATE carillon.dead_letters SET fields = $4
+                            WHERE stream = $1 AND entry = $2 AND fields = $3
+                            """,
+                            read + [.jsonb(JSONWriter.bytes(of: .array(fields)))]
                         )
                     )
                 }
             }
-            if !changes.isEmpty { try await self.pool.run(changes) }
-            count += changes.count
-            if result.isEmpty { return count }
+            var changed = 0
+            if !changes.isEmpty { for done in try await self.pool.run(changes) { changed += done.affectedRows } }
+            count += changed
+            if changed < changes.count {
+                // Another erasure or a replay changed some meanwhile: read the page again.
+                last = start
+            } else if result.isEmpty {
+                return count
+            }
         }
     }
 
@@ -146,7 +157,8 @@ extension DeadLetterStore {
             }
         }
 
-        private static func bytes(_ value: JSONValue?) -> [UInt8] {
+        /// The bytes of a stored name or value.
+        static func bytes(_ value: JSONValue?) -> [UInt8] {
             if let text = value?.string { return Array(text.utf8) }
             return value?["base64"]?.string.flatMap { Base64.standard.decodePadded($0.utf8) } ?? []
         }
@@ -427,7 +439,7 @@ enum DeadLetterErasure: Equatable {
     /// An SQL condition for rows that may name a user; it has false positives.
     ///
     /// JSON may escape any character of a name (RFC 8259 section 7), so a list with an escape may
-    /// name anyone.
+    /// name anyone. So may a list that is not UTF-8, which is stored as an object.
     ///
     /// - Parameters:
     ///   - user: the parameter.
@@ -437,7 +449,8 @@ enum DeadLetterErasure: Equatable {
         EXISTS (
             SELECT FROM jsonb_array_elements(\(fields)) f
             WHERE f ->> 0 IN ('user', 'users', 'except', 'd') AND position(\(user)::text IN f ->> 1) > 0
-                OR f ->> 0 IN ('users', 'except') AND position('\\' IN f ->> 1) > 0
+                OR f ->> 0 IN ('users', 'except')
+                    AND (position('\\' IN f ->> 1) > 0 OR jsonb_typeof(f -> 1) = 'object')
         )
         """
     }
@@ -447,17 +460,18 @@ enum DeadLetterErasure: Equatable {
         var isChanged = false
         var kept: [JSONValue] = []
         for field in fields {
-            guard let name = field.array?.first?.string, let value = field.array?.last?.string else {
+            guard let name = field.array?.first?.string else {
                 kept.append(field)
                 continue
             }
+            let value = DeadLetterStore.Letter.bytes(field.array?.last)
             switch name {
-            case "user" where value.utf8.elementsEqual(user.utf8): return .remove
+            case "user" where value.elementsEqual(user.utf8): return .remove
             case "d" where Self.owner(ofDelivery: value)?.utf8.elementsEqual(user.utf8) == true: return .remove
             case "users", "except":
-                guard let users = (try? JSONParser.parse(Array(value.utf8)))?.strings else {
+                guard let users = (try? JSONParser.parse(value))?.strings else {
                     // The list cannot be parsed but contains the user's name.
-                    if value.contains(user) { return .remove }
+                    if value.contains(user.utf8) { return .remove }
                     kept.append(field)
                     continue
                 }
@@ -480,8 +494,9 @@ enum DeadLetterErasure: Equatable {
 
     /// The user of a delivery's text (format, notification, device, attempt, flags, user); nil if
     /// it cannot be read.
-    static func owner(ofDelivery text: String) -> Substring? {
-        let parts = text.split(separator: " ", maxSplits: 5, omittingEmptySubsequences: false)
+    static func owner(ofDelivery text: [UInt8]) -> Substring? {
+        let parts = String(decoding: text, as: UTF8.self)
+            .split(separator: " ", maxSplits: 5, omittingEmptySubsequences: false)
         return parts.count == 6 ? parts[5] : nil
     }
 }

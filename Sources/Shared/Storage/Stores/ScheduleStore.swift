@@ -377,27 +377,37 @@ extension ScheduleStore {
         var last: (UInt64, UInt64) = (0, 0)
         var count = 0
         while true {
+            let start = last
             let result = try await self.pool.query(ScheduleSQL.naming, .text(user), .uuid(last))
             var changes: [PostgresStatement] = []
             for row in result {
                 last = try row.uuid(0)
-                let fields = try row.optionalJSON(1).flatMap { try? JSONParser.parse($0) }?.array ?? []
+                let json = try row.optionalJSON(1) ?? []
+                let fields = (try? JSONParser.parse(json))?.array ?? []
+                let read: [PostgresValue] = [.uuid(last), .jsonb(json)]
                 switch DeadLetterErasure.change(fields, user: user) {
                 case .none: break
                 case .remove:
-                    changes.append(PostgresStatement("DELETE FROM carillon.schedules WHERE id = $1", [.uuid(last)]))
+                    changes.append(
+                        PostgresStatement("DELETE FROM carillon.schedules WHERE id = $1 AND fields = $2", read))
                 case .replace(let fields):
                     changes.append(
                         PostgresStatement(
-                            "UPDATE carillon.schedules SET fields = $2 WHERE id = $1",
-                            [.uuid(last), .jsonb(JSONWriter.bytes(of: .array(fields)))]
+                            "UPDATE carillon.schedules SET fields = $3 WHERE id = $1 AND fields = $2",
+                            read + [.jsonb(JSONWriter.bytes(of: .array(fields)))]
                         )
                     )
                 }
             }
-            if !changes.isEmpty { try await self.pool.run(changes) }
-            count += changes.count
-            if result.isEmpty { return count }
+            var changed = 0
+            if !changes.isEmpty { for done in try await self.pool.run(changes) { changed += done.affectedRows } }
+            count += changed
+            if changed < changes.count {
+                // Another erasure changed some meanwhile: read the page again.
+                last = start
+            } else if result.isEmpty {
+                return count
+            }
         }
     }
 

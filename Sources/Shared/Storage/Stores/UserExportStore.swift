@@ -170,22 +170,23 @@ enum JobExcerpt {
     }
 
     private static func part(_ field: JSONValue, user: String) -> Part {
-        guard let name = field.array?.first?.string, let value = field.array?.last?.string else { return .plain }
-        func isUser(_ text: some StringProtocol) -> Bool { text.utf8.elementsEqual(user.utf8) }
+        guard let name = field.array?.first?.string else { return .plain }
+        let value = DeadLetterStore.Letter.bytes(field.array?.last)
+        func isUser(_ text: some Sequence<UInt8>) -> Bool { text.elementsEqual(user.utf8) }
         switch name {
         case "user": return isUser(value) ? .recipient(field) : .foreign
         case "d":
             guard let owner = DeadLetterErasure.owner(ofDelivery: value) else { return .foreign }
-            return isUser(owner) ? .recipient(field) : .foreign
+            return isUser(owner.utf8) ? .recipient(field) : .foreign
         case "users", "except":
             let shown: JSONValue
-            if let users = (try? JSONParser.parse(Array(value.utf8)))?.strings {
-                guard users.contains(where: { isUser($0) }) else { return .foreign }
+            if let users = (try? JSONParser.parse(value))?.strings {
+                guard users.contains(where: { isUser($0.utf8) }) else { return .foreign }
                 let list = JSONWriter.bytes(of: .array([.string(user)]))
                 shown = .string(String(decoding: list, as: UTF8.self))
             } else {
                 // A list that cannot be parsed may name others, too.
-                guard value.contains(user) else { return .foreign }
+                guard value.contains(user.utf8) else { return .foreign }
                 shown = .null
             }
             let field = JSONValue.array([.string(name), shown])

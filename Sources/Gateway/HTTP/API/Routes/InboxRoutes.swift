@@ -3,6 +3,7 @@
 
 import Core
 import CoreMetrics
+import Crypto
 import HTTPTypes
 import Hummingbird
 import Storage
@@ -73,7 +74,7 @@ struct InboxRoutes {
         filter.category = query.text("category", limit: JobLimits.name)
         filter.org = query.text("org", limit: JobLimits.org)
         try query.finish()
-        let known = InboxTag.known(request)
+        let known = InboxTag.known(request, of: user)
         if let since { return try await self.changes(user, since: since, known: known) }
         // A client with a tag gets 304, or a page that has changed.
         let isKept = known == nil && filter.before == nil && filter.type == nil && !filter.isOfFeed
@@ -83,12 +84,12 @@ struct InboxRoutes {
             let state = try await self.inbox.store.state(of: user)
             if kept.state == state {
                 InboxPageMetrics.kept.increment()
-                return InboxTag.answer(state, unless: nil) { .json(kept.json) }
+                return InboxTag.answer(state, of: user, unless: nil) { .json(kept.json) }
             }
         }
         if isKept { (kept == nil ? InboxPageMetrics.read : InboxPageMetrics.changed).increment() }
         let page = try await self.inbox.store.page(user: user, filter: filter, unless: known)
-        return try InboxTag.answer(page.state, unless: known) {
+        return try InboxTag.answer(page.state, of: user, unless: known) {
             let json = try self.json(page, limit: limit)
             if isKept {
                 self.inbox.pages.keep(.init(state: page.state, json: json), of: user, selection)
@@ -122,7 +123,7 @@ struct InboxRoutes {
         let state = page.state
         let isReset = since < state.floor || since > state.version || page.notifications.count > limit
         let found = isReset ? [] : page.notifications
-        return try InboxTag.answer(state, unless: known) {
+        return try InboxTag.answer(state, of: user, unless: known) {
             try Response.object(capacity: Self.capacity(page)) { writer in
                 writer.member("reset", isReset)
                 writer.key("notifications")
@@ -172,10 +173,10 @@ struct InboxRoutes {
         if org != nil, !isByCategory { query.fault("org", "needs by_category=true") }
         try query.finish()
         let state = try await self.inbox.store.state(of: user)
-        let known = InboxTag.known(request)
+        let known = InboxTag.known(request, of: user)
         let isKnown = known.map { state.showsSame(as: $0) } ?? false
         let counts = isByCategory && !isKnown ? try await self.inbox.store.unreadByCategory(user: user, org: org) : nil
-        return InboxTag.answer(state, unless: known) {
+        return InboxTag.answer(state, of: user, unless: known) {
             Response.object { writer in
                 self.write(state, to: &writer)
                 guard let counts else { return }
@@ -400,26 +401,34 @@ extension Schema {
         ], isClosed: true)
 }
 
-/// The entity tag of an inbox (RFC 9110 section 8.8.3): its version, unread, total, notes and
-/// beginning.
+/// The entity tag of an inbox (RFC 9110 section 8.8.3): its version, unread, total, notes,
+/// beginning and user.
 ///
-/// The beginning distinguishes an inbox from its predecessor that was erased.
+/// The beginning distinguishes an inbox from its predecessor that was erased. The user
+/// distinguishes inboxes that began at once, because the users of a browser share its cache.
 enum InboxTag {
-    static func text(_ state: InboxStore.State) -> String {
+    static func text(_ state: InboxStore.State, of user: String) -> String {
         let begun = String(UInt64(bitPattern: state.begun), radix: 36)
-        return "\"\(state.version)-\(state.unread)-\(state.total)-\(state.notes)-\(begun)\""
+        return "\"\(state.version)-\(state.unread)-\(state.total)-\(state.notes)-\(begun)-\(Self.mark(user))\""
     }
 
-    /// Returns the state that `If-None-Match` names; nil without a valid tag.
-    static func known(_ request: Request) -> InboxStore.State? {
+    /// Returns the same 64 bits of the user's SHA-256 on every gateway.
+    private static func mark(_ user: String) -> String {
+        let bits = SHA256.hash(data: Array(user.utf8)).prefix(8).reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
+        return String(bits, radix: 36)
+    }
+
+    /// Returns the state that `If-None-Match` names; nil without a valid tag of the user's inbox.
+    static func known(_ request: Request, of user: String) -> InboxStore.State? {
         guard let header = request.headers[.ifNoneMatch] else { return nil }
+        let mark = Self.mark(user)
         for candidate in header.split(separator: ",") {
             var tag = candidate.drop { $0 == " " }
             // The comparison is weak (RFC 9110 section 13.1.2); proxies weaken tags when they
             // compress.
             if tag.hasPrefix("W/") { tag = tag.dropFirst(2) }
             let parts = tag.filter { $0 != "\"" && $0 != " " }.split(separator: "-")
-            guard parts.count == 5, let version = Int64(parts[0]), let unread = Int32(parts[1]),
+            guard parts.count == 6, parts[5] == mark, let version = Int64(parts[0]), let unread = Int32(parts[1]),
                 let total = Int32(parts[2]), let notes = Int64(parts[3]), let begun = UInt64(parts[4], radix: 36)
             else { continue }
             var state = InboxStore.State()
@@ -436,12 +445,13 @@ enum InboxTag {
     /// Returns 304 if the client has this state, else the result of `make` with the tag.
     static func answer(
         _ state: InboxStore.State,
+        of user: String,
         unless known: InboxStore.State?,
         _ make: () throws -> Response
     ) rethrows -> Response {
         let isKnown = known.map { state.showsSame(as: $0) } ?? false
         var response = isKnown ? Response(status: .notModified) : try make()
-        response.headers[.eTag] = Self.text(state)
+        response.headers[.eTag] = Self.text(state, of: user)
         response.headers[.cacheControl] = "private, no-cache"
         return response
     }

@@ -26,6 +26,11 @@ package struct CredentialResolver: Sendable {
         try await self.verifier.verify(token)
     }
 
+    /// Checks again that the token of a verified caller was not revoked.
+    func recheck(_ caller: Caller) async throws(TokenFault) {
+        try await self.verifier.recheck(caller)
+    }
+
     /// Returns the caller of a request; nil without an accepted kind of credential.
     ///
     /// Only the first of header, inline token, ticket and cookie is used, and it must be valid.

@@ -64,6 +64,16 @@ package struct TokenVerifier: Sendable {
         }
     }
 
+    /// Checks again that the token of a verified caller was not revoked.
+    func recheck(_ caller: Caller) async throws(TokenFault) {
+        do throws(TokenFault) {
+            try await self.revocations?.check(caller)
+        } catch {
+            IdentityMetrics.count(error)
+            throw error
+        }
+    }
+
     private func checkSignature(_ token: SignedToken) async throws(TokenFault) {
         var isValid = false
         switch token.algorithm {
