@@ -32,6 +32,8 @@ export interface InboxEvents {
   change: CustomEvent<null>;
   /** The user's first page is there. */
   loaded: CustomEvent<null>;
+  /** The token names another user: the inbox is empty until that user's first page is there. */
+  user: CustomEvent<null>;
   arrival: CustomEvent<Notification>;
   state: CustomEvent<ConnectionState>;
   /** An app sent an ephemeral event. */

@@ -42,7 +42,7 @@ def part_tags(parts: int = 16) -> tuple[str, ...]:
 def part_of(user: str, parts: int = 16) -> str:
     """Returns the start of the names of a user's streams, such as `carillon:{agbr}:`.
 
-    With one part, it is `carillon:`.
+    `parts` is the number in the key `carillon:parts`. With one part, the start is `carillon:`.
     """
     if parts == 1:
         return "carillon:"
