@@ -132,7 +132,7 @@ package final class CatalogRegister: Sendable {
     /// Returns a newer catalog for jobs that name a type or a template that `catalog` lacks.
     ///
     /// Reads the files at most once a second. They become the current catalog only if one of the
-    /// jobs is valid by them: an operator may be at work on them.
+    /// jobs is valid by them, and they lack no type: an operator may be at work on them.
     ///
     /// - Parameter jobs: the fields of the jobs.
     /// - Returns: nil if there is none.
@@ -160,6 +160,7 @@ package final class CatalogRegister: Sendable {
             if let last, (last..<last + Self.lookInterval).contains(start) { return nil }
             last = start
             guard let newer = try? CatalogLoader.load(path: path),
+                catalog.all.allSatisfy({ newer[$0.name] != nil }),
                 jobs.contains(where: { (try? newer.job($0)) != nil })
             else { return nil }
             CatalogMetrics.count(self.take(.success(newer)))

@@ -267,7 +267,7 @@ struct CatalogBroadcastTests {
         try await Self.with { stack, gateway, dispatcher in
             try stack.catalog(Self.catalog("Bye", type: "other"))
             try await Self.reload("Bye", dispatcher, stack)
-            try stack.catalog(Self.catalog("Hello"))
+            try stack.catalog(Self.catalog("Hello") + "\n  other: {}")
             try await stack.freeChains(below: 16)
             try await eventually("all is expanded") { try await Self.state(gateway)?["state"]?.string == "done" }
             #expect(try await Self.titles(stack) == ["Hello 1": Self.count + 1])

@@ -55,10 +55,11 @@ struct CancellationStoreTests {
                 )
             }
             // `bounced` had its mail rejected and `written` got it; `mailed` may still get it.
+            let now = try await store.clock()
             for (user, outcome) in [("bounced", DeliveryStore.Outcome.failed), ("written", .accepted)] {
                 settlement.attempts.append(
                     DeliveryStore.Attempt(
-                        at: Samples.start, user: user, notification: id(user), device: Device.emailAddress,
+                        at: now, user: user, notification: id(user), device: Device.emailAddress,
                         provider: .email, kind: "email", attempt: 1, outcome: outcome
                     )
                 )
@@ -133,12 +134,17 @@ struct CancellationStoreTests {
             var settlement = DeliveryStore.Settlement()
             settlement.attempts = [
                 DeliveryStore.Attempt(
-                    at: Samples.start, user: "a", notification: notification.id, device: Device.emailAddress,
-                    provider: .email, kind: "email", attempt: 1, outcome: .accepted)
+                    at: try await database.notifications.clock(), user: "a", notification: notification.id,
+                    device: Device.emailAddress, provider: .email, kind: "email", attempt: 1, outcome: .accepted)
             ]
             try await database.deliveries.settle(settlement)
-            #expect(try await database.cancellations.endSeen(keys).map(\.status) == [.sent])
             #expect(try await database.cancellations.cancel(keys, at: Self.later).isEmpty)
+            // As when the answer comes between the two.
+            #expect(try await database.cancellations.cancel(keys, at: Self.later).isEmpty)
+            let ended = try await database.cancellations.endSeen(keys)
+            #expect(ended.map(\.status) == [.sent])
+            // The relay's answer has had its event.
+            #expect(ended.compactMap { $0.event(at: Self.later) }.isEmpty)
         }
     }
 

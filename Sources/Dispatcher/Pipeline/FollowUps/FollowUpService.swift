@@ -121,8 +121,10 @@ package struct FollowUpService: Service {
         )
         // For other purposes, the sender checks each device's attempts.
         gateFacts.wasAccepted = isAttention && stand.wasAccepted
-        // The gate does not look at how long a notification is kept.
-        return gate(gateFacts, now: facts.now) ?? (facts.isExpired(at: facts.now) ? .expired : nil)
+        if let refusal = gate(gateFacts, now: facts.now) { return refusal }
+        // The gate does not look at how long a notification is kept, and only the steps of mail
+        // settle nothing then.
+        return item.progress == .due(.email) && facts.isExpired(at: facts.now) ? .expired : nil
     }
 
     /// Settles a notification whose follow-up is no longer needed: it stays in the inbox, or ends

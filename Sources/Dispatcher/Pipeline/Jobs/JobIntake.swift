@@ -16,12 +16,16 @@ struct JobIntake: Sendable {
 
     /// Decodes and stores a batch.
     func take(_ batch: LaneBatch) async throws -> StoredBatch {
-        let (catalog, jobs) = await self.decode(batch)
-        let areRepeats = batch.areRepeats
-        var stored = StoredBatch(group: batch.group, catalog: catalog, fence: Fence(batch.term))
-        stored.finished = batch.entries.map(\.id)
         let now = self.dispatcher.now()
-        var sorted = self.sort(jobs, of: batch, catalog, now: now, into: &stored)
+        var (sorted, stored) = self.sort(batch, self.dispatcher.catalog, now: now)
+        if !sorted.unknown.isEmpty,
+            let newer = await self.dispatcher.catalogs.newer(
+                than: stored.catalog, for: sorted.unknown, logger: self.dispatcher.logger)
+        {
+            // The spans of the first pass are dropped without an end, so nobody sees them.
+            (sorted, stored) = self.sort(batch, newer, now: now)
+        }
+        let (catalog, areRepeats) = (stored.catalog, batch.areRepeats)
         defer { sorted.spans.end() }
         stored.dead += try await ScheduleIntake(dispatcher: self.dispatcher).store(sorted.waiting, now: now).dead
         try await self.store(&sorted.jobs, catalog, areRepeats: areRepeats, now: now, into: &stored)
@@ -33,42 +37,6 @@ struct JobIntake: Sendable {
         return stored
     }
 
-    /// An entry and the job in it, or its faults.
-    private struct Decoded {
-        let entry: String
-        let origin: JobOrigin
-        let job: Result<Job, JobFaults>
-
-        init(_ entry: String, _ origin: JobOrigin, by catalog: Catalog) {
-            self.entry = entry
-            self.origin = origin
-            self.job = Result { () throws(JobFaults) in try catalog.job(origin.fields) }
-        }
-
-        var lacksCatalog: Bool {
-            if case .failure(let faults) = self.job { faults.areOfCatalog } else { false }
-        }
-    }
-
-    /// Decodes a batch by one catalog: a newer one if the current one lacks a type or a template.
-    private func decode(_ batch: LaneBatch) async -> (catalog: Catalog, jobs: [Decoded]) {
-        let catalog = self.dispatcher.catalog
-        var jobs: [Decoded] = []
-        jobs.reserveCapacity(batch.entries.count)
-        for entry in batch.entries {
-            // An entry that was deleted while it was pending only needs its acknowledgement.
-            guard let fields = entry.fields else { continue }
-            let origin = JobOrigin(stream: batch.group.stream, entry: entry.id, fields: fields)
-            jobs.append(Decoded(entry.id, origin, by: catalog))
-        }
-        let unknown = jobs.filter(\.lacksCatalog).map(\.origin.fields)
-        guard !unknown.isEmpty,
-            let newer = await self.dispatcher.catalogs.newer(
-                than: catalog, for: unknown, logger: self.dispatcher.logger)
-        else { return (catalog, jobs) }
-        return (newer, jobs.map { Decoded($0.entry, $0.origin, by: newer) })
-    }
-
     /// The jobs of a batch by what happens to them.
     private struct Sorted {
         var jobs: [PreparedJob] = []
@@ -76,21 +44,21 @@ struct JobIntake: Sendable {
         var waiting: [ScheduleIntake.Waiting] = []
         var broadcasts: [Broadcast] = []
         var spans = JobSpans()
+        /// The fields of jobs whose type or template the catalog lacks.
+        var unknown: [[(name: String, value: ArraySlice<UInt8>)]] = []
     }
 
-    /// Sorts the jobs of a batch; events and dead letters go to `stored`.
-    private func sort(
-        _ jobs: [Decoded],
-        of batch: LaneBatch,
-        _ catalog: Catalog,
-        now: Timestamp,
-        into stored: inout StoredBatch
-    ) -> Sorted {
+    /// Decodes a batch; events and dead letters go to the stored batch.
+    private func sort(_ batch: LaneBatch, _ catalog: Catalog, now: Timestamp) -> (Sorted, StoredBatch) {
         var sorted = Sorted()
-        for decoded in jobs {
-            let origin = decoded.origin
+        var stored = StoredBatch(group: batch.group, catalog: catalog, fence: Fence(batch.term))
+        stored.finished = batch.entries.map(\.id)
+        for entry in batch.entries {
+            // An entry that was deleted while it was pending only needs its acknowledgement.
+            guard let fields = entry.fields else { continue }
+            let origin = JobOrigin(stream: batch.group.stream, entry: entry.id, fields: fields)
             do throws(JobFaults) {
-                var job = try decoded.job.get()
+                var job = try catalog.job(origin.fields)
                 if job.id == nil, case .notification(let content) = job.payload, content.deliverAt != nil {
                     // A scheduled job without an id gets its entry as its id, so that taking it
                     // again when it is due changes nothing.
@@ -113,12 +81,12 @@ struct JobIntake: Sendable {
                 case .event(let name, let arguments) where job.audience == .everyone:
                     stored.eventsForEveryone.append(
                         StoredBatch.EventForEveryone(
-                            entry: decoded.entry, name: name, arguments: arguments, except: job.except)
+                            entry: entry.id, name: name, arguments: arguments, except: job.except)
                     )
                 case .event(let name, let arguments):
                     for user in Self.users(job) {
                         stored.events.append(
-                            StoredBatch.Event(entry: decoded.entry, user: user, name: name, arguments: arguments))
+                            StoredBatch.Event(entry: entry.id, user: user, name: name, arguments: arguments))
                     }
                 case .notification(var content):
                     sorted.spans.begin(&content, origin: origin, lane: lane, now: now)
@@ -127,10 +95,11 @@ struct JobIntake: Sendable {
                             job, content, catalog, users: Self.users(job), origin: origin, lane: lane, now: now))
                 }
             } catch {
+                if error.areOfCatalog { sorted.unknown.append(origin.fields) }
                 stored.dead.append(self.letter(origin, reason: error.description, now: now))
             }
         }
-        return sorted
+        return (sorted, stored)
     }
 
     private func store(

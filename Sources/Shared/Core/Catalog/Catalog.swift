@@ -123,7 +123,7 @@ extension Catalog {
     package func checkedJob(_ fields: [(name: String, value: [UInt8])]) throws(JobFaults) -> Job {
         let job = try self.job(fields.map { ($0.name, $0.value[...]) })
         guard case .notification(let content) = job.payload else { return job }
-        guard self[content.type] != nil else { throw JobFaults([JobFault("type", JobFault.isUnknown)]) }
+        guard self[content.type] != nil else { throw JobFaults([JobFault("type", JobFault.notInCatalog)]) }
         let faults = self.variableFaults(content)
         guard faults.isEmpty else { throw JobFaults(faults) }
         return job
@@ -154,7 +154,7 @@ extension Catalog {
             return [JobFault(field, "cannot be combined with title or body")]
         }
         guard self.texts(of: content) == nil else { return [] }
-        return [JobFault(field, field == "vars" ? JobFault.lacksTemplate : JobFault.isUnknown)]
+        return [JobFault(field, field == "vars" ? JobFault.lacksTemplate : JobFault.notInCatalog)]
     }
 }
 

@@ -87,7 +87,7 @@ package enum Audience: Sendable, Equatable {
 /// A fault of a job: the field, and the rule that it breaks.
 package struct JobFault: Error, Sendable, Equatable, CustomStringConvertible {
     /// The reason of a type or a template without a definition.
-    static let isUnknown = "is not in the catalog"
+    static let notInCatalog = "is not in the catalog"
     /// The reason of variables that no text uses.
     static let lacksTemplate = "needs a template, as the type has none of its own"
 
@@ -114,6 +114,6 @@ package struct JobFaults: Error, Sendable, Equatable, CustomStringConvertible {
 
     /// Whether the catalog lacks a name that the job gives; a newer one may have it.
     package var areOfCatalog: Bool {
-        self.faults.contains { $0.reason == JobFault.isUnknown || $0.reason == JobFault.lacksTemplate }
+        self.faults.contains { $0.reason == JobFault.notInCatalog || $0.reason == JobFault.lacksTemplate }
     }
 }

@@ -35,7 +35,7 @@ package struct JobDecoder {
         }
         let job = decoder.job()
         if case .notification(let content) = job?.payload, !content.type.isEmpty, !isKnown(content.type) {
-            decoder.fault("type", JobFault.isUnknown)
+            decoder.fault("type", JobFault.notInCatalog)
         }
         if case .notification(let content) = job?.payload { decoder.faults += check(content) }
         for name in decoder.fields.map(\.name).sorted() {

@@ -333,8 +333,8 @@ enum CancellationSQL {
     /// one in the inbox of an offline user has not, nor has an unconfirmed one, unless its mail was
     /// sent. A failed one can be withdrawn while a device waits for a retry.
     private static let isOpen = """
-        (n.read_at IS NULL AND n.opened_at IS NULL AND (n.status IN ('pending', 'deferred')
-            OR n.status = 'sent' AND n.sent_via IN ('inbox', 'socket') AND NOT \(Self.wasMailed)
+        (n.read_at IS NULL AND n.opened_at IS NULL AND ((n.status IN ('pending', 'deferred')
+                OR n.status = 'sent' AND n.sent_via IN ('inbox', 'socket')) AND NOT \(Self.wasMailed)
             OR n.status = 'failed' AND EXISTS (
                 SELECT FROM carillon.delivery_attempts a WHERE a.notification_id = n.id AND a.outcome = 'retry'
                     AND NOT EXISTS (
@@ -346,7 +346,8 @@ enum CancellationSQL {
     private static let wasMailed = """
         ((n.channels & \(Channels.email.rawValue)) <> 0 AND EXISTS (
             SELECT FROM carillon.delivery_attempts m
-            WHERE m.notification_id = n.id AND m.kind = 'email' AND m.outcome = 'accepted'))
+            WHERE m.notification_id = n.id AND m.kind = 'email' AND m.outcome = 'accepted'
+                AND m.at >= n.stored_at - interval '1 day'))
         """
 
     /// Whether a mail may be in flight: there is an address, the mail is due or nearly so, and no

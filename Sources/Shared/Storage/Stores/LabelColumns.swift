@@ -68,9 +68,11 @@ package struct EndedNotification: Sendable {
         return ended
     }
 
-    /// The event of the end; nil if the status is not final.
+    /// The event of the end; nil if the status is not final, or if there is no reason: its mail was
+    /// accepted, and that has its own event.
     package func event(at moment: Timestamp) -> LifecycleEvent? {
-        LifecycleEvent.Kind(ending: self.status).map { kind in
+        guard self.reason != nil else { return nil }
+        return LifecycleEvent.Kind(ending: self.status).map { kind in
             LifecycleEvent(
                 kind, self.label, at: moment, channel: self.status == .sent ? .inApp : nil, reason: self.reason)
         }

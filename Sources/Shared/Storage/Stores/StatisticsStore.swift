@@ -161,7 +161,7 @@ package struct Reach: Sendable, Equatable {
     package var stored: Int64 = 0
     /// Notifications that stay in the inbox or failed because their user has no device for a push.
     package var noDevice: Int64 = 0
-    /// Accepted by a push provider or the mail relay.
+    /// Accepted by a push provider, or by the mail relay if no push was left.
     package var accepted: Int64 = 0
     package var failed: Int64 = 0
     /// Confirmed by a client.
