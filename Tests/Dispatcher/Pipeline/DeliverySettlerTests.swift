@@ -53,6 +53,30 @@ struct DeliverySettlerTests {
         )
     }
 
+    /// Stores a pending notification, settles an outcome of it, and returns it as it is then.
+    private static func settled(
+        _ channels: Channels,
+        _ reason: String?,
+        of provider: Provider = .webpush,
+        _ outcome: (Dispatcher) -> DeliveryOutcome
+    ) async throws -> Notification? {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")])
+                dispatcher.leaseClock.renewed(at: .now)
+                var notification = Notification(
+                    id: Self.notification, user: "ada", type: "news", createdAt: TestDispatcher.now)
+                notification.channels = channels
+                let store = dispatcher.database.notifications
+                _ = try await store.store([notification], areRepeats: false)
+                try await store.mark([("ada", Self.notification, .pending, reason, nil)])
+                try await Self.settler(dispatcher, of: provider).settle([outcome(dispatcher)])
+                return try await store.load([("ada", Self.notification)]).first
+            }
+        }
+    }
+
     @Test("a configuration that one device's service rejects retries with growing delays until its tries are used up")
     func partialConfiguration() async throws {
         try await TestRedis.with { redis, prefix in
@@ -348,67 +372,29 @@ struct DeliverySettlerTests {
         arguments: [([.email], .failed), ([.push, .email], .failed), ([.inApp, .push, .email], .sent)]
             as [(Channels, NotificationStatus)])
     func poisonedMail(channels: Channels, status: NotificationStatus) async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")])
-                dispatcher.leaseClock.renewed(at: .now)
-                var notification = Notification(
-                    id: Self.notification, user: "ada", type: "news", createdAt: TestDispatcher.now)
-                notification.channels = channels
-                let store = dispatcher.database.notifications
-                _ = try await store.store([notification], areRepeats: false)
-                try await store.mark([("ada", Self.notification, .pending, "queued", nil)])
-                try await Self.settler(dispatcher, of: .email).settle([Self.outcome(.poison, attempt: 1, dispatcher)])
-                let stored = try await store.load([("ada", Self.notification)])
-                #expect(stored.map(\.status) == [status])
-                #expect(stored.map(\.statusReason) == ["dispatchers_died"])
-            }
-        }
+        let stored = try await Self.settled(channels, "queued", of: .email) { Self.outcome(.poison, attempt: 1, $0) }
+        #expect(stored?.status == status)
+        #expect(stored?.statusReason == "dispatchers_died")
     }
 
     @Test(
         "a failed call for attention leaves a notification that a socket may prove, and ends one that is queued",
         arguments: [(nil, .pending), ("queued", .sent)] as [(String?, NotificationStatus)])
     func failedAttention(reason: String?, status: NotificationStatus) async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")])
-                dispatcher.leaseClock.renewed(at: .now)
-                var notification = Notification(
-                    id: Self.notification, user: "ada", type: "news", createdAt: TestDispatcher.now)
-                notification.channels = [.inApp, .push]
-                let store = dispatcher.database.notifications
-                _ = try await store.store([notification], areRepeats: false)
-                try await store.mark([("ada", Self.notification, .pending, reason, nil)])
-                try await Self.settler(dispatcher).settle([
-                    Self.outcome(
-                        .answered(.deadToken(reason: "UNREGISTERED", evidence: TestDispatcher.now)), attempt: 0,
-                        dispatcher, callsForAttention: true)
-                ])
-                #expect(try await store.load([("ada", Self.notification)]).map(\.status) == [status])
-            }
+        let stored = try await Self.settled([.inApp, .push], reason) { dispatcher in
+            Self.outcome(
+                .answered(.deadToken(reason: "UNREGISTERED", evidence: TestDispatcher.now)), attempt: 0, dispatcher,
+                callsForAttention: true)
         }
+        #expect(stored?.status == status)
     }
 
     @Test("a repeat of mail that went out does not end a notification that waits for proof")
     func repeatedMail() async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")])
-                dispatcher.leaseClock.renewed(at: .now)
-                var notification = Notification(
-                    id: Self.notification, user: "ada", type: "news", createdAt: TestDispatcher.now)
-                notification.channels = [.inApp, .email]
-                let store = dispatcher.database.notifications
-                _ = try await store.store([notification], areRepeats: false)
-                let repeated = Self.outcome(.refused(.alreadyAccepted), attempt: 0, dispatcher, isRepeat: true)
-                try await Self.settler(dispatcher, of: .email).settle([repeated])
-                #expect(try await store.load([("ada", Self.notification)]).map(\.status) == [.pending])
-            }
+        let stored = try await Self.settled([.inApp, .email], nil, of: .email) { dispatcher in
+            Self.outcome(.refused(.alreadyAccepted), attempt: 0, dispatcher, isRepeat: true)
         }
+        #expect(stored?.status == .pending)
     }
 
     @Test("a push that is no longer needed ends its notification, with an event")

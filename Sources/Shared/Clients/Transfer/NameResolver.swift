@@ -67,6 +67,7 @@ final class NameResolver: Sendable {
         if let known, self.now() < known.expiry { return known.addresses }
         let waiter = Waiter(host, start: .now, timeout: limit)
         let timer = Task {
+            // The time limit of the wait, because getaddrinfo has none.
             try await Task.sleep(for: limit)
             self.end(waiter)
         }

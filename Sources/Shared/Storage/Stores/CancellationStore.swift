@@ -99,6 +99,7 @@ package struct CancellationStore: Sendable {
                 throw PostgresError(.timeout, "a transaction that stores notifications does not end")
             }
             do {
+                // Nothing signals their end, and a wait for their lock would hold up all storing.
                 try await Task.sleep(for: Self.pollInterval)
             } catch {
                 throw PostgresError(.cancelled)
