@@ -313,7 +313,7 @@ struct DeliveryStoreTests {
             #expect(try await deliveries.settle(settlement).ended.isEmpty, "the mail may still go out")
             settlement = DeliveryStore.Settlement()
             settlement.attempts = batch.map { attempt($0, "email") }
-            settlement.unmailed = batch.map { ("a", $0.id, "SMTP_550", true) }
+            settlement.secondary = batch.map { ("a", $0.id, "SMTP_550", true) }
             let ended = try await deliveries.settle(settlement).ended
             #expect(ended.map(\.label.id) == [batch[0].id])
             let stored = try await store.load(batch.map { ("a", $0.id) }).sorted { $0.id < $1.id }
@@ -380,7 +380,7 @@ struct DeliveryStoreTests {
             _ = try await store.store([notification], areRepeats: false)
             try await store.mark([("a", notification.id, .pending, "queued", nil)])
             var settlement = DeliveryStore.Settlement()
-            settlement.unmailed = [("a", notification.id, reason, hasFailed)]
+            settlement.secondary = [("a", notification.id, reason, hasFailed)]
             let ended = try await database.deliveries.settle(settlement).ended
             #expect(ended.map(\.status.rawValue) == [status])
             #expect(ended.map(\.reason) == [reason])
@@ -397,7 +397,7 @@ struct DeliveryStoreTests {
             try await store.mark([("a", notification.id, .pending, "queued", nil)])
             _ = try await database.devices.register(Samples.device(user: "a", token: "phone", at: 60))
             var settlement = DeliveryStore.Settlement()
-            settlement.unmailed = [("a", notification.id, "SMTP_550", true)]
+            settlement.secondary = [("a", notification.id, "SMTP_550", true)]
             #expect(try await database.deliveries.settle(settlement).ended.isEmpty)
         }
     }

@@ -430,7 +430,7 @@ struct DeliverySettler: Sendable {
         let isAside =
             self.isMail ? outcome.facts?.notification.channels.contains(.inApp) != false : work.callsForAttention
         if isAside {
-            ledger.settlement.unmailed.append((work.user, work.notification, reason, hasFailed: true))
+            ledger.settlement.secondary.append((work.user, work.notification, reason, hasFailed: true))
         } else {
             ledger.settlement.failed.append((work.user, work.notification, reason))
         }

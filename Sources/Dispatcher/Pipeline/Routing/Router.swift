@@ -224,7 +224,7 @@ struct Router: Sendable {
         if !plan.skipped.isEmpty {
             var settlement = DeliveryStore.Settlement()
             settlement.attempts = plan.skipped
-            settlement.unmailed = plan.unmailed
+            settlement.secondary = plan.unmailed
             let skipped = settlement
             let effects = try await self.dispatcher.untilDone("record attempts") {
                 try await self.dispatcher.database.deliveries.settle(skipped)

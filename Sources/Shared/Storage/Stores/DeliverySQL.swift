@@ -177,8 +177,8 @@ enum DeliverySQL {
     /// queued, as its push was faster than the mark; when its mail did not go out, it may still
     /// wait for proof.
     ///
-    /// $1 to $5: users, ids, reasons, whether it was mail, whether the reason is a failure. Rows:
-    /// the label's columns, status and reason.
+    /// $1 to $5: users, ids, reasons, whether it was a secondary send, whether the reason is a
+    /// failure. Rows: the label's columns, status and reason.
     static let dropped = """
         UPDATE carillon.notifications n
         SET status = CASE
@@ -197,9 +197,9 @@ enum DeliverySQL {
                 WHEN (n.channels & \(Channels.inApp.rawValue)) <> 0 AND NOT (\(Self.expiresUnseen)) THEN 'inbox'
                 ELSE n.sent_via
             END
-        FROM unnest($1, $2, $3, $4, $5) AS d (user_id, id, reason, is_mail, has_failed)
+        FROM unnest($1, $2, $3, $4, $5) AS d (user_id, id, reason, is_secondary, has_failed)
         WHERE \(NotificationSQL.isNamed(by: "d")) AND n.status = 'pending'
-            AND (n.status_reason = 'queued' OR n.status_reason IS NULL AND NOT d.is_mail)
+            AND (n.status_reason = 'queued' OR n.status_reason IS NULL AND NOT d.is_secondary)
             AND (d.reason <> 'cancelled' OR n.read_at IS NOT NULL OR n.opened_at IS NOT NULL)
             AND NOT \(Self.mayBePushed) AND NOT \(CancellationSQL.mayBeMailed(at: "now()"))
         RETURNING \(LabelColumns.list), n.status, n.status_reason

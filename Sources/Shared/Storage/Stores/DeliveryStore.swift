@@ -97,11 +97,11 @@ package struct DeliveryStore: Sendable {
         /// Obsolete deliveries and their reasons; a notification ends once none of its deliveries
         /// is in flight.
         package var dropped: [(user: String, id: NotificationID, reason: String)] = []
-        /// Mail and calls for attention that did not go out and are not all that there is: the
-        /// notification ends if its push was dropped.
+        /// Secondary sends that did not go out, mail and calls for attention: the notification ends
+        /// if its push was dropped.
         ///
         /// `hasFailed` is false if its user or type did not want it.
-        package var unmailed: [(user: String, id: NotificationID, reason: String, hasFailed: Bool)] = []
+        package var secondary: [(user: String, id: NotificationID, reason: String, hasFailed: Bool)] = []
         /// Finished mail and attention calls, which are no longer remembered as enqueued.
         package var ended: [(user: String, id: NotificationID, kind: FollowUp, isAccepted: Bool)] = []
         /// Addresses that reject mail, with the time of sending: an address set later stays.
@@ -116,7 +116,7 @@ package struct DeliveryStore: Sendable {
             self.accepted += other.accepted
             self.failed += other.failed
             self.dropped += other.dropped
-            self.unmailed += other.unmailed
+            self.secondary += other.secondary
             self.ended += other.ended
             self.deadAddresses += other.deadAddresses
             self.deadTokens += other.deadTokens
@@ -193,7 +193,7 @@ package struct DeliveryStore: Sendable {
         let addresses = add(Self.invalidate(settlement.deadAddresses))
         let devices = add(Self.switchOff(settlement.deadTokens))
         if !settlement.ended.isEmpty { add([Self.end(settlement.ended)]) }
-        let dropped = add(Self.drop(settlement.dropped, unmailed: settlement.unmailed))
+        let dropped = add(Self.drop(settlement.dropped, secondary: settlement.secondary))
         var effects = Effects()
         guard !statements.isEmpty else { return effects }
         let results = try await self.pool.run(statements)
@@ -291,19 +291,19 @@ package struct DeliveryStore: Sendable {
 
     private static func drop(
         _ obsolete: [(user: String, id: NotificationID, reason: String)],
-        unmailed: [(user: String, id: NotificationID, reason: String, hasFailed: Bool)]
+        secondary: [(user: String, id: NotificationID, reason: String, hasFailed: Bool)]
     ) -> [PostgresStatement] {
         let pushes = obsolete.map {
             (user: $0.user, id: $0.id, reason: $0.reason, hasFailed: $0.reason == Self.noDevice)
         }
-        let rows = pushes + unmailed
+        let rows = pushes + secondary
         guard !rows.isEmpty else { return [] }
         let users = PostgresValue.array(PostgresArray(texts: rows.map(\.user)))
         let ids = PostgresValue.array(PostgresArray(uuids: rows.map(\.id.halves)))
-        var isMail = PostgresArray(.bool, capacity: rows.count)
+        var isSecondary = PostgresArray(.bool, capacity: rows.count)
         var hasFailed = PostgresArray(.bool, capacity: rows.count)
         for (place, row) in rows.enumerated() {
-            isMail.append(bool: place >= pushes.count)
+            isSecondary.append(bool: place >= pushes.count)
             hasFailed.append(bool: row.hasFailed)
         }
         // Two statements, because the second must see commits made while the first waited for the
@@ -312,7 +312,7 @@ package struct DeliveryStore: Sendable {
             PostgresStatement(DeliverySQL.lock, [users, ids]),
             PostgresStatement(
                 DeliverySQL.dropped,
-                [users, ids, .array(PostgresArray(texts: rows.map(\.reason))), .array(isMail), .array(hasFailed)]),
+                [users, ids, .array(PostgresArray(texts: rows.map(\.reason))), .array(isSecondary), .array(hasFailed)]),
         ]
     }
 
