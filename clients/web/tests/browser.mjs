@@ -70,7 +70,8 @@ export class Browser {
   }
 
   async #command(method, path, body) {
-    const answer = await fetch(this.#session + path, { method, body: body && JSON.stringify(body) });
+    const answer = await fetch(this.#session + path, { method, body: body && JSON.stringify(body) })
+      .catch((cause) => { throw new Error(`chromedriver did not answer ${method} ${path}`, { cause }); });
     const { value } = await answer.json();
     if (!answer.ok) throw new Error(`${value.error}: ${value.message}`);
     return value;
