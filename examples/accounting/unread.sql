@@ -1,13 +1,15 @@
 -- Carillon · unread.sql
 -- SPDX-License-Identifier: Apache-2.0
 --
--- Selects unread notifications as jobs for the inbox only, at most 1,000: the body of POST
--- /v1/jobs. The job ids derive from the old ids, so running it twice creates no duplicates.
+-- Selects unread notifications as jobs for the inbox only, oldest first. Each line is the body of a
+-- POST /v1/jobs: an array of at most 1,000 jobs. The job ids derive from the old ids, so running it
+-- twice creates no duplicates.
 
-SELECT coalesce(json_agg(json_strip_nulls(json_build_object(
+SELECT jsonb_agg(jsonb_strip_nulls(jsonb_build_object(
     'id', 'before:' || n.id, 'user', n.user_id, 'org', n.org_id, 'type', n.type, 'severity', n.severity,
-    'title', n.title, 'body', n.body, 'data', n.data, 'channels', json_build_array('in_app')))), '[]')
+    'title', n.title, 'body', n.body, 'data', n.data, 'channels', jsonb_build_array('in_app'))) ORDER BY n.number)
 FROM (
-    SELECT * FROM notifications
-    WHERE read_at IS NULL AND created_at > now() - interval '30 days'
-    ORDER BY created_at, id LIMIT 1000) n;
+    SELECT *, row_number() OVER (ORDER BY created_at, id) - 1 AS number FROM notifications
+    WHERE read_at IS NULL AND created_at > now() - interval '30 days') n
+GROUP BY n.number / 1000
+ORDER BY n.number / 1000;

@@ -4,7 +4,7 @@
 
 import json
 import threading
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
@@ -44,11 +44,11 @@ class Feed:
         self.url = f"http://127.0.0.1:{self._server.server_port}/stories"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
-    def breaks(self, id, title, category):
-        now = datetime.now(timezone.utc).isoformat()
+    def breaks(self, id, title, category, ago=timedelta()):
+        first_seen = (datetime.now(timezone.utc) - ago).isoformat()
         with self._lock:
             self.stories[id] = {"id": id, "title": title, "category": category, "status": "BREAKING",
-                                "first_seen": now, "source_count": 5, "revision": 0, "update": ""}
+                                "first_seen": first_seen, "source_count": 5, "revision": 0, "update": ""}
 
     def develops(self, id, update):
         with self._lock:

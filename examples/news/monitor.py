@@ -5,9 +5,11 @@
 
     monitor.py --feed https://stories.example.com/stories [--every 300] [--verify-after 1800]
 
-Reads GATEWAY_URL and SERVICE_TOKEN from the environment. Make a token that can do only this:
+Reads GATEWAY_URL and SERVICE_TOKEN from the environment. Make a token that can do only this, and
+restart the monitor with a new one before it expires: it exits with 1 when its token is refused.
 
-    gateway token --user news-monitor --scope service --types breaking_news,developing_stories --audiences topic,all
+    gateway token --user news-monitor --scope service --types breaking_news,developing_stories \
+        --audiences topic,all --ttl 30d
 
 The feed answers GET with `{"stories": [{"id", "title", "category", "status", "first_seen",
 "revision", "update"}]}`, and takes `PATCH /{id} {"status": "VERIFIED"}`. The monitor keeps no state.
@@ -16,12 +18,14 @@ twice at once. The title and the category of a story must not change.
 """
 
 import argparse
+import http.client
 import json
 import os
 import signal
 import sys
 import threading
 import urllib.error
+import urllib.parse
 import urllib.request
 from datetime import datetime, timezone
 
@@ -36,28 +40,25 @@ class Monitor:
         self.verify_after = verify_after
 
     def look(self, now):
-        """Sends every fresh story, and marks older ones as verified."""
+        """Sends every story that is not verified yet, and marks older ones as verified."""
         stories = self._call("GET", self.feed)["stories"]
         for story in stories:
-            if story["status"] != "BREAKING":
-                continue
             try:
-                self._handle(story, now)
-            except urllib.error.HTTPError as error:
+                if story["status"] == "BREAKING":
+                    self._handle(story, now)
+            except (ValueError, KeyError, TypeError) as error:
                 # The fault is in this story; those behind it must not wait.
-                if error.code not in (413, 422):
-                    raise
-                say(describe(error))
+                say(f"skipped {story}: {type(error).__name__}: {error}")
 
     def _handle(self, story, now):
-        age = (now - datetime.fromisoformat(story["first_seen"])).total_seconds()
-        if age >= self.verify_after:
-            self._call("PATCH", f"{self.feed}/{story['id']}", {"status": "VERIFIED"})
-            say(f"verified {story['id']}, {self._report(story)}")
-            return
+        # An old story, too: this monitor may have been down while it was fresh.
         self._send(self.breaking(story))
         if story.get("revision"):
             self._send(self.developing(story))
+        age = (now - datetime.fromisoformat(story["first_seen"])).total_seconds()
+        if age >= self.verify_after:
+            self._call("PATCH", f"{self.feed}/{quoted(story['id'])}", {"status": "VERIFIED"})
+            say(f"verified {story['id']}, {self._report(story)}")
 
     @staticmethod
     def breaking(story):
@@ -86,16 +87,23 @@ class Monitor:
         }
 
     def _send(self, job):
-        answer = self._call("POST", f"{self.gateway}/v1/jobs", job, self.token)
-        say(f"sent {answer['id']}")
+        try:
+            answer = self._call("POST", f"{self.gateway}/v1/jobs", job, self.token)
+        except urllib.error.HTTPError as error:
+            # The fault is in this job; those behind it must not wait.
+            if error.code not in (413, 422):
+                raise
+            say(describe(error))
+        else:
+            say(f"sent {answer['id']}")
 
     def _report(self, story):
         """Returns how many readers got the story."""
         try:
-            job = self._call("GET", f"{self.gateway}/v1/jobs/story:{story['id']}", token=self.token)
+            job = self._call("GET", f"{self.gateway}/v1/jobs/story:{quoted(story['id'])}", token=self.token)
         except urllib.error.HTTPError as error:
             # A token that is limited to some types can make no other call.
-            if error.code in (403, 404):
+            if error.code in (403, 404, 422):
                 return "no count"
             raise
         return f"{job['broadcast']['stored']} of {job['broadcast']['audience']} readers"
@@ -112,6 +120,15 @@ class Monitor:
 
 def say(text):
     print(text, flush=True)
+
+
+def quoted(id):
+    return urllib.parse.quote(str(id), safe="")
+
+
+def seconds(text):
+    """Returns a Retry-After header in seconds; 0 if it is a date, as the next poll is soon enough."""
+    return float(text) if text and text.isdecimal() else 0.0
 
 
 def describe(error):
@@ -135,10 +152,12 @@ def main():
         try:
             monitor.look(datetime.now(timezone.utc))
         except urllib.error.HTTPError as error:
+            if error.code in (401, 403):
+                return f"{describe(error)}; start the monitor again with a new token"
             # 429 and 503 say when to retry. The next poll retries.
             say(describe(error))
-            wait = max(wait, float(error.headers.get("Retry-After") or 0))
-        except (OSError, ValueError, KeyError) as error:
+            wait = max(wait, seconds(error.headers.get("Retry-After")))
+        except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
             say(f"poll failed; the next one retries: {type(error).__name__}: {error}")
     say("monitor stopped")
 

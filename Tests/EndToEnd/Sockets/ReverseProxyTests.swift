@@ -162,7 +162,7 @@ struct ReverseProxyTests {
     }
 
     @Test(
-        "calls and sockets work when one of two gateways is down; no query is logged when both are",
+        "no call fails and sockets open when one of two gateways is down; no query is logged when both are",
         arguments: ReverseProxy.Kind.installed)
     func loss(kind: ReverseProxy.Kind) async throws {
         try await Stack.with { stack in
@@ -174,13 +174,9 @@ struct ReverseProxyTests {
             let through = Gateway(process: proxy.process, port: proxy.port, http: stack.http)
             let token = try await Stack.token(user: "ada")
             #expect(try await gateways[0].process.stop() == .code(0))
-            try await eventually("ten calls in a row are answered") {
-                for _ in 0..<10 {
-                    guard try await through.call(.get, "/v1/notifications", token: token).status == 200 else {
-                        return false
-                    }
-                }
-                return true
+            // At once: a health check may not have noticed yet.
+            for _ in 0..<10 {
+                #expect(try await through.call(.get, "/v1/notifications", token: token).status == 200)
             }
             try await eventually("a socket opens") {
                 let socket = try await TestSocket.open(port: proxy.port, token: token)

@@ -84,9 +84,9 @@ def values_yaml(defaults):
     return "\n".join(text).rstrip() + "\n"
 
 
-def size_yaml(size, objects, plain, defaults):
+def size_yaml(size, objects, defaults):
     """Returns the values of a size that differ from the defaults."""
-    found = [(value.name, value.of(objects, plain)) for value in VALUES]
+    found = [(value.name, value.of(objects)) for value in VALUES]
     tree = nest((name, value) for name, value in found if value is not None and value != defaults[name])
     # Maps are merged with the defaults, so only their own members are needed.
     tree["settings"] = {
@@ -142,8 +142,8 @@ def build():
     everything = kustomize(resources=EXTRAS)
     defaults = {}
     for value in VALUES:
-        default = value.of(plain, plain)
-        defaults[value.name] = value.of(everything, plain) if default is None else default
+        default = value.of(plain)
+        defaults[value.name] = value.of(everything) if default is None else default
     files = {
         CHART / "Chart.yaml": chart_yaml(image(plain)[1]),
         CHART / "values.yaml": values_yaml(defaults),
@@ -152,7 +152,7 @@ def build():
     }
     for size in SIZES:
         objects = kustomize(components=[f"sizes/{size}"])
-        files[CHART / f"values-{size}.yaml"] = size_yaml(size, objects, plain, defaults)
+        files[CHART / f"values-{size}.yaml"] = size_yaml(size, objects, defaults)
     for name, text in templates(everything).items():
         files[CHART / "templates" / name] = text
     return files

@@ -190,6 +190,25 @@ class ChartTests(unittest.TestCase):
         self.assertEqual(ingress["metadata"]["annotations"]["g"], "h")
         self.assertIn("nginx.ingress.kubernetes.io/affinity", ingress["metadata"]["annotations"])
 
+    def test_every_pod_has_the_keys_and_only_its_own_variables(self):
+        objects = render({"providerKeysSecret": "mine"})
+        for name in ("Deployment/carillon-gateway", "Deployment/carillon-dispatcher", "Job/carillon-migrate"):
+            with self.subTest(name):
+                pod = find(objects, f"{name}:spec.template.spec")
+                [volume] = [volume for volume in pod["volumes"] if volume["name"] == "keys"]
+                self.assertEqual((volume["secret"]["secretName"], volume["secret"]["optional"]), ("mine", True))
+                mounts = {mount["name"]: mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
+                self.assertEqual(mounts["keys"], "/etc/carillon/keys")
+                # A Service named `gateway` would set GATEWAY_PORT.
+                self.assertIs(pod["enableServiceLinks"], False)
+
+    def test_own_egress_rules_keep_the_ports_of_the_stores(self):
+        objects = render(values=size_values("one") | {"networkPolicy": {"extraEgress": [{"ports": [{"port": 7000}]}]}})
+        for name in ("gateway", "dispatcher", "migrate"):
+            rules = find(objects, f"NetworkPolicy/carillon-{name}:spec.egress")
+            ports = {port["port"] for rule in rules if "to" not in rule for port in rule["ports"]}
+            self.assertEqual(ports, {5432, 6379, 7000, 26379})
+
     def test_a_removed_setting_is_gone_and_an_own_public_url_stays(self):
         data = render({"settings": {"ALLOWED_ORIGINS": None, "PUBLIC_URL": "https://b"}})["ConfigMap/carillon-settings"]
         self.assertNotIn("ALLOWED_ORIGINS", data["data"])

@@ -33,7 +33,7 @@ class Value:
     """A value of the chart.
 
     With `at`, the manifests have its default, and templates use it there. Else `default` is one, or
-    computes one from the objects and those of the plain manifests.
+    computes one from the objects.
     """
     name: str
     schema: dict
@@ -43,11 +43,11 @@ class Value:
     # The cell of the table in docs/deploying.md, for a default that is too long for it.
     shown: str | None = None
 
-    def of(self, objects, plain):
+    def of(self, objects):
         """Returns what the value is in these objects; None if they do not have it."""
         if self.at:
             return find(objects, self.at[0])
-        return self.default(objects, plain) if callable(self.default) else self.default
+        return self.default(objects) if callable(self.default) else self.default
 
     @property
     def expression(self):
@@ -81,7 +81,7 @@ def rollout(name, where, what):
     ]
 
 
-def settings(objects, _):
+def settings(objects):
     """Returns the settings of the manifests, without the one that follows from `host`."""
     found = dict(find(objects, "ConfigMap/carillon-settings:data"))
     if found.pop("PUBLIC_URL") != f"https://{find(objects, f'{INGRESS}:spec.rules.0.host')}":
@@ -98,16 +98,10 @@ def image(objects):
     return repository, tag
 
 
-def extra_egress(objects, plain):
-    """Returns the rules that a size adds to all policies."""
-    place = "NetworkPolicy/carillon-migrate:spec.egress"
-    return [rule for rule in find(objects, place) if rule not in find(plain, place)]
-
-
 VALUES = [
     Value("host", NAME, "the gateways' host name, as clients see it; `PUBLIC_URL` follows from it",
           at=[f"{INGRESS}:spec.rules.0.host", f"{ROUTE}:spec.hostnames.0"]),
-    Value("image.repository", NAME, "the image, without its tag", default=lambda objects, _: image(objects)[0]),
+    Value("image.repository", NAME, "the image, without its tag", default=lambda objects: image(objects)[0]),
     Value("image.tag", TEXT, "the image's tag; empty for the chart's `appVersion`", default=""),
     Value("image.digest", {"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"},
           "pins the image, as `sha256:…`; the tag then does not count", default=""),
@@ -120,16 +114,17 @@ VALUES = [
           at=[f"{where}:{POD}.containers.0.envFrom.1.secretRef.name" for where in (GATEWAY, DISPATCHER, MIGRATE)]),
     Value("providerKeysSecret", NAME,
           "the secret with the files of `/etc/carillon/keys`, if it exists; `settings` names them",
-          at=[f"{where}:{POD}.volumes.1.secret.secretName" for where in (GATEWAY, DISPATCHER)]),
+          at=[f"{GATEWAY}:{POD}.volumes.1.secret.secretName", f"{DISPATCHER}:{POD}.volumes.1.secret.secretName",
+              f"{MIGRATE}:{POD}.volumes.0.secret.secretName"]),
     Value("settings", STRINGS,
           "[settings](configuration.md) that are not secret, merged with these; quote numbers",
           default=settings, shown="see `values.yaml`"),
     Value("catalog.types", NAME, "the text of a [catalog](catalog.md) file; replaces the example",
-          default=lambda objects, _: objects["ConfigMap/carillon-catalog"]["data"]["types.yaml"], shown="an example"),
+          default=lambda objects: objects["ConfigMap/carillon-catalog"]["data"]["types.yaml"], shown="an example"),
     Value("catalog.existingConfigMap", TEXT, "a ConfigMap with the files of a catalog, in place of `types`",
           default=""),
     Value("gateway.replicas", COUNT, "the number of gateways without autoscaling",
-          default=lambda objects, _: find(objects, f"{SCALER}:spec.minReplicas")),
+          default=lambda objects: find(objects, f"{SCALER}:spec.minReplicas")),
     Value("gateway.autoscaling.enabled", SWITCH, "lets a HorizontalPodAutoscaler set the number of gateways",
           default=True),
     Value("gateway.autoscaling.minReplicas", COUNT, "the least number of gateways", at=[f"{SCALER}:spec.minReplicas"]),
@@ -142,12 +137,12 @@ VALUES = [
     *rollout("gateway", GATEWAY, "gateway"),
     *pods("gateway", GATEWAY, "a gateway"),
     Value("dispatcher.replicas", COUNT, "the number of dispatchers without KEDA",
-          default=lambda objects, _: find(objects, f"{DISPATCHER}:spec.replicas")
+          default=lambda objects: find(objects, f"{DISPATCHER}:spec.replicas")
           or find(objects, f"{KEDA}:spec.minReplicaCount")),
     *rollout("dispatcher", DISPATCHER, "dispatcher"),
     *pods("dispatcher", DISPATCHER, "a dispatcher"),
     Value("keda.enabled", SWITCH, "lets KEDA set the number of dispatchers",
-          default=lambda objects, _: KEDA in objects),
+          default=lambda objects: KEDA in objects),
     Value("keda.minReplicas", COUNT, "the least number of dispatchers; two, so that one may fail",
           at=[f"{KEDA}:spec.minReplicaCount"]),
     Value("keda.maxReplicas", COUNT, "the greatest number of dispatchers", at=[f"{KEDA}:spec.maxReplicaCount"]),
@@ -159,7 +154,7 @@ VALUES = [
           "runs a job that migrates the database before the pods start; without it the pods do", default=True),
     *pods("migrate", MIGRATE, "the migration job"),
     Value("ingress.enabled", SWITCH, "makes an Ingress",
-          default=lambda objects, _: INGRESS in objects),
+          default=lambda objects: INGRESS in objects),
     Value("ingress.className", TEXT, "the class of the Ingress; empty for the cluster's default",
           at=[f"{INGRESS}:spec.ingressClassName"]),
     Value("ingress.tlsSecret", TEXT, "the secret with the certificate of `host`; empty for no TLS in the Ingress",
@@ -167,17 +162,17 @@ VALUES = [
     Value("ingress.annotations", STRINGS, "annotations of the Ingress, merged with these for ingress-nginx",
           at=[f"{INGRESS}:metadata.annotations"], shown="see `values.yaml`"),
     Value("httpRoute.enabled", SWITCH, "makes an HTTPRoute, for the Gateway API",
-          default=lambda objects, _: ROUTE in objects),
+          default=lambda objects: ROUTE in objects),
     Value("httpRoute.parentRefs", LIST, "the Gateways of the HTTPRoute",
           at=[f"{ROUTE}:spec.parentRefs"], shown="see `values.yaml`"),
     Value("httpRoute.sessionPersistence", MAP,
           "keeps a client's polling on one node; needs the API's experimental channel", default={}),
     Value("networkPolicy.enabled", SWITCH, "makes policies that limit connections to and from pods",
-          default=lambda objects, _: "NetworkPolicy/carillon-gateway" in objects),
+          default=lambda objects: "NetworkPolicy/carillon-gateway" in objects),
     Value("networkPolicy.extraEgress", LIST, "further egress rules of all pods, such as to a Redis on another port",
-          default=extra_egress),
+          default=[]),
     Value("podMonitor.enabled", SWITCH, "makes PodMonitors, for the Prometheus operator",
-          default=lambda objects, _: "PodMonitor/carillon-gateway" in objects),
+          default=lambda objects: "PodMonitor/carillon-gateway" in objects),
     Value("podMonitor.labels", STRINGS, "labels by which your Prometheus selects them", default={}),
     Value("serviceAccount.create", SWITCH, "makes the service account; without it, `name` must exist", default=True),
     Value("serviceAccount.name", NAME, "the service account of all pods",
