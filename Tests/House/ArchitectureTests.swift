@@ -2,14 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Foundation
+import Support
 import Testing
 
 @Suite("Architecture", .timeLimit(.minutes(10)))
 struct ArchitectureTests {
     @Test("docs/architecture.md lists the modules and imports of Package.swift")
-    func documented() throws {
+    func documented() async throws {
         let document = try ArchitectureDocument()
-        let modules = try PackageTargets.modules()
+        let modules = try await PackageTargets.modules()
         #expect(modules.count > 10)
         #expect(Set(document.entries.map(\.name)) == Set(modules.map(\.name)))
         #expect(document.entries.count == modules.count, "a module is listed twice")
@@ -32,8 +33,8 @@ struct ArchitectureTests {
     }
 
     @Test("gateway and dispatcher never depend on each other, and shared modules on neither")
-    func programs() throws {
-        let modules = try PackageTargets.modules()
+    func programs() async throws {
+        let modules = try await PackageTargets.modules()
         var areas: [String: String] = [:]
         for module in modules { areas[module.name] = module.area }
         #expect(Set(areas.values) == ["Gateway", "Dispatcher", "Shared"])
@@ -45,15 +46,15 @@ struct ArchitectureTests {
         }
     }
 
-    @Test("sources import only modules that Package.swift declares")
-    func imports() throws {
-        let modules = try PackageTargets.modules()
+    @Test("sources import exactly the modules that Package.swift declares")
+    func imports() async throws {
+        let modules = try await PackageTargets.modules()
         let ours = Set(modules.map(\.name))
         for module in modules where !module.isCLibrary {
             var imported: Set<String> = []
             for file in try House.swiftFiles(in: module.path) { imported.formUnion(try House.imports(of: file)) }
             imported.formIntersection(ours)
-            #expect(imported.isSubset(of: module.dependencies), "imports of \(module.name)")
+            #expect(imported == module.dependencies, "imports of \(module.name)")
         }
     }
 
@@ -86,8 +87,8 @@ struct ArchitectureTests {
     }
 
     @Test("each C library is imported by exactly one module")
-    func cLibraries() throws {
-        let modules = try PackageTargets.modules()
+    func cLibraries() async throws {
+        let modules = try await PackageTargets.modules()
         let libraries = modules.filter(\.isCLibrary)
         #expect(libraries.count >= 3)
         for library in libraries {
@@ -267,9 +268,15 @@ enum PackageTargets {
         }
     }
 
-    /// The targets under `Sources`.
-    static func modules() throws -> [Module] {
-        let manifest = try JSONDecoder().decode(Manifest.self, from: self.dump())
+    private static let loaded = Task { try await Self.load() }
+
+    /// The targets under `Sources`, read once.
+    static func modules() async throws -> [Module] {
+        try await self.loaded.value
+    }
+
+    private static func load() async throws -> [Module] {
+        let manifest = try JSONDecoder().decode(Manifest.self, from: await self.dump())
         let named = Set(manifest.targets.map(\.name))
         return manifest.targets.compactMap { target in
             guard let path = target.path, path.hasPrefix("Sources/") else { return nil }
@@ -282,21 +289,19 @@ enum PackageTargets {
     /// The package as JSON.
     ///
     /// A separate scratch folder avoids the lock that a running `swift test` holds.
-    private static func dump() throws -> Data {
-        let scratch = FileManager.default.temporaryDirectory.appending(path: "carillon-house-\(UUID().uuidString)")
-        defer { try? FileManager.default.removeItem(at: scratch) }
-        let process = Process()
-        process.executableURL = URL(filePath: "/usr/bin/env")
-        process.arguments = [
-            "swift", "package", "--package-path", House.root.path, "--scratch-path", scratch.path, "dump-package",
-        ]
-        let output = Pipe()
-        process.standardOutput = output
-        process.standardError = FileHandle.nullDevice
-        try process.run()
-        let bytes = try output.fileHandleForReading.readToEnd() ?? Data()
-        process.waitUntilExit()
-        try #require(process.terminationStatus == 0, "swift package dump-package must work where the tests run")
-        return bytes
+    private static func dump() async throws -> Data {
+        let directory = try TemporaryDirectory("house")
+        defer { directory.remove() }
+        let process = try await ChildProcess.spawn(
+            "swift",
+            [
+                "package", "--package-path", House.root.path, "--scratch-path", directory.file("scratch"),
+                "dump-package",
+            ],
+            directory: directory.path)
+        guard try await process.waitForExit() == .code(0) else {
+            throw FixtureError("swift package dump-package must work where the tests run: \(process.tail())")
+        }
+        return Data(process.output().utf8)
     }
 }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Foundation
+import Support
 import Testing
 
 /// How `deploy/up` treats its caller's environment and processes that end.
@@ -10,39 +11,18 @@ struct DeveloperStackTests {
     /// Runs a script after the libraries of `deploy/up`, with its own data folder.
     ///
     /// - Returns: standard output and standard error.
-    private static func run(_ script: String, environment: [String: String] = [:]) throws -> String {
-        let data = FileManager.default.temporaryDirectory.appending(path: "carillon-up-\(UUID().uuidString)")
-        for folder in ["pids", "logs", "sandbox"] {
-            try FileManager.default.createDirectory(
-                at: data.appending(path: folder), withIntermediateDirectories: true)
-        }
-        defer { try? FileManager.default.removeItem(at: data) }
-        let process = Process()
-        process.executableURL = URL(filePath: "/bin/bash")
-        let libraries = ["messages", "ports", "processes", "postgres", "environment"].map {
-            "source '\(House.root.path)/deploy/lib/\($0).sh'"
-        }
-        process.arguments = [
-            "-c",
-            (["set -euo pipefail", "exec 2>&1", "DATA='\(data.path)' ROOT='\(House.root.path)' BIN=/bin"]
-                + libraries
-                + [script]).joined(separator: "\n"),
-        ]
-        process.environment = ["PATH": ProcessInfo.processInfo.environment["PATH"] ?? "/usr/bin:/bin"]
-            .merging(environment) { $1 }
-        let pipe = Pipe()
-        process.standardOutput = pipe
-        try process.run()
-        let output = try pipe.fileHandleForReading.readToEnd() ?? Data()
-        process.waitUntilExit()
-        let text = String(decoding: output, as: UTF8.self)
-        #expect(process.terminationStatus == 0, "\(text)")
+    private static func run(_ script: String, environment: [String: String] = [:]) async throws -> String {
+        let (text, exit) = try await House.run(
+            "DATA=$PWD BIN=/bin\nmkdir pids logs sandbox\n" + script,
+            libraries: ["messages", "ports", "processes", "postgres", "environment"],
+            environment: environment)
+        #expect(exit == .code(0), "\(text)")
         return text
     }
 
     @Test("a cluster starts with the PostgreSQL that made it, and a missing version is named")
-    func postgresVersion() throws {
-        let text = try Self.run(
+    func postgresVersion() async throws {
+        let text = try await Self.run(
             """
             mkdir "$DATA/programs" "$DATA/cluster"
             for program in initdb postgres; do
@@ -70,8 +50,8 @@ struct DeveloperStackTests {
         """
 
     /// The variables that the services get.
-    private static func variables(given: [String: String]) throws -> [String: String] {
-        let text = try Self.run(
+    private static func variables(given: [String: String]) async throws -> [String: String] {
+        let text = try await Self.run(
             Self.setUp + "\necho \"OWN=$OWN_PROVIDERS\"; env; tail -n 1 \"$PROVIDER_CA\"", environment: given)
         var variables: [String: String] = [:]
         for line in text.split(separator: "\n") {
@@ -82,8 +62,8 @@ struct DeveloperStackTests {
     }
 
     @Test("the sandbox replaces every provider that the caller has not configured")
-    func sandbox() throws {
-        let variables = try Self.variables(given: [:])
+    func sandbox() async throws {
+        let variables = try await Self.variables(given: [:])
         #expect(variables["OWN"] == "")
         for name in ["FCM_ENDPOINT", "APNS_ENDPOINT"] { #expect(variables[name] == "https://127.0.0.1:1") }
         for name in ["FCM_CREDENTIALS", "APNS_KEY", "VAPID_KEY"] {
@@ -95,7 +75,7 @@ struct DeveloperStackTests {
     }
 
     @Test("a provider that the caller configured keeps its settings and its real endpoint")
-    func ownProvider() throws {
+    func ownProvider() async throws {
         let given = [
             "FCM_CREDENTIALS": "/mine/fcm.json", "APNS_KEY": "/mine/apns.p8", "APNS_KEY_ID": "ID",
             "APNS_TEAM_ID": "TEAM", "APNS_TOPIC": "org.example.mine", "VAPID_KEY": "/mine/vapid.pem",
@@ -103,27 +83,27 @@ struct DeveloperStackTests {
             "SMTP_PASSWORD_FILE": "/mine/password",
             "SMTP_FROM": "Me <me@example.org>", "PUBLIC_URL": "https://me.example.org",
         ]
-        let variables = try Self.variables(given: given)
+        let variables = try await Self.variables(given: given)
         for (name, value) in given { #expect(variables[name] == value) }
         for name in ["FCM_ENDPOINT", "APNS_ENDPOINT", "WEBPUSH_PRIVATE"] { #expect(variables[name] == nil, "\(name)") }
         #expect(variables["OWN"] == " FCM APNs Web Push e-mail")
-        let one = try Self.variables(given: ["FCM_CREDENTIALS": "/mine/fcm.json"])
+        let one = try await Self.variables(given: ["FCM_CREDENTIALS": "/mine/fcm.json"])
         #expect(one["OWN"] == " FCM")
         #expect(one["FCM_ENDPOINT"] == nil)
         #expect(one["APNS_ENDPOINT"] == "https://127.0.0.1:1", "the others stay the sandbox's")
     }
 
     @Test("real providers and the sandbox are trusted side by side")
-    func authorities() throws {
-        let text = try Self.run(
+    func authorities() async throws {
+        let text = try await Self.run(
             Self.setUp + "\ncat \"$PROVIDER_CA\"",
             environment: ["PROVIDER_CA": House.root.appending(path: "LICENSE").path])
         #expect(text.contains("Apache License") && text.hasSuffix("the authority of the sandbox\n"))
     }
 
     @Test("variables of an earlier start do not count as the caller's own unless they were changed")
-    func earlierStart() throws {
-        let text = try Self.run(
+    func earlierStart() async throws {
+        let text = try await Self.run(
             Self.setUp + """
 
                 GATEWAY_PORT=7 SANDBOX_PORT=8 SANDBOX_SMTP_PORT=9
@@ -140,14 +120,14 @@ struct DeveloperStackTests {
     }
 
     @Test("a relative path of any setting that names a file becomes absolute; a URL or a word stays")
-    func paths() throws {
+    func paths() async throws {
         let files = [
             "CATALOG", "APPS", "FCM_CREDENTIALS", "SMTP_PASSWORD_FILE", "WEBHOOK_PROVIDER_SECRET_FILE", "AUTH_JWKS_CA",
             "GATEWAY_TLS_CERT", "GATEWAY_TLS_KEY", "REDIS_CA",
         ]
         var given = ["PUSH_SHAPE": "standard", "AUTH_JWKS": "https://id.example.org/keys"]
         for name in files { given[name] = "mine" }
-        let text = try Self.run(
+        let text = try await Self.run(
             """
             cd "$DATA"
             touch mine
@@ -165,8 +145,8 @@ struct DeveloperStackTests {
     }
 
     @Test("the programs of the caller find the file of the mail relay's password")
-    func passwordFile() throws {
-        let text = try Self.run(
+    func passwordFile() async throws {
+        let text = try await Self.run(
             Self.setUp + """
 
                 BIN=$DATA GATEWAY_URLS=http://127.0.0.1:6 METRICS_URLS=http://127.0.0.1:7
@@ -180,8 +160,8 @@ struct DeveloperStackTests {
     }
 
     @Test("after a start that found its port taken, the first Redis of several gets its own port again")
-    func redisPort() throws {
-        let text = try Self.run(
+    func redisPort() async throws {
+        let text = try await Self.run(
             """
             PORT=0 taken=32111
             port_is_free() { [[ $1 != "$taken" ]]; }
@@ -196,8 +176,8 @@ struct DeveloperStackTests {
     }
 
     @Test("a process that dies restarts after doubling pauses, and each restart is reported")
-    func restarts() throws {
-        let text = try Self.run(
+    func restarts() async throws {
+        let text = try await Self.run(
             """
             start_process dispatcher-2 "$DATA" bash -c 'echo x >>runs; (($(wc -l <runs) < 3)) || exit 78; exit 3'
             keep_running
@@ -208,8 +188,8 @@ struct DeveloperStackTests {
     }
 
     @Test("processes killed at the same moment all restart")
-    func simultaneousDeaths() throws {
-        let text = try Self.run(
+    func simultaneousDeaths() async throws {
+        let text = try await Self.run(
             """
             for name in redis dispatcher; do
                 start_process $name "$DATA" bash -c '[[ ! -e again-$0 ]] || exit 78; touch "again-$0"; exec sleep 600' $name
@@ -226,8 +206,8 @@ struct DeveloperStackTests {
     }
 
     @Test("a process with a faulty configuration does not restart")
-    func faulty() throws {
-        let text = try Self.run(
+    func faulty() async throws {
+        let text = try await Self.run(
             """
             start_process gateway "$DATA" bash -c 'echo PUBLIC_URL: is not a URL; exit 78'
             keep_running

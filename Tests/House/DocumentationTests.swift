@@ -74,6 +74,17 @@ struct LinkTests {
         }
     }
 
+    @Test("no two pages about producers share a job id, which would notify only the reader of the first")
+    func ownIDs() throws {
+        var pages: [Substring: String] = [:]
+        for page in try House.files(in: "docs/producers") where page != "docs/producers/README.md" {
+            for id in Set(try House.text(page).matches(of: #/\b[a-z]+:[0-9][\w:.\-]*/#).map(\.output)) {
+                #expect(pages.updateValue(page, forKey: id) == nil, "\(page): \(id)")
+            }
+        }
+        #expect(pages.count > 20)
+    }
+
     /// The pages that a visitor of the checkout sees first.
     private static func front() throws -> [String] {
         try FileManager.default.contentsOfDirectory(atPath: House.root.path).filter { $0.hasSuffix(".md") }

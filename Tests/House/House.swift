@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Foundation
+import Support
 import Testing
 import Yams
 
@@ -39,6 +40,30 @@ enum House {
             modules.insert(String(module))
         }
         return modules
+    }
+
+    /// Runs a script of bash after libraries of `deploy/lib`, in an empty folder.
+    ///
+    /// - Parameter environment: the variables that the script gets besides `PATH`.
+    /// - Returns: standard output with standard error, and the way that the script ended.
+    static func run(
+        _ script: String,
+        libraries: [String],
+        environment: [String: String] = [:]
+    ) async throws -> (text: String, exit: ChildProcess.Exit) {
+        let directory = try TemporaryDirectory("house")
+        defer { directory.remove() }
+        let folder = directory.file("folder")
+        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+        let lines =
+            ["set -euo pipefail", "exec 2>&1", "cd '\(folder)'", "ROOT='\(Self.root.path)'"]
+            + libraries.map { "source '\(Self.root.path)/deploy/lib/\($0).sh'" } + [script]
+        let path = ProcessInfo.processInfo.environment["PATH"] ?? "/usr/bin:/bin"
+        let variables = ["PATH=\(path)"] + environment.map { "\($0.key)=\($0.value)" }
+        let process = try await ChildProcess.spawn(
+            "env", ["-i"] + variables + ["bash", "-c", lines.joined(separator: "\n")], directory: directory.path)
+        let exit = try await process.waitForExit()
+        return (process.output(), exit)
     }
 }
 

@@ -2,34 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Foundation
+import Support
 import Testing
 
 /// Tarballs of releases, and the places of the version.
 @Suite("Releases", .timeLimit(.minutes(10)))
 struct ReleaseTests {
     /// Runs a script in an empty folder, after the libraries that read versions and tarballs.
-    ///
-    /// - Returns: standard output with standard error, and the exit code.
-    private static func run(_ script: String) throws -> (text: String, code: Int32) {
-        let folder = FileManager.default.temporaryDirectory.appending(path: "carillon-release-\(UUID().uuidString)")
-        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
-        defer { try? FileManager.default.removeItem(at: folder) }
-        let process = Process()
-        process.executableURL = URL(filePath: "/bin/bash")
-        process.currentDirectoryURL = folder
-        let libraries = ["messages", "version", "tarball"].map { "source '\(House.root.path)/deploy/lib/\($0).sh'" }
-        process.arguments = [
-            "-c",
-            (["set -euo pipefail", "exec 2>&1", "ROOT='\(House.root.path)'"] + libraries + [script])
-                .joined(separator: "\n"),
-        ]
-        process.environment = ["PATH": ProcessInfo.processInfo.environment["PATH"] ?? "/usr/bin:/bin"]
-        let pipe = Pipe()
-        process.standardOutput = pipe
-        try process.run()
-        let output = try pipe.fileHandleForReading.readToEnd() ?? Data()
-        process.waitUntilExit()
-        return (String(decoding: output, as: UTF8.self), process.terminationStatus)
+    private static func run(_ script: String) async throws -> (text: String, exit: ChildProcess.Exit) {
+        try await House.run(script, libraries: ["messages", "version", "tarball"])
     }
 
     /// Makes the folder of a release whose `deploy/up` prints its arguments.
@@ -48,9 +29,9 @@ struct ReleaseTests {
         """#
 
     @Test("deploy/up --from unpacks a tarball and runs its own deploy/up on the same data")
-    func from() throws {
-        let (text, code) = try Self.run(Self.release + #"pack "$name" && up && up && ls -A data/versions; pwd"#)
-        #expect(code == 0, "\(text)")
+    func from() async throws {
+        let (text, exit) = try await Self.run(Self.release + #"pack "$name" && up && up && ls -A data/versions; pwd"#)
+        #expect(exit == .code(0), "\(text)")
         let folder = text.split(separator: "\n").last ?? ""
         #expect(
             text.components(separatedBy: "started with --port 0 --no-demo --data \(folder)/data\n").count == 3,
@@ -59,14 +40,14 @@ struct ReleaseTests {
     }
 
     @Test("deploy/up --from unpacks a release again when a file of it was changed")
-    func repairs() throws {
-        let (text, code) = try Self.run(
+    func repairs() async throws {
+        let (text, exit) = try await Self.run(
             Self.release + #"""
                 pack "$name" && up
                 echo changed >"data/versions/$name/bin/gateway"
                 up && cat "data/versions/$name/bin/gateway"
                 """#)
-        #expect(code == 0 && text.hasSuffix("program\n"), "\(text)")
+        #expect(exit == .code(0) && text.hasSuffix("program\n"), "\(text)")
     }
 
     @Test(
@@ -84,18 +65,18 @@ struct ReleaseTests {
             (#"name=carillon-9.9.9-linux-z80; touch out/$name.tar.gz"#, "is for z80, and this machine is"),
             (#"name=other; touch out/other.tar.gz"#, "keep the name of the release"),
         ])
-    func refuses(damage: String, error: String) throws {
-        let (text, code) = try Self.run(
+    func refuses(damage: String, error: String) async throws {
+        let (text, exit) = try await Self.run(
             Self.release + damage + "\nup || echo \"status $?\"\nfind data/versions -mindepth 1 2>/dev/null || true")
-        #expect(code == 0 && text.contains(error) && text.hasSuffix("status 1\n"), "\(text)")
+        #expect(exit == .code(0) && text.contains(error) && text.hasSuffix("status 1\n"), "\(text)")
         #expect(!text.contains("started with"))
     }
 
     @Test("every place of the version in deploy/lib/version.sh exists, and all programs and packages agree")
-    func places() throws {
-        let version = try Self.run(#"read_version "$ROOT""#).text.trimmingCharacters(in: .newlines)
+    func places() async throws {
+        let version = try await Self.run(#"read_version "$ROOT""#).text.trimmingCharacters(in: .newlines)
         #expect(version.contains(#/^\d+\.\d+\.\d+(-dev)?$/#))
-        let (text, code) = try Self.run(
+        let (text, exit) = try await Self.run(
             #"""
             mkdir copy
             while read -r file _; do
@@ -108,12 +89,12 @@ struct ReleaseTests {
             set_versions copy "$RELEASE_VERSIONS" 98.7.6
             read_version copy
             """#)
-        #expect(code == 0 && text == "98.7.6\n", "\(text)")
+        #expect(exit == .code(0) && text == "98.7.6\n", "\(text)")
     }
 
     @Test("no other file has the version of development, which a release would leave there")
-    func otherPlaces() throws {
-        let (text, code) = try Self.run(
+    func otherPlaces() async throws {
+        let (text, exit) = try await Self.run(
             #"""
             version=$(read_version "$ROOT")
             [[ $version == *-dev ]] || exit 0
@@ -123,25 +104,25 @@ struct ReleaseTests {
                 sed 's|^\./||' | sort >found
             comm -13 places found
             """#)
-        #expect(code == 0 && text.isEmpty, "add to the lists in deploy/lib/version.sh: \(text)")
+        #expect(exit == .code(0) && text.isEmpty, "add to the lists in deploy/lib/version.sh: \(text)")
     }
 
     @Test("a release is newer than its development version and than earlier numbers")
-    func order() throws {
+    func order() async throws {
         for (version, other, isNewer) in [
             ("70.0.0", "70.0.0-dev", true), ("70.0.0-dev", "70.0.0", false), ("70.10.0", "70.9.0", true),
             ("70.1.0-dev", "70.0.9", true), ("69.9.0", "70.0.0-dev", false), ("70.0.0", "70.0.0", false),
         ] {
-            let (text, code) = try Self.run("is_newer \(version) \(other)")
-            #expect((code == 0) == isNewer, "\(version) after \(other): \(text)")
+            let (text, exit) = try await Self.run("is_newer \(version) \(other)")
+            #expect((exit == .code(0)) == isNewer, "\(version) after \(other): \(text)")
         }
     }
 
     @Test("an unpacked release needs no package for building")
-    func packages() throws {
-        let (text, code) = try Self.run(
+    func packages() async throws {
+        let (text, exit) = try await Self.run(
             #"source "$ROOT/deploy/lib/install.sh"; echo "$LIBRARY_PACKAGES$RUNNING_PACKAGES""#)
-        #expect(code == 0 && text.contains("libhiredis0.14 ") && text.contains("redis-server "))
+        #expect(exit == .code(0) && text.contains("libhiredis0.14 ") && text.contains("redis-server "))
         #expect(!text.contains("-dev ") && !text.contains("g++") && !text.contains("binutils"), "\(text)")
         let runtime = try House.text("deploy/docker/steps").firstMatch(of: #/RUNTIME_PACKAGES=\((.*)\)/#)?.output.1
         for package in try #require(runtime).split(separator: " ") {
