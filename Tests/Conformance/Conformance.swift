@@ -78,7 +78,7 @@ struct Conformance: AsyncParsableCommand {
     /// Test suites may run in pages of any origin.
     private static var policy: DoorPolicy {
         var policy = DoorPolicy()
-        policy.origins = .anyWithCredentials
+        policy.origins = .any
         return policy
     }
 

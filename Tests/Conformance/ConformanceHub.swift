@@ -19,7 +19,6 @@ struct ConformanceHub: SignalRHub {
             webSocket: WebSocketLimits(maximumMessage: max(options.maximumPayload, 1024 * 1024))
         )
         configuration.allowsStatefulReconnect = options.allowsRecovery
-        configuration.allowedOrigins = ["*"]
         configuration.tick = .milliseconds(Int64(max(10, min(1000, options.pingInterval / 4))))
         return SignalREndpoint(
             hub: ConformanceHub(),
@@ -58,7 +57,7 @@ private final class ConformanceHubApplication: SignalRApplication {
         guard invocation.isStream == isStream else {
             let error =
                 isStream
-                ? SignalRErrorText.streamingMethodInvoked(invocation.target)
+                ? Self.streamingMethodInvoked(invocation.target)
                 : SignalRErrorText.plainMethodStreamed(invocation.target)
             return self.fail(call, error)
         }
@@ -88,6 +87,11 @@ private final class ConformanceHubApplication: SignalRApplication {
         default:
             self.fail(call, SignalRErrorText.failed(invocation.target, "wrong number of arguments"))
         }
+    }
+
+    /// Returns the reference server's error for a streaming method that was called for one answer.
+    private static func streamingMethodInvoked(_ target: String) -> String {
+        "The client attempted to invoke the streaming '\(target)' method with a non-streaming invocation."
     }
 
     private func fail(_ call: SignalRCall, _ error: String) {

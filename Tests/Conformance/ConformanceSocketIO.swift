@@ -39,7 +39,7 @@ final class ConformanceSocketIO: SocketIOApplication {
             offersRecovery: options.allowsRecovery
         )
         let memory = options.allowsRecovery ? Memory() : nil
-        return EngineIOEndpoint(path: "/socket.io", configuration: options.engineIO, origins: .any) { _, _ in
+        return EngineIOEndpoint(path: "/socket.io", configuration: options.engineIO) { _, _ in
             SocketIOPeer(ConformanceSocketIO(memory: memory), configuration: configuration)
         }
     }

@@ -24,7 +24,7 @@ struct EchoEndpoint: TransportEndpoint {
 
     func claims(_ path: Substring) -> Bool { path == "/echo" }
 
-    func admit(_ head: HTTPRequestHead, from address: SocketAddress?) async throws -> WebSocketAdmission {
+    func admit(_ head: HTTPRequestHead) async throws -> WebSocketAdmission {
         WebSocketAdmission(limits: Self.limits) { _ in EchoApplication() }
     }
 }
@@ -36,7 +36,7 @@ private final class EchoApplication: WebSocketApplication {
     func webSocketReceived(text: String) { self.socket?.send(text: Array(text.utf8)) }
     func webSocketReceived(binary: [UInt8]) { self.socket?.send(binary: binary) }
     func webSocketReceivedPing() -> Bool { true }
-    func webSocketReceived(pong: [UInt8]) {}
+    func webSocketProven(_ sequence: UInt64) {}
     func webSocketIsTooSlow() { self.socket?.drop() }
     func webSocketReadComplete() {}
     func webSocketClosed() { self.socket = nil }
@@ -47,7 +47,7 @@ final class EngineIOEcho: EngineIOApplication {
     private var connection: EngineIOConnection?
 
     static func endpoint(_ options: ConformanceOptions) -> EngineIOEndpoint {
-        EngineIOEndpoint(path: "/engine.io", configuration: options.engineIO, origins: .any) { _, _ in EngineIOEcho() }
+        EngineIOEndpoint(path: "/engine.io", configuration: options.engineIO) { _, _ in EngineIOEcho() }
     }
 
     func engineIOOpened(_ connection: EngineIOConnection) {

@@ -25,70 +25,48 @@ package enum EventStreamEncoder {
     ///   - data: UTF-8. Each line, ended by CR, LF or CRLF, becomes a `data` line, so that the
     ///     client gets LF between them. Without data a client dispatches nothing and only keeps the
     ///     id and the retry time.
-    ///   - name: the event's type; nil means `message`.
+    ///   - name: the event's type, on one line; nil means `message`.
     ///   - id: the value that a client repeats in `Last-Event-ID` when it reconnects.
-    ///   - retryMilliseconds: the client's delay before it reconnects.
-    /// - Throws: ``EventStreamFault`` if a name or an id would not survive decoding.
+    ///   - retryMilliseconds: the client's delay before it reconnects, from 0.
     package static func event(
-        data: [UInt8]?,
-        name: String? = nil,
-        id: String? = nil,
-        retryMilliseconds: Int? = nil,
+        data: [UInt8]? = nil,
+        name: StaticString? = nil,
+        id: Int64? = nil,
+        retryMilliseconds: Int64? = nil,
         lineEnd: LineEnd = .lineFeed
-    ) throws(EventStreamFault) -> [UInt8] {
+    ) -> [UInt8] {
         let end = lineEnd.bytes
         var bytes: [UInt8] = []
         bytes.reserveCapacity((data?.count ?? 0) + 64)
-        if let id {
-            guard !id.utf8.contains(where: { $0 == 0 || $0 == 0x0A || $0 == 0x0D }) else { throw EventStreamFault(.id) }
-            Self.append("id", id.utf8, end, to: &bytes)
-        }
-        if let name {
-            guard !name.utf8.contains(where: { $0 == 0x0A || $0 == 0x0D }) else { throw EventStreamFault(.name) }
-            Self.append("event", name.utf8, end, to: &bytes)
-        }
-        if let retryMilliseconds {
-            guard retryMilliseconds >= 0 else { throw EventStreamFault(.retry) }
-            Self.append("retry", String(retryMilliseconds).utf8, end, to: &bytes)
-        }
-        if let data { Self.append("data", linesOf: data, end, to: &bytes) }
+        if let id { Self.append("id", String(id).utf8, end, to: &bytes) }
+        if let name { name.withUTF8Buffer { Self.append("event", $0, end, to: &bytes) } }
+        if let retryMilliseconds { Self.append("retry", String(retryMilliseconds).utf8, end, to: &bytes) }
+        if let data { Self.append(linesOf: data, end, to: &bytes) }
         bytes.append(contentsOf: end)
         return bytes
     }
 
-    /// Encodes an event with only data.
-    static func event(data: [UInt8], lineEnd: LineEnd = .lineFeed) -> [UInt8] {
-        var bytes: [UInt8] = []
-        bytes.reserveCapacity(data.count + 16)
-        Self.append("data", linesOf: data, lineEnd.bytes, to: &bytes)
-        bytes.append(contentsOf: lineEnd.bytes)
-        return bytes
-    }
-
-    /// Encodes a comment, which clients skip.
+    /// Encodes an empty comment, which clients skip.
     ///
-    /// Comments keep a stream alive; an empty one at the start makes browsers report it as open.
-    package static func comment(_ text: String = "", lineEnd: LineEnd = .lineFeed) -> [UInt8] {
-        var bytes: [UInt8] = []
-        Self.append("", linesOf: Array(text.utf8), lineEnd.bytes, to: &bytes)
-        bytes.append(contentsOf: lineEnd.bytes)
-        return bytes
+    /// Comments keep a stream alive; one at the start makes browsers report it as open.
+    package static func comment(lineEnd: LineEnd = .lineFeed) -> [UInt8] {
+        [UInt8(ascii: ":")] + lineEnd.bytes + lineEnd.bytes
     }
 
-    private static func append(_ field: String, linesOf text: [UInt8], _ end: [UInt8], to bytes: inout [UInt8]) {
+    private static func append(linesOf data: [UInt8], _ end: [UInt8], to bytes: inout [UInt8]) {
         var start = 0
         var index = 0
-        while index < text.count {
-            let byte = text[index]
+        while index < data.count {
+            let byte = data[index]
             guard byte == 0x0A || byte == 0x0D else {
                 index += 1
                 continue
             }
-            Self.append(field, text[start..<index], end, to: &bytes)
-            index += byte == 0x0D && index + 1 < text.count && text[index + 1] == 0x0A ? 2 : 1
+            Self.append("data", data[start..<index], end, to: &bytes)
+            index += byte == 0x0D && index + 1 < data.count && data[index + 1] == 0x0A ? 2 : 1
             start = index
         }
-        Self.append(field, text[start...], end, to: &bytes)
+        Self.append("data", data[start...], end, to: &bytes)
     }
 
     // A client drops one space after the colon; without ours, data would lose its leading space.
@@ -105,31 +83,5 @@ package enum EventStreamEncoder {
             bytes.append(contentsOf: value)
         }
         bytes.append(contentsOf: end)
-    }
-}
-
-/// The reason why an event cannot be encoded.
-package struct EventStreamFault: Error, Sendable, Equatable, CustomStringConvertible {
-    enum Field: String, Sendable {
-        /// The id contains CR, LF or NUL; a client ignores an id with NUL.
-        case id
-        /// The name contains CR or LF.
-        case name = "event"
-        /// The time is negative; a client accepts only digits.
-        case retry
-    }
-
-    let field: Field
-
-    init(_ field: Field) {
-        self.field = field
-    }
-
-    package var description: String {
-        switch self.field {
-        case .id: "the id of an event holds CR, LF or NUL"
-        case .name: "the name of an event holds CR or LF"
-        case .retry: "the retry time of an event is negative"
-        }
     }
 }

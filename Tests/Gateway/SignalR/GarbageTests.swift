@@ -140,7 +140,7 @@ struct GarbageTests {
     @Test("never traps on random requests and polls", arguments: 0..<100 as Range<UInt64>)
     func polls(_ seed: UInt64) {
         var generator = SeededGenerator(seed: seed)
-        var polling = SignalRPollingState(limits: .init(bufferBytes: 50), now: 0)
+        var polling = SignalRPollingState(bufferBytes: 50, now: 0)
         var open: Set<UInt64> = []
         var now: Int64 = 0
         for number in 1...200 as ClosedRange<UInt64> {

@@ -10,25 +10,25 @@ struct NegotiationTests {
     private static func negotiate(
         _ query: String,
         method: String = "POST",
-        transports: [SignalRTransport] = [.webSockets],
         allowsStatefulReconnect: Bool = true
     ) throws -> SignalRNegotiation {
         SignalRNegotiation(
             method: method,
             query: try RequestQuery(query, ignoresCase: true),
-            transports: transports,
             connectionID: "public",
             connectionToken: "secret",
             allowsStatefulReconnect: allowsStatefulReconnect
         )
     }
 
+    /// All transports, the preferred one first.
+    private static let transports =
+        #""availableTransports":[{"transport":"WebSockets","transferFormats":["Text"]},"#
+        + #"{"transport":"ServerSentEvents","transferFormats":["Text"]},"#
+        + #"{"transport":"LongPolling","transferFormats":["Text"]}]"#
     private static let one =
-        #"{"negotiateVersion":1,"connectionId":"public","connectionToken":"secret","availableTransports":"#
-        + #"[{"transport":"WebSockets","transferFormats":["Text"]}]"#
-    private static let zero =
-        #"{"negotiateVersion":0,"connectionId":"public","availableTransports":"#
-        + #"[{"transport":"WebSockets","transferFormats":["Text"]}]"#
+        #"{"negotiateVersion":1,"connectionId":"public","connectionToken":"secret","# + transports
+    private static let zero = #"{"negotiateVersion":0,"connectionId":"public","# + transports
 
     @Test(
         "answers in the form of the requested version",
@@ -85,26 +85,12 @@ struct NegotiationTests {
         #expect(answer.offer == nil)
     }
 
-    @Test("lists transports in the order of the offer, all with text")
-    func transports() throws {
-        let answer = try Self.negotiate(
-            "negotiateVersion=1", transports: [.webSockets, .serverSentEvents, .longPolling])
-        let expected =
-            #""availableTransports":[{"transport":"WebSockets","transferFormats":["Text"]},"#
-            + #"{"transport":"ServerSentEvents","transferFormats":["Text"]},"#
-            + #"{"transport":"LongPolling","transferFormats":["Text"]}]}"#
-        #expect(Wire.text(answer.response.body).hasSuffix(expected))
-    }
-
-    @Test("grants stateful reconnect only if it is allowed and WebSockets are offered")
+    @Test("grants stateful reconnect only if it is allowed")
     func stateful() throws {
         let query = "negotiateVersion=1&useStatefulReconnect=true"
-        let refused = try Self.negotiate(query, allowsStatefulReconnect: false)
-        let polling = try Self.negotiate(query, transports: [.longPolling])
-        for answer in [refused, polling] {
-            #expect(answer.offer?.usesStatefulReconnect == false)
-            #expect(!Wire.text(answer.response.body).contains("useStatefulReconnect"))
-        }
+        let answer = try Self.negotiate(query, allowsStatefulReconnect: false)
+        #expect(answer.offer?.usesStatefulReconnect == false)
+        #expect(!Wire.text(answer.response.body).contains("useStatefulReconnect"))
     }
 
     @Test("keeps an unused offer for 15 seconds")
@@ -122,11 +108,9 @@ struct HubRequestTests {
         id: String? = "x",
         webSocket: Bool = false,
         accept: String? = nil,
-        _ connection: SignalRHubRequest.Standing?,
-        _ transports: [SignalRTransport] = SignalRTransport.allCases
+        _ connection: SignalRHubRequest.Standing?
     ) -> SignalRHubRequest.Verdict {
-        SignalRHubRequest(method: method, id: id, wantsWebSocket: webSocket, accept: accept)
-            .verdict(connection, transports: transports)
+        SignalRHubRequest(method: method, id: id, wantsWebSocket: webSocket, accept: accept).verdict(connection)
     }
 
     private static func status(_ verdict: SignalRHubRequest.Verdict) -> Int? {
@@ -155,8 +139,6 @@ struct HubRequestTests {
         #expect(Self.status(Self.verdict("GET", webSocket: true, Self.on(.webSockets, attached: false))) == 404)
         #expect(Self.status(Self.verdict("GET", webSocket: true, Self.on(.longPolling))) == 400)
         #expect(Self.status(Self.verdict("GET", webSocket: true, Self.on(.serverSentEvents))) == 400)
-        #expect(Self.status(Self.verdict("GET", id: nil, webSocket: true, nil, [.longPolling])) == 404)
-        #expect(Self.status(Self.verdict("GET", webSocket: true, Self.fresh, [.longPolling])) == 404)
     }
 
     @Test("reattaches to a new socket whether the old one has closed or not", arguments: [true, false])
@@ -184,7 +166,6 @@ struct HubRequestTests {
         #expect(Self.status(Self.verdict("GET", accept: accept, nil)) == 404)
         #expect(Self.status(Self.verdict("GET", accept: accept, Self.on(.serverSentEvents))) == 409)
         #expect(Self.status(Self.verdict("GET", accept: accept, Self.on(.webSockets))) == 400)
-        #expect(Self.status(Self.verdict("GET", accept: accept, Self.fresh, [.webSockets])) == 404)
     }
 
     @Test("treats a plain GET as a poll, even while another is parked")
@@ -194,7 +175,6 @@ struct HubRequestTests {
         #expect(Self.status(Self.verdict("GET", id: nil, nil)) == 400)
         #expect(Self.status(Self.verdict("GET", nil)) == 404)
         #expect(Self.status(Self.verdict("GET", Self.on(.webSockets))) == 400)
-        #expect(Self.status(Self.verdict("GET", Self.fresh, [.webSockets])) == 404)
     }
 
     @Test("accepts POST only for long polling and event streams")

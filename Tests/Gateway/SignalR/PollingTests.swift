@@ -8,8 +8,8 @@ import Testing
 
 @Suite("SignalR long polling and event stream", .timeLimit(.minutes(10)))
 struct PollingTests {
-    private static func begun(_ limits: SignalRPollingState.Limits = .init()) -> SignalRPollingState {
-        var polling = SignalRPollingState(limits: limits, now: 0)
+    private static func begun(bufferBytes: Int = 1_000) -> SignalRPollingState {
+        var polling = SignalRPollingState(bufferBytes: bufferBytes, now: 0)
         _ = polling.poll(1, now: 0)
         return polling
     }
@@ -46,7 +46,7 @@ struct PollingTests {
 
     @Test("answers the first GET at once without content, even if output waits")
     func first() {
-        var polling = SignalRPollingState(now: 0)
+        var polling = SignalRPollingState(bufferBytes: 1_000, now: 0)
         #expect(polling.write([1]).isEmpty)
         let actions = polling.poll(1, now: 5)
         #expect(actions == [.answer(poll: 1, SignalRResponse(status: 200))])
@@ -106,7 +106,8 @@ struct PollingTests {
     func proof() {
         var polling = Self.begun()
         _ = polling.poll(2, now: 1)
-        _ = polling.write(Wire.bytes("a|b|"), records: 2)
+        _ = polling.write(Wire.bytes("a|"))
+        _ = polling.write(Wire.bytes("b|"))
         #expect(polling.recordsTaken == 2)
         #expect(polling.recordsAnswered == 0)
         _ = polling.flush(now: 2)
@@ -123,7 +124,7 @@ struct PollingTests {
 
     @Test("ends a connection after 15 seconds without a GET since its start, an answer or a loss")
     func silence() {
-        var unused = SignalRPollingState(now: 1000)
+        var unused = SignalRPollingState(bufferBytes: 1_000, now: 1000)
         #expect(unused.tick(now: 15_999).isEmpty)
         #expect(unused.tick(now: 16_000) == [.end(.silent)])
         var polling = Self.begun()
@@ -192,7 +193,7 @@ struct PollingTests {
 
     @Test("limits the waiting output")
     func bound() {
-        var polling = Self.begun(SignalRPollingState.Limits(bufferBytes: 10))
+        var polling = Self.begun(bufferBytes: 10)
         #expect(polling.write([UInt8](repeating: 1, count: 11)).isEmpty)
         #expect(polling.write([1]) == [.end(.overflow)])
         #expect(Self.status(polling.poll(2, now: 1), of: 2) == 404)

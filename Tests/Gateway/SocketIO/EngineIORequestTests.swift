@@ -10,12 +10,11 @@ import Testing
 @Suite("Engine.IO requests", .timeLimit(.minutes(10)))
 struct EngineIORequestTests {
     private static func judge(
-        _ method: String, _ query: String, upgrade: Bool = false, origin: [UInt8]? = nil,
-        allow: EngineIORefusal? = nil
+        _ method: String, _ query: String, upgrade: Bool = false, origin: [UInt8]? = nil
     ) throws -> EngineIORequest.Decision {
         let request = EngineIORequest(
             method: method, query: EngineIOQuery(try RequestQuery(query)), asksForWebSocket: upgrade, origin: origin)
-        return request.judge(transportOf: { ["p": .polling, "w": .webSocket][$0] }, allow: { allow })
+        return request.judge(isKnown: { $0 == "p" })
     }
 
     @Test("classifies a valid request by method, session and upgrade")
@@ -26,7 +25,6 @@ struct EngineIORequestTests {
         #expect(try Self.judge("GET", "EIO=4&transport=polling&sid=p") == .poll(sid: "p"))
         #expect(try Self.judge("POST", "transport=polling&sid=p") == .post(sid: "p"))
         #expect(try Self.judge("GET", "transport=websocket&sid=p", upgrade: true) == .takeOver(sid: "p"))
-        #expect(try Self.judge("GET", "transport=websocket&sid=w", upgrade: true) == .takeOver(sid: "w"))
     }
 
     @Test("refuses an invalid request with the code of its fault")
@@ -41,10 +39,7 @@ struct EngineIORequestTests {
             ("PUT", "EIO=4&transport=polling", false, .badHandshakeMethod),
             ("GET", "EIO=4&transport=websocket", false, .badRequest),
             ("GET", "EIO=4&transport=polling", true, .badRequest),
-            ("GET", "EIO=4&transport=polling&sid=w", false, .badRequest),
-            ("POST", "EIO=4&transport=polling&sid=w", false, .badRequest),
             ("GET", "EIO=4&transport=websocket&sid=p", false, .badRequest),
-            ("GET", "EIO=4&transport=websocket&sid=w", false, .badRequest),
             ("GET", "EIO=4&transport=polling&sid=p", true, .badRequest),
             ("PUT", "EIO=4&transport=polling&sid=p", false, .badRequest),
             ("GET", "transport=polling", false, .unsupportedVersion),
@@ -63,8 +58,7 @@ struct EngineIORequestTests {
         #expect(try Self.judge("PUT", "transport=polling&sid=x", origin: bad) == .refuse(.badRequest))
         #expect(try Self.judge("PUT", "transport=polling&sid=x") == .refuse(.unknownSession))
         #expect(try Self.judge("PUT", "transport=websocket") == .refuse(.badHandshakeMethod))
-        #expect(try Self.judge("GET", "transport=websocket", allow: .forbidden(nil)) == .refuse(.badRequest))
-        #expect(try Self.judge("GET", "EIO=3&transport=polling", allow: .forbidden("no")) == .refuse(.forbidden("no")))
+        #expect(try Self.judge("GET", "transport=websocket") == .refuse(.badRequest))
     }
 
     @Test("refuses control characters in the origin and accepts valid header bytes")
@@ -83,8 +77,6 @@ struct EngineIORequestTests {
             (.unknownSession, 400, #"{"code":1,"message":"Session ID unknown"}"#),
             (.badHandshakeMethod, 400, #"{"code":2,"message":"Bad handshake method"}"#),
             (.badRequest, 400, #"{"code":3,"message":"Bad request"}"#),
-            (.forbidden(nil), 403, #"{"code":4,"message":"Forbidden"}"#),
-            (.forbidden("not \"you\""), 403, #"{"code":4,"message":"not \"you\""}"#),
             (.unsupportedVersion, 400, #"{"code":5,"message":"Unsupported protocol version"}"#),
         ]
         for (refusal, status, body) in table {
@@ -104,9 +96,6 @@ struct EngineIORequestTests {
         #expect(String(decoding: polling, as: UTF8.self) == expected)
         let webSocket = EngineIOHandshake.json(sid: "S", transport: .webSocket, configuration: configuration)
         #expect(try JSONParser.parse(webSocket)["upgrades"] == .array([]))
-        let without = EngineIOConfiguration(allowsUpgrade: false)
-        let alone = EngineIOHandshake.json(sid: "S", transport: .polling, configuration: without)
-        #expect(try JSONParser.parse(alone)["upgrades"] == .array([]))
     }
 
     @Test("removes the protocol's own parameters and leaves the rest to the application")

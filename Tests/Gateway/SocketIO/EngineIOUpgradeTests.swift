@@ -113,16 +113,6 @@ struct EngineIOUpgradeTests {
         #expect(trace.session.nextDeadline == 10_020)
     }
 
-    @Test("releases a poll at once without delay")
-    func releasesAtOnce() {
-        var trace = SessionTrace(polling: EngineIOConfiguration(upgradeRelease: 0))
-        _ = trace.get(1)
-        _ = trace.open(9)
-        #expect(trace.text(9, "2probe") == ["~9 3probe", "#1 200 6"])
-        #expect(trace.get(2) == ["#2 200 6"])
-        #expect(EngineIOConfiguration(upgradeRelease: 5_000).upgradeRelease == 100)
-    }
-
     @Test("holds messages from the probe on and sends them in order on the WebSocket only")
     func waits() {
         var trace = SessionTrace()
@@ -220,13 +210,6 @@ struct EngineIOUpgradeTests {
         #expect(trace.open(8) == ["~8 closed 1008"])
         #expect(trace.text(9, "2probe") == ["~9 3probe"])
         #expect(trace.text(9, "5") == ["~9 upgraded"])
-    }
-
-    @Test("closes the WebSocket if upgrades are off")
-    func off() {
-        var trace = SessionTrace(polling: EngineIOConfiguration(allowsUpgrade: false))
-        #expect(trace.open(9) == ["~9 closed 1008"])
-        #expect(trace.get(1) == [])
     }
 
     @Test("closes the probing WebSocket when the session ends")

@@ -17,8 +17,7 @@ import Testing
 struct EngineIOEndpointTests {
     private static let endpoint = EngineIOEndpoint(
         path: "/engine.io",
-        configuration: EngineIOConfiguration(maximumPayload: 1_000),
-        origins: .any
+        configuration: EngineIOConfiguration(maximumPayload: 1_000)
     ) { _, _ in nil }
 
     @Test("claims its path with and without a slash, and no other")
@@ -41,15 +40,31 @@ struct EngineIOEndpointTests {
         for (query, message) in table {
             let head = HTTPRequestHead(version: .http1_1, method: .GET, uri: "/engine.io/?\(query)")
             let refusal = await #expect(throws: TransportRefusal.self) {
-                _ = try await Self.endpoint.admit(head, from: nil)
+                _ = try await Self.endpoint.admit(head)
             }
             #expect(refusal?.status == .badRequest)
             #expect(refusal?.headers.first(name: "content-type") == "text/html")
             #expect(refusal.map { String(decoding: $0.body, as: UTF8.self) } == message)
         }
         let good = HTTPRequestHead(version: .http1_1, method: .GET, uri: "/engine.io/?EIO=4&transport=websocket")
-        let admission = try await Self.endpoint.admit(good, from: nil)
+        let admission = try await Self.endpoint.admit(good)
         #expect(admission.limits.maximumMessage == 1_000)
+    }
+
+    @Test("lets pages of allowed origins read its refusals, and names `Origin` in `vary` once")
+    func origins() throws {
+        var policy = DoorPolicy()
+        policy.origins = .listed(["https://app.example.com"])
+        let client = try PollingClient(Self.endpoint, address: "192.0.2.1", policy: policy)
+        for (origin, isAllowed) in [("https://App.example.com", true), ("https://evil.example", false)] {
+            try client.send("GET /engine.io/?EIO=4 HTTP/1.1\r\nhost: x\r\norigin: \(origin)\r\n\r\n")
+            let answer = try client.received()
+            #expect(answer.hasPrefix("HTTP/1.1 400 "))
+            #expect(answer.contains("access-control-allow-origin: \(origin)\r\n") == isAllowed, "\(origin)")
+            #expect(answer.contains("access-control-allow-credentials: true\r\n") == isAllowed, "\(origin)")
+            #expect(answer.ranges(of: "vary: Origin\r\n").count == 1, "\(origin)")
+        }
+        try client.close()
     }
 }
 
@@ -92,8 +107,7 @@ struct EngineIOPostTests {
     private static func connections() throws -> (first: PollingClient, second: PollingClient) {
         let endpoint = EngineIOEndpoint(
             path: "/engine.io",
-            configuration: EngineIOConfiguration(maximumPayload: 1_000),
-            origins: .any
+            configuration: EngineIOConfiguration(maximumPayload: 1_000)
         ) { _, _ in Echo() }
         return (
             try PollingClient(endpoint, address: "192.0.2.1"), try PollingClient(endpoint, address: "192.0.2.1")
@@ -118,8 +132,8 @@ struct EngineIOPostTests {
 
     @Test("counts packets without a message and closes a client that sends too many")
     func packetsWithoutMessage() throws {
-        let endpoint = EngineIOEndpoint(path: "/engine.io", configuration: EngineIOConfiguration(), origins: .any) {
-            _, _ in Counter()
+        let endpoint = EngineIOEndpoint(path: "/engine.io", configuration: EngineIOConfiguration()) { _, _ in
+            Counter()
         }
         let client = try PollingClient(endpoint, address: "192.0.2.1")
         let session = try client.open()
@@ -197,7 +211,6 @@ struct EngineIOCrowdTests {
         EngineIOEndpoint(
             path: "/engine.io",
             configuration: EngineIOConfiguration(),
-            origins: .any,
             maximumPollingSessions: sessions,
             maximumUnidentified: unidentified,
             isFull: { refusals.note() },
@@ -261,10 +274,11 @@ struct EngineIOCrowdTests {
 final class PollingClient {
     private let channel = EmbeddedChannel()
 
-    init(_ endpoint: EngineIOEndpoint, address: String) throws {
+    init(_ endpoint: EngineIOEndpoint, address: String, policy: DoorPolicy = DoorPolicy()) throws {
         let door = DoorChannel(
             responder: { _, _, _ in },
             endpoints: [endpoint],
+            policy: policy,
             http: HTTP1Channel.Configuration()
         )
         _ = try door.setup(channel: self.channel, logger: Logger(label: "test")).map { _ in }.wait()
@@ -302,12 +316,18 @@ final class PollingClient {
 
     /// The answer so far; the status is 0 if there is none.
     func answer() throws -> (status: Int, body: String) {
-        self.channel.embeddedEventLoop.run()
-        var text = ""
-        while let buffer = try self.channel.readOutbound(as: ByteBuffer.self) { text += String(buffer: buffer) }
+        let text = try self.received()
         let status = text.split(separator: " ").dropFirst().first.flatMap { Int($0) } ?? 0
         let rest = text.firstRange(of: "\r\n\r\n").map { text[$0.upperBound...] } ?? ""
         return (status, String(rest))
+    }
+
+    /// The text of the answer so far, with its head.
+    func received() throws -> String {
+        self.channel.embeddedEventLoop.run()
+        var text = ""
+        while let buffer = try self.channel.readOutbound(as: ByteBuffer.self) { text += String(buffer: buffer) }
+        return text
     }
 
     func close() throws {

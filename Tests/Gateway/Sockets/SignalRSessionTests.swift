@@ -15,7 +15,7 @@ import Testing
 @Suite("SignalR connection ids", .timeLimit(.minutes(10)))
 struct DirectoryTests {
     private static func offer(_ owner: String) -> SignalRDirectory.Offer {
-        .init(connectionID: "public", owner: owner, usesStatefulReconnect: false)
+        .init(owner: owner, usesStatefulReconnect: false)
     }
 
     /// A session on its own loop, and a reference to it.
@@ -133,7 +133,7 @@ struct ForeignConnectionTests {
     private static func status(_ endpoint: SignalREndpoint, id: String) async throws -> HTTPResponseStatus {
         let target = "\(NotificationHub.path)?id=\(id)&access_token=ada"
         do {
-            _ = try await endpoint.admit(HTTPRequestHead(version: .http1_1, method: .GET, uri: target), from: nil)
+            _ = try await endpoint.admit(HTTPRequestHead(version: .http1_1, method: .GET, uri: target))
             return .switchingProtocols
         } catch let refusal as TransportRefusal {
             return refusal.status
@@ -203,7 +203,7 @@ struct OpeningTests {
         )
         let session = SignalRSession(
             id: "id",
-            offer: .init(connectionID: "public", owner: "ada", usesStatefulReconnect: false),
+            offer: .init(owner: "ada", usesStatefulReconnect: false),
             transport: transport,
             node: SignalRNode(configuration: configuration),
             eventLoop: loop

@@ -348,7 +348,7 @@ private struct EchoEndpoint: TransportEndpoint {
         func webSocketReceived(text: String) { self.socket?.send(text: Array(text.utf8)) }
         func webSocketReceived(binary: [UInt8]) {}
         func webSocketReceivedPing() -> Bool { true }
-        func webSocketReceived(pong: [UInt8]) {}
+        func webSocketProven(_ sequence: UInt64) {}
         func webSocketIsTooSlow() {}
         func webSocketReadComplete() {}
         func webSocketClosed() { self.socket = nil }
@@ -356,7 +356,7 @@ private struct EchoEndpoint: TransportEndpoint {
 
     func claims(_ path: Substring) -> Bool { path == "/echo" }
 
-    func admit(_ head: HTTPRequestHead, from address: SocketAddress?) async throws -> WebSocketAdmission {
+    func admit(_ head: HTTPRequestHead) async throws -> WebSocketAdmission {
         WebSocketAdmission(limits: WebSocketLimits(maximumMessage: 1_024)) { _ in Echo() }
     }
 }

@@ -261,7 +261,7 @@ struct LengthEndpoint: TransportEndpoint {
 
     func claims(_ path: Substring) -> Bool { path == "/length" }
 
-    func admit(_ head: HTTPRequestHead, from address: SocketAddress?) async throws -> WebSocketAdmission {
+    func admit(_ head: HTTPRequestHead) async throws -> WebSocketAdmission {
         throw self.refusal(.badRequest, reason: "no sockets here")
     }
 
@@ -274,7 +274,7 @@ struct LengthEndpoint: TransportEndpoint {
 struct PlainEndpoint: TransportEndpoint {
     func claims(_ path: Substring) -> Bool { path == "/plain" }
 
-    func admit(_ head: HTTPRequestHead, from address: SocketAddress?) async throws -> WebSocketAdmission {
+    func admit(_ head: HTTPRequestHead) async throws -> WebSocketAdmission {
         throw self.refusal(.badRequest, reason: "no sockets here")
     }
 
@@ -315,7 +315,7 @@ struct ParkEndpoint: TransportEndpoint {
 
     func claims(_ path: Substring) -> Bool { path == "/park" }
 
-    func admit(_ head: HTTPRequestHead, from address: SocketAddress?) async throws -> WebSocketAdmission {
+    func admit(_ head: HTTPRequestHead) async throws -> WebSocketAdmission {
         throw self.refusal(.badRequest, reason: "no sockets here")
     }
 

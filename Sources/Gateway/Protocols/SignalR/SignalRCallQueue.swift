@@ -160,11 +160,6 @@ package enum SignalRErrorText {
         "\(Self.unexpected(target)) HubException: \(reason)"
     }
 
-    /// Returns the error for a streaming method that was called for a single answer.
-    package static func streamingMethodInvoked(_ target: String) -> String {
-        "The client attempted to invoke the streaming '\(target)' method with a non-streaming invocation."
-    }
-
     /// Returns the error for a plain method that was called for a stream.
     package static func plainMethodStreamed(_ target: String) -> String {
         "The client attempted to invoke the non-streaming '\(target)' method with a streaming invocation."

@@ -58,12 +58,11 @@ package struct SignalRHubRequest: Sendable, Equatable {
 
     /// Decides about the request.
     ///
-    /// - Parameters:
-    ///   - connection: the connection of the id; nil if there is no id or no such connection.
-    ///   - transports: the hub's transports.
-    package func verdict(_ connection: Standing?, transports: [SignalRTransport]) -> Verdict {
+    /// - Parameter connection: the connection of the id; nil if there is no id or no such
+    ///   connection.
+    package func verdict(_ connection: Standing?) -> Verdict {
         switch self.method {
-        case "GET": self.get(connection, transports)
+        case "GET": self.get(connection)
         case "POST": self.existing(connection) { Self.post($0) }
         case "DELETE":
             self.existing(connection) { connection in
@@ -91,16 +90,13 @@ package struct SignalRHubRequest: Sendable, Equatable {
         }
     }
 
-    private func get(_ connection: Standing?, _ transports: [SignalRTransport]) -> Verdict {
+    private func get(_ connection: Standing?) -> Verdict {
         let transport: SignalRTransport =
             if self.wantsEventStream { .serverSentEvents } else if self.wantsWebSocket { .webSockets } else {
                 .longPolling
             }
-        if transport == .webSockets, self.id == nil {
-            return transports.contains(transport) ? .create : Self.notOffered(transport)
-        }
+        if transport == .webSockets, self.id == nil { return .create }
         return self.existing(connection) { connection in
-            guard transports.contains(transport) else { return Self.notOffered(transport) }
             guard let chosen = connection.transport else {
                 return transport == .longPolling ? .poll : .attach(transport)
             }
@@ -115,10 +111,6 @@ package struct SignalRHubRequest: Sendable, Equatable {
                 return .refuse(connection.isAttached ? .refusal(409) : .refusal(404, "No Connection with that ID"))
             }
         }
-    }
-
-    private static func notOffered(_ transport: SignalRTransport) -> Verdict {
-        .refuse(.refusal(404, "\(transport.rawValue) transport not supported by this end point type"))
     }
 
     private static func acceptsEventStream(_ accept: String) -> Bool {
@@ -147,14 +139,7 @@ package struct SignalRConnectRequest: Sendable, Equatable {
     ///   - authorization: the Authorization header; schemes other than bearer are ignored.
     package init(query: RequestQuery, authorization: String?) {
         self.id = query["id"].flatMap { $0.isEmpty ? nil : $0 }
-        let inHeader = authorization.flatMap { Self.bearer($0) }
+        let inHeader = authorization.flatMap { AuthorizationHeader.credential($0, of: "bearer") }
         self.accessToken = inHeader ?? query["access_token"].flatMap { $0.isEmpty ? nil : $0 }
-    }
-
-    private static func bearer(_ header: String) -> String? {
-        let words = header.split(separator: " ", maxSplits: 1)
-        guard words.count == 2, words[0].lowercased() == "bearer" else { return nil }
-        let token = words[1].drop { $0 == " " }
-        return token.isEmpty ? nil : String(token)
     }
 }

@@ -31,15 +31,13 @@ package struct SignalRNegotiation: Sendable, Equatable {
     ///   - method: anything but POST gets 405.
     ///   - query: the query with names in lower case. `negotiateversion` selects the form of the
     ///     answer; if it is not a number, the body is an error.
-    ///   - transports: the offered transports, preferred first.
     ///   - connectionID: public in version 1, but the secret in version 0, so it must be as hard to
     ///     guess.
     ///   - connectionToken: the secret in version 1.
-    ///   - allowsStatefulReconnect: granted if the client asks and WebSockets are offered.
+    ///   - allowsStatefulReconnect: granted if the client asks.
     package init(
         method: String,
         query: RequestQuery,
-        transports: [SignalRTransport],
         connectionID: String,
         connectionToken: String,
         allowsStatefulReconnect: Bool
@@ -62,8 +60,7 @@ package struct SignalRNegotiation: Sendable, Equatable {
             version = min(number, Self.highestVersion)
         }
         // JavaScript clients fail to start if this comes unrequested.
-        let isStateful =
-            allowsStatefulReconnect && transports.contains(.webSockets) && Self.asksForStatefulReconnect(query)
+        let isStateful = allowsStatefulReconnect && Self.asksForStatefulReconnect(query)
         var writer = JSONWriter()
         writer.beginObject()
         writer.member("negotiateVersion", version)
@@ -73,7 +70,7 @@ package struct SignalRNegotiation: Sendable, Equatable {
         }
         writer.key("availableTransports")
         writer.beginArray()
-        for transport in transports {
+        for transport in SignalRTransport.allCases {
             writer.beginObject()
             writer.member("transport", transport.rawValue)
             writer.key("transferFormats")

@@ -1,7 +1,7 @@
 // Carillon · SignalRTransports.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// A transport by its name in the protocol.
+/// A transport by its name in the protocol; the preferred one comes first.
 package enum SignalRTransport: String, Sendable, CaseIterable {
     case webSockets = "WebSockets"
     case serverSentEvents = "ServerSentEvents"
@@ -38,18 +38,6 @@ package struct SignalRPollingState: Sendable {
     /// The time a connection lives without a parked GET.
     private static let silence: Int64 = 15_000
 
-    /// The limits of a connection.
-    package struct Limits: Sendable, Equatable {
-        /// The bytes that may wait for a GET.
-        ///
-        /// One record may exceed it; the next then ends the connection.
-        package var bufferBytes: Int
-
-        package init(bufferBytes: Int = 1_000_000) {
-            self.bufferBytes = bufferBytes
-        }
-    }
-
     private struct Poll {
         let number: UInt64
         let since: Int64
@@ -62,7 +50,7 @@ package struct SignalRPollingState: Sendable {
     /// The records whose arrival a later GET proved.
     package private(set) var recordsProven: UInt64 = 0
 
-    private let limits: Limits
+    private let bufferBytes: Int
     private var hasPolled = false
     private var parked: Poll?
     /// The GET whose answer contains unproven records.
@@ -75,8 +63,11 @@ package struct SignalRPollingState: Sendable {
     private var idleSince: Int64
 
     /// Starts a negotiated connection.
-    package init(limits: Limits = Limits(), now: Int64) {
-        self.limits = limits
+    ///
+    /// - Parameter bufferBytes: the bytes that may wait for a GET. One record may exceed it; the
+    ///   next then ends the connection.
+    package init(bufferBytes: Int, now: Int64) {
+        self.bufferBytes = bufferBytes
         self.idleSince = now
     }
 
@@ -99,17 +90,15 @@ package struct SignalRPollingState: Sendable {
         return actions
     }
 
-    /// Buffers whole records for the client; call ``flush(now:)`` after the last of a round.
+    /// Buffers the bytes of a ``SignalRAction/write(_:)`` for the client; call ``flush(now:)``
+    /// after the last of a round.
     ///
-    /// - Parameters:
-    ///   - bytes: the bytes of a ``SignalRAction/write(_:)``.
-    ///   - records: their number.
     /// - Returns: the end if too much waits already, else nothing.
-    package mutating func write(_ bytes: [UInt8], records: Int = 1) -> [SignalRPollingAction] {
+    package mutating func write(_ bytes: [UInt8]) -> [SignalRPollingAction] {
         guard !self.isOver, !self.isClosing else { return [] }
-        guard self.buffer.count <= self.limits.bufferBytes else { return self.end(.overflow) }
+        guard self.buffer.count <= self.bufferBytes else { return self.end(.overflow) }
         if self.buffer.isEmpty { self.buffer = bytes } else { self.buffer.append(contentsOf: bytes) }
-        self.recordsTaken += UInt64(clamping: records)
+        self.recordsTaken += 1
         return []
     }
 

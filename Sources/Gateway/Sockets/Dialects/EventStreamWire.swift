@@ -16,7 +16,7 @@ import Protocols
 /// REST.
 final class EventStreamWire: SocketWire {
     /// Reconnect delay of clients, in milliseconds.
-    private static let retry = 2_000
+    private static let retry: Int64 = 2_000
 
     let dialect = Dialect.sse
     let provesReceipt = false
@@ -45,20 +45,15 @@ final class EventStreamWire: SocketWire {
         self.session.begin(self)
     }
 
-    private func send(_ name: String?, _ json: [UInt8], version: Int64?) {
-        self.outbound.writeBytes(Self.event(name, json, version: version))
-    }
-
-    private static func event(_ name: String?, _ json: [UInt8], version: Int64?) -> [UInt8] {
-        // Cannot fail: names and ids come from here and fit on a line.
-        (try? EventStreamEncoder.event(data: json, name: name, id: version.map { String($0) })) ?? []
+    private func send(_ name: StaticString, _ json: [UInt8], version: Int64? = nil) {
+        self.outbound.writeBytes(EventStreamEncoder.event(data: json, name: name, id: version))
     }
 
     func welcome(connection: String, version: Int64) {
-        let interval = self.session.shard.configuration.pingInterval.inMicroseconds / 1_000
+        let interval = self.session.shard.configuration.pingInterval.inMilliseconds
         let json = NativeDialect.welcome(connection: connection, pingInterval: interval, version: version)
-        self.outbound.writeBytes((try? EventStreamEncoder.event(data: nil, retryMilliseconds: Self.retry)) ?? [])
-        self.send("welcome", json, version: nil)
+        self.outbound.writeBytes(EventStreamEncoder.event(retryMilliseconds: Self.retry))
+        self.send("welcome", json)
     }
 
     func sync(_ snapshot: InboxSnapshot, answering reference: [UInt8]?) {
@@ -67,8 +62,9 @@ final class EventStreamWire: SocketWire {
 
     func change(_ change: LoopFrame) {
         let frame = change.encoded(for: .sse) { change in
+            let json = NativeDialect.change(change)
             let version = change.version > 0 ? change.version : nil
-            return ByteBuffer(bytes: Self.event(change.name, NativeDialect.change(change), version: version))
+            return ByteBuffer(bytes: EventStreamEncoder.event(data: json, name: change.name, id: version))
         }
         self.outbound.writeImmutableBuffer(frame)
     }
@@ -76,7 +72,7 @@ final class EventStreamWire: SocketWire {
     func answer(_ answer: SocketAnswer, to reference: [UInt8]?) {
         switch answer {
         case .error(let reason), .busy(let reason):
-            self.send("error", NativeDialect.error(reason, reference: nil), version: nil)
+            self.send("error", NativeDialect.error(reason, reference: nil))
         case .done, .read, .unread: break
         }
     }
@@ -93,12 +89,12 @@ final class EventStreamWire: SocketWire {
 
     func close(_ end: SocketEnd) {
         guard end != .tooSlow else { return self.drop() }
-        var delay: Int64 = Int64(Self.retry)
-        if case .restart(let reconnectAfter) = end { delay = reconnectAfter.inMicroseconds / 1_000 }
+        var delay = Self.retry
+        if case .restart(let reconnectAfter) = end { delay = reconnectAfter.inMilliseconds }
         let (code, reason) = end.webSocketClose
         let json = NativeDialect.goodbye(code, reason: reason, reconnectAfter: delay)
-        self.outbound.writeBytes((try? EventStreamEncoder.event(data: nil, retryMilliseconds: Int(delay))) ?? [])
-        self.send("goodbye", json, version: nil)
+        self.outbound.writeBytes(EventStreamEncoder.event(retryMilliseconds: delay))
+        self.send("goodbye", json)
         self.flush()
         self.drop()
     }
@@ -117,7 +113,7 @@ final class EventStreamWire: SocketWire {
 
 extension NodeFrame {
     /// The event name in the native dialect.
-    var name: String {
+    var name: StaticString {
         switch self.kind {
         case .notification: "notification"
         case .read: "read"
@@ -141,7 +137,7 @@ package struct EventStreamEndpoint: TransportEndpoint {
 
     package func claims(_ path: Substring) -> Bool { path == Self.path }
 
-    package func admit(_ head: HTTPRequestHead, from address: SocketAddress?) async throws -> WebSocketAdmission {
+    package func admit(_ head: HTTPRequestHead) async throws -> WebSocketAdmission {
         throw self.refusal(.badRequest, reason: "this path streams events; open WebSockets at \(NativeEndpoint.path)")
     }
 

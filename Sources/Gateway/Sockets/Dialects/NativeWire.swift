@@ -42,11 +42,7 @@ final class NativeWire: SocketWire, WebSocketApplication {
 
     func webSocketReceivedPing() -> Bool { self.session.spend() }
 
-    func webSocketReceived(pong: [UInt8]) {
-        guard pong.count == 8 else { return }
-        self.session.proven(pong.reduce(0) { $0 << 8 | UInt64($1) })
-    }
-
+    func webSocketProven(_ sequence: UInt64) { self.session.proven(sequence) }
     func webSocketReadComplete() { self.session.flush() }
     func webSocketIsTooSlow() { self.session.isTooSlow() }
 
@@ -60,7 +56,7 @@ final class NativeWire: SocketWire, WebSocketApplication {
     private func send(_ json: [UInt8]) { self.socket?.send(text: json) }
 
     func welcome(connection: String, version: Int64) {
-        let interval = self.configuration.pingInterval.inMicroseconds / 1_000
+        let interval = self.configuration.pingInterval.inMilliseconds
         self.send(NativeDialect.welcome(connection: connection, pingInterval: interval, version: version))
     }
 
@@ -87,7 +83,7 @@ final class NativeWire: SocketWire, WebSocketApplication {
 
     func close(_ end: SocketEnd) {
         if case .restart(let delay) = end {
-            let milliseconds = delay.inMicroseconds / 1_000
+            let milliseconds = delay.inMilliseconds
             self.send(NativeDialect.goodbye(.serviceRestart, reason: "restart", reconnectAfter: milliseconds))
         }
         let (code, reason) = end.webSocketClose
@@ -212,8 +208,8 @@ enum NativeDialect {
     static func change(_ change: NodeFrame) -> [UInt8] {
         switch change.kind {
         case .notification: self.notification(change.body, version: change.version, unread: change.unread)
-        case .read: self.change("read", change.body, version: change.version, unread: change.unread)
-        case .deleted: self.change("deleted", change.body, version: change.version, unread: change.unread)
+        case .read, .deleted:
+            self.change(change.name, change.body, version: change.version, unread: change.unread)
         case .event: self.event(change.body)
         }
     }
@@ -309,7 +305,7 @@ package struct NativeEndpoint: TransportEndpoint {
         exchange.respond(.problem(.upgradeRequired, "this path is for WebSockets only"))
     }
 
-    package func admit(_ head: HTTPRequestHead, from address: SocketAddress?) async throws -> WebSocketAdmission {
+    package func admit(_ head: HTTPRequestHead) async throws -> WebSocketAdmission {
         let offered = head.headers[canonicalForm: "sec-websocket-protocol"].map { String($0) }
         let query = try RequestQuery(of: head)
         let since = try query.version("resume")

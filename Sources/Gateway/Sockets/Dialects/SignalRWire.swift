@@ -26,9 +26,6 @@ final class SignalRWire: SocketWire, SignalRApplication {
     ///
     /// Bounded by the transport's limits.
     private var targets: [UInt64: String] = [:]
-    /// Calls that came before the inbox was read; at most one, as a client's calls run one at a
-    /// time.
-    private var early: [SignalRCall] = []
 
     init(session: SocketSession) {
         self.session = session
@@ -47,11 +44,6 @@ final class SignalRWire: SocketWire, SignalRApplication {
 
     func signalRInvoked(_ call: SignalRCall) {
         guard self.session.spend() else { return }
-        guard self.isSynced else { return self.early.append(call) }
-        self.obey(call)
-    }
-
-    private func obey(_ call: SignalRCall) {
         let target = call.invocation.target
         do throws(ClientFault) {
             guard let message = try SignalRDialect.message(call.invocation) else {
@@ -91,11 +83,7 @@ final class SignalRWire: SocketWire, SignalRApplication {
             self.transport?.send(record)
         }
         self.sentVersion = max(self.sentVersion, snapshot.version)
-        guard !self.isSynced else { return }
         self.isSynced = true
-        let early = self.early
-        self.early = []
-        for call in early { self.obey(call) }
     }
 
     func change(_ change: LoopFrame) {
@@ -261,13 +249,10 @@ package struct NotificationHub: SignalRHub {
 
     /// Makes the endpoint that serves the hub.
     ///
-    /// - Parameters:
-    ///   - allowedOrigins: Origins of pages whose browsers may call it.
-    ///   - now: The clock of its connections, in milliseconds.
+    /// - Parameter now: The clock of its connections, in milliseconds.
     package static func endpoint(
         hub: SocketHub,
         backend: any SocketBackend,
-        allowedOrigins: Set<String> = [],
         now: @escaping @Sendable () -> Int64 = SignalREndpoint.uptime
     ) -> SignalREndpoint {
         var configuration = SignalREndpointConfiguration(
@@ -279,8 +264,6 @@ package struct NotificationHub: SignalRHub {
             webSocket: hub.configuration.webSocketLimits
         )
         configuration.foreignClock = hub.now
-        configuration.polling.bufferBytes = hub.configuration.maximumOutbound
-        configuration.allowedOrigins = allowedOrigins
         return SignalREndpoint(
             hub: NotificationHub(hub: hub, backend: backend),
             configuration: configuration,
@@ -298,7 +281,7 @@ package struct NotificationHub: SignalRHub {
     /// were before.
     private static func client(_ headers: HTTPHeaders) -> String {
         let digest = SHA256.hash(data: Array((headers.first(name: "user-agent") ?? "").utf8))
-        return digest.prefix(8).map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+        return digest.prefix(8).hex
     }
 
     package func admit(_ caller: SignalRCaller) async throws -> SignalRPermit {

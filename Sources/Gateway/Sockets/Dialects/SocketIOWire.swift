@@ -294,22 +294,20 @@ struct SocketIORecovery {
 
     private static func digest(_ id: String, _ user: String) -> String {
         let digest = SHA256.hash(data: Array("\(id).\(user)".utf8))
-        return digest.prefix(16).map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+        return digest.prefix(16).hex
     }
 }
 
 /// Socket.IO at `/socket.io/`.
-package struct SocketIOEndpoint: TransportEndpoint {
+package enum SocketIOEndpoint {
     /// Without the slash that clients add.
     static let path = "/socket.io"
 
-    private let engine: EngineIOEndpoint
-
-    /// - Parameter origins: Origins of pages whose browsers may poll.
-    package init(hub: SocketHub, origins: EngineIOOrigins) {
+    /// Makes the endpoint that serves a hub.
+    package static func endpoint(hub: SocketHub) -> EngineIOEndpoint {
         let configuration = hub.configuration
         let connections = Self.connections(configuration)
-        self.engine = EngineIOEndpoint(
+        return EngineIOEndpoint(
             path: Self.path,
             configuration: EngineIOConfiguration(
                 pingInterval: configuration.pingInterval.inMilliseconds,
@@ -317,7 +315,6 @@ package struct SocketIOEndpoint: TransportEndpoint {
                 maximumPayload: configuration.maximumMessage,
                 maximumWaiting: configuration.maximumOutbound
             ),
-            origins: origins,
             maximumOutbound: configuration.maximumOutbound,
             isFull: { SocketMetrics.overflows.increment() }
         ) { opening, eventLoop in
@@ -338,29 +335,10 @@ package struct SocketIOEndpoint: TransportEndpoint {
         )
     }
 
-    private static func token(_ opening: EngineIOOpening) -> String? {
-        if let header = opening.head.headers.first(name: "authorization"), header.lowercased().hasPrefix("bearer ") {
-            return String(header.dropFirst("bearer ".count))
-        }
-        return opening.query.parameters.first { $0.name == "token" }?.value
+    /// The token of a handshake: of the header, or else of the query.
+    static func token(_ opening: EngineIOOpening) -> String? {
+        let header = opening.head.headers.first(name: "authorization")
+        return header.flatMap { AuthorizationHeader.credential($0, of: "bearer") }
+            ?? opening.query.parameters.first { $0.name == "token" }?.value
     }
-
-    package func claims(_ path: Substring) -> Bool { self.engine.claims(path) }
-    package var maximumBody: Int { self.engine.maximumBody }
-    package var allowsCredentials: Bool { self.engine.allowsCredentials }
-
-    package func admit(_ head: HTTPRequestHead, from address: SocketAddress?) async throws -> WebSocketAdmission {
-        try await self.engine.admit(head, from: address)
-    }
-
-    package func refusal(_ status: HTTPResponseStatus, reason: String) -> TransportRefusal {
-        self.engine.refusal(status, reason: reason)
-    }
-
-    package func begin(_ exchange: HTTPExchange) { self.engine.begin(exchange) }
-    package func handle(_ exchange: HTTPExchange) { self.engine.handle(exchange) }
-}
-
-extension Duration {
-    fileprivate var inMilliseconds: Int64 { self.inMicroseconds / 1_000 }
 }

@@ -67,23 +67,21 @@ package struct SignalREndpoint: TransportEndpoint {
 
     // MARK: WebSockets
 
-    package func admit(_ head: HTTPRequestHead, from address: SocketAddress?) async throws -> WebSocketAdmission {
+    package func admit(_ head: HTTPRequestHead) async throws -> WebSocketAdmission {
         let caller = SignalRConnectRequest(
             query: try self.query(head), authorization: head.headers.first(name: "authorization"))
-        let permit = try await self.hub.admit(
-            SignalRCaller(accessToken: caller.accessToken, head: head, address: address)
-        )
+        let permit = try await self.hub.admit(SignalRCaller(accessToken: caller.accessToken, head: head))
         let entry = caller.id.flatMap { self.node.directory.entry($0, owner: permit.owner) }
         let request = SignalRHubRequest(method: "GET", id: caller.id, wantsWebSocket: true, accept: nil)
         switch entry {
         case .offer(let offer):
             let standing = SignalRHubRequest.Standing(transport: nil, isAttached: false, canReattach: false)
-            let verdict = request.verdict(standing, transports: self.configuration.transports)
+            let verdict = request.verdict(standing)
             guard case .attach = verdict, let id = caller.id else { throw self.refusal(verdict) }
             return self.begin(id, offer, permit)
         case .connection(let session, _):
             let standing = try await session.ask { $0.standing }.get()
-            let verdict = request.verdict(standing, transports: self.configuration.transports)
+            let verdict = request.verdict(standing)
             guard case .reattach = verdict else { throw self.refusal(verdict) }
             return self.admission { eventLoop in
                 SignalRSocket(
@@ -96,10 +94,9 @@ package struct SignalREndpoint: TransportEndpoint {
         case nil:
             let isForeign = caller.id.map { self.acceptsForeign($0) } ?? false
             let own = isForeign ? SignalRHubRequest(method: "GET", id: nil, wantsWebSocket: true, accept: nil) : request
-            let verdict = own.verdict(nil, transports: self.configuration.transports)
+            let verdict = own.verdict(nil)
             guard case .create = verdict else { throw self.refusal(verdict) }
             let offer = SignalRDirectory.Offer(
-                connectionID: self.makeID(),
                 owner: permit.owner,
                 // A client asks for the version with stateful reconnect only if another node has
                 // offered it.
@@ -164,18 +161,15 @@ package struct SignalREndpoint: TransportEndpoint {
 extension SignalREndpoint {
     package func handle(_ exchange: HTTPExchange) {
         let head = exchange.head
-        let headers = self.corsHeaders(head)
         let query: RequestQuery
         do throws(TransportRefusal) {
             query = try self.query(head)
         } catch {
-            var refusal = error
-            refusal.headers.add(contentsOf: headers)
-            return exchange.respond(refusal)
+            return exchange.respond(error)
         }
         let connect = SignalRConnectRequest(
             query: query, authorization: head.headers.first(name: "authorization"))
-        let caller = SignalRCaller(accessToken: connect.accessToken, head: head, address: exchange.address)
+        let caller = SignalRCaller(accessToken: connect.accessToken, head: head)
         let hub = self.hub
         let permit = exchange.eventLoop.makeFutureWithTask { try await hub.admit(caller) }
         let bound = NIOLoopBound(exchange, eventLoop: exchange.eventLoop)
@@ -183,44 +177,21 @@ extension SignalREndpoint {
             let exchange = bound.value
             switch result {
             case .success(let permit) where self.isNegotiation(exchange.path):
-                self.negotiate(exchange, query, permit, headers)
-            case .success(let permit): self.serve(exchange, id: connect.id, permit, headers)
-            case .failure(var refusal as TransportRefusal):
-                refusal.headers.add(contentsOf: headers)
-                exchange.respond(refusal)
-            case .failure:
-                SignalRReply.send(.refusal(503, "Try again later."), headers, to: exchange)
+                self.negotiate(exchange, query, permit)
+            case .success(let permit): self.serve(exchange, id: connect.id, permit)
+            case .failure(let refusal as TransportRefusal): exchange.respond(refusal)
+            case .failure: exchange.respond(.refusal(503, "Try again later."))
             }
         }
     }
 
-    // MARK: Origins
-
-    /// The headers that let a page of another origin read the answer.
-    private func corsHeaders(_ head: HTTPRequestHead) -> HTTPHeaders {
-        let allowed = self.configuration.allowedOrigins
-        guard !allowed.isEmpty else { return [:] }
-        var headers: HTTPHeaders = ["vary": "Origin"]
-        guard let origin = head.headers.first(name: "origin"), allowed.contains(origin) || allowed.contains("*") else {
-            return headers
-        }
-        // Clients send credentials by default, so the origin must be named exactly.
-        headers.add(name: "access-control-allow-origin", value: origin)
-        headers.add(name: "access-control-allow-credentials", value: "true")
-        return headers
-    }
-
     // MARK: Requests
 
-    private func negotiate(
-        _ exchange: HTTPExchange, _ query: RequestQuery, _ permit: SignalRPermit, _ headers: HTTPHeaders
-    ) {
-        let connectionID = self.makeID()
+    private func negotiate(_ exchange: HTTPExchange, _ query: RequestQuery, _ permit: SignalRPermit) {
         let negotiation = SignalRNegotiation(
             method: exchange.head.method.rawValue,
             query: query,
-            transports: self.configuration.transports,
-            connectionID: connectionID,
+            connectionID: self.makeID(),
             connectionToken: self.makeToken(query),
             allowsStatefulReconnect: self.configuration.allowsStatefulReconnect
         )
@@ -228,7 +199,6 @@ extension SignalREndpoint {
             _ = self.node.loop(exchange.eventLoop)
             let isTaken = self.node.directory.add(
                 SignalRDirectory.Offer(
-                    connectionID: connectionID,
                     owner: permit.owner,
                     usesStatefulReconnect: offer.usesStatefulReconnect
                 ),
@@ -237,13 +207,13 @@ extension SignalREndpoint {
             )
             guard isTaken else {
                 SignalRMetrics.refused.increment()
-                return SignalRReply.send(.refusal(503, "Too many connections."), headers, to: exchange)
+                return exchange.respond(.refusal(503, "Too many connections."))
             }
         }
-        SignalRReply.send(negotiation.response, headers, to: exchange)
+        exchange.respond(negotiation.response)
     }
 
-    private func serve(_ exchange: HTTPExchange, id: String?, _ permit: SignalRPermit, _ headers: HTTPHeaders) {
+    private func serve(_ exchange: HTTPExchange, id: String?, _ permit: SignalRPermit) {
         let request = SignalRHubRequest(
             method: exchange.head.method.rawValue,
             id: id,
@@ -252,30 +222,27 @@ extension SignalREndpoint {
         )
         // A GET is a stream or a poll.
         guard exchange.head.method != .GET || exchange.countStream() else {
-            var refusal = HTTPExchange.tooManyStreams
-            refusal.headers.add(contentsOf: headers)
-            return exchange.respond(refusal)
+            return exchange.respond(HTTPExchange.tooManyStreams)
         }
-        let transports = self.configuration.transports
         let number = self.node.directory.nextNumber()
-        let reply = SignalRReply(exchange, headers: headers)
+        let reply = LoopReference(exchange, eventLoop: exchange.eventLoop)
         switch id.flatMap({ self.node.directory.entry($0, owner: permit.owner) }) {
-        case nil: self.refuse(request.verdict(nil, transports: transports), reply)
-        case .offer(let offer) where exchange.head.method == .POST && transports.contains(.longPolling):
+        case nil: self.refuse(request.verdict(nil), exchange)
+        case .offer(let offer) where exchange.head.method == .POST:
             // One client sends its first messages before its first poll.
-            guard let session = self.begin(exchange, id, offer, .longPolling, permit, reply) else { return }
+            guard let session = self.begin(exchange, id, offer, .longPolling, permit) else { return }
             let body = Array(exchange.body.readableBytesView)
-            if let response = session.serve(request, body, number: number, reply: reply) { reply.send(response) }
+            if let response = session.serve(request, body, number: number, reply: reply) { exchange.respond(response) }
         case .offer(let offer):
             let standing = SignalRHubRequest.Standing(transport: nil, isAttached: false, canReattach: false)
-            switch request.verdict(standing, transports: transports) {
+            switch request.verdict(standing) {
             case .attach(.serverSentEvents):
-                guard let session = self.begin(exchange, id, offer, .serverSentEvents, permit, reply) else { return }
-                session.stream(to: exchange, headers: headers)
+                guard let session = self.begin(exchange, id, offer, .serverSentEvents, permit) else { return }
+                session.stream(to: exchange)
             case .poll:
-                guard let session = self.begin(exchange, id, offer, .longPolling, permit, reply) else { return }
+                guard let session = self.begin(exchange, id, offer, .longPolling, permit) else { return }
                 session.poll(number, reply)
-            case let verdict: self.refuse(verdict, reply)
+            case let verdict: self.refuse(verdict, exchange)
             }
         case .connection(let session, _):
             exchange.onAbort = { session.call { $0.pollLost(number) } }
@@ -285,8 +252,8 @@ extension SignalREndpoint {
                 return session.serve(request, body, number: number, reply: reply)
             }.whenComplete { result in
                 switch result {
-                case .success(let response): if let response { reply.send(response) }
-                case .failure: reply.send(.refusal(404, "No Connection with that ID"))
+                case .success(let response): if let response { reply.call { $0.respond(response) } }
+                case .failure: reply.call { $0.respond(.refusal(404, "No Connection with that ID")) }
                 }
             }
         }
@@ -297,8 +264,7 @@ extension SignalREndpoint {
         _ id: String?,
         _ offer: SignalRDirectory.Offer,
         _ transport: SignalRTransport,
-        _ permit: SignalRPermit,
-        _ reply: SignalRReply
+        _ permit: SignalRPermit
     ) -> SignalRSession? {
         guard let id else { return nil }
         let session = self.node.begin(
@@ -308,25 +274,26 @@ extension SignalREndpoint {
             permit: permit,
             on: exchange.eventLoop
         )
-        if session == nil { reply.send(.refusal(503, "Try again later.")) }
+        if session == nil { exchange.respond(.refusal(503, "Try again later.")) }
         return session
     }
 
-    private func refuse(_ verdict: SignalRHubRequest.Verdict, _ reply: SignalRReply) {
-        if case .refuse(let response) = verdict { return reply.send(response) }
+    private func refuse(_ verdict: SignalRHubRequest.Verdict, _ exchange: HTTPExchange) {
+        if case .refuse(let response) = verdict { return exchange.respond(response) }
         // The other verdicts are for WebSockets only.
-        reply.send(.refusal(400))
+        exchange.respond(.refusal(400))
     }
 }
 
 extension SignalRSession {
     /// Begins the answer that carries everything written from now on.
-    func stream(to exchange: HTTPExchange, headers: HTTPHeaders) {
-        var headers = headers
-        headers.add(name: "content-type", value: SignalREventStream.contentType)
-        headers.add(name: "cache-control", value: SignalRResponse.cacheControl)
-        // Keeps proxies from buffering events.
-        headers.add(name: "x-accel-buffering", value: "no")
+    func stream(to exchange: HTTPExchange) {
+        let headers: HTTPHeaders = [
+            "content-type": SignalREventStream.contentType,
+            "cache-control": SignalRResponse.cacheControl,
+            // Keeps proxies from buffering events.
+            "x-accel-buffering": "no",
+        ]
         self.link = .eventStream(exchange)
         let reference = LoopReference(self, eventLoop: self.eventLoop)
         exchange.onAbort = { reference.call { $0.transportLost() } }
@@ -335,28 +302,12 @@ extension SignalRSession {
     }
 }
 
-/// Answers an HTTP request from any event loop.
-struct SignalRReply: Sendable {
-    private let exchange: LoopReference<HTTPExchange>
-    private let headers: HTTPHeaders
-
-    /// Called on the exchange's loop.
-    init(_ exchange: HTTPExchange, headers: HTTPHeaders) {
-        self.exchange = LoopReference(exchange, eventLoop: exchange.eventLoop)
-        self.headers = headers
-    }
-
-    func send(_ response: SignalRResponse) {
-        let headers = self.headers
-        self.exchange.call { Self.send(response, headers, to: $0) }
-    }
-
-    static func send(_ response: SignalRResponse, _ common: HTTPHeaders, to exchange: HTTPExchange) {
-        var headers = common
+extension HTTPExchange {
+    func respond(_ response: SignalRResponse) {
+        var headers: HTTPHeaders = ["cache-control": SignalRResponse.cacheControl]
         if !response.body.isEmpty { headers.add(name: "content-type", value: response.contentType) }
-        headers.add(name: "cache-control", value: SignalRResponse.cacheControl)
         if response.status == 405 { headers.add(name: "allow", value: "GET, POST, DELETE, OPTIONS") }
-        exchange.respond(
+        self.respond(
             HTTPResponseStatus(statusCode: response.status),
             headers: headers,
             body: ByteBuffer(bytes: response.body)

@@ -19,7 +19,6 @@ package struct SignalRCaller: Sendable {
     /// The bearer token of the header, or else the query's `access_token`.
     let accessToken: String?
     let head: HTTPRequestHead
-    let address: SocketAddress?
 }
 
 /// An admitted caller.
@@ -74,22 +73,13 @@ package struct SignalREndpointConfiguration: Sendable {
     /// The hub's path; `/negotiate` follows it.
     var path: String
     var connection: SignalRConfiguration
-    var polling = SignalRPollingState.Limits()
+    /// Its ``WebSocketLimits/maximumOutbound`` also limits the output of the other transports.
     package var webSocket: WebSocketLimits
-    /// The transports on offer, the preferred one first.
-    var transports: [SignalRTransport] = [.webSockets, .serverSentEvents, .longPolling]
     package var allowsStatefulReconnect = true
     /// The clock of all nodes; nil refuses WebSockets with an unknown id.
     ///
     /// Otherwise they open a connection, because another node may have issued the id.
     var foreignClock: (@Sendable () -> Timestamp)?
-    /// Origins of pages whose browsers may call; `*` means all.
-    package var allowedOrigins: Set<String> = []
-    /// Connections and offers at a time; more are answered with 503.
-    var maximumConnections = 1_000_000
-    /// Over Server-Sent Events and long polling: time without requests after the handshake before
-    /// the server's first messages are written.
-    var openingQuiet: TimeAmount = .milliseconds(200)
     /// Interval of the timer that serves a loop's connections.
     package var tick: TimeAmount = .seconds(1)
 

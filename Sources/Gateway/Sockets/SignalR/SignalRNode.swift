@@ -10,6 +10,9 @@ import Synchronization
 
 /// All connections of a hub on this node.
 final class SignalRNode: Sendable {
+    /// Connections and offers at a time; more are answered with 503.
+    private static let maximumConnections = 1_000_000
+
     let configuration: SignalREndpointConfiguration
     let directory: SignalRDirectory
     /// The clock of the hub's connections, in milliseconds.
@@ -23,7 +26,7 @@ final class SignalRNode: Sendable {
     ) {
         self.configuration = configuration
         self.now = now
-        self.directory = SignalRDirectory(limit: configuration.maximumConnections)
+        self.directory = SignalRDirectory(limit: SignalRNode.maximumConnections)
     }
 
     /// Returns the connections of a loop; called on it.
@@ -93,7 +96,6 @@ final class SignalRLoop {
 /// Bounded: at the limit, it takes neither offers nor connections.
 final class SignalRDirectory: Sendable {
     struct Offer: Sendable {
-        let connectionID: String
         let owner: String
         let usesStatefulReconnect: Bool
     }

@@ -22,11 +22,12 @@ package final class SignalRSession {
 
     /// Requests by which a client may delay its first messages; one more releases them.
     private static let mostEarlyRequests = 8
+    /// Over Server-Sent Events and long polling: time without requests after the handshake before
+    /// the server's first messages are written.
+    private static let openingQuiet = TimeAmount.milliseconds(200)
 
     /// Secret: a client with this id and the right credential can use the connection.
     let id: String
-    /// The id outside the transport.
-    let connectionID: String
     let transport: SignalRTransport
     let node: SignalRNode
     package let eventLoop: any EventLoop
@@ -35,7 +36,7 @@ package final class SignalRSession {
     var link = Link.none
     /// The state of long polling, and the polls that wait for an answer.
     var polling: SignalRPollingState?
-    var polls: [UInt64: SignalRReply] = [:]
+    var polls: [UInt64: LoopReference<HTTPExchange>] = [:]
     /// Proofs that wait for a poll, with the records that each needs.
     var marks: [(records: UInt64, number: UInt64)] = []
     private var outbound = ByteBuffer()
@@ -63,7 +64,6 @@ package final class SignalRSession {
         eventLoop: any EventLoop
     ) {
         self.id = id
-        self.connectionID = offer.connectionID
         self.transport = transport
         self.node = node
         self.eventLoop = eventLoop
@@ -76,7 +76,7 @@ package final class SignalRSession {
         )
         if transport == .longPolling {
             self.link = .longPolling
-            self.polling = SignalRPollingState(limits: node.configuration.polling, now: now)
+            self.polling = SignalRPollingState(bufferBytes: node.configuration.webSocket.maximumOutbound, now: now)
         }
     }
 
@@ -124,9 +124,6 @@ package final class SignalRSession {
         case .held, .refused: return false
         }
     }
-
-    /// Whether the application should pause until the client acknowledges.
-    var isBackPressured: Bool { self.connection.isBackPressured }
 
     /// Whether the client ever answers ``requestProof(_:)``.
     var provesReceipt: Bool {
@@ -341,7 +338,7 @@ package final class SignalRSession {
     private func holdRecords() {
         let reference = LoopReference(self, eventLoop: self.eventLoop)
         self.release?.cancel()
-        self.release = self.eventLoop.scheduleTask(in: self.node.configuration.openingQuiet) {
+        self.release = self.eventLoop.scheduleTask(in: Self.openingQuiet) {
             reference.call { session in
                 // The client has not fetched the handshake's answer yet.
                 let isUnanswered = session.polling.map { $0.recordsAnswered == 0 } ?? false
@@ -451,9 +448,9 @@ extension SignalRSession {
         _ request: SignalRHubRequest,
         _ body: [UInt8],
         number: UInt64,
-        reply: SignalRReply
+        reply: LoopReference<HTTPExchange>
     ) -> SignalRResponse? {
-        switch request.verdict(self.standing, transports: self.node.configuration.transports) {
+        switch request.verdict(self.standing) {
         case .refuse(let response): return response
         case .poll:
             self.poll(number, reply)
@@ -472,7 +469,7 @@ extension SignalRSession {
     }
 
     /// A long-polling GET arrived.
-    func poll(_ number: UInt64, _ reply: SignalRReply) {
+    func poll(_ number: UInt64, _ reply: LoopReference<HTTPExchange>) {
         self.polls[number] = reply
         self.performPolling { $0.poll(number, now: self.now) }
         guard let proven = self.polling?.recordsProven else { return }
@@ -493,7 +490,8 @@ extension SignalRSession {
         self.polling = polling
         for action in actions {
             switch action {
-            case .answer(let poll, let response): self.polls.removeValue(forKey: poll)?.send(response)
+            case .answer(let poll, let response):
+                self.polls.removeValue(forKey: poll)?.call { $0.respond(response) }
             case .end(let end):
                 if end == .overflow { self.tooSlow() }
                 self.transportLost()
@@ -506,12 +504,10 @@ extension SignalRSession {
 /// Records for many connections: encoded once, and framed once for all WebSockets.
 struct SignalRBundle: Sendable {
     let records: [SignalRRecord]
-    let bytes: [UInt8]
     let frame: ByteBuffer
 
     init(_ records: [SignalRRecord]) {
         self.records = records
-        self.bytes = records.flatMap(\.bytes)
-        self.frame = WebSocketFraming.text(self.bytes)
+        self.frame = WebSocketFraming.text(records.flatMap(\.bytes))
     }
 }

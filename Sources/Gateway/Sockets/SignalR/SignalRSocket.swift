@@ -55,11 +55,7 @@ final class SignalRSocket: WebSocketApplication {
         return true
     }
 
-    func webSocketReceived(pong: [UInt8]) {
-        guard pong.count == 8 else { return }
-        let proof = pong.reduce(0) { $0 << 8 | UInt64($1) }
-        self.session.call { $0.proven(proof) }
-    }
+    func webSocketProven(_ sequence: UInt64) { self.session.call { $0.proven(sequence) } }
 
     func webSocketReadComplete() { self.session.call { $0.readComplete() } }
     func webSocketIsTooSlow() { self.session.call { $0.tooSlow() } }

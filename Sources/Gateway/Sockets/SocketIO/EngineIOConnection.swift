@@ -83,8 +83,6 @@ package final class EngineIOConnection {
 
     // MARK: For the application
 
-    var transport: EngineIOTransport? { self.session.transport }
-
     /// Marks the client as identified: the connection no longer counts for its address, and over
     /// polling a later close waits until the client has learned of it.
     package func welcome() {

@@ -17,7 +17,6 @@ package struct EngineIOEndpoint: TransportEndpoint {
     private let path: String
     private let server: EngineIOServer
     private let limits: WebSocketLimits
-    private let origins: EngineIOOrigins
     private let isFull: @Sendable () -> Void
 
     /// - Parameters:
@@ -32,7 +31,6 @@ package struct EngineIOEndpoint: TransportEndpoint {
     package init(
         path: String,
         configuration: EngineIOConfiguration,
-        origins: EngineIOOrigins,
         maximumPollingSessions: Int = 100_000,
         maximumUnidentified: Int = 1_000,
         maximumOutbound: Int = 1024 * 1024,
@@ -48,7 +46,6 @@ package struct EngineIOEndpoint: TransportEndpoint {
         )
         self.limits = WebSocketLimits(
             maximumMessage: configuration.maximumPayload, maximumOutbound: maximumOutbound)
-        self.origins = origins
         self.isFull = isFull
     }
 
@@ -74,10 +71,7 @@ package struct EngineIOEndpoint: TransportEndpoint {
             query: query,
             asksForWebSocket: asksForWebSocket,
             origin: head.headers.first(name: "origin").map { Array($0.utf8) }
-        ).judge(transportOf: {
-            // Sessions that were upgraded refuse polls themselves.
-            self.server.directory[$0] == nil ? nil : .polling
-        })
+        ).judge(isKnown: { self.server.directory[$0] != nil })
     }
 
     /// Nil if it cannot be read.
@@ -87,7 +81,7 @@ package struct EngineIOEndpoint: TransportEndpoint {
 
     // MARK: WebSockets
 
-    package func admit(_ head: HTTPRequestHead, from address: SocketAddress?) async throws -> WebSocketAdmission {
+    package func admit(_ head: HTTPRequestHead) async throws -> WebSocketAdmission {
         guard let query = Self.query(head) else {
             throw self.refusal(.badRequest, reason: EngineIORefusal.badRequest.message)
         }
@@ -97,11 +91,9 @@ package struct EngineIOEndpoint: TransportEndpoint {
             let response = refusal.upgradeResponse
             throw self.refusal(HTTPResponseStatus(statusCode: response.status), reason: refusal.message)
         case .open:
-            let opening = EngineIOOpening(head: head, query: query, address: address)
+            let opening = EngineIOOpening(head: head, query: query)
             return WebSocketAdmission(limits: self.limits) { eventLoop in
-                server.open(opening, eventLoop).map {
-                    EngineIOWebSocket(server, .open(opening, $0), eventLoop: eventLoop)
-                }
+                server.open(opening, eventLoop).map { EngineIOWebSocket(server, .open($0), eventLoop: eventLoop) }
             }
         case .takeOver(let sid):
             guard let session = server.directory[sid] else {
@@ -121,8 +113,7 @@ package struct EngineIOEndpoint: TransportEndpoint {
     package func begin(_ exchange: HTTPExchange) {
         let head = exchange.head
         guard head.method == .POST else { return }
-        let request = EngineIOExchange(
-            exchange, carrier: self.server.carrier(), headers: self.origins.headers(for: head))
+        let request = EngineIOExchange(exchange, carrier: self.server.carrier())
         guard let query = Self.query(head) else { return request.respond(EngineIORefusal.badRequest.response) }
         let sid: String
         switch self.judge(head, query, asksForWebSocket: false) {
@@ -154,19 +145,14 @@ package struct EngineIOEndpoint: TransportEndpoint {
 
     package func handle(_ exchange: HTTPExchange) {
         let head = exchange.head
-        let headers = self.origins.headers(for: head)
         // Preflights were answered earlier.
-        if head.method == .OPTIONS { return exchange.respond(.noContent, headers: headers) }
-        let request = EngineIOExchange(exchange, carrier: self.server.carrier(), headers: headers)
+        if head.method == .OPTIONS { return exchange.respond(.noContent) }
+        let request = EngineIOExchange(exchange, carrier: self.server.carrier())
         guard let query = Self.query(head) else { return request.respond(EngineIORefusal.badRequest.response) }
         let decision = self.judge(head, query, asksForWebSocket: false)
         switch decision {
         case .open, .poll:
-            guard exchange.countStream() else {
-                var refusal = HTTPExchange.tooManyStreams
-                refusal.headers.add(contentsOf: headers)
-                return exchange.respond(refusal)
-            }
+            guard exchange.countStream() else { return exchange.respond(HTTPExchange.tooManyStreams) }
         case .refuse, .post, .takeOver: break
         }
         switch decision {
@@ -186,7 +172,7 @@ package struct EngineIOEndpoint: TransportEndpoint {
     }
 
     private func open(_ exchange: HTTPExchange, _ request: EngineIOExchange, _ query: EngineIOQuery) {
-        let opening = EngineIOOpening(head: exchange.head, query: query, address: exchange.address)
+        let opening = EngineIOOpening(head: exchange.head, query: query)
         let eventLoop = exchange.eventLoop
         guard let application = self.server.open(opening, eventLoop) else {
             return exchange.respond(.problem(.serviceUnavailable, "try again later"))
@@ -297,20 +283,16 @@ final class EngineIORegistry {
 struct EngineIOExchange: Sendable {
     let carrier: EngineIOCarrier
     private let exchange: LoopReference<HTTPExchange>
-    private let headers: HTTPHeaders
 
     /// Called on the exchange's loop.
-    init(_ exchange: HTTPExchange, carrier: EngineIOCarrier, headers: HTTPHeaders) {
+    init(_ exchange: HTTPExchange, carrier: EngineIOCarrier) {
         self.carrier = carrier
         self.exchange = LoopReference(exchange, eventLoop: exchange.eventLoop)
-        self.headers = headers
     }
 
     func respond(_ response: EngineIOResponse) {
-        let headers = self.headers
         self.exchange.call { exchange in
-            var headers = headers
-            headers.add(name: "cache-control", value: "no-store")
+            var headers: HTTPHeaders = ["cache-control": "no-store"]
             if let type = response.contentType { headers.add(name: "content-type", value: type.rawValue) }
             exchange.respond(
                 HTTPResponseStatus(statusCode: response.status), headers: headers,
@@ -323,31 +305,4 @@ struct EngineIOExchange: Sendable {
 package struct EngineIOOpening: Sendable {
     let head: HTTPRequestHead
     let query: EngineIOQuery
-    let address: SocketAddress?
-}
-
-/// The origins of pages whose browsers may poll (Fetch Standard, CORS protocol).
-///
-/// WebSockets are not checked: a connection's rights come from its token, never from a cookie.
-package enum EngineIOOrigins: Sendable {
-    case any
-    /// Exactly these, as browsers write them: scheme, host and port.
-    case only(Set<String>)
-
-    /// - Parameter origins: `*` means any.
-    package init(_ origins: Set<String>) {
-        self = origins.contains("*") ? .any : .only(origins)
-    }
-
-    /// The fields that let the page of a request read its answer; only `vary` if it may not.
-    func headers(for head: HTTPRequestHead) -> HTTPHeaders {
-        guard let origin = head.headers.first(name: "origin") else { return [:] }
-        switch self {
-        case .only(let origins) where !origins.contains(origin): return ["vary": "Origin"]
-        case .any, .only:
-            return [
-                "access-control-allow-origin": origin, "access-control-allow-credentials": "true", "vary": "Origin",
-            ]
-        }
-    }
 }

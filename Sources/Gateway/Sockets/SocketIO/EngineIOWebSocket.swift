@@ -7,7 +7,7 @@ import Protocols
 /// A client's WebSocket: passes its input to its connection, which may live on another event loop.
 final class EngineIOWebSocket: WebSocketApplication {
     enum Purpose {
-        case open(EngineIOOpening, any EngineIOApplication)
+        case open(any EngineIOApplication)
         /// Upgrades a polling session.
         case takeOver(LoopReference<EngineIOConnection>)
     }
@@ -33,7 +33,7 @@ final class EngineIOWebSocket: WebSocketApplication {
         let eventLoop = self.eventLoop
         let carrier = self.carrier
         switch purpose {
-        case .open(_, let application):
+        case .open(let application):
             let outlet = EngineIOOutlet(carrier: carrier, target: .near(socket), eventLoop: eventLoop)
             let connection = EngineIOConnection(self.server, self.server.registry(on: eventLoop), outlet: outlet)
             self.near = connection
@@ -51,15 +51,13 @@ final class EngineIOWebSocket: WebSocketApplication {
 
     func webSocketReceived(text: String) {
         let text = Array(text.utf8)
-        if let near { return near.received(text: text, on: self.carrier) }
         let carrier = self.carrier
-        self.far?.call { $0.received(text: text, on: carrier) }
+        self.pass { $0.received(text: text, on: carrier) }
     }
 
     func webSocketReceived(binary: [UInt8]) {
-        if let near { return near.received(binary: binary, on: self.carrier) }
         let carrier = self.carrier
-        self.far?.call { $0.received(binary: binary, on: carrier) }
+        self.pass { $0.received(binary: binary, on: carrier) }
     }
 
     func webSocketReceivedPing() -> Bool {
@@ -69,37 +67,27 @@ final class EngineIOWebSocket: WebSocketApplication {
         return true
     }
 
-    func webSocketReceived(pong: [UInt8]) {
-        guard pong.count == 8 else { return }
-        let sequence = pong.reduce(0) { $0 << 8 | UInt64($1) }
+    func webSocketProven(_ sequence: UInt64) {
         if let near { return near.received(pong: sequence) }
         self.far?.call { $0.received(pong: sequence) }
     }
 
-    func webSocketReadComplete() {
-        if let near { return near.readComplete() }
-        self.far?.call { $0.readComplete() }
-    }
-
-    func webSocketIsTooSlow() {
-        if let near { return near.isTooSlow() }
-        self.far?.call { $0.isTooSlow() }
-    }
-
-    func webSocketShouldQuiesce() {
-        if let near { return near.shouldQuiesce() }
-        self.far?.call { $0.shouldQuiesce() }
-    }
+    func webSocketReadComplete() { self.pass { $0.readComplete() } }
+    func webSocketIsTooSlow() { self.pass { $0.isTooSlow() } }
+    func webSocketShouldQuiesce() { self.pass { $0.shouldQuiesce() } }
 
     func webSocketFailed(_ code: WebSocketCloseCode, reason: String) { self.hasFailed = true }
 
     func webSocketClosed() {
         let carrier = self.carrier
         let hasFailed = self.hasFailed
-        self.near?.closed(carrier, failed: hasFailed)
-        self.far?.call { $0.closed(carrier, failed: hasFailed) }
+        self.pass { $0.closed(carrier, failed: hasFailed) }
         self.near = nil
         self.far = nil
+    }
+
+    private func pass(_ work: @escaping @Sendable (EngineIOConnection) -> Void) {
+        if let near { work(near) } else { self.far?.call(work) }
     }
 }
 

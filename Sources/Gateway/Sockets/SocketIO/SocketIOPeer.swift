@@ -18,12 +18,6 @@ package final class SocketIOPeer: EngineIOApplication {
 
     // MARK: For the application
 
-    var transport: EngineIOTransport? { self.engine?.transport }
-
-    func hasJoined(_ namespace: String = SocketIOPacket.defaultNamespace) -> Bool {
-        self.connection.hasJoined(namespace)
-    }
-
     /// Admits the client to the namespace of its request.
     package func accept(
         _ ticket: SocketIOConnectRequest.Ticket, sid: String, recovery: SocketIORecoveryGrant? = nil

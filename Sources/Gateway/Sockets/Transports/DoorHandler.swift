@@ -77,9 +77,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     private var isSettled = false
     /// The client's address that it counts for, in a box that outlives this handler.
     var counted: NIOLoopBoundBox<ClientAddress>?
-    /// Requests that the server has not answered.
-    private var owed = 0
-    /// The CORS grants of those requests, in order.
+    /// The CORS grants of the requests that the server has not answered, in order.
     private var grants: [AllowedOrigins.Grant?] = []
     /// Runs while the client does not read what was written.
     var stall: Scheduled<Void>?
@@ -176,7 +174,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         }
         // A client that leaves in the middle of a request is not refused.
         if fault != .invalidEOFState { DoorMetrics.refusedHeads.increment() }
-        guard case .idle = self.phase, self.owed == 0 else { return context.close(promise: nil) }
+        guard case .idle = self.phase, self.grants.isEmpty else { return context.close(promise: nil) }
         let refusal: TransportRefusal =
             switch fault {
             case .headerOverflow: .problem(.requestHeaderFieldsTooLarge, "the request's head is too large")
@@ -246,7 +244,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
             guard case .head(let head) = part, self.endpoint(of: head) != nil || head.hostFault != nil else {
                 return true
             }
-            return self.owed == 0
+            return self.grants.isEmpty
         case .collecting, .forwarding, .refusing, .over: return true
         }
     }
@@ -307,7 +305,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
             } else {
                 self.forward(head, context)
             }
-        case (.forwarding, .body) where self.owed == 0:
+        case (.forwarding, .body) where self.grants.isEmpty:
             // The server has answered, after a 401 for example, so the rest is not read.
             break
         case (.forwarding, _):
@@ -343,12 +341,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
 
     private func begin(_ head: HTTPRequestHead, _ endpoint: any TransportEndpoint, _ context: ChannelHandlerContext) {
         guard WebSocketHandshake.isRequested(by: head) else {
-            let exchange = HTTPExchange(
-                head: head,
-                address: context.remoteAddress,
-                eventLoop: context.eventLoop,
-                door: self
-            )
+            let exchange = HTTPExchange(head: head, eventLoop: context.eventLoop, door: self)
             if let fault = head.hostFault {
                 DoorMetrics.refusedHeads.increment()
                 return self.answer(head, endpoint.refusal(.badRequest, reason: fault))
@@ -379,7 +372,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
             return self.answer(head, .problem(.badRequest, fault))
         }
         let length = head.headers.first(name: "content-length").flatMap { Int($0) } ?? 0
-        if length > self.policy.maximumBody, self.owed == 0 {
+        if length > self.policy.maximumBody, self.grants.isEmpty {
             DoorMetrics.refusedBodies.increment()
             return self.answer(head, .problem(.payloadTooLarge, "the body is too large"))
         }
@@ -387,7 +380,6 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         self.limitBody()
         do {
             if !self.hasServer { try self.addServer(context) }
-            self.owed += 1
             self.grants.append(self.policy.grant(head))
             context.fireChannelRead(self.wrapInboundOut(.head(head)))
         } catch {
@@ -423,9 +415,8 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         case .head, .body: return context.write(data, promise: promise)
         case .end: context.write(data, promise: promise)
         }
-        self.owed = max(0, self.owed - 1)
         if !self.grants.isEmpty { self.grants.removeFirst() }
-        if self.owed == 0, !self.waiting.isEmpty { self.drain() }
+        if self.grants.isEmpty, !self.waiting.isEmpty { self.drain() }
     }
 
     /// Handles the parts that were queued.
@@ -450,8 +441,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
 
     private func decide(_ head: HTTPRequestHead, _ endpoint: any TransportEndpoint, _ context: ChannelHandlerContext) {
         let bound = NIOLoopBound((self, context), eventLoop: context.eventLoop)
-        let address = context.remoteAddress
-        let admission = context.eventLoop.makeFutureWithTask { try await endpoint.admit(head, from: address) }
+        let admission = context.eventLoop.makeFutureWithTask { try await endpoint.admit(head) }
         admission.whenComplete { result in
             let (handler, context) = bound.value
             guard case .deciding = handler.phase, context.channel.isActive else { return }

@@ -70,10 +70,8 @@ package struct DoorPolicy: Sendable {
         if self.isSecure { add("strict-transport-security", "max-age=31536000") }
         if self.origins != .listed([]) { headers.add(name: "vary", value: "Origin") }
         guard let grant else { return }
-        if !headers.contains(name: "access-control-allow-origin") {
-            headers.add(name: "access-control-allow-origin", value: grant.origin)
-            if grant.allowsCredentials { add("access-control-allow-credentials", "true") }
-        }
+        add("access-control-allow-origin", grant.origin)
+        if grant.allowsCredentials { add("access-control-allow-credentials", "true") }
         add("access-control-expose-headers", Self.exposedFields)
     }
 }
@@ -84,8 +82,6 @@ package struct DoorPolicy: Sendable {
 /// them.
 package enum AllowedOrigins: Sendable, Equatable {
     case any
-    /// Any page, with its cookies; only for a server without private data, such as a test program.
-    case anyWithCredentials
     /// Origins such as `https://app.example.com`, in lower case.
     case listed(Set<String>)
 
@@ -113,7 +109,6 @@ package enum AllowedOrigins: Sendable, Equatable {
         case .any where allowsCredentials: Grant(origin: origin, allowsCredentials: true)
         // No credentials: an answer that everyone may read must not depend on a cookie.
         case .any: Grant(origin: "*", allowsCredentials: false)
-        case .anyWithCredentials: Grant(origin: origin, allowsCredentials: true)
         case .listed(let origins):
             origins.contains(origin.lowercased()) ? Grant(origin: origin, allowsCredentials: true) : nil
         }
@@ -149,7 +144,7 @@ struct PreflightEndpoint: TransportEndpoint {
     /// The door selects it by the request, not by its path.
     func claims(_ path: Substring) -> Bool { false }
 
-    func admit(_ head: HTTPRequestHead, from address: SocketAddress?) async throws -> WebSocketAdmission {
+    func admit(_ head: HTTPRequestHead) async throws -> WebSocketAdmission {
         throw self.refusal(.badRequest, reason: "a preflight cannot open a socket")
     }
 

@@ -19,7 +19,6 @@ package final class HTTPExchange {
     private(set) var head: HTTPRequestHead
     /// Empty until all of it has arrived.
     private(set) var body = ByteBuffer()
-    let address: SocketAddress?
     let eventLoop: any EventLoop
     /// Called once if the client leaves before the answer is complete, or if the body is cut
     /// because it is too large or too late.
@@ -32,9 +31,8 @@ package final class HTTPExchange {
     private var isAnswered = false
     private var early: Early?
 
-    init(head: HTTPRequestHead, address: SocketAddress?, eventLoop: any EventLoop, door: DoorHandler) {
+    init(head: HTTPRequestHead, eventLoop: any EventLoop, door: DoorHandler) {
         self.head = head
-        self.address = address
         self.eventLoop = eventLoop
         self.door = door
     }

@@ -23,24 +23,20 @@ package struct LoopReference<Object: AnyObject>: Sendable {
 
     var eventLoop: any EventLoop { self.bound.eventLoop }
 
-    /// Calls `body` on the loop, at once if this is it; ignored if the object is gone.
-    package func call(_ body: @escaping @Sendable (Object) -> Void) {
+    /// Calls `body` on the loop, or `ifGone` if the object is gone; at once if this is the loop.
+    package func call(
+        _ body: @escaping @Sendable (Object) -> Void,
+        ifGone: @escaping @Sendable () -> Void = {}
+    ) {
         if self.bound.eventLoop.inEventLoop {
-            if let object = self.bound.value.object { body(object) }
+            self.run(body, ifGone)
         } else {
-            self.bound.eventLoop.execute {
-                if let object = self.bound.value.object { body(object) }
-            }
+            self.bound.eventLoop.execute { self.run(body, ifGone) }
         }
     }
 
-    /// Calls `body` on the loop, or `ifGone` if the object is gone.
-    func call(_ body: @escaping @Sendable (Object) -> Void, ifGone: @escaping @Sendable () -> Void) {
-        let bound = self.bound
-        let run: @Sendable () -> Void = {
-            if let object = bound.value.object { body(object) } else { ifGone() }
-        }
-        if bound.eventLoop.inEventLoop { run() } else { bound.eventLoop.execute(run) }
+    private func run(_ body: (Object) -> Void, _ ifGone: () -> Void) {
+        if let object = self.bound.value.object { body(object) } else { ifGone() }
     }
 
     /// Runs a query on the loop; fails with ``LoopObjectIsGone``.

@@ -20,7 +20,7 @@ package protocol TransportEndpoint: Sendable {
     /// Decides about a WebSocket with a valid handshake.
     ///
     /// - Throws: ``TransportRefusal``; any other error is answered with 503.
-    func admit(_ head: HTTPRequestHead, from address: SocketAddress?) async throws -> WebSocketAdmission
+    func admit(_ head: HTTPRequestHead) async throws -> WebSocketAdmission
 
     /// The answer to an invalid handshake or a failed admission.
     func refusal(_ status: HTTPResponseStatus, reason: String) -> TransportRefusal

@@ -126,8 +126,8 @@ package final class WebSocketHandler: ChannelInboundHandler {
         case .text(let text): self.application?.webSocketReceived(text: text)
         case .binary(let bytes): self.application?.webSocketReceived(binary: bytes)
         case .pong(let payload):
-            if self.awaitedPongs.settle(payload) {
-                self.application?.webSocketReceived(pong: payload)
+            if let sequence = self.awaitedPongs.settle(payload) {
+                self.application?.webSocketProven(sequence)
             } else {
                 // Not a fault, but it counts, or a client could send them without end.
                 _ = self.application?.webSocketReceivedPing()
@@ -279,8 +279,8 @@ package protocol WebSocketApplication: AnyObject {
     ///
     /// An unsolicited pong counts as a ping.
     func webSocketReceivedPing() -> Bool
-    /// A pong answered one or more of our pings.
-    func webSocketReceived(pong: [UInt8])
+    /// The peer has everything sent before ``WebSocketHandler/requestProof(_:)`` with this number.
+    func webSocketProven(_ sequence: UInt64)
     /// Output exceeds the limit; the application closes the socket.
     func webSocketIsTooSlow()
     /// A batch of input was delivered; flush what it produced.
@@ -334,12 +334,13 @@ struct AwaitedPongs {
         }
     }
 
-    /// Whether a pong answers a ping; it also settles all earlier ones.
-    mutating func settle(_ payload: [UInt8]) -> Bool {
-        guard payload.count == 8, let range else { return false }
+    /// Returns the number of the ping that a pong answers, and settles it and all earlier ones; nil
+    /// if it answers none.
+    mutating func settle(_ payload: [UInt8]) -> UInt64? {
+        guard payload.count == 8, let range else { return nil }
         let sequence = payload.reduce(0) { $0 << 8 | UInt64($1) }
-        guard range.contains(sequence) else { return false }
+        guard range.contains(sequence) else { return nil }
         self.range = sequence < range.upperBound ? (sequence + 1)...range.upperBound : nil
-        return true
+        return sequence
     }
 }

@@ -1,6 +1,7 @@
 // Carillon · CredentialResolver.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Protocols
 import Sockets
 
 /// Identifies the caller of a request, for REST, sockets and every dialect.
@@ -65,10 +66,9 @@ package struct CredentialResolver: Sendable {
 
     /// Extracts the token of a header; scheme names are case-insensitive (RFC 9110 section 11.1).
     private static func token(_ header: String, _ kinds: CredentialKinds) throws(TokenFault) -> String {
-        let schemes: [(kind: CredentialKinds, name: String)] = [(.bearer, "bearer "), (.token, "token ")]
+        let schemes: [(kind: CredentialKinds, name: String)] = [(.bearer, "bearer"), (.token, "token")]
         for scheme in schemes where kinds.contains(scheme.kind) {
-            guard header.prefix(scheme.name.count).lowercased() == scheme.name else { continue }
-            return String(header.dropFirst(scheme.name.count).drop { $0 == " " })
+            if let token = AuthorizationHeader.credential(header, of: scheme.name) { return token }
         }
         throw TokenFault("the Authorization header must be a bearer token")
     }

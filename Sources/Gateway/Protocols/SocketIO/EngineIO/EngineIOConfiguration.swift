@@ -7,9 +7,6 @@ package final class EngineIOConfiguration: Sendable {
     let pingInterval: Milliseconds
     /// The time limit for the client's pong; sent to the client.
     let pingTimeout: Milliseconds
-    /// The time after which a poll is released during an upgrade, so that the client can proceed:
-    /// at most 100 ms; 0 means at once.
-    let upgradeRelease: Milliseconds
     /// The largest body or WebSocket message from the client, in bytes; sent to the client.
     package let maximumPayload: Int
     /// The packets in a body from the client; clients fill a body with all they have.
@@ -19,8 +16,6 @@ package final class EngineIOConfiguration: Sendable {
     /// The bytes that may wait for a poll, including ``packetOverhead`` a packet; more close the
     /// session.
     package let maximumWaiting: Int
-    /// Whether polling sessions may upgrade to a WebSocket.
-    let allowsUpgrade: Bool
 
     /// The cost of a waiting packet beyond its content, which also limits many small ones.
     static let packetOverhead = 64
@@ -28,20 +23,16 @@ package final class EngineIOConfiguration: Sendable {
     package init(
         pingInterval: Milliseconds = 25_000,
         pingTimeout: Milliseconds = 20_000,
-        upgradeRelease: Milliseconds = 100,
         maximumPayload: Int = 1_000_000,
         maximumPacketsReceived: Int = 4_096,
         maximumBytesSent: Int = 1_000_000,
-        maximumWaiting: Int = 1_000_000,
-        allowsUpgrade: Bool = true
+        maximumWaiting: Int = 1_000_000
     ) {
         self.pingInterval = pingInterval
         self.pingTimeout = pingTimeout
-        self.upgradeRelease = min(max(upgradeRelease, 0), 100)
         self.maximumPayload = maximumPayload
         self.maximumPacketsReceived = maximumPacketsReceived
         self.maximumBytesSent = maximumBytesSent
         self.maximumWaiting = maximumWaiting
-        self.allowsUpgrade = allowsUpgrade
     }
 }

@@ -107,7 +107,7 @@ enum EngineIOHandshake {
         writer.member("sid", sid)
         writer.key("upgrades")
         writer.beginArray()
-        if transport == .polling, configuration.allowsUpgrade { writer.string("websocket") }
+        if transport == .polling { writer.string("websocket") }
         writer.endArray()
         writer.member("pingInterval", configuration.pingInterval)
         writer.member("pingTimeout", configuration.pingTimeout)

@@ -34,13 +34,8 @@ package struct EngineIORequest: Sendable {
 
     /// Decides about the request by the protocol's rules, in their order.
     ///
-    /// - Parameters:
-    ///   - transportOf: returns the transport of the session with that id; nil if there is none.
-    ///   - allow: the owner's own check of a request for a new session; nil allows it.
-    package func judge(
-        transportOf: (_ sid: String) -> EngineIOTransport?,
-        allow: () -> EngineIORefusal? = { nil }
-    ) -> Decision {
+    /// - Parameter isKnown: whether there is a session with that id.
+    package func judge(isKnown: (_ sid: String) -> Bool) -> Decision {
         guard let name = self.query.transport, let transport = EngineIOTransport(rawValue: name) else {
             return .refuse(.unknownTransport)
         }
@@ -48,22 +43,21 @@ package struct EngineIORequest: Sendable {
             return .refuse(.badRequest)
         }
         if let sid = self.query.sid {
-            guard let current = transportOf(sid) else { return .refuse(.unknownSession) }
-            return self.judge(transport, of: sid, that: current)
+            return isKnown(sid) ? self.judge(transport, of: sid) : .refuse(.unknownSession)
         }
         guard self.method == "GET" else { return .refuse(.badHandshakeMethod) }
         // The WebSocket transport requires an upgrade request, and an upgrade allows no other
         // transport.
         guard (transport == .webSocket) == self.asksForWebSocket else { return .refuse(.badRequest) }
-        if let refusal = allow() { return .refuse(refusal) }
         guard self.query.version == "4" else { return .refuse(.unsupportedVersion) }
         return .open(transport)
     }
 
-    private func judge(_ transport: EngineIOTransport, of sid: String, that current: EngineIOTransport) -> Decision {
+    private func judge(_ transport: EngineIOTransport, of sid: String) -> Decision {
         // The session decides whether it can be taken over; if not, it closes the WebSocket.
         if self.asksForWebSocket { return transport == .webSocket ? .takeOver(sid: sid) : .refuse(.badRequest) }
-        guard transport == .polling, current == .polling else { return .refuse(.badRequest) }
+        // A session that was upgraded refuses polls itself.
+        guard transport == .polling else { return .refuse(.badRequest) }
         switch self.method {
         case "GET": return .poll(sid: sid)
         case "POST": return .post(sid: sid)
@@ -104,8 +98,6 @@ package enum EngineIORefusal: Sendable, Equatable {
     case unknownSession
     case badHandshakeMethod
     case badRequest
-    /// The owner refused; the client gets this text, or `Forbidden`.
-    case forbidden(String?)
     case unsupportedVersion
 
     var code: Int {
@@ -114,7 +106,6 @@ package enum EngineIORefusal: Sendable, Equatable {
         case .unknownSession: 1
         case .badHandshakeMethod: 2
         case .badRequest: 3
-        case .forbidden: 4
         case .unsupportedVersion: 5
         }
     }
@@ -125,7 +116,6 @@ package enum EngineIORefusal: Sendable, Equatable {
         case .unknownSession: "Session ID unknown"
         case .badHandshakeMethod: "Bad handshake method"
         case .badRequest: "Bad request"
-        case .forbidden(let text): text ?? "Forbidden"
         case .unsupportedVersion: "Unsupported protocol version"
         }
     }
@@ -137,7 +127,7 @@ package enum EngineIORefusal: Sendable, Equatable {
         writer.member("code", self.code)
         writer.member("message", self.message)
         writer.endObject()
-        return EngineIOResponse(status: self.code == 4 ? 403 : 400, contentType: .json, body: writer.bytes)
+        return EngineIOResponse(status: 400, contentType: .json, body: writer.bytes)
     }
 
     /// The answer to a WebSocket request: always 400 with only the text; the connection then

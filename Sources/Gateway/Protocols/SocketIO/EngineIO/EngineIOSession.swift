@@ -34,6 +34,8 @@ package struct EngineIOSession: Sendable {
 
     /// The time limit from opening a WebSocket to its upgrade packet.
     private static let upgradeTimeout: Milliseconds = 10_000
+    /// The time after which a poll is released during an upgrade, so that the client can proceed.
+    private static let upgradeRelease: Milliseconds = 100
     /// The time a session closed by the server waits for a request that learns of it.
     private static let closeLinger: Milliseconds = 30_000
     /// The packets in an answer to a poll; some clients reject more than 16.
@@ -236,7 +238,7 @@ extension EngineIOSession {
             self.messagesProven = self.messagesWritten
             self.poll = request
             if self.phase == .closing { return self.answerClosing(alone: [.noop, .close], into: &actions) }
-            if self.upgrade?.isProbed == true { self.scheduleRelease(now: now, into: &actions) }
+            if self.upgrade?.isProbed == true { self.scheduleRelease(now: now) }
             self.answerPoll(into: &actions)
         }
     }
@@ -373,10 +375,8 @@ extension EngineIOSession {
 
     /// Schedules the release of a poll that waits during an upgrade, soon enough that the client
     /// can proceed.
-    mutating func scheduleRelease(now: Milliseconds, into actions: inout [EngineIOAction]) {
-        guard self.poll != nil else { return }
-        self.releaseAt = now + self.configuration.upgradeRelease
-        if self.configuration.upgradeRelease == 0 { self.releasePoll(into: &actions) }
+    mutating func scheduleRelease(now: Milliseconds) {
+        if self.poll != nil { self.releaseAt = now + Self.upgradeRelease }
     }
 
     /// Releases the waiting poll with the waiting ping, or with a noop.
@@ -403,7 +403,7 @@ extension EngineIOSession {
         into actions: inout [EngineIOAction]
     ) {
         self.tick(now: now, into: &actions)
-        guard self.phase == .polling, self.upgrade == nil, self.configuration.allowsUpgrade else {
+        guard self.phase == .polling, self.upgrade == nil else {
             actions.append(.closeWebSocket(carrier, code: 1008))
             return
         }
@@ -469,7 +469,7 @@ extension EngineIOSession {
         Self.write(.pong(EngineIOPacket.probe), on: upgrade.carrier, into: &actions)
         guard !upgrade.isProbed else { return }
         self.upgrade?.isProbed = true
-        self.scheduleRelease(now: now, into: &actions)
+        self.scheduleRelease(now: now)
     }
 
     /// Moves the session to the WebSocket after the client's last poll; held messages follow there.

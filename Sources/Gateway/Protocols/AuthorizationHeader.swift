@@ -1,0 +1,16 @@
+// Carillon · AuthorizationHeader.swift
+// SPDX-License-Identifier: Apache-2.0
+
+/// The `Authorization` field of a request (RFC 9110 section 11.6.2).
+package enum AuthorizationHeader {
+    /// Returns the credential that follows a field's scheme and any number of spaces; nil if the
+    /// field has another scheme or no credential.
+    ///
+    /// - Parameter scheme: in lower case; the case of the field's is ignored.
+    package static func credential(_ field: String, of scheme: String) -> String? {
+        let name = field.prefix { $0 != " " }
+        guard name.lowercased() == scheme else { return nil }
+        let credential = field[name.endIndex...].drop { $0 == " " }
+        return credential.isEmpty ? nil : String(credential)
+    }
+}
