@@ -1,6 +1,7 @@
 // Carillon · DialectTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import NIOHTTP1
 import Protocols
 import Testing
 
@@ -252,6 +253,20 @@ struct SocketIODialectTests {
         var decoder = SocketIODecoder(configuration: SocketIOEndpoint.connections(SocketConfiguration()))
         let packet = Array(#"51-["resync",{"_placeholder":true,"num":0}]"#.utf8)
         #expect(throws: SocketIOFault.tooManyAttachments) { try decoder.read(.text(packet)) }
+    }
+
+    @Test(
+        "takes the token of a handshake from the header after any number of spaces, or from the query",
+        arguments: [
+            ("Bearer header", "header"), ("bEARER   header", "header"), ("Basic eDp5", "query"), ("Bearer ", "query"),
+            ("Bearer", "query"), ("Bearerheader", "query"), (nil, "query"),
+        ] as [(String?, String)]
+    )
+    func handshakeTokens(_ authorization: String?, _ token: String) throws {
+        var head = HTTPRequestHead(version: .http1_1, method: .GET, uri: "/socket.io/?EIO=4&token=query")
+        if let authorization { head.headers.add(name: "authorization", value: authorization) }
+        let query = EngineIOQuery(try RequestQuery(target: head.uri))
+        #expect(SocketIOEndpoint.token(EngineIOOpening(head: head, query: query)) == token)
     }
 
     private static func decode(_ name: String, _ json: String?) throws -> SocketIODialect.Request {

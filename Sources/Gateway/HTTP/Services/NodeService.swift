@@ -31,6 +31,7 @@ package struct NodeService: Service {
     private let eventLoop: any EventLoop
     private let now: @Sendable () -> ContinuousClock.Instant
     private let process: ProcessNote
+    private let revocationsChannel: String
     private let logger: Logger
 
     package init(
@@ -54,84 +55,110 @@ package struct NodeService: Service {
         self.eventLoop = eventLoop
         self.now = now
         self.process = ProcessNote(version: CommandFrame.version, startedAt: startedAt)
+        self.revocationsChannel = live.keys.revocationsChannel
         self.logger = logger
     }
 
     package func run() async throws {
-        let lease = self.lease
-        let window = LeaseWindow(lifetime: lease.lifetime)
+        let window = LeaseWindow(lifetime: self.lease.lifetime)
         let start = self.now()
-        if (try? await lease.renew()) != nil { window.begin(at: start) }
-        let frames = FrameGatherer(hub: self.hub, eventLoop: self.eventLoop)
-        let hub = self.hub
-        let now = self.now
-        let revocations = self.revocations
+        if (try? await self.lease.renew()) != nil { window.begin(at: start) }
         let keys = self.live.keys
-        let revocationsChannel = keys.revocationsChannel
-        let logger = self.logger
         let channels = keys.parts.map { $0.nodeChannel(self.node) }
         let probes = ChannelProbes(channels)
+        let frames = FrameGatherer(hub: self.hub, eventLoop: self.eventLoop)
         let subscription = try RedisSubscription(
             self.configuration,
-            channels: [keys.allNodesChannel, revocationsChannel] + (keys.isSpread ? [] : channels),
+            channels: [keys.allNodesChannel, self.revocationsChannel] + (keys.isSpread ? [] : channels),
             sharded: keys.isSpread ? channels : [],
             on: self.eventLoop,
             logger: self.logger
         ) { event in
-            switch event {
-            case .subscribed:
-                probes.listen()
-                hub.repair()
-                revocations.wake()
-            case .resumed: hub.repair()
-            case .lost: probes.drop()
-            case .message(revocationsChannel, _): revocations.wake()
-            case .message(let channel, let payload):
-                probes.note(channel)
-                guard let batch = NodeFrameBatch.decode(payload) else {
-                    logger.error("ignored frames of an unknown format; run the same version on all nodes")
-                    return
-                }
-                guard window.admits(at: now()) else { return hub.skip(batch.count) }
-                frames.add(batch)
-            }
+            self.handle(event, window, probes, frames)
         }
-        // The lease outlives the drain, because remaining sockets still need frames.
         var isFailing = false
-        while !Task.isCancelled, !Task.isShuttingDownGracefully || hub.count > 0 {
-            let start = self.now()
+        while !Task.isCancelled, self.isNeeded {
             do throws(RedisError) {
-                let isHeld = try await lease.renew(
-                    showing: self.process.leaseValue("gateway", load: hub.count), timeout: lease.patience)
+                try await self.renew(window, probes, subscription)
                 isFailing = false
-                await self.renewed(window, from: start, isHeld: isHeld, subscription)
-                if let silent = probes.silent {
-                    probes.drop()
-                    await subscription.restart("the channel \(silent) is silent")
-                } else if probes.begin() {
-                    await self.probe(channels, probes)
-                }
             } catch {
-                // Publishers, too, count a lease as held while its master in a cluster is away.
-                if self.live.connection.isCluster, error.isOfAbsentServer {
-                    await self.renewed(window, from: start, isHeld: true, subscription)
-                }
                 if !isFailing {
                     self.logger.warning("cannot renew the node's lease; retrying", metadata: ["error": "\(error)"])
                 }
                 isFailing = true
             }
-            // Soon after a failure, while the lease still holds.
-            for step in 0..<(isFailing ? Self.retrySteps : Self.steps)
-            where !Task.isShuttingDownGracefully || hub.count > 0 {
-                guard step < 5 || window.isWhole(at: self.now()) else { break }
-                // In steps, because neither an expired lease nor the last socket to leave sends a
-                // signal, and both end the wait.
-                try await Task.sleep(for: lease.renewal / Self.steps)
-            }
+            try await self.pause(window, afterFailure: isFailing)
         }
         await subscription.close()
-        try? await lease.release()
+        try? await self.lease.release()
+    }
+
+    /// Whether the lease must be held; it outlives the drain, because remaining sockets still need
+    /// frames.
+    private var isNeeded: Bool { !Task.isShuttingDownGracefully || self.hub.count > 0 }
+
+    private func handle(
+        _ event: RedisSubscription.Event,
+        _ window: LeaseWindow,
+        _ probes: ChannelProbes,
+        _ frames: FrameGatherer
+    ) {
+        switch event {
+        case .subscribed:
+            probes.listen()
+            self.hub.repair()
+            self.revocations.wake()
+        case .resumed: self.hub.repair()
+        case .lost: probes.drop()
+        case .message(self.revocationsChannel, _): self.revocations.wake()
+        case .message(let channel, let payload):
+            probes.note(channel)
+            guard let batch = NodeFrameBatch.decode(payload) else {
+                self.logger.error("ignored frames of an unknown format; run the same version on all nodes")
+                return
+            }
+            // A probe has no frames, and need not wake the sockets' loops.
+            guard !batch.isEmpty else { return }
+            guard window.admits(at: self.now()) else { return self.hub.skip(batch.count) }
+            frames.add(batch)
+        }
+    }
+
+    /// Renews the lease; then restarts a silent subscription, or publishes the next probes.
+    private func renew(
+        _ window: LeaseWindow,
+        _ probes: ChannelProbes,
+        _ subscription: RedisSubscription
+    ) async throws(RedisError) {
+        let start = self.now()
+        let isHeld: Bool
+        do throws(RedisError) {
+            isHeld = try await self.lease.renew(
+                showing: self.process.leaseValue("gateway", load: self.hub.count), timeout: self.lease.patience)
+        } catch {
+            // Publishers, too, count a lease as held while its master in a cluster is away.
+            if self.live.connection.isCluster, error.isOfAbsentServer {
+                await self.renewed(window, from: start, isHeld: true, subscription)
+            }
+            throw error
+        }
+        await self.renewed(window, from: start, isHeld: isHeld, subscription)
+        if let silent = probes.silent {
+            probes.drop()
+            await subscription.restart("the channel \(silent) is silent")
+        } else if probes.begin() {
+            await self.publish(probes)
+        }
+    }
+
+    /// Waits for the next renewal: only briefly after a failure, while the lease still holds.
+    private func pause(_ window: LeaseWindow, afterFailure isFailing: Bool) async throws {
+        for step in 0..<(isFailing ? Self.retrySteps : Self.steps) where self.isNeeded {
+            guard step < 5 || window.isWhole(at: self.now()) else { return }
+            // In steps, because neither an expired lease nor the last socket to leave sends a
+            // signal, and both end the wait.
+            try await Task.sleep(for: self.lease.renewal / Self.steps)
+        }
     }
 
     /// Extends the window after a renewal whose call began at `start`, or starts a new one.
@@ -150,12 +177,12 @@ package struct NodeService: Service {
         }
     }
 
-    private func probe(_ channels: [String], _ probes: ChannelProbes) async {
+    private func publish(_ probes: ChannelProbes) async {
         var batch = RedisBatch()
         let probe = RedisArgument.bytes(NodeFrameBatch().bytes)
-        for channel in channels { batch.append(self.live.keys.publishCommand, .text(channel), probe) }
+        for channel in probes.all { batch.append(self.live.keys.publishCommand, .text(channel), probe) }
         do throws(RedisError) {
-            for reply in try await self.live.connection.send(batch) { _ = try reply.checked() }
+            try await self.live.connection.run(batch)
         } catch {
             probes.forget()
             self.logger.warning(
@@ -173,7 +200,7 @@ private final class ChannelProbes: Sendable {
         var missing: Set<String> = []
     }
 
-    private let all: Set<String>
+    let all: Set<String>
     private let state = Mutex(State())
 
     init(_ channels: [String]) { self.all = Set(channels) }

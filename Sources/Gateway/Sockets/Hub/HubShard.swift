@@ -228,19 +228,22 @@ final class HubShard {
     var connected: [ObjectIdentifier] { Array(self.sockets.keys) }
 
     /// The current state of the given sockets; skips those that closed or have no user.
-    func registrations(of sockets: [ObjectIdentifier]) -> [RegisteredSocket] {
+    func registrations(of sockets: [ObjectIdentifier]) -> [OpenSocket] {
         sockets.compactMap { socket in self.sockets[socket].flatMap { self.entry($0) } }
     }
 
-    private func entry(_ socket: SocketSession) -> RegisteredSocket? {
+    private func entry(_ socket: SocketSession) -> OpenSocket? {
         guard let identity = socket.identity else { return nil }
-        return RegisteredSocket(
+        return OpenSocket(
             socket: ObjectIdentifier(socket),
-            user: identity.user,
-            connection: socket.connection,
-            dialect: socket.dialect,
-            state: socket.state,
-            stateSince: socket.stateSince,
+            registration: SocketRegistration(
+                user: identity.user,
+                connection: socket.connection,
+                dialect: socket.dialect,
+                since: self.hub.now(),
+                state: socket.state,
+                stateSince: socket.stateSince
+            ),
             lastVersion: socket.lastVersion,
             reference: self.reference(socket)
         )
@@ -250,17 +253,18 @@ final class HubShard {
     /// meanwhile and removes those that left.
     ///
     /// - Returns: The sockets that are still open.
-    func registered(_ sockets: [RegisteredSocket]) -> [RegisteredSocket] {
+    func registered(_ sockets: [OpenSocket]) -> [OpenSocket] {
         sockets.compactMap { entry in
-            guard let socket = self.sockets[entry.socket], socket.connection == entry.connection else {
+            let registration = entry.registration
+            guard let socket = self.sockets[entry.socket], socket.connection == registration.connection else {
                 // The departure may have been recorded before the registration.
-                self.hub.disconnected(user: entry.user, connection: entry.connection)
+                self.hub.disconnected(user: registration.user, connection: registration.connection)
                 return nil
             }
             socket.missedChanges()
             // Queued on the loop, so it precedes any later message of the client.
-            if socket.state != entry.state || socket.stateSince != entry.stateSince {
-                self.presence(socket, user: entry.user)
+            if socket.state != registration.state || socket.stateSince != registration.stateSince {
+                self.presence(socket, user: registration.user)
             }
             return self.entry(socket)
         }
@@ -295,24 +299,9 @@ final class HubShard {
 }
 
 /// An open socket as presence should name it.
-struct RegisteredSocket: Sendable {
+struct OpenSocket: Sendable {
     let socket: ObjectIdentifier
-    let user: String
-    let connection: String
-    let dialect: Dialect
-    let state: ConnectionPresence.State
-    let stateSince: Timestamp?
+    let registration: SocketRegistration
     let lastVersion: Int64?
     let reference: LoopReference<SocketSession>
-
-    func registration(at now: Timestamp) -> SocketRegistration {
-        SocketRegistration(
-            user: self.user,
-            connection: self.connection,
-            dialect: self.dialect,
-            since: now,
-            state: self.state,
-            stateSince: self.stateSince
-        )
-    }
 }

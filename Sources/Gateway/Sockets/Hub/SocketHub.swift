@@ -34,8 +34,8 @@ package final class SocketHub: Service {
     let now: @Sendable () -> Timestamp
     let backend: any SocketBackend
     private let logger: Logger
-    // The bound confines each shard to its loop; set once, in `init`.
-    private let shards: Mutex<[ObjectIdentifier: NIOLoopBoundBox<HubShard?>]>
+    // The bound confines each shard to its loop, which fills the box.
+    private let shards: [ObjectIdentifier: NIOLoopBoundBox<HubShard?>]
     let eventLoops: [any EventLoop]
     /// One per loop.
     private let backlogs: [LoopBacklog]
@@ -79,14 +79,17 @@ package final class SocketHub: Service {
         self.now = now
         self.eventLoops = Array(eventLoopGroup.makeIterator())
         self.backlogs = self.eventLoops.map { _ in LoopBacklog(limit: configuration.changesPerLoop) }
-        self.shards = Mutex([:])
+        var shards: [ObjectIdentifier: NIOLoopBoundBox<HubShard?>] = [:]
         for eventLoop in self.eventLoops {
-            let box = NIOLoopBoundBox.makeBoxSendingValue(HubShard?.none, as: HubShard?.self, eventLoop: eventLoop)
-            self.shards.withLock { $0[ObjectIdentifier(eventLoop)] = box }
+            shards[ObjectIdentifier(eventLoop)] = NIOLoopBoundBox.makeBoxSendingValue(
+                HubShard?.none, as: HubShard?.self, eventLoop: eventLoop)
+        }
+        self.shards = shards
+        for eventLoop in self.eventLoops {
             eventLoop.execute {
                 let shard = HubShard(eventLoop: eventLoop, hub: self)
                 shard.start()
-                box.value = shard
+                self.shards[ObjectIdentifier(eventLoop)]?.value = shard
             }
         }
     }
@@ -95,7 +98,7 @@ package final class SocketHub: Service {
 
     /// Returns the shard of a loop, for use on that loop; nil for a loop of another group.
     func shard(on eventLoop: any EventLoop) -> HubShard? {
-        self.shards.withLock { $0[ObjectIdentifier(eventLoop)] }?.value
+        self.shards[ObjectIdentifier(eventLoop)]?.value
     }
 
     // MARK: From the shards
@@ -246,10 +249,10 @@ package final class SocketHub: Service {
         // Sockets leave on their own loops without a signal, so poll their number.
         while self.count > 0, ContinuousClock.now < deadline { try? await Task.sleep(for: .milliseconds(20)) }
         for eventLoop in self.eventLoops {
-            try? await eventLoop.submit {
-                self.shard(on: eventLoop)?.dropAll()
-                self.shard(on: eventLoop)?.stop()
-            }.get()
+            _ = await self.ask(eventLoop) { shard in
+                shard.dropAll()
+                shard.stop()
+            }
         }
         self.openings.finish()
         self.requests.finish()
@@ -473,18 +476,15 @@ package final class SocketHub: Service {
     private func repair(_ sockets: [ObjectIdentifier], on eventLoop: any EventLoop) async -> [ObjectIdentifier] {
         let entries = await self.ask(eventLoop) { $0.registrations(of: sockets) } ?? []
         guard !entries.isEmpty else { return [] }
-        let areRegistered: [Bool]
-        do {
-            let now = self.now()
-            areRegistered = try await self.backend.register(entries.map { $0.registration(at: now) })
-        } catch {
+        guard let areRegistered = try? await self.backend.register(entries.map(\.registration)) else {
             return entries.map(\.socket)
         }
         let registered = zip(entries, areRegistered).filter { $1 }.map(\.0)
         // Some may have left meanwhile or changed focus, which the registration has overwritten.
         for entry in await self.ask(eventLoop, { $0.registered(registered) }) ?? [] {
             guard let version = entry.lastVersion else { continue }
-            let question = InboxQuestion(user: entry.user, dialect: entry.dialect, since: version)
+            let (user, dialect) = (entry.registration.user, entry.registration.dialect)
+            let question = InboxQuestion(user: user, dialect: dialect, since: version)
             await self.gaps.send((question, entry.reference, nil))
         }
         return zip(entries, areRegistered).filter { !$1 }.map(\.0.socket)
@@ -520,7 +520,7 @@ package final class SocketHub: Service {
         let registered = open.filter { $0.lastVersion != nil }
         guard !registered.isEmpty,
             let areThere = try? await self.backend.areRegistered(
-                registered.map { ($0.user, $0.connection) }, renews: renews)
+                registered.map { ($0.registration.user, $0.registration.connection) }, renews: renews)
         else { return }
         let missing = zip(registered, areThere).filter { !$1 }.map(\.0.socket)
         guard !missing.isEmpty else { return }
@@ -558,10 +558,7 @@ extension SocketHub {
                 }
                 var here: Set<String> = []
                 for eventLoop in self.eventLoops {
-                    here.formUnion(
-                        (try? await eventLoop.submit { self.shard(on: eventLoop)?.connections(of: user) ?? [] }.get())
-                            ?? []
-                    )
+                    here.formUnion(await self.ask(eventLoop) { $0.connections(of: user) } ?? [])
                 }
                 let ghosts = registered.filter { !here.contains($0) }
                 guard !ghosts.isEmpty else { continue }
@@ -580,8 +577,7 @@ extension SocketHub {
             for user in ExactText.distinct(batch) {
                 var crowd: [(openedAt: NIODeadline, reference: LoopReference<SocketSession>)] = []
                 for eventLoop in self.eventLoops {
-                    crowd +=
-                        (try? await eventLoop.submit { self.shard(on: eventLoop)?.crowd(of: user) ?? [] }.get()) ?? []
+                    crowd += await self.ask(eventLoop) { $0.crowd(of: user) } ?? []
                 }
                 self.watch(user, isCrowd: crowd.count > self.loopShare)
                 let excess = crowd.count - self.configuration.connectionsPerUser
