@@ -61,6 +61,10 @@ static inline CURLcode carillon_easy_set_opensocket(CURL *easy, curl_opensocket_
     return curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, value);
 }
 
+static inline CURLcode carillon_easy_set_sockopt(CURL *easy, curl_sockopt_callback value) {
+    return curl_easy_setopt(easy, CURLOPT_SOCKOPTFUNCTION, value);
+}
+
 // Copies the IP address that libcurl is about to connect to; returns its length, or 0 for other
 // families. The casts are sound: `addr` is as long as its family needs, which `addrlen` confirms.
 static inline int carillon_copy_address(const struct curl_sockaddr *address, unsigned char bytes[16]) {

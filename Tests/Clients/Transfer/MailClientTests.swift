@@ -3,6 +3,7 @@
 
 import Foundation
 import Sandbox
+import Support
 import Synchronization
 import Testing
 
@@ -25,6 +26,14 @@ struct MailClientTests {
         let client = try MailClient(relay: relay, configuration: configuration)
         defer { client.shutdown() }
         return try await body(client)
+    }
+
+    /// Waits until the client's only connection is in use.
+    private static func waitUntilBusy(_ client: MailClient) async throws {
+        try await eventually("the connection is in use") {
+            let snapshot = client.snapshot()
+            return snapshot.opened > 0 && snapshot.waiting == 0
+        }
     }
 
     private static func mail(
@@ -166,6 +175,23 @@ struct MailClientTests {
         }
     }
 
+    @Test("a connection ends once the relay has acknowledged nothing for 15 s")
+    func acknowledgement() async throws {
+        // It accepts the connection, and never greets.
+        try await HTTPStub.with(HTTPStub.Answer(body: "", isSilent: true)) { stub in
+            try await Self.with(url: "smtp://127.0.0.1:\(stub.port)") { client in
+                let mail = Task { await client.send(Self.mail(to: Self.address("ada"))) }
+                let limits = try await eventualValue("the relay is connected") {
+                    let limits = try OwnSockets.acknowledgementLimits(toPort: stub.port)
+                    return limits.isEmpty ? nil : limits
+                }
+                #expect(limits == [15_000])
+                mail.cancel()
+                _ = await mail.value
+            }
+        }
+    }
+
     @Test("a silent relay times out, and the outcome is unknown")
     func silent() async throws {
         try await Self.with { client in
@@ -227,8 +253,7 @@ struct MailClientTests {
             $0.idleTime = .milliseconds(50)
         } _: { client in
             _ = await client.send(Self.mail(to: Self.address("ada")))
-            // Closing an idle connection sends no event, so poll.
-            while client.snapshot().connections > 0 { try await Task.sleep(for: .milliseconds(5)) }
+            try await eventually("the idle connection closes") { client.snapshot().connections == 0 }
             let outcome = await client.send(Self.mail(to: Self.address("ada")))
             guard case .answered(let reply) = outcome else { return #expect(Bool(false), "\(outcome)") }
             #expect(reply.isAccepted && client.snapshot().opened == 2)
@@ -242,9 +267,9 @@ struct MailClientTests {
             $0.maximumWaiting = 1
         } _: { client in
             let holder = Task { await client.send(Self.mail(to: Self.address("silent"))) }
-            while client.snapshot().opened == 0 || client.snapshot().waiting > 0 { await Task.yield() }
+            try await Self.waitUntilBusy(client)
             let waiter = Task { await client.send(Self.mail(to: Self.address("ada"))) }
-            while client.snapshot().waiting == 0 { await Task.yield() }
+            try await eventually("the message waits") { client.snapshot().waiting == 1 }
             let third = await client.send(Self.mail(to: Self.address("ada")))
             #expect(third == .unanswered(TransferFailure(.overloaded)))
             waiter.cancel()
@@ -264,12 +289,13 @@ struct MailClientTests {
             $0.maximumWaiting = 2
         } _: { client in
             let holder = Task { await client.send(Self.mail(to: Self.address("silent"))) }
-            while client.snapshot().opened == 0 || client.snapshot().waiting > 0 { await Task.yield() }
+            try await Self.waitUntilBusy(client)
             var waiters: [(address: String, task: Task<MailOutcome, Never>)] = []
             for priority in [TransferPriority.low, .low, .normal, .high] {
                 let mail = Self.mail(to: Self.address("ada"), priority: priority)
                 waiters.append((mail.recipient, Task { await client.send(mail) }))
-                while client.snapshot().waiting < waiters.count { await Task.yield() }
+                let count = waiters.count
+                try await eventually("the message waits") { client.snapshot().waiting == count }
             }
             let excess = await client.send(Self.mail(to: Self.address("ada"), priority: .low))
             #expect(excess == .unanswered(TransferFailure(.overloaded)))
@@ -290,9 +316,13 @@ struct MailClientTests {
             $0.connections = 1
         } _: { client in
             let holder = Task { await client.send(Self.mail(to: Self.address("silent"))) }
-            while client.snapshot().opened == 0 || client.snapshot().waiting > 0 { await Task.yield() }
-            let late = await client.send(Self.mail(to: Self.address("ada"), timeout: .milliseconds(50)))
+            try await Self.waitUntilBusy(client)
+            let start = ContinuousClock.now
+            let late = await client.send(Self.mail(to: Self.address("ada"), timeout: .seconds(10)))
             #expect(late == .unanswered(TransferFailure(.noTurn)))
+            // Half of its time; the other half is for the relay.
+            #expect(start.duration(to: .now) >= .seconds(5))
+            #expect(start.duration(to: .now) < .seconds(10))
             // It did not wait for the other message's end.
             holder.cancel()
             guard case .unanswered(let failure) = await holder.value else { return #expect(Bool(false)) }
@@ -308,10 +338,10 @@ struct MailClientTests {
         } _: { client in
             let mayStart = Mutex(true)
             let holder = Task { await client.send(Self.mail(to: Self.address("silent"))) }
-            while client.snapshot().opened == 0 || client.snapshot().waiting > 0 { await Task.yield() }
+            try await Self.waitUntilBusy(client)
             let mail = Self.mail(to: Self.address("ada"), mayStart: { mayStart.withLock { $0 } })
             let waiter = Task { await client.send(mail) }
-            while client.snapshot().waiting == 0 { await Task.yield() }
+            try await eventually("the message waits") { client.snapshot().waiting == 1 }
             mayStart.withLock { $0 = false }
             holder.cancel()
             #expect(await waiter.value == .unanswered(TransferFailure(.fenced)))

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
+import Core
 import Testing
 
 @Suite("Mail relay URLs", .timeLimit(.minutes(10)))
@@ -31,7 +32,7 @@ struct MailRelayTests {
         for text in [
             "smtp://relay.example", "smtp://u:secret@relay.example", "smtp://u:@relay.example", "smtp://@relay.example",
         ] {
-            do throws(MailRelay.Fault) {
+            do throws(FieldFault) {
                 let relay = try MailRelay(url: text, password: "secret")
                 Issue.record("\(relay)")
             } catch {
@@ -50,7 +51,7 @@ struct MailRelayTests {
             "smtp://relay example", "smtp://relay.example/a/b", "smtp://rëlay.example", "smtp://[::1", "smtp://u:p@",
         ])
     func bad(text: String) {
-        do throws(MailRelay.Fault) {
+        do throws(FieldFault) {
             let relay = try MailRelay(url: text)
             Issue.record("\(relay)")
         } catch {

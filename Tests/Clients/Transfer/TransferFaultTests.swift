@@ -74,6 +74,20 @@ struct TransferFaultTests {
         }
     }
 
+    @Test("a connection ends once its peer has acknowledged nothing for 15 s")
+    func acknowledgement() async throws {
+        try await HTTPStub.with(HTTPStub.Answer(body: "ok", keepsConnection: true)) { stub in
+            try await TransferScope.withClient {
+                $0.allowPlainHTTP = true
+            } _: { client, _ in
+                let request = TransferRequest(.get, url: stub.url + "/")
+                #expect(await client.perform(request).response?.status == 200)
+                let limits = try OwnSockets.acknowledgementLimits(toPort: stub.port)
+                #expect(limits == [15_000])
+            }
+        }
+    }
+
     @Test("a stream refused on a kept HTTP/2 connection is resent at once")
     func refusedOnKeptConnection() async throws {
         try await TransferScope.withClient {

@@ -3,7 +3,9 @@
 
 import Crypto
 import Foundation
+import Glibc
 import Sandbox
+import Support
 import Testing
 
 @testable import Clients
@@ -105,12 +107,40 @@ extension TransferOutcome {
     }
 }
 
-extension TransferClient {
-    /// Waits until the client's snapshot matches; the suite's time limit bounds the wait.
-    func wait(until isReached: (TransferSnapshot) -> Bool) async throws {
-        while !isReached(self.snapshot()) {
-            try Task.checkCancellation()
-            await Task.yield()
+/// The sockets of this process.
+enum OwnSockets {
+    /// Returns how long each connection to a port of 127.0.0.1 waits for acknowledgements, in
+    /// milliseconds.
+    static func acknowledgementLimits(toPort port: Int) throws -> [CUnsignedInt] {
+        try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").compactMap { name in
+            guard let descriptor = CInt(name), self.peerPort(of: descriptor) == port else { return nil }
+            var limit: CUnsignedInt = 0
+            var length = socklen_t(MemoryLayout<CUnsignedInt>.size)
+            let result = getsockopt(descriptor, CInt(IPPROTO_TCP), TCP_USER_TIMEOUT, &limit, &length)
+            return result == 0 ? limit : nil
         }
+    }
+
+    /// Returns the port that an IPv4 socket is connected to; nil for other files.
+    private static func peerPort(of descriptor: CInt) -> Int? {
+        var address = sockaddr_in()
+        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+        // `getpeername` writes the address only during the call.
+        let result = withUnsafeMutablePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { getpeername(descriptor, $0, &length) }
+        }
+        guard result == 0, address.sin_family == sa_family_t(AF_INET) else { return nil }
+        return Int(in_port_t(bigEndian: address.sin_port))
+    }
+}
+
+extension TransferClient {
+    /// Waits until the client's snapshot matches.
+    func wait(
+        file: StaticString = #fileID,
+        line: UInt = #line,
+        until isReached: (TransferSnapshot) -> Bool
+    ) async throws {
+        try await eventually("the snapshot matches", file: file, line: line) { isReached(self.snapshot()) }
     }
 }

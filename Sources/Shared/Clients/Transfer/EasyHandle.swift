@@ -30,6 +30,8 @@ final class EasyHandle {
     var response = ResponseBuffer()
     /// Whether every address of the host was refused so far; nil before the first.
     private var hasOnlyPrivateAddresses: Bool?
+    /// Whether the server did not process the request, and it may no longer start.
+    private var isFenced = false
 
     /// Returns nil if memory runs out or libcurl rejects an option.
     init?(_ configuration: TransferConfiguration, ambiguousOrigins: AmbiguousOrigins) {
@@ -61,6 +63,7 @@ final class EasyHandle {
         self.response.clear(maximumBody: request.maximumResponseBytes)
         self.errorText[0] = 0
         self.hasOnlyPrivateAddresses = nil
+        self.isFenced = false
         self.copyBody(request.body)
 
         var isSet = self.setMethod(request.method)
@@ -105,16 +108,21 @@ final class EasyHandle {
     ///
     /// Only a request that the server did not process may: an HTTP/2 stream that was refused or
     /// that a GOAWAY left out (RFC 9113 sections 6.8 and 8.7). libcurl 7.88 sets an error text for
-    /// other losses of a stream, except at ``AmbiguousOrigins``. All other requests fail, and so do
-    /// those that may no longer start, so that the caller decides about the retry and records it.
+    /// other losses of a stream, except at ``AmbiguousOrigins``. All other requests fail, so that
+    /// the caller decides about the retry and records it. One that the server did not process, but
+    /// that may no longer start, ends as `fenced`.
     ///
     /// Two resets look like a refusal all the same, and the request is repeated: of a stream just
     /// before the server ends the connection, and of one beside an origin's first long answer if
     /// the origin has another open connection.
     func rewindBody() -> Bool {
-        guard let ticket = self.ticket, ticket.request.mayStart?() ?? true, ticket.origin.hasPrefix("https://"),
+        guard let ticket = self.ticket, ticket.origin.hasPrefix("https://"),
             !self.ambiguousOrigins.contains(ticket.origin), self.errorText[0] == 0
         else { return false }
+        guard ticket.request.mayStart?() ?? true else {
+            self.isFenced = true
+            return false
+        }
         self.bodyPosition = 0
         return true
     }
@@ -174,6 +182,7 @@ final class EasyHandle {
 
     /// Returns the outcome of a transfer that libcurl ended with `result`.
     func outcome(_ result: CURLcode, now: ContinuousClock.Instant) -> TransferOutcome {
+        if self.isFenced { return .unanswered(TransferFailure(.fenced)) }
         let wasSent = self.wasSent
         if self.hasOnlyPrivateAddresses == true, result == CURLE_COULDNT_CONNECT {
             return .unanswered(TransferFailure(.privateAddress, code: Int(result.rawValue)))
@@ -268,6 +277,7 @@ extension EasyHandle {
             isSet = isSet && carillon_easy_set_opensocket(self.pointer, openPublicSocket) == CURLE_OK
             isSet = isSet && self.set(CURLOPT_OPENSOCKETDATA, context)
         }
+        isSet = isSet && carillon_easy_set_sockopt(self.pointer, limitSilence) == CURLE_OK
         isSet = isSet && self.set(CURLOPT_ERRORBUFFER, UnsafeMutableRawPointer(self.errorText))
         isSet = isSet && self.set(CURLOPT_PRIVATE, context)
         isSet = isSet && self.set(CURLOPT_HEADERDATA, context)
@@ -311,6 +321,20 @@ private nonisolated func openPublicSocket(
     if let context { Unmanaged<EasyHandle>.fromOpaque(context).takeUnretainedValue().note(isPublic: isPublic) }
     guard isPublic else { return -1 }
     return socket(address.pointee.family, address.pointee.socktype, address.pointee.protocol)
+}
+
+/// Ends a connection whose peer has acknowledged nothing for 15 s (TCP_USER_TIMEOUT, RFC 5482).
+///
+/// TCP alone takes a quarter of an hour. libcurl keeps a connection when a call on it times out, so
+/// until then all later calls would use the dead one, a breaker's probes included.
+nonisolated func limitSilence(
+    _ context: UnsafeMutableRawPointer?,
+    _ descriptor: curl_socket_t,
+    _ purpose: curlsocktype
+) -> CInt {
+    var limit: CUnsignedInt = 15_000
+    setsockopt(descriptor, CInt(IPPROTO_TCP), TCP_USER_TIMEOUT, &limit, socklen_t(MemoryLayout<CUnsignedInt>.size))
+    return CURL_SOCKOPT_OK
 }
 
 private nonisolated func receiveHeader(

@@ -21,7 +21,7 @@ final class TransferLoop {
     private let logger: Logger
 
     private var queue: FairQueue<TransferTicket>
-    /// A lower bound of the waiting tickets' deadlines.
+    /// A lower bound of the waiting tickets' turn deadlines.
     private var nextExpiry: Instant?
     /// All handles ever needed at once, kept for the next burst.
     private var handles: [EasyHandle] = []
@@ -96,7 +96,7 @@ final class TransferLoop {
     private func acceptArrivals() {
         for ticket in self.arrivals {
             self.queue.append(ticket, origin: ticket.origin, priority: ticket.request.priority)
-            self.nextExpiry = min(self.nextExpiry ?? ticket.deadline, ticket.deadline)
+            self.nextExpiry = min(self.nextExpiry ?? ticket.turnDeadline, ticket.turnDeadline)
         }
         self.arrivals.removeAll(keepingCapacity: true)
     }
@@ -115,7 +115,7 @@ final class TransferLoop {
 
     private func start(_ ticket: TransferTicket, lane: Int, now: Instant) -> TransferFailure? {
         if ticket.isCancelled { return TransferFailure(.cancelled) }
-        guard now < ticket.deadline else { return TransferFailure(.noTurn) }
+        guard now < ticket.turnDeadline else { return TransferFailure(.noTurn) }
         guard ticket.request.mayStart?() ?? true else { return TransferFailure(.fenced) }
         guard let handle = self.idle.popLast() ?? self.makeHandle() else { return TransferFailure(.other) }
         if let failure = handle.load(ticket, lane: lane, remaining: now.duration(to: ticket.deadline)) {
@@ -201,8 +201,8 @@ final class TransferLoop {
         guard now >= expiry else { return }
         var next: Instant?
         self.abandonWaiting(.noTurn) { ticket in
-            guard now < ticket.deadline else { return true }
-            next = min(next ?? ticket.deadline, ticket.deadline)
+            guard now < ticket.turnDeadline else { return true }
+            next = min(next ?? ticket.turnDeadline, ticket.turnDeadline)
             return false
         }
         // Walk the queue at most a hundred times a second.

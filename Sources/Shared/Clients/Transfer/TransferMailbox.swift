@@ -11,6 +11,8 @@ final class Ticket<Request: Sendable, Outcome: Sendable>: Sendable {
     /// The host that takes turns with others in the queue; empty for mail, which has one relay.
     let origin: String
     let start: ContinuousClock.Instant
+    /// The latest start: what waits in our queue for longer has too little time left for a call.
+    let turnDeadline: ContinuousClock.Instant
     let deadline: ContinuousClock.Instant
     private let cancelled = Atomic(false)
     private let caller = Mutex<Continuation?>(nil)
@@ -19,6 +21,7 @@ final class Ticket<Request: Sendable, Outcome: Sendable>: Sendable {
         self.request = request
         self.origin = origin
         self.start = start
+        self.turnDeadline = start.advanced(by: timeout / 2)
         self.deadline = start.advanced(by: timeout)
     }
 

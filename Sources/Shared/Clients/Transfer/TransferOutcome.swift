@@ -55,15 +55,6 @@ package struct TransferResponse: Sendable, CustomStringConvertible {
             + (self.isComplete ? "" : ", incomplete")
     }
 
-    /// The fields in wire order, names in lower case.
-    var headers: [(name: String, value: String)] {
-        self.lines.compactMap { line in
-            guard let colon = line.firstIndex(of: UInt8(ascii: ":")) else { return nil }
-            let name = String(decoding: line[..<colon].map(\.lowercasedASCII), as: UTF8.self)
-            return (name, Self.text(line[(colon + 1)...]))
-        }
-    }
-
     /// Returns the first field of this name, ignoring case; nil if there is none.
     package func header(_ name: String) -> String? {
         let name = name.utf8
@@ -119,9 +110,9 @@ package struct TransferFailure: Error, Sendable, Equatable, CustomStringConverti
         case tls
         /// The deadline passed.
         case timeout
-        /// The deadline passed while the request waited in our queue.
+        /// Half of the time passed while the request waited in our queue.
         case noTurn
-        /// Nothing was sent: the caller no longer allowed the request when its turn came.
+        /// Nothing was processed: the caller no longer allowed the request when its turn came.
         case fenced
         /// The connection broke, possibly one reused from an earlier request, or the server refused
         /// the stream as often as libcurl tried (RFC 9113 section 8.7).

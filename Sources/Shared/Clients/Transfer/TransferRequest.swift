@@ -18,7 +18,7 @@ package struct TransferRequest: Sendable, CustomStringConvertible {
     /// in lower case.
     var headers: [(name: String, value: String)]
     var body: [UInt8]
-    /// The caller's time limit, waiting in our queue included.
+    /// The caller's time limit; at most half of it passes in our queue.
     var timeout: Duration
     var priority: TransferPriority
     /// The limit of the response body; a longer one is cut and reported as incomplete.

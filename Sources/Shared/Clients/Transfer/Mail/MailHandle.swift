@@ -139,6 +139,7 @@ final class MailHandle {
         ] {
             isSet = isSet && carillon_easy_set_pointer(self.pointer, option, memory) == CURLE_OK
         }
+        isSet = isSet && carillon_easy_set_sockopt(self.pointer, limitSilence) == CURLE_OK
         isSet = isSet && carillon_easy_set_writer(self.pointer, CURLOPT_HEADERFUNCTION, receiveReply) == CURLE_OK
         isSet = isSet && carillon_easy_set_reader(self.pointer, provideContent) == CURLE_OK
         return isSet && carillon_easy_set_progress(self.pointer, reportProgress) == CURLE_OK

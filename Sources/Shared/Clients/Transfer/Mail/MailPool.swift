@@ -21,7 +21,7 @@ final class MailPool: Sendable {
 
     private struct State {
         var waiting = FairQueue<MailTicket>(share: .max)
-        /// A lower bound of the waiting tickets' deadlines.
+        /// A lower bound of the waiting tickets' turn deadlines.
         var nextExpiry: ContinuousClock.Instant?
         /// The workers that wait for a message; the one used last is at the end.
         var idle: [Worker] = []
@@ -72,7 +72,7 @@ final class MailPool: Sendable {
                 return .refused(.overloaded)
             }
             state.waiting.append(ticket, origin: ticket.origin, priority: priority)
-            state.nextExpiry = min(state.nextExpiry ?? ticket.deadline, ticket.deadline)
+            state.nextExpiry = min(state.nextExpiry ?? ticket.turnDeadline, ticket.turnDeadline)
             guard state.snapshot.connections < max(1, self.configuration.connections) else { return .queue }
             state.snapshot.connections += 1
             return .newThread
@@ -103,16 +103,16 @@ final class MailPool: Sendable {
         for ticket in waiting { self.settle(ticket, .unanswered(TransferFailure(.shutdown))) }
     }
 
-    /// Fails waiting tickets whose deadline has passed; higher priorities may keep them waiting
-    /// forever.
+    /// Fails waiting tickets whose turn deadline has passed; higher priorities may keep them
+    /// waiting forever.
     private func expireWaiting() {
         let now = ContinuousClock.now
         let expired = self.state.withLock { state -> [MailTicket] in
             guard let expiry = state.nextExpiry, now >= expiry else { return [] }
             var next: ContinuousClock.Instant?
             let expired = state.waiting.removeAll { ticket in
-                guard now < ticket.deadline else { return true }
-                next = min(next ?? ticket.deadline, ticket.deadline)
+                guard now < ticket.turnDeadline else { return true }
+                next = min(next ?? ticket.turnDeadline, ticket.turnDeadline)
                 return false
             }
             // Walk the queue at most ten times a second.
@@ -148,7 +148,7 @@ final class MailPool: Sendable {
         while let ticket = self.next(worker, after: done) {
             done = nil
             let now = ContinuousClock.now
-            guard now < ticket.deadline, !ticket.isCancelled else {
+            guard now < ticket.turnDeadline, !ticket.isCancelled else {
                 let reason: TransferFailure.Reason = ticket.isCancelled ? .cancelled : .noTurn
                 self.settle(ticket, .unanswered(TransferFailure(reason)))
                 continue

@@ -9,11 +9,6 @@ import Core
 /// `smtp` starts in clear text and requires STARTTLS before anything is sent; `smtps` starts with
 /// TLS. A path, if given, is the name sent in EHLO.
 package struct MailRelay: Sendable, CustomStringConvertible {
-    /// The fault of a URL, worded to follow a setting's name; quotes nothing of the URL.
-    package struct Fault: Error, Sendable, Equatable, CustomStringConvertible {
-        package let description: String
-    }
-
     private static let form = "must be smtp://user:password@host:587 or smtps://user:password@host:465"
 
     /// The URL without the login.
@@ -24,16 +19,17 @@ package struct MailRelay: Sendable, CustomStringConvertible {
     /// Reads a URL with percent-encoded user and password.
     ///
     /// - Parameter password: the password as is, if the URL names only the user.
-    package init(url text: String, password: String? = nil) throws(Fault) {
+    /// - Throws: `FieldFault`, which quotes nothing of the URL.
+    package init(url text: String, password: String? = nil) throws(FieldFault) {
         guard text.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) else {
-            throw Fault(description: "must be ASCII without spaces; percent-encode other characters")
+            throw FieldFault("must be ASCII without spaces; percent-encode other characters")
         }
-        guard let end = text.firstRange(of: "://") else { throw Fault(description: Self.form) }
+        guard let end = text.firstRange(of: "://") else { throw FieldFault(Self.form) }
         let scheme = text[..<end.lowerBound].lowercased()
-        guard scheme == "smtp" || scheme == "smtps" else { throw Fault(description: Self.form) }
+        guard scheme == "smtp" || scheme == "smtps" else { throw FieldFault(Self.form) }
         let rest = text[end.upperBound...]
         guard !rest.contains(where: { $0 == "?" || $0 == "#" }) else {
-            throw Fault(description: "must have no query or fragment; encode ? as %3F and # as %23")
+            throw FieldFault("must have no query or fragment; encode ? as %3F and # as %23")
         }
         let authority = rest.prefix { $0 != "/" }
         let path = rest.dropFirst(authority.count).drop { $0 == "/" }
@@ -47,31 +43,31 @@ package struct MailRelay: Sendable, CustomStringConvertible {
         }
         let (host, port) = try Self.place(place, defaultPort: scheme == "smtp" ? 587 : 465)
         guard path.utf8.allSatisfy({ Self.isName($0) || $0 == UInt8(ascii: "[") || $0 == UInt8(ascii: "]") }) else {
-            throw Fault(description: "has a path that is not a host name; the path is sent in EHLO")
+            throw FieldFault("has a path that is not a host name; the path is sent in EHLO")
         }
         self.url = "\(scheme)://\(host):\(port)/\(path)"
     }
 
     package var description: String { self.url }
 
-    private static func login(_ text: Substring?) throws(Fault) -> (user: String?, password: String?) {
+    private static func login(_ text: Substring?) throws(FieldFault) -> (user: String?, password: String?) {
         guard let text else { return (nil, nil) }
         let parts = text.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
         guard parts.count == 2, let user = Self.decode(parts[0]), let password = Self.decode(parts[1]), !user.isEmpty
         else {
-            throw Fault(description: "must have user:password before the @, both percent-encoded, or no login")
+            throw FieldFault("must have user:password before the @, both percent-encoded, or no login")
         }
         return (user, password)
     }
 
-    private static func user(_ text: Substring?) throws(Fault) -> String {
+    private static func user(_ text: Substring?) throws(FieldFault) -> String {
         guard let text, !text.contains(":"), let user = Self.decode(text), !user.isEmpty else {
-            throw Fault(description: "must have only the user before the @, percent-encoded; the password is in a file")
+            throw FieldFault("must have only the user before the @, percent-encoded; the password is in a file")
         }
         return user
     }
 
-    private static func place(_ text: Substring, defaultPort: Int) throws(Fault) -> (host: Substring, port: Int) {
+    private static func place(_ text: Substring, defaultPort: Int) throws(FieldFault) -> (host: Substring, port: Int) {
         var host = text
         var port = defaultPort
         let isLiteral = text.first == "["
@@ -79,14 +75,14 @@ package struct MailRelay: Sendable, CustomStringConvertible {
         let tail = isLiteral ? text.drop { $0 != "]" }.dropFirst() : text.drop { $0 != ":" }
         if !tail.isEmpty {
             guard tail.first == ":", let number = Int(tail.dropFirst()), (1...65_535).contains(number) else {
-                throw Fault(description: "has a port outside 1 to 65535")
+                throw FieldFault("has a port outside 1 to 65535")
             }
             port = number
             host = text.dropLast(tail.count)
         }
         let name = isLiteral ? host.dropFirst().dropLast() : host
         guard !name.isEmpty, name.utf8.allSatisfy({ Self.isName($0) }), !isLiteral || host.last == "]" else {
-            throw Fault(description: Self.form)
+            throw FieldFault(Self.form)
         }
         return (host, port)
     }

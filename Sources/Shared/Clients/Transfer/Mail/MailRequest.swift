@@ -8,7 +8,7 @@ package struct MailRequest: Sendable, CustomStringConvertible {
     var recipient: String
     /// Header and body (RFC 5322) with CRLF line breaks; libcurl stuffs the dots.
     package var content: [UInt8]
-    /// The caller's time limit, waiting in our queue included.
+    /// The caller's time limit; at most half of it passes in our queue.
     var timeout: Duration
     var priority: TransferPriority
     /// Whether the message may still start, checked just before it is sent; nil means always.
