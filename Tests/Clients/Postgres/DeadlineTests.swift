@@ -61,7 +61,9 @@ struct DeadlineTests {
             $0.connections = 1
         } _: { pool, watcher in
             let session = try await pool.number("SELECT pg_backend_pid()::int8")
-            async let failure = pool.failure(of: Self.sleep, timeout: .seconds(1))
+            // Opens the watcher's connection, so that it looks in time.
+            _ = try await Self.sleepers(watcher)
+            async let failure = pool.failure(of: Self.sleep, timeout: .seconds(3))
             try await eventually("it runs") { try await Self.sleepers(watcher) == 1 }
             #expect(try await pool.number("SELECT pg_backend_pid()::int8") == session)
             #expect(await failure?.sqlState == "57014")

@@ -29,6 +29,18 @@ struct ErrorTests {
         #expect(PostgresError(code, sqlState: state).isTransient == expected)
     }
 
+    @Test("parameters of 1 GB are refused before they are sent")
+    func tooLarge() async throws {
+        try await TestDatabase.with(isMigrated: false) { database async throws in
+            // The copies share their memory.
+            let part = PostgresValue.text(String(repeating: "x", count: 1 << 27))
+            await #expect(throws: PostgresError(.server, sqlState: "54000")) {
+                try await database.pool.run([PostgresStatement("SELECT 1", Array(repeating: part, count: 8))])
+            }
+            #expect(try await database.pool.query("SELECT 1").count == 1)
+        }
+    }
+
     @Test("a violation names the constraint and the table but no value")
     func violation() async throws {
         try await TestDatabase.with(isMigrated: false) { database in

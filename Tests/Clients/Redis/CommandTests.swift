@@ -89,6 +89,25 @@ struct CommandTests {
         }
     }
 
+    @Test("a batch whose replies must all be good throws its first error, and runs to its end")
+    func checkedBatch() async throws {
+        try await TestRedis.with { redis, prefix in
+            let key = RedisArgument.text(prefix + "key")
+            var batch = RedisBatch()
+            batch.append("SET", key, "text")
+            batch.append("GET", key)
+            let replies = try await redis.run(batch)
+            #expect(try replies[1].string() == "text")
+            batch.append("LLEN", key)
+            batch.append("INCR", key)
+            batch.append("APPEND", key, "!")
+            let faulty = batch
+            let error = await #expect(throws: RedisError.self) { try await redis.run(faulty) }
+            #expect(error?.serverCode == "WRONGTYPE")
+            #expect(try await redis.text("GET", key) == "text!")
+        }
+    }
+
     @Test("an empty batch sends nothing")
     func emptyBatch() async throws {
         try await TestRedis.with { redis, _ in

@@ -12,7 +12,7 @@ struct ScriptTests {
         let source = "return {KEYS[1], ARGV[1], '\(prefix)'}"
         let digest = try #require(try await redis.text("SCRIPT", "LOAD", .text(source)))
         try await redis.send("SCRIPT", "FLUSH")
-        return RedisScript(name: "echo", source: source, digest: digest)
+        return RedisScript(source: source, digest: digest)
     }
 
     @Test("a script that Redis has forgotten is sent again")
@@ -47,7 +47,7 @@ struct ScriptTests {
             let source = "return redis.call('RPUSH', KEYS[1], ARGV[1]) -- \(prefix)"
             let digest = try #require(try await redis.text("SCRIPT", "LOAD", .text(source)))
             try await redis.send("SCRIPT", "FLUSH")
-            let script = RedisScript(name: "push", source: source, digest: digest)
+            let script = RedisScript(source: source, digest: digest)
             let words = (0..<20).map { "\($0)" }
             var batch = RedisBatch()
             for word in words { batch.append(script, keys: [.text(prefix)], arguments: [.text(word)]) }
@@ -62,7 +62,7 @@ struct ScriptTests {
         try await TestRedis.with { redis, prefix in
             let source = "return redis.error_reply('REFUSED by \(prefix)')"
             let digest = try #require(try await redis.text("SCRIPT", "LOAD", .text(source)))
-            let script = RedisScript(name: "refuse", source: source, digest: digest)
+            let script = RedisScript(source: source, digest: digest)
             let error = await #expect(throws: RedisError.self) { try await redis.run(script, keys: []) }
             #expect(error?.serverCode == "REFUSED")
         }

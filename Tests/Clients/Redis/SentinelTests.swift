@@ -40,7 +40,7 @@ struct SentinelAddressTests {
 }
 
 /// Connections to the master of a group that Sentinels watch.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.timeLimit(.minutes(10)))
 struct SentinelTests {
     @Test("finds the master through any Sentinel, and the next one after it died")
     func failover() async throws {
@@ -134,7 +134,7 @@ struct SentinelTests {
 }
 
 /// Servers that cannot run a command now.
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(10)))
 struct UnavailableServerTests {
     @Test("a replica refuses writes as unavailable, and the connection follows when it is promoted")
     func replica() async throws {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import CLibpq
+import Core
 import Glibc
 
 /// A libpq connection with blocking calls, for connecting and for scripts; use it on a thread of
@@ -49,7 +50,7 @@ package final class BlockingConnection: @unchecked Sendable {
         PQconninfoFree(options)
         _ = CryptoLibrary.isReady
         // `dbname` comes first and is expanded, so the later keys override the connection string.
-        let statementTimeout = Self.milliseconds(configuration.timeout) * 9 / 10
+        let statementTimeout = configuration.timeout.inMilliseconds * 9 / 10
         let parameters: [(String, String)] = [
             ("dbname", configuration.connectionString),
             ("application_name", configuration.applicationName),
@@ -98,10 +99,6 @@ package final class BlockingConnection: @unchecked Sendable {
         } catch {
             return .failure(error)
         }
-    }
-
-    private static func milliseconds(_ duration: Duration) -> Int64 {
-        duration.components.seconds * 1_000 + duration.components.attoseconds / 1_000_000_000_000_000
     }
 
     /// Returns libpq's description of a failed connection: hosts, ports, roles, never a password.
@@ -162,7 +159,7 @@ package final class BlockingConnection: @unchecked Sendable {
                 }
                 var wanted = pollfd(fd: PQsocket(pointer), events: Int16(POLLIN), revents: 0)
                 // Rounded up, so that the last millisecond does not spin.
-                poll(&wanted, 1, CInt(clamping: Self.milliseconds(left) + 1))
+                poll(&wanted, 1, CInt(clamping: left.inMilliseconds + 1))
                 guard ConnectionInput.read(pointer) else {
                     PQclear(last)
                     return nil

@@ -75,7 +75,18 @@ package final class PostgresPool: Sendable {
         _ parameters: PostgresValue...,
         timeout: Duration? = nil
     ) async throws(PostgresError) -> PostgresResult {
-        let results = try await self.run([PostgresStatement(sql, parameters)], timeout: timeout)
+        try await self.query(PostgresStatement(sql, parameters), timeout: timeout)
+    }
+
+    /// Runs one statement.
+    ///
+    /// - Parameter timeout: the time limit, waiting included; nil means the configuration's.
+    @discardableResult
+    package func query(
+        _ statement: PostgresStatement,
+        timeout: Duration? = nil
+    ) async throws(PostgresError) -> PostgresResult {
+        let results = try await self.run([statement], timeout: timeout)
         guard let result = results.first else { throw PostgresError(.decoding, "a statement returned no result") }
         return result
     }
@@ -168,6 +179,10 @@ package final class PostgresPool: Sendable {
         lease: Segment.Lease,
         timeout: Duration?
     ) async throws(PostgresError) -> [PostgresResult] {
+        // With PostgreSQL's own code for a value beyond its limits.
+        guard !statements.contains(where: \.isTooLarge) else {
+            throw PostgresError(.server, "the parameters have 1 GB or more", sqlState: "54000")
+        }
         let identifier = self.nextIdentifier()
         let deadline = ContinuousClock.now + (timeout ?? self.configuration.timeout)
         let result = await withTaskCancellationHandler {

@@ -145,10 +145,6 @@ package struct PostgresRow: Sendable {
         }
     }
 
-    func bytes(_ column: Int) throws(PostgresError) -> [UInt8] {
-        try self.result.withBytes(self.row, column) { (bytes) throws(PostgresError) in Array(bytes) }
-    }
-
     /// Returns the text of a `jsonb`; nil for a null.
     package func optionalJSON(_ column: Int) throws(PostgresError) -> [UInt8]? {
         guard !self.isNull(column) else { return nil }

@@ -15,6 +15,9 @@ package struct PostgresStatement: Sendable {
         self.sql = sql
         self.parameters = parameters
     }
+
+    /// Whether the parameters have 1 GB or more; PostgreSQL closes a connection that sends them.
+    var isTooLarge: Bool { self.parameters.reduce(0) { $0 + $1.size } >= 1 << 30 }
 }
 
 /// A typed parameter, sent in PostgreSQL's binary format.
@@ -25,7 +28,6 @@ package enum PostgresValue: Sendable {
     case int8(Int64)
     case float8(Double)
     case text(String)
-    case bytea([UInt8])
     /// Sixteen bytes, most significant first.
     case uuid((UInt64, UInt64))
     /// Microseconds since 1970-01-01T00:00:00Z.
@@ -33,6 +35,11 @@ package enum PostgresValue: Sendable {
     /// JSON text, which the server validates.
     case jsonb([UInt8])
     case array(PostgresArray)
+
+    /// Returns a truth value, or a null.
+    package static func bool(_ flag: Bool?) -> PostgresValue {
+        flag.map { .bool($0) } ?? .null(.bool)
+    }
 
     /// Returns text, or a null.
     package static func text(_ text: String?) -> PostgresValue {
@@ -53,11 +60,20 @@ package enum PostgresValue: Sendable {
         case .int8: PostgresType.int8.rawValue
         case .float8: PostgresType.float8.rawValue
         case .text: PostgresType.text.rawValue
-        case .bytea: PostgresType.bytea.rawValue
         case .uuid: PostgresType.uuid.rawValue
         case .timestamptz: PostgresType.timestamptz.rawValue
         case .jsonb: PostgresType.jsonb.rawValue
         case .array(let array): array.type.arrayIdentifier
+        }
+    }
+
+    /// About the number of bytes of the binary form.
+    fileprivate var size: Int {
+        switch self {
+        case .text(let value): value.utf8.count
+        case .jsonb(let value): value.count
+        case .array(let array): array.size
+        case .null, .bool, .int4, .int8, .float8, .uuid, .timestamptz: 16
         }
     }
 
@@ -70,7 +86,6 @@ package enum PostgresValue: Sendable {
         case .int8(let value): bytes.appendBigEndian(value)
         case .float8(let value): bytes.appendBigEndian(value.bitPattern)
         case .text(let value): bytes.append(contentsOf: value.utf8)
-        case .bytea(let value): bytes.append(contentsOf: value)
         case .uuid(let value):
             bytes.appendBigEndian(value.0)
             bytes.appendBigEndian(value.1)
@@ -109,7 +124,6 @@ extension [UInt8] {
 /// The types of parameters, with their object ids from `pg_type.dat`.
 package enum PostgresType: UInt32, Sendable {
     case bool = 16
-    case bytea = 17
     case int8 = 20
     case int4 = 23
     case text = 25
@@ -122,7 +136,6 @@ package enum PostgresType: UInt32, Sendable {
     var arrayIdentifier: UInt32 {
         switch self {
         case .bool: 1000
-        case .bytea: 1001
         case .int8: 1016
         case .int4: 1007
         case .text: 1009
@@ -147,14 +160,16 @@ package struct PostgresArray: Sendable {
     }
 
     package init(texts: [String]) {
-        self.init(.text)
+        self.init(.text, capacity: texts.count)
         for text in texts { self.append(text) }
     }
 
     package init(uuids: [(UInt64, UInt64)]) {
-        self.init(.uuid)
+        self.init(.uuid, capacity: uuids.count)
         for uuid in uuids { self.append(uuid: uuid) }
     }
+
+    fileprivate var size: Int { self.elements.count }
 
     package mutating func appendNull() {
         self.count += 1
@@ -164,7 +179,8 @@ package struct PostgresArray: Sendable {
 
     package mutating func append(_ text: String) {
         self.count += 1
-        self.elements.appendBigEndian(Int32(text.utf8.count))
+        // A larger one is never sent, see ``PostgresStatement/isTooLarge``.
+        self.elements.appendBigEndian(Int32(clamping: text.utf8.count))
         self.elements.append(contentsOf: text.utf8)
     }
 
@@ -176,7 +192,7 @@ package struct PostgresArray: Sendable {
     package mutating func append(json: [UInt8]?) {
         guard let json else { return self.appendNull() }
         self.count += 1
-        self.elements.appendBigEndian(Int32(json.count + 1))
+        self.elements.appendBigEndian(Int32(clamping: json.count + 1))
         self.elements.append(1)
         self.elements.append(contentsOf: json)
     }

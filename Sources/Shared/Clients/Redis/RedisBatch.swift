@@ -10,7 +10,6 @@ package enum RedisArgument: Sendable, ExpressibleByStringLiteral, ExpressibleByI
     case text(String)
     case bytes([UInt8])
     case slice(ArraySlice<UInt8>)
-    case buffer(ByteBuffer)
     case integer(Int64)
 
     package init(stringLiteral value: String) {
@@ -131,7 +130,6 @@ extension ByteBuffer {
         case .text(var text): text.withUTF8 { self.writeRedisBulk(UnsafeRawBufferPointer($0)) }
         case .bytes(let bytes): bytes.withUnsafeBytes { self.writeRedisBulk($0) }
         case .slice(let bytes): bytes.withUnsafeBytes { self.writeRedisBulk($0) }
-        case .buffer(let buffer): buffer.withUnsafeReadableBytes { self.writeRedisBulk($0) }
         case .integer(let value):
             var text = String(value)
             text.withUTF8 { self.writeRedisBulk(UnsafeRawBufferPointer($0)) }
@@ -184,17 +182,14 @@ extension ByteBuffer {
 
 /// A Lua script that Redis caches under the SHA-1 of its source.
 package struct RedisScript: Sendable {
-    let name: String
     let source: String
     /// The SHA-1 of the source in lower-case hexadecimal, as `EVALSHA` takes it.
     let digest: String
 
     /// - Parameters:
-    ///   - name: the name in logs.
     ///   - source: the Lua source.
     ///   - digest: the SHA-1 of the source; the caller computes it.
-    package init(name: String, source: String, digest: String) {
-        self.name = name
+    package init(source: String, digest: String) {
         self.source = source
         self.digest = digest
     }

@@ -124,6 +124,16 @@ package final class RedisClient: Sendable {
         return replies
     }
 
+    /// Sends the batch at once and returns all replies; throws the first error reply.
+    ///
+    /// - Parameter isPatient: as for ``send(_:timeout:isPatient:)``.
+    @discardableResult
+    package func run(_ batch: RedisBatch, isPatient: Bool = true) async throws(RedisError) -> [RedisReply] {
+        let replies = try await self.send(batch, isPatient: isPatient)
+        for reply in replies { _ = try reply.checked() }
+        return replies
+    }
+
     /// The replies of one server.
     package struct Answer: Sendable {
         /// The server's address, without credentials.

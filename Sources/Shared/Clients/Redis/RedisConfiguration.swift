@@ -6,7 +6,7 @@ import NIOCore
 
 /// How a Redis connection behaves.
 package struct RedisConfiguration: Sendable {
-    var address: RedisAddress
+    package internal(set) var address: RedisAddress
     /// The name that `CLIENT LIST` shows.
     package var clientName: String
     /// The password of the Sentinels, if the address names some and they ask for one.
