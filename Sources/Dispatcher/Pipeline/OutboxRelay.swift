@@ -27,11 +27,18 @@ package struct OutboxRelay: Service {
         var countedAt: Timestamp
         /// When the oldest row of that count was enqueued; without rows, the time of the count.
         var waitingSince: Timestamp
+        /// The rows that PostgreSQL cannot read, which later rows pass until `readsAgainAt`.
+        var unreadable: [Int64] = []
+        var readsAgainAt: Timestamp
     }
 
     private static let batchSize = 256
     /// NOTIFY only wakes the relay, so poll for what it missed.
     private static let interval: Duration = .seconds(1)
+    /// How long later rows pass those that PostgreSQL cannot read.
+    private static let unreadablePause: Duration = .seconds(600)
+    /// If PostgreSQL cannot read as many, the rows are not at fault.
+    private static let mostUnreadable = 16
 
     private let dispatcher: Dispatcher
     private let name: String
@@ -78,7 +85,7 @@ package struct OutboxRelay: Service {
             group.addTask {
                 let store = Database(pool).outbox
                 let start = self.dispatcher.now()
-                var progress = Progress(countedAt: start, waitingSince: start)
+                var progress = Progress(countedAt: start, waitingSince: start, readsAgainAt: start)
                 while await bell.next(limit: 1) != nil {
                     await self.relay(store, &progress)
                     // Each round reads past all that waits, so `NOTIFY` must not start the next.
@@ -126,7 +133,10 @@ package struct OutboxRelay: Service {
     /// - Throws: also if a master of a cluster did not take its rows; those of the others have
     ///   moved by then.
     private func move(_ store: OutboxStore, _ progress: inout Progress) async throws {
+        if self.dispatcher.now() >= progress.readsAgainAt { progress.unreadable = [] }
         var waiting = WaitingRows()
+        for row in progress.unreadable { waiting.add(row) }
+        var limit = Self.batchSize
         while isRunning, !waiting.isFull {
             // Under steady load a round has no end, so the metrics cannot wait for the next.
             if abs((self.dispatcher.now() - progress.countedAt) / .seconds(1)) >= 1 {
@@ -137,12 +147,28 @@ package struct OutboxRelay: Service {
                 self.metrics.held.increment()
                 break
             }
-            let count = try await store.move(
-                limit: Self.batchSize,
-                leaving: held,
-                skipping: waiting.ids
-            ) { database, rows in
-                try await self.append(rows, of: database, &waiting)
+            let count: Int?
+            do {
+                count = try await store.move(
+                    limit: limit,
+                    leaving: held,
+                    skipping: waiting.ids
+                ) { database, rows in
+                    // Large rows are few at a time; PostgreSQL need not read many more.
+                    limit = min(rows.count * 2, Self.batchSize)
+                    return try await self.append(rows, of: database, &waiting)
+                }
+            } catch is OutboxStore.Unreadable where limit > 1 {
+                // Finds the row, which becomes a dead letter or is passed.
+                limit = 1
+                continue
+            } catch let unreadable as OutboxStore.Unreadable {
+                guard let row = unreadable.row, progress.unreadable.count < Self.mostUnreadable else {
+                    throw unreadable
+                }
+                self.pass(row, unreadable, &progress)
+                waiting.add(row)
+                continue
             }
             if let count {
                 self.metrics.moved.increment(by: count)
@@ -152,6 +178,15 @@ package struct OutboxRelay: Service {
             break
         }
         if let error = waiting.error { throw error }
+    }
+
+    /// Lets later rows pass one that PostgreSQL cannot read.
+    private func pass(_ row: Int64, _ unreadable: OutboxStore.Unreadable, _ progress: inout Progress) {
+        if progress.unreadable.isEmpty { progress.readsAgainAt = self.dispatcher.now() + Self.unreadablePause }
+        progress.unreadable.append(row)
+        self.dispatcher.logger.warning(
+            "cannot read a row of the outbox; others pass it, retrying within 10 minutes",
+            metadata: ["outbox": "\(self.name)", "outbox.row": "\(row)", "error": "\(unreadable)"])
     }
 
     /// Returns the lanes that are full; nil for none.
@@ -206,7 +241,7 @@ package struct OutboxRelay: Service {
         return moved
     }
 
-    /// Reads rows as jobs, or as dead letters if they are not JSON.
+    /// Reads rows as jobs, or as dead letters if they are too large or not JSON.
     private func read(
         _ rows: [OutboxStore.Row],
         of database: String
@@ -216,17 +251,24 @@ package struct OutboxRelay: Service {
         for row in rows {
             // The time is part of the id, because a restored database reuses row ids.
             let id = "outbox:\(database):\(row.id).\(row.at.microseconds)"
-            do throws(JSONFault) {
-                jobs.append((row.id, self.job(try JSONParser.parse(row.fields), id: id)))
-            } catch {
+            func setAside(_ reason: String, _ fields: [(name: String, value: ArraySlice<UInt8>)]) {
                 let letter = DeadLetter(
                     stream: self.dispatcher.keys.jobs(.normal),
                     entry: id,
-                    reason: "job: is \(error)",
+                    reason: reason,
                     at: self.dispatcher.now(),
-                    fields: [("job", row.fields[...])]
+                    fields: fields
                 )
                 dead.append((row.id, letter))
+            }
+            guard let text = row.fields else {
+                setAside("job: is larger than 4 MB, so its fields were not kept", [])
+                continue
+            }
+            do throws(JSONFault) {
+                jobs.append((row.id, self.job(try JSONParser.parse(text), id: id)))
+            } catch {
+                setAside("job: is \(error)", [("job", text[...])])
             }
         }
         return (jobs, dead)
@@ -242,7 +284,8 @@ package struct OutboxRelay: Service {
     }
 }
 
-/// The rows that masters of a cluster did not take in this round; the next one starts over.
+/// The rows that masters of a cluster did not take in this round, for which the next one starts
+/// over, and those that PostgreSQL cannot read.
 private struct WaitingRows {
     /// With as many, the round ends, because each batch reads past them.
     private static let most = 10_000

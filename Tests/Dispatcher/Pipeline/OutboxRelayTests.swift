@@ -11,7 +11,7 @@ import Testing
 @testable import Pipeline
 @testable import Storage
 
-@Suite("Outbox metrics", .timeLimit(.minutes(10)))
+@Suite("Outbox relay", .timeLimit(.minutes(10)))
 struct OutboxRelayTests {
     /// Makes a relay whose clock is a second later at each call.
     private static func make(
@@ -56,6 +56,57 @@ struct OutboxRelayTests {
         }
     }
 
+    @Test("a row that PostgreSQL cannot read becomes a dead letter and stops no other")
+    func unreadable() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let stores = Database(database.pool)
+                try await database.pool.query(
+                    """
+                    SELECT carillon.enqueue(jsonb_build_object('user', n::text, 'type', 'news', 'title', 'x'))
+                    FROM generate_series(1, 100) n
+                    """)
+                try await database.pool.refuseOutboxReads(of: "50")
+                let relay = try Self.make(database, redis, prefix, database.configuration(), PrometheusRegistry())
+                try await withThrowingTaskGroup(of: Void.self) { group in
+                    group.addTask { try? await relay.run() }
+                    try await eventually("nothing waits") { try await stores.outbox.backlog().count == 0 }
+                    group.cancelAll()
+                }
+                let jobs = Keyspace(prefix: prefix).jobs(.normal)
+                #expect(try await redis.send("XLEN", .text(jobs)).integer() == 99)
+                let letters = try await stores.deadLetters.list(DeadLetterStore.Filter(), limit: 10)
+                #expect(letters.map(\.reason) == ["job: is larger than 4 MB, so its fields were not kept"])
+                #expect(letters.first?.entry.contains(":50.") == true && letters.first?.fields.isEmpty == true)
+            }
+        }
+    }
+
+    @Test("a row that PostgreSQL cannot read now stays, and others pass it")
+    func unreadableNow() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let stores = Database(database.pool)
+                try await database.pool.query(
+                    """
+                    SELECT carillon.enqueue(jsonb_build_object('user', n::text, 'type', 'news', 'title', 'x'))
+                    FROM generate_series(1, 100) n
+                    """)
+                // out_of_memory
+                try await database.pool.refuseOutboxReads(of: "50", with: "53200")
+                let relay = try Self.make(database, redis, prefix, database.configuration(), PrometheusRegistry())
+                try await withThrowingTaskGroup(of: Void.self) { group in
+                    group.addTask { try? await relay.run() }
+                    try await eventually("the others have moved") { try await stores.outbox.backlog().count == 1 }
+                    group.cancelAll()
+                }
+                let jobs = Keyspace(prefix: prefix).jobs(.normal)
+                #expect(try await redis.send("XLEN", .text(jobs)).integer() == 99)
+                #expect(try await stores.deadLetters.list(DeadLetterStore.Filter(), limit: 10).isEmpty)
+            }
+        }
+    }
+
     @Test("a long round counts the waiting rows again and again")
     func longRound() async throws {
         try await TestRedis.with { redis, prefix in
@@ -82,6 +133,59 @@ struct OutboxRelayTests {
                     return running
                 }
                 await running.value
+            }
+        }
+    }
+
+    @Test("a row stays while no replica has its job, which notifies once although it was appended again")
+    func replicas() async throws {
+        var options = RedisServer.Options()
+        // A replica need not wait for others that may come.
+        options.arguments = ["--repl-diskless-sync-delay", "0"]
+        let master = try await RedisServer.start(options)
+        options.arguments += ["--replicaof", "127.0.0.1", "\(master.port)"]
+        let replica = try await RedisServer.start(options)
+        let configuration = try master.configuration()
+        try await TestRedis.with(configuration) { redis in
+            try await TestRedis.with(configuration) { own in
+                try await TestDatabase.with { database in
+                    let dispatcher = try TestDispatcher.make(
+                        database.pool, redis, Keyspace(), [NotificationType(name: "news")],
+                        replicated: ReplicatedWrites(replicas: 1, on: own))
+                    let stream = dispatcher.keys.jobs(.normal)
+                    func waiting() async throws -> Int64? {
+                        try await database.pool.query("SELECT count(*) FROM carillon.outbox").first?.int8(0)
+                    }
+                    try await eventually("the replica is in step") {
+                        try await redis.send("INFO", "replication").string()?.contains("state=online") == true
+                    }
+                    try await replica.stall()
+                    try await database.pool.query(
+                        "SELECT carillon.enqueue(jsonb_build_object('user', 'ada', 'type', 'news', 'title', 'once'))")
+                    let relay = OutboxRelay(
+                        dispatcher: dispatcher, name: "own", configuration: database.configuration())
+                    try await withThrowingTaskGroup(of: Void.self) { group in
+                        group.addTask { try? await relay.run() }
+                        try await eventually("the job was appended again") {
+                            try await redis.send("XLEN", .text(stream)).integer() > 1
+                        }
+                        #expect(try await waiting() == 1)
+                        replica.resume()
+                        try await eventually("the row is gone") { try await waiting() == 0 }
+                        group.cancelAll()
+                    }
+
+                    let group = dispatcher.group(stream)
+                    try await group.create()
+                    let entries = try await group.takeWaiting(count: 100)
+                    #expect(entries.count > 1)
+                    for entry in entries {
+                        let batch = LaneBatch(lane: .normal, group: group, entries: [entry])
+                        let stored = try await JobIntake(dispatcher: dispatcher).take(batch)
+                        #expect(stored.dead.isEmpty)
+                    }
+                    #expect(try await database.pool.query("SELECT FROM carillon.notifications").count == 1)
+                }
             }
         }
     }

@@ -70,10 +70,12 @@ struct OutboxTests {
 
     @Test("an invalid job is refused when it is enqueued, and nothing changes")
     func refusals() async throws {
+        // Each is short in binary and has 131,072 digits as text.
+        let digits = Array(repeating: "1e131071", count: 20).joined(separator: ",")
         try await TestDatabase.with { database in
             for text in [
                 "[]", "null", #"{"user":"a"}"#, #"{"type":"x"}"#, #"{"type":"x","user":"a","all":true}"#,
-                #"{"type":null,"user":"a"}"#,
+                #"{"type":null,"user":"a"}"#, #"{"type":"x","user":"a","data":[\#(digits)]}"#,
             ] {
                 await #expect(throws: PostgresError.self, "\(text)") {
                     try await database.pool.query(Self.insert, .jsonb(Array(text.utf8)))
@@ -272,9 +274,7 @@ struct OutboxTests {
                 let script = command.output()
                 // Twice, because an operator may run it again.
                 for _ in 0..<2 { try await shop.pool.withScriptConnection { try $0.execute(script) } }
-                let dispatcher = try await stack.spawn(
-                    "dispatcher", ["run"], name: "dispatcher", environment: ["OUTBOX_DATABASE_URLS": shop.url])
-                _ = try await dispatcher.waitForLine("ready ")
+                _ = try await stack.startDispatcher(environment: ["OUTBOX_DATABASE_URLS": shop.url])
                 try await shop.pool.query(Self.insert, Self.job("ada", "from the shop"))
                 try await eventually("it is there") {
                     try await Self.titles(stack, user: "ada") == ["from the shop"]
@@ -290,9 +290,7 @@ struct OutboxTests {
     func unreachable() async throws {
         try await Stack.with { stack in
             let urls = "postgresql://app:hunter2%zz@127.0.0.1/x,postgresql://app:hunter2@127.0.0.1:1/x"
-            let dispatcher = try await stack.spawn(
-                "dispatcher", ["run"], name: "dispatcher", environment: ["OUTBOX_DATABASE_URLS": urls])
-            _ = try await dispatcher.waitForLine("ready ")
+            let dispatcher = try await stack.startDispatcher(environment: ["OUTBOX_DATABASE_URLS": urls])
             _ = try await stack.query(Self.insert, Self.job("ada", "own"))
             try await eventually("the own outbox is relayed") {
                 try await Self.titles(stack, user: "ada") == ["own"]
@@ -308,8 +306,7 @@ struct OutboxTests {
     func restart() async throws {
         let server = try await PostgresServer.start()
         try await Stack.with(database: server.url) { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
             let pool = try PostgresPool(
                 PostgresConfiguration(connectionString: server.url, applicationName: "test"), logger: TestLog.logger)

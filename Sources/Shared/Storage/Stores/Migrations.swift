@@ -23,6 +23,8 @@ package enum Migrations {
     }
 
     /// The migrations, of which a released one never changes.
+    ///
+    /// Only `outbox.sql` changes: it can run again, and the last migration that names it does that.
     package static let all = [
         Migration(
             number: 1, name: "schema",
@@ -42,6 +44,8 @@ package enum Migrations {
         Migration(
             number: 7, name: "parts and gather",
             script: String(decoding: PackageResources.V0007_parts_and_gather_sql, as: UTF8.self)),
+        Migration(
+            number: 8, name: "outbox", script: String(decoding: PackageResources.outbox_sql, as: UTF8.self)),
     ]
 
     /// A repeatable script for a database that has only an outbox to relay.

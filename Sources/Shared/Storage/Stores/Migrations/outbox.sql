@@ -28,9 +28,11 @@ BEGIN
         RAISE EXCEPTION 'job: must be a JSON object'
             USING ERRCODE = 'invalid_parameter_value', HINT = 'SELECT carillon.enqueue(''{"type": …, "user": …}'')';
     END IF;
-    IF pg_column_size(job) > 2097152 THEN
+    -- The text, because the binary form of a number is short: 1e131071 has 131,072 digits.
+    IF octet_length(job::text) > 2097152 THEN
         RAISE EXCEPTION 'job: is larger than 2 MB'
-            USING ERRCODE = 'invalid_parameter_value', HINT = 'users takes up to 1,000; data up to 16 KB';
+            USING ERRCODE = 'invalid_parameter_value',
+                HINT = 'users takes up to 1,000; data up to 16 KB, with exponents written out (1e3 as 1000)';
     END IF;
     SELECT coalesce(array_agg(key ORDER BY key), '{}') INTO named FROM jsonb_each(job)
         WHERE value <> 'null' AND key IN ('type', 'event', 'user', 'users', 'topic', 'all');
