@@ -58,6 +58,20 @@ struct JSONWriterTests {
         return String(decoding: writer.bytes, as: UTF8.self)
     }
 
+    @Test("writes null for a missing number, and arrays with a comma between their elements")
+    func members() {
+        let json = Self.text { writer in
+            writer.beginObject()
+            writer.member("none", Int64?.none)
+            writer.member("some", Int32?(7))
+            writer.array("empty", [Int]()) { $0.integer($1) }
+            writer.array("numbers", 1...3) { $0.integer($1) }
+            writer.member("last", true)
+            writer.endObject()
+        }
+        #expect(json == #"{"none":null,"some":7,"empty":[],"numbers":[1,2,3],"last":true}"#)
+    }
+
     @Test(
         "escapes strings where necessary and only there",
         arguments: [

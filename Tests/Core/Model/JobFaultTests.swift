@@ -17,8 +17,8 @@ struct JobFaultTests {
             (["type": ""], ["type: is empty"]),
             (["user": nil], ["user: give one of user, users, topic, all"]),
             (["user": ""], ["user: is empty"]),
-            (["user": "a", "users": #"["b"]"#], [#"user: give only one of ["user", "users"]"#]),
-            (["user": "a", "all": "true"], [#"user: give only one of ["user", "all"]"#]),
+            (["user": "a", "users": #"["b"]"#], ["user: give only one of user, users"]),
+            (["user": "a", "all": "true"], ["user: give only one of user, all"]),
             (["all": "no"], ["all: must be true"]),
             (["users": "[]"], ["users: \(usersRule)"]),
             (["users": "u1"], ["users: is not valid JSON at byte 0"]),
@@ -264,6 +264,36 @@ struct JobFaultTests {
         }
         #expect(faults(16_384).isEmpty)
         #expect(faults(16_385) == ["\(field): is longer than 16384 bytes"])
+    }
+
+    @Test("an exponent counts as the digits that it stands for", arguments: ["data", "vars", "args"])
+    func exponents(field: String) {
+        func faults(_ number: String, _ count: Int) -> [String] {
+            let list = "[" + Array(repeating: number, count: count).joined(separator: ",") + "]"
+            var entry = field == "args" ? JobEntry(["event": "e"]) : JobEntry()
+            entry.append(field, Array((field == "args" ? list : "{\"a\":\(list)}").utf8))
+            return entry.faults
+        }
+        let fault = "\(field): is longer than 16384 bytes with exponents written out (1e3 as 1000)"
+        for number in ["1e308", "1e-308"] {
+            #expect(faults(number, 50).isEmpty)
+            #expect(faults(number, 54) == [fault])
+        }
+        // PostgreSQL refuses numbers with more than 16,383 digits after the point.
+        #expect(faults("0." + String(repeating: "1", count: 16_090) + "e-308", 1) == [fault])
+    }
+
+    @Test("JSON may have 56 levels and no more", arguments: ["data", "vars", "args"])
+    func jsonDepth(field: String) {
+        func faults(_ depth: Int) -> [String] {
+            let count = field == "args" ? depth : depth - 1
+            let list = String(repeating: "[", count: count) + "1" + String(repeating: "]", count: count)
+            var entry = field == "args" ? JobEntry(["event": "e"]) : JobEntry()
+            entry.append(field, Array((field == "args" ? list : "{\"a\":\(list)}").utf8))
+            return entry.faults
+        }
+        #expect(faults(56).isEmpty)
+        #expect(faults(57) == ["\(field): is nested deeper than 56"])
     }
 
     @Test("truncates an unknown field name")

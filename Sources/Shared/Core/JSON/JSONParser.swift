@@ -16,9 +16,14 @@ package struct JSONParser {
     // parser. Reads stay below `count`.
     private let bytes: UnsafeBufferPointer<UInt8>
     private var index = 0
+    private let depth: Int
+    /// The digits that exponents may still add.
+    private var padding: Int
 
-    private init(_ bytes: UnsafeBufferPointer<UInt8>) {
+    private init(_ bytes: UnsafeBufferPointer<UInt8>, depth: Int, padding: Int) {
         self.bytes = bytes
+        self.depth = depth
+        self.padding = padding
     }
 
     /// Parses a whole text.
@@ -35,11 +40,27 @@ package struct JSONParser {
         try bytes.withUnsafeBufferPointer { (bytes) throws(JSONFault) in try Self.parse(bytes) }
     }
 
-    private static func parse(_ bytes: UnsafeBufferPointer<UInt8>) throws(JSONFault) -> JSONValue {
+    /// Parses a whole slice that is stored and wrapped in other JSON later.
+    ///
+    /// - Parameters:
+    ///   - depth: the deepest nesting.
+    ///   - length: the most bytes, with each exponent counted as the digits that it stands for.
+    /// - Throws: ``JSONFault`` with the first fault and its offset in the slice.
+    static func parse(_ bytes: ArraySlice<UInt8>, depth: Int, length: Int) throws(JSONFault) -> JSONValue {
+        try bytes.withUnsafeBufferPointer { (bytes) throws(JSONFault) in
+            try Self.parse(bytes, depth: depth, padding: length - bytes.count)
+        }
+    }
+
+    private static func parse(
+        _ bytes: UnsafeBufferPointer<UInt8>,
+        depth: Int = Self.maximumDepth,
+        padding: Int = .max
+    ) throws(JSONFault) -> JSONValue {
         guard Self.isASCII(bytes) || String(validating: bytes, as: UTF8.self) != nil else {
             throw JSONFault(.invalidUTF8, at: 0)
         }
-        var parser = JSONParser(bytes)
+        var parser = JSONParser(bytes, depth: depth, padding: padding)
         parser.skipSpace()
         let value = try parser.value(depth: 0)
         parser.skipSpace()
@@ -74,7 +95,7 @@ package struct JSONParser {
     }
 
     private mutating func value(depth: Int) throws(JSONFault) -> JSONValue {
-        guard depth <= Self.maximumDepth else { throw self.fault(.tooDeep) }
+        guard depth <= self.depth else { throw self.fault(.tooDeep) }
         switch self.current {
         case UInt8(ascii: "{"): return try self.object(depth: depth)
         case UInt8(ascii: "["): return try self.array(depth: depth)
@@ -175,6 +196,8 @@ package struct JSONParser {
             guard let value = Int(self.text(exponent..<self.index)), value <= Self.maximumExponent else {
                 throw JSONFault(.exponent, at: start)
             }
+            self.padding -= value
+            guard self.padding >= 0 else { throw JSONFault(.length, at: start) }
         }
         return self.text(start..<self.index)
     }
@@ -239,9 +262,7 @@ package struct JSONParser {
     private mutating func codeUnit() throws(JSONFault) -> UInt16 {
         var unit: UInt16 = 0
         for _ in 0..<4 {
-            guard let byte = self.current, let digit = Character(Unicode.Scalar(byte)).hexDigitValue, byte < 0x80 else {
-                throw self.fault()
-            }
+            guard let digit = self.current?.hexDigit else { throw self.fault() }
             unit = unit << 4 | UInt16(digit)
             self.index += 1
         }
@@ -260,6 +281,8 @@ package struct JSONFault: Error, Sendable, Equatable, CustomStringConvertible {
         case nul = "JSON with the character U+0000"
         case tooDeep = "JSON nested too deeply"
         case exponent = "JSON with an exponent beyond 308"
+        /// PostgreSQL stores all digits.
+        case length = "JSON that is too long with its exponents written out"
         case duplicateKey = "JSON with a key that occurs twice"
     }
 

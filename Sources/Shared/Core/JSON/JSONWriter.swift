@@ -237,6 +237,12 @@ extension JSONWriter {
         self.integer(value)
     }
 
+    /// Writes null if `value` is nil.
+    package mutating func member(_ key: StaticString, _ value: (some BinaryInteger)?) {
+        self.key(key)
+        if let value { self.integer(value) } else { self.null() }
+    }
+
     package mutating func member(_ key: StaticString, _ value: Bool) {
         self.key(key)
         self.bool(value)
@@ -245,5 +251,17 @@ extension JSONWriter {
     package mutating func member(_ key: StaticString, _ value: JSONValue) {
         self.key(key)
         self.value(value)
+    }
+
+    /// Writes an array; `write` writes each element.
+    package mutating func array<Element>(
+        _ key: StaticString,
+        _ elements: some Sequence<Element>,
+        _ write: (inout JSONWriter, Element) throws -> Void
+    ) rethrows {
+        self.key(key)
+        self.beginArray()
+        for element in elements { try write(&self, element) }
+        self.endArray()
     }
 }

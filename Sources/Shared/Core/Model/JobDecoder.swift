@@ -63,8 +63,8 @@ package struct JobDecoder {
         let named = Self.audiences.filter { self.has($0) }
         guard named.count == 1 else {
             for name in named { _ = self.take(name) }
-            let reason = named.isEmpty ? "give one of user, users, topic, all" : "give only one of \(named)"
-            self.fault(named.first ?? "user", reason)
+            let names = (named.isEmpty ? Self.audiences : named).joined(separator: ", ")
+            self.fault(named.first ?? "user", "give \(named.isEmpty ? "one" : "only one") of \(names)")
             return nil
         }
         switch named[0] {
@@ -183,9 +183,13 @@ package struct JobDecoder {
             return nil
         }
         do throws(JSONFault) {
-            return (try JSONParser.parse(bytes), bytes)
+            return (try JSONParser.parse(bytes, depth: JobLimits.depth, length: limit), bytes)
         } catch {
-            self.fault(name, "is \(error)")
+            switch error.kind {
+            case .tooDeep: self.fault(name, "is nested deeper than \(JobLimits.depth)")
+            case .length: self.fault(name, "is longer than \(limit) bytes with exponents written out (1e3 as 1000)")
+            default: self.fault(name, "is \(error)")
+            }
             return nil
         }
     }
@@ -281,6 +285,9 @@ package struct JobDecoder {
 
 /// Turns a job's JSON object into the flat fields of a stream entry.
 package enum JobFields {
+    /// The names of the fields that name recipients.
+    package static let audience: Set<String> = ["user", "users", "topic", "all", "except"]
+
     /// Returns strings as they are and other values as JSON text; drops nulls.
     package static func flat(_ members: [JSONMember]) -> [(name: String, value: [UInt8])] {
         var fields: [(name: String, value: [UInt8])] = []
@@ -312,5 +319,7 @@ package enum JobLimits {
     package static let url = 2_048
     package static let badge = 99_999
     package static let json = 16_384
+    /// The nesting of JSON; less than a parser takes, because other JSON wraps it later.
+    static let depth = 56
     static let usersJSON = 1_048_576
 }
