@@ -60,21 +60,23 @@ package struct ActionSet: Sendable {
 /// Reads one entry of `actions:`: buttons, and the rules that select them by an entity's state.
 struct ActionReader {
     private static let mostButtons = 10
+    private static let buttonSettings = ["title", "foreground", "destructive", "authentication", "url"]
 
     private let reader: NodeReader
-    private let name: Node
+    private let name: String
     private let entry: Node
 
-    init(_ reader: NodeReader, name: Node, entry: Node) {
-        self.reader = reader.of("actions \(name.string ?? "?")")
-        self.name = name
+    /// Notes a fault and returns nil if the name is not valid.
+    init?(_ reader: NodeReader, name: Node, entry: Node) {
+        guard let text = reader.name(name, "a set's name") else { return nil }
+        self.reader = reader.of("actions \(text)")
+        self.name = text
         self.entry = entry
     }
 
-    func read() -> ActionSet? {
-        guard let name = self.reader.name(self.name) else { return nil }
+    func read() -> ActionSet {
         var buttons: [String: ActionSet.Button] = [:]
-        var set = ActionSet(name: name)
+        var set = ActionSet(name: self.name)
         let settings = self.reader.entries(self.entry, "buttons and rules")
         for setting in settings where setting.name == "buttons" {
             for entry in self.reader.entries(setting.value, "buttons with an entry for each") {
@@ -92,7 +94,7 @@ struct ActionReader {
                 }
                 for rule in rules { self.rule(rule, buttons, needsStates: true, into: &set) }
             case "default": self.rule(setting.value, buttons, needsStates: false, into: &set)
-            default: self.reader.fault(setting.key, "unknown setting \(setting.name)")
+            default: self.reader.unknown(setting.key, among: ["buttons", "rules", "default"])
             }
         }
         return set
@@ -108,7 +110,7 @@ struct ActionReader {
             case "destructive": button.isDestructive = self.reader.bool(setting.value, key) ?? false
             case "authentication": button.needsAuthentication = self.reader.bool(setting.value, key) ?? false
             case "url": button.url = self.reader.link(setting.value, key)
-            default: self.reader.fault(setting.key, "unknown setting \(key)")
+            default: self.reader.unknown(setting.key, key, among: Self.buttonSettings)
             }
         }
         return button
@@ -127,7 +129,9 @@ struct ActionReader {
             case "states" where needsStates: states = self.reader.texts(setting.value, "states") ?? []
             case "category": rule.category = self.reader.name(setting.value, "a category")
             case "buttons": rule.buttons = self.pick(setting.value, buttons)
-            default: self.reader.fault(setting.key, "unknown setting \(setting.name) of a rule")
+            default:
+                let known = (needsStates ? ["states"] : []) + ["category", "buttons"]
+                self.reader.unknown(setting.key, "\(setting.name) of a rule", among: known)
             }
         }
         guard let settings = node.mapping else { return }

@@ -2,67 +2,110 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// The operator's rules for notifications: types, texts, buttons, caps and topics.
-package struct Catalog: Sendable {
-    private let content: CatalogContent
+///
+/// A class, so that passing a catalog on costs one retain.
+package final class Catalog: Sendable {
+    private static let mostTypes = 10_000
 
-    init(_ content: CatalogContent) {
-        self.content = content
+    private let types: [String: TypeEntry]
+    /// All types, sorted by name.
+    package let all: [NotificationType]
+    /// The categories of the types that have one.
+    package let categories: [(type: String, category: String)]
+    /// How users see the types; apart from ``types``, which each job looks up.
+    private let presentations: [String: Presentation]
+    private let categoryPresentations: [String: Presentation]
+    private let topics: TopicRules
+    private let templates: [String: TemplateSet]
+    private let actions: [String: ActionSet]
+    /// The limit on interruptions per user, across all types; nil for no limit.
+    package let userCap: FrequencyCap?
+    private let categoryCaps: [String: FrequencyCap]
+    /// The locale of users whose own is unknown or has no text.
+    package let defaultLocale: LocaleTag
+    /// A hash of the files in hexadecimal; equal in processes that loaded the same catalog.
+    package let digest: String
+
+    /// Merges documents and notes collisions.
+    init(_ documents: [CatalogDocument], digest: String, log: CatalogFaultLog) {
+        self.digest = digest
+        let types = documents.flatMap(\.types)
+        if types.count > Self.mostTypes { log.add("the catalog has more than \(Self.mostTypes) types") }
+        self.types = Self.byKey(types, log, { $0.type.name }) { "type \($0) is defined twice" }
+        let coded = types.filter { $0.value.type.code != nil }
+        _ = Self.byKey(coded, log, { $0.type.code ?? 0 }) { "code \($0) belongs to two types" }
+        self.all = self.types.values.map(\.type).sorted { $0.name < $1.name }
+        self.categories = self.all.compactMap { type in type.category.map { (type.name, $0) } }
+        self.presentations = documents.reduce(into: [:]) { $0.merge($1.presentations) { first, _ in first } }
+        let known = Self.byKey(documents.flatMap(\.categories), log, { $0.0 }) {
+            "category \($0) is defined twice"
+        }
+        self.categoryPresentations = known.mapValues(\.1)
+        let topics = documents.flatMap(\.topics)
+        _ = Self.byKey(topics, log, { $0.pattern }) { "topic \($0) is defined twice" }
+        self.topics = TopicRules(topics.map(\.value))
+        let templates = Self.byKey(documents.flatMap(\.templates), log, { $0.0 }) { "template \($0) is defined twice" }
+        self.templates = templates.mapValues(\.1)
+        let actions = Self.byKey(documents.flatMap(\.actions), log, { $0.name }) { "actions \($0) are defined twice" }
+        self.actions = actions
+        for type in types {
+            guard let named = type.value.actions, actions[named.value] == nil else { continue }
+            let place = named.place.map { "\($0): " } ?? ""
+            log.add("\(place)type \(type.value.type.name): actions \(named.value) are not in the catalog")
+        }
+        let categories = Self.byKey(documents.flatMap(\.categoryCaps), log, { $0.0 }) {
+            "the cap of category \($0) is set twice"
+        }
+        self.categoryCaps = categories.mapValues(\.1)
+        let userCaps = documents.compactMap(\.userCap)
+        self.userCap = Self.byKey(userCaps, log, { _ in "user" }) { _ in "the cap of users is set twice" }["user"]
+        let locales = documents.compactMap(\.defaultLocale)
+        _ = Self.byKey(locales, log, { _ in 0 }) { _ in "default_locale is set twice" }
+        self.defaultLocale = locales.first?.value ?? .english
     }
 
     /// A catalog of types and topics alone.
     ///
     /// - Throws: ``CatalogFaults`` if a name or an integer code occurs twice.
-    init(_ types: [NotificationType], topics: [TopicRule] = []) throws(CatalogFaults) {
+    convenience init(_ types: [NotificationType], topics: [TopicRule] = []) throws(CatalogFaults) {
         var document = CatalogDocument()
         document.types = types.map { Placed(TypeEntry(type: $0)) }
         document.topics = topics.map { Placed($0) }
         let log = CatalogFaultLog()
-        self.content = CatalogContent([document], digest: "", log: log)
+        self.init([document], digest: "", log: log)
         try log.finish()
     }
 
-    package subscript(_ name: String) -> NotificationType? { self.content.types[name]?.type }
-
-    /// All types, sorted by name.
-    package var all: [NotificationType] { self.content.sorted }
-
-    /// The categories of the types that have one.
-    package var categories: [(type: String, category: String)] { self.content.categories }
+    package subscript(_ name: String) -> NotificationType? { self.types[name]?.type }
 
     /// The words and pictures of a type.
     package func presentation(ofType name: String) -> Presentation {
-        self.content.presentations[name] ?? Presentation()
+        self.presentations[name] ?? Presentation()
     }
 
     /// The words and pictures of a category.
     package func presentation(ofCategory name: String) -> Presentation {
-        self.content.categoryPresentations[name] ?? Presentation()
+        self.categoryPresentations[name] ?? Presentation()
     }
 
     /// Whether users may subscribe to a topic themselves.
-    package func isOpen(topic: String) -> Bool { self.content.topics[topic]?.isOpen ?? false }
-
-    /// The limit on interruptions per user, across all types; nil for no limit.
-    package var userCap: FrequencyCap? { self.content.userCap }
+    package func isOpen(topic: String) -> Bool { self.topics[topic]?.isOpen ?? false }
 
     /// The limit on interruptions per user within a category; nil for no limit.
-    package func cap(category: String) -> FrequencyCap? { self.content.categoryCaps[category] }
-
-    /// The locale of users whose own is unknown or has no text.
-    package var defaultLocale: LocaleTag { self.content.defaultLocale }
+    package func cap(category: String) -> FrequencyCap? { self.categoryCaps[category] }
 
     /// The shared template of this name.
-    func template(named name: String) -> TemplateSet? { self.content.templates[name] }
+    func template(named name: String) -> TemplateSet? { self.templates[name] }
 
     /// A type's own templates.
-    package func templates(of type: String) -> TemplateSet? { self.content.types[type]?.templates }
+    package func templates(of type: String) -> TemplateSet? { self.types[type]?.templates }
 
     /// The templates of a type's digest summary.
-    package func summary(of type: String) -> TemplateSet? { self.content.types[type]?.summary }
+    package func summary(of type: String) -> TemplateSet? { self.types[type]?.summary }
 
     /// The rules that select a type's buttons.
     package func actions(of type: String) -> ActionSet? {
-        self.content.types[type]?.actions.flatMap { self.content.actions[$0.value] }
+        self.types[type]?.actions.flatMap { self.actions[$0.value] }
     }
 
     /// The category that selects the app's buttons: the job's own, or the one of the rule for the
@@ -77,8 +120,25 @@ package struct Catalog: Sendable {
         return rule.category ?? type.category
     }
 
-    /// A hash of the files in hexadecimal; equal in processes that loaded the same catalog.
-    package var digest: String { self.content.digest }
+    /// Groups values by key; for a duplicate, the first wins and both places are noted.
+    private static func byKey<Value, Key: Hashable>(
+        _ values: [Placed<Value>],
+        _ log: CatalogFaultLog,
+        _ key: (Value) -> Key,
+        _ fault: (Key) -> String
+    ) -> [Key: Value] {
+        var found: [Key: Placed<Value>] = [:]
+        for value in values {
+            let key = key(value.value)
+            guard let first = found[key] else {
+                found[key] = value
+                continue
+            }
+            let places = [first.place, value.place].compactMap { $0?.description }
+            log.add(places.isEmpty ? fault(key) : "\(places.joined(separator: " and ")): \(fault(key))")
+        }
+        return found.mapValues(\.value)
+    }
 }
 
 /// A cap that applies to a type.
@@ -129,6 +189,10 @@ extension Catalog {
         return job
     }
 
+    /// Returns the lane that a job asks for, or else its type's; normal if the catalog lacks the
+    /// type.
+    package func lane(of content: JobContent) -> Lane { content.lane ?? self[content.type]?.lane ?? .normal }
+
     /// Returns the renderer of a job's texts; nil if the job has its own texts.
     package func renderer(_ content: JobContent) -> MessageRenderer? {
         guard let templates = self.texts(of: content) else { return nil }
@@ -155,85 +219,5 @@ extension Catalog {
         }
         guard self.texts(of: content) == nil else { return [] }
         return [JobFault(field, field == "vars" ? JobFault.lacksTemplate : JobFault.notInCatalog)]
-    }
-}
-
-/// The merged documents of a catalog.
-///
-/// A class, so that passing a catalog on costs one retain.
-final class CatalogContent: Sendable {
-    private static let mostTypes = 10_000
-
-    let types: [String: TypeEntry]
-    let sorted: [NotificationType]
-    let categories: [(type: String, category: String)]
-    /// How users see the types; apart from ``types``, which each job looks up.
-    let presentations: [String: Presentation]
-    let categoryPresentations: [String: Presentation]
-    let topics: TopicRules
-    let templates: [String: TemplateSet]
-    let actions: [String: ActionSet]
-    let userCap: FrequencyCap?
-    let categoryCaps: [String: FrequencyCap]
-    let defaultLocale: LocaleTag
-    /// A hash of the files in hexadecimal.
-    let digest: String
-
-    /// Merges documents and notes collisions.
-    init(_ documents: [CatalogDocument], digest: String, log: CatalogFaultLog) {
-        self.digest = digest
-        let types = documents.flatMap(\.types)
-        if types.count > Self.mostTypes { log.add("the catalog has more than \(Self.mostTypes) types") }
-        self.types = Self.byKey(types, log, { $0.type.name }) { "type \($0) is defined twice" }
-        let coded = types.filter { $0.value.type.code != nil }
-        _ = Self.byKey(coded, log, { $0.type.code ?? 0 }) { "code \($0) belongs to two types" }
-        self.sorted = self.types.values.map(\.type).sorted { $0.name < $1.name }
-        self.categories = self.sorted.compactMap { type in type.category.map { (type.name, $0) } }
-        self.presentations = documents.reduce(into: [:]) { $0.merge($1.presentations) { first, _ in first } }
-        let known = Self.byKey(documents.flatMap(\.categories), log, { $0.0 }) {
-            "category \($0) is defined twice"
-        }
-        self.categoryPresentations = known.mapValues(\.1)
-        let topics = documents.flatMap(\.topics)
-        _ = Self.byKey(topics, log, { $0.pattern }) { "topic \($0) is defined twice" }
-        self.topics = TopicRules(topics.map(\.value))
-        let templates = Self.byKey(documents.flatMap(\.templates), log, { $0.0 }) { "template \($0) is defined twice" }
-        self.templates = templates.mapValues(\.1)
-        let actions = Self.byKey(documents.flatMap(\.actions), log, { $0.name }) { "actions \($0) are defined twice" }
-        self.actions = actions
-        for type in types {
-            guard let named = type.value.actions, actions[named.value] == nil else { continue }
-            let place = named.place.map { "\($0): " } ?? ""
-            log.add("\(place)type \(type.value.type.name): actions \(named.value) are not in the catalog")
-        }
-        let categories = Self.byKey(documents.flatMap(\.categoryCaps), log, { $0.0 }) {
-            "the cap of category \($0) is set twice"
-        }
-        self.categoryCaps = categories.mapValues(\.1)
-        let userCaps = documents.compactMap(\.userCap)
-        self.userCap = Self.byKey(userCaps, log, { _ in "user" }) { _ in "the cap of users is set twice" }["user"]
-        let locales = documents.compactMap(\.defaultLocale)
-        _ = Self.byKey(locales, log, { _ in 0 }) { _ in "default_locale is set twice" }
-        self.defaultLocale = locales.first?.value ?? .english
-    }
-
-    /// Groups values by key; for a duplicate, the first wins and both places are noted.
-    private static func byKey<Value, Key: Hashable>(
-        _ values: [Placed<Value>],
-        _ log: CatalogFaultLog,
-        _ key: (Value) -> Key,
-        _ fault: (Key) -> String
-    ) -> [Key: Value] {
-        var found: [Key: Placed<Value>] = [:]
-        for value in values {
-            let key = key(value.value)
-            guard let first = found[key] else {
-                found[key] = value
-                continue
-            }
-            let places = [first.place, value.place].compactMap { $0?.description }
-            log.add(places.isEmpty ? fault(key) : "\(places.joined(separator: " and ")): \(fault(key))")
-        }
-        return found.mapValues(\.value)
     }
 }

@@ -16,13 +16,9 @@ package enum CatalogParser {
             hash.update(data: Array(text.utf8))
             documents.append(CatalogDocument(text, file: file, log: log))
         }
-        let digest = hash.finalize().prefix(8).map { byte in
-            let digits = String(byte, radix: 16)
-            return byte < 16 ? "0" + digits : digits
-        }
-        let content = CatalogContent(documents, digest: digest.joined(), log: log)
+        let catalog = Catalog(documents, digest: hash.finalize().prefix(8).hex, log: log)
         try log.finish()
-        return Catalog(content)
+        return catalog
     }
 }
 
@@ -52,7 +48,7 @@ struct CatalogDocument: Sendable {
         do {
             root = try Yams.compose(yaml: text)
         } catch {
-            log.add("\(file): \(error)")
+            reader.syntaxFault(error)
             return
         }
         guard let root, let mapping = root.mapping else {
@@ -84,7 +80,7 @@ struct CatalogDocument: Sendable {
     private mutating func readTypes(_ node: Node, defaults: Node?, _ reader: NodeReader) {
         let defaults = defaults.flatMap { TypeReader.check(defaults: $0, reader) ? $0 : nil }
         for entry in reader.entries(node, "`types:` with an entry for each type") {
-            let type = TypeReader(reader, name: entry.key, entry: entry.value, defaults: defaults).read()
+            let type = TypeReader(reader, name: entry.key, entry: entry.value, defaults: defaults)?.read()
             guard let type else { continue }
             self.types.append(Placed(type.entry, at: reader.place(entry.key)))
             self.presentations[type.entry.type.name] = type.presentation
@@ -97,10 +93,11 @@ struct CatalogDocument: Sendable {
             let owner = reader.of("category \(name)")
             var presentation = Presentation()
             for setting in owner.entries(entry.value, "settings") {
+                let known = ["title", "description", "icon"]
                 let isKnown =
-                    ["title", "description", "icon"].contains(setting.name)
+                    known.contains(setting.name)
                     && PresentationReader(owner).read(setting.name, setting.value, into: &presentation)
-                if !isKnown { owner.fault(setting.key, "unknown setting \(setting.name)") }
+                if !isKnown { owner.unknown(setting.key, among: known) }
             }
             self.categories.append(Placed((name, presentation), at: reader.place(entry.key)))
         }
@@ -117,8 +114,8 @@ struct CatalogDocument: Sendable {
 
     private mutating func readActions(_ node: Node, _ reader: NodeReader) {
         for entry in reader.entries(node, "`actions:` with an entry for each set") {
-            guard let set = ActionReader(reader, name: entry.key, entry: entry.value).read() else { continue }
-            self.actions.append(Placed(set, at: reader.place(entry.key)))
+            guard let actions = ActionReader(reader, name: entry.key, entry: entry.value) else { continue }
+            self.actions.append(Placed(actions.read(), at: reader.place(entry.key)))
         }
     }
 }
@@ -145,7 +142,7 @@ struct CapsReader {
                     else { continue }
                     document.categoryCaps.append(Placed((name, cap), at: self.reader.place(category.key)))
                 }
-            default: self.reader.fault(entry.key, "unknown setting \(entry.name)")
+            default: self.reader.unknown(entry.key, among: ["user", "categories"])
             }
         }
     }

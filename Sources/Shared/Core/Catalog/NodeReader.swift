@@ -23,6 +23,37 @@ struct NodeReader {
         self.log.add(self.owner.isEmpty ? "\(place): \(reason)" : "\(place): \(self.owner): \(reason)")
     }
 
+    /// Notes a setting that does not exist, and the one that a typing error probably means.
+    ///
+    /// - Parameters:
+    ///   - shown: the setting as the fault shows it, if not by its name alone.
+    ///   - known: the names of the settings that exist.
+    func unknown(_ key: Node, _ shown: String? = nil, among known: [String]) {
+        let name = key.string ?? "?"
+        let hint = Spelling.nearest(to: name, of: known).map { "; did you mean \($0)?" } ?? ""
+        self.fault(key, "unknown setting \(shown ?? name)\(hint)")
+    }
+
+    /// Notes an error of the YAML parser; its own description has several lines.
+    func syntaxFault(_ error: any Error) {
+        switch error as? YamlError {
+        case .scanner(let context, let problem, let mark, _)?, .parser(let context, let problem, let mark, _)?,
+            .composer(let context, let problem, let mark, _)?:
+            self.syntaxFault(line: mark.line, (context.map { "\($0.text), " } ?? "") + problem)
+        case .reader(let problem, let offset, _, let yaml)?:
+            self.syntaxFault(line: offset.map { yaml.prefix($0).count(where: \.isNewline) + 1 }, problem)
+        case .duplicatedKeysInMapping(let names, let context)?:
+            let verb = names.count == 1 ? "is" : "are"
+            let place = CatalogPlace(file: self.file, line: context.mark.line)
+            self.fault(at: place, "\(names.joined(separator: ", ")) \(verb) defined twice")
+        default: self.syntaxFault(line: nil, "\(error)")
+        }
+    }
+
+    private func syntaxFault(line: Int?, _ problem: String) {
+        self.fault(at: CatalogPlace(file: self.file, line: line), "not valid YAML: \(problem)")
+    }
+
     // MARK: Kinds of value
 
     /// Returns the entries of a mapping; notes a fault and returns none for another node.
@@ -35,7 +66,7 @@ struct NodeReader {
     }
 
     /// Reads an entry's name of 1 to 128 characters.
-    func name(_ node: Node, _ what: String = "a name") -> String? {
+    func name(_ node: Node, _ what: String) -> String? {
         guard let name = node.string, (1...JobLimits.name).contains(name.unicodeScalars.count) else {
             self.fault(node, "\(what) has 1 to \(JobLimits.name) characters")
             return nil
@@ -108,14 +139,9 @@ struct NodeReader {
 
     /// Reads a number with a unit: `90s`, `15m`, `24h` or `30d`.
     func duration(_ node: Node, _ key: String) -> Duration? {
-        let units: [Character: Int] = ["s": 1, "m": 60, "h": 3_600, "d": 86_400]
-        guard let text = node.string, let unit = text.last.flatMap({ units[$0] }),
-            let number = Int(text.dropLast()), (1...31_536_000).contains(number)
-        else {
-            self.fault(node, "\(key) must be a number and a unit, such as 90s, 15m, 24h or 30d")
-            return nil
-        }
-        return .seconds(number * unit)
+        if let duration = node.string.flatMap({ Duration(written: $0) }) { return duration }
+        self.fault(node, "\(key) must be a number and a unit, such as 90s, 15m, 24h or 30d")
+        return nil
     }
 
     /// Reads a list of at least one text.
@@ -140,7 +166,7 @@ struct NodeReader {
             switch entry.name {
             case "count": count = self.integer(entry.value, "\(key).count", in: 1...10_000)
             case "per": window = self.duration(entry.value, "\(key).per")
-            default: self.fault(entry.key, "unknown setting \(key).\(entry.name)")
+            default: self.unknown(entry.key, "\(key).\(entry.name)", among: ["count", "per"])
             }
         }
         if let count, let window { return FrequencyCap(count: count, window: window) }

@@ -28,6 +28,8 @@ package struct Presentation: Sendable, Equatable {
 
 /// Reads the settings of a ``Presentation``.
 struct PresentationReader {
+    static let settings = ["title", "description", "icon", "image", "actor"]
+
     private static let longestTitle = 100
     private static let longestDescription = 500
     private static let longestURL = 2_048

@@ -7,6 +7,7 @@ import Yams
 struct TemplateReader {
     private static let longestSource = 65_536
     private static let mostLocales = 100
+    private static let parts = ["title", "body", "email_subject", "email_text", "email_html"]
 
     private let reader: NodeReader
 
@@ -49,7 +50,7 @@ struct TemplateReader {
             case "email_text": part = \.emailText
             case "email_html": part = \.emailHTML
             default:
-                self.reader.fault(entry.key, "unknown setting \(key).\(entry.name)")
+                self.reader.unknown(entry.key, "\(key).\(entry.name)", among: Self.parts)
                 continue
             }
             guard let text = self.text(entry.value, "\(key).\(entry.name)", form) else { continue }

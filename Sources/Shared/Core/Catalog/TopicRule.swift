@@ -74,7 +74,7 @@ struct TopicReader {
             var rule = TopicRule(pattern: name)
             for setting in reader.entries(entry.value, "settings") {
                 guard setting.name == "open" else {
-                    reader.fault(setting.key, "unknown setting \(setting.name)")
+                    reader.unknown(setting.key, among: ["open"])
                     continue
                 }
                 rule.isOpen = reader.bool(setting.value, "open") ?? false

@@ -5,28 +5,37 @@ import Yams
 
 /// Reads one entry of `types:`.
 struct TypeReader {
+    /// The settings of types alone; ``PresentationReader`` has the others.
+    private static let settings = [
+        "code", "severity", "delivery", "lane", "category", "sound", "channels", "default", "required", "enabled",
+        "time_to_live", "quiet_hours", "attention_delay", "push_when_online", "email_after", "cap", "digest", "badge",
+        "push_priority", "retract_on_read", "templates", "summary", "actions",
+    ]
+
     private let reader: NodeReader
-    private let name: Node
+    private let name: String
     private let entry: Node
     private let defaults: Node?
 
+    /// Notes a fault and returns nil if the name is not valid.
+    ///
     /// - Parameter defaults: settings that apply unless the entry overrides them.
-    init(_ reader: NodeReader, name: Node, entry: Node, defaults: Node? = nil) {
-        self.reader = reader.of("type \(name.string ?? "?")")
-        self.name = name
+    init?(_ reader: NodeReader, name: Node, entry: Node, defaults: Node? = nil) {
+        guard let text = reader.name(name, "a type's name") else { return nil }
+        // Such names are the keys of category preferences.
+        guard PreferenceKey.category(of: text) == nil else {
+            reader.fault(name, "a type's name must not begin with \(PreferenceKey.categoryPrefix)")
+            return nil
+        }
+        self.reader = reader.of("type \(text)")
+        self.name = text
         self.entry = entry
         self.defaults = defaults
     }
 
-    /// Reads the valid part of the entry, and how users see the type; nil without a name.
-    func read() -> (entry: TypeEntry, presentation: Presentation)? {
-        guard let name = self.reader.name(self.name) else { return nil }
-        // Such names are the keys of category preferences.
-        guard PreferenceKey.category(of: name) == nil else {
-            self.reader.fault(self.name, "a type's name must not begin with \(PreferenceKey.categoryPrefix)")
-            return nil
-        }
-        var entry = TypeEntry(type: NotificationType(name: name))
+    /// Reads the valid part of the entry, and how users see the type.
+    func read() -> (entry: TypeEntry, presentation: Presentation) {
+        var entry = TypeEntry(type: NotificationType(name: self.name))
         var presentation = Presentation()
         if let defaults { Self.readAll(defaults, self.reader, into: &entry, &presentation) }
         Self.readAll(self.entry, self.reader, into: &entry, &presentation)
@@ -53,7 +62,7 @@ struct TypeReader {
             let isKnown =
                 self.read(setting, reader, into: &entry)
                 || PresentationReader(reader).read(setting.name, setting.value, into: &presentation)
-            if !isKnown { reader.fault(setting.key, "unknown setting \(setting.name)") }
+            if !isKnown { reader.unknown(setting.key, among: self.settings + PresentationReader.settings) }
         }
     }
 
@@ -137,7 +146,9 @@ struct DigestReader {
             case "maximum": maximum = self.reader.duration(entry.value, "digest.maximum")
             case "sliding": isSliding = self.reader.bool(entry.value, "digest.sliding") ?? false
             case "singles": singles = self.reader.integer(entry.value, "digest.singles", in: 0...1_000) ?? 0
-            default: self.reader.fault(entry.key, "unknown setting digest.\(entry.name)")
+            default:
+                self.reader.unknown(
+                    entry.key, "digest.\(entry.name)", among: ["window", "maximum", "sliding", "singles"])
             }
         }
         guard let settings = node.mapping else { return nil }
