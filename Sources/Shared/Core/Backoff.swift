@@ -7,7 +7,7 @@
 /// Full jitter keeps callers that failed together from retrying together.
 package struct Backoff: Sendable, Equatable {
     /// The ceiling of the first delay.
-    let base: Duration
+    package let base: Duration
     /// The largest ceiling.
     let limit: Duration
 

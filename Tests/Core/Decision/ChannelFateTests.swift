@@ -80,5 +80,9 @@ struct ChannelFateTests {
         #expect(mail.isUsed)
         #expect(mail.reason == "unread")
         #expect(mail.at == Facts.now + .seconds(30))
+        let hindered = Simulation(facts, isProven: true, mailObstacle: "no_address")
+        let events = hindered.run()
+        #expect(hindered.fates(events).last == ChannelFate(.email, isUsed: false, reason: "no_address"))
+        #expect(!events.contains { $0.step == .email })
     }
 }

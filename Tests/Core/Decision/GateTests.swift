@@ -190,6 +190,22 @@ struct GateTests {
         #expect(Self.refusal { $0.expiresAt = Facts.now + .seconds(-1) } == .expired)
     }
 
+    @Test(
+        "the gate closes when a notification is no longer kept, for every purpose",
+        arguments: [GateFacts.Purpose.reach, .attention, .email])
+    func kept(purpose: GateFacts.Purpose) {
+        for (offset, refusal) in [(0, GateRefusal.expired), (1, nil)] as [(Int64, GateRefusal?)] {
+            let facts = Facts.make(.stored) {
+                $0.notification.keepUntil = Facts.now + .microseconds(offset)
+                $0.type.emailDelay = .seconds(60)
+            }
+            let gateFacts = GateFacts(
+                purpose, of: facts.notification, type: facts.type, preference: facts.preference,
+                settings: facts.settings, isReplaced: false)
+            #expect(gate(gateFacts, now: Facts.now) == refusal)
+        }
+    }
+
     @Test("of several reasons, the final one is reported")
     func order() {
         #expect(

@@ -15,7 +15,7 @@ struct HoldingBackTests {
     private static func away(for duration: Duration) -> ConnectionPresence {
         ConnectionPresence(
             connection: "c2", node: "n1", dialect: .native, state: .idle, since: Facts.now + .seconds(-600),
-            stateSince: Facts.now + (.zero - duration))
+            stateSince: Facts.now - duration)
     }
 
     private static let quietEnd = Facts.now + .seconds(3_600)

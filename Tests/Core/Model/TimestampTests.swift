@@ -39,6 +39,8 @@ struct TimestampTests {
         #expect(last - first > .seconds(1) && first - last < .zero)
         #expect((last - Timestamp(seconds: 0)).inMicroseconds == .max)
         #expect(Timestamp(milliseconds: -1_500).microseconds == -1_500_000)
+        #expect(first - .seconds(1) == first && last - .seconds(-1) == last)
+        #expect(Timestamp(seconds: 0) - .seconds(Int64.min) == last)
     }
 
     @Test(
@@ -108,6 +110,13 @@ struct TimestampTests {
         #expect(moment + .microseconds(1) > moment)
         #expect(moment - Timestamp(seconds: 12) == .seconds(-2))
         #expect(Duration.milliseconds(1_500).inMicroseconds == 1_500_000)
+        #expect(moment - .milliseconds(1) == Timestamp(milliseconds: 9_999))
         #expect(Duration.nanoseconds(1_999).inMicroseconds == 1)
+        #expect(Duration.microseconds(1_999).inMilliseconds == 1)
+        #expect(Duration(written: "90s") == .seconds(90) && Duration(written: "30d") == .seconds(2_592_000))
+        for text in ["", "s", "5", "0s", "-1h", "1.5h", "1 h", "1w", "31536001d"] {
+            #expect(Duration(written: text) == nil, "\(text)")
+        }
+        #expect(Duration.seconds(5).inMilliseconds == 5_000 && Duration.milliseconds(-1_500).inMilliseconds == -1_500)
     }
 }

@@ -21,6 +21,8 @@ struct VocabularyTests {
             ]
         )
         #expect(DeliveryChannel.allCases.map { Channels($0).rawValue } == [1, 2, 4])
+        #expect(Lane.allCases.map(\.rank) == [0, 1, 2])
+        #expect((-1...3).map { Lane(rank: $0) } == [nil, .critical, .normal, .bulk, nil])
     }
 
     @Test(
@@ -54,9 +56,6 @@ struct VocabularyTests {
     func lanes() {
         #expect(Lane.allCases == Lane.allCases.sorted())
         #expect(Lane.allCases.map(\.weight) == [16, 4, 1])
-        #expect(Lane.mostUrgent(.normal, .critical) == .critical)
-        #expect(Lane.mostUrgent(.normal, .bulk) == .normal)
-        #expect(Lane.mostUrgent(.bulk, .bulk) == .bulk)
     }
 
     @Test(

@@ -63,7 +63,7 @@ struct WebPushTests {
             (#"{"endpoint":"https://push.example"}"#, noPoint),
         ]
         for (text, expected) in table {
-            do throws(WebPushSubscription.Fault) {
+            do throws(FieldFault) {
                 _ = try WebPushSubscription(token: text)
                 Issue.record("\(text) was taken")
             } catch {
@@ -98,7 +98,7 @@ struct WebPushTests {
         ]
     )
     func noOrigins(list: String) {
-        #expect(throws: WebPushOrigins.Fault.self) { try WebPushOrigins(list) }
+        #expect(throws: FieldFault.self) { try WebPushOrigins(list) }
     }
 
     @Test("parses a key in each form that tools write")
@@ -114,7 +114,7 @@ struct WebPushTests {
             #expect(read.publicKey == Base64.url.encode(key.publicKey.x963Representation))
         }
         for form in ["", "hunter2", parameters, "-----BEGIN PRIVATE KEY-----\nhunter2\n-----END PRIVATE KEY-----"] {
-            do throws(VAPIDKey.Fault) {
+            do throws(FieldFault) {
                 _ = try VAPIDKey(file: Array(form.utf8))
                 Issue.record("\(form) was taken")
             } catch {

@@ -28,7 +28,7 @@ struct BatchQueueTests {
     }
 
     @Test("a full queue refuses an offer and blocks a sender")
-    func bounds() async {
+    func bounds() async throws {
         let queue = BatchQueue<Int>(capacity: 2)
         #expect(queue.offer(1))
         #expect(queue.offer(2))
@@ -37,7 +37,7 @@ struct BatchQueueTests {
         for sender in senders { #expect(await sender.staysWaiting()) }
         #expect(queue.count == 2)
         #expect(await queue.next(limit: 1) == [1])
-        await eventually { queue.count == 2 }
+        try await eventually("a sender got the room") { queue.count == 2 }
         let consumer = Waiter {
             #expect(await queue.next(limit: 1) == [2])
             var rest: [Int] = []

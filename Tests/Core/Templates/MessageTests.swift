@@ -51,7 +51,7 @@ struct MessageTests {
         #expect(throws: fault) { try renderer.message(locale: "de-AT") }
         #expect(throws: fault) { try renderer.message(locale: "de") }
         #expect(renderer.faults() == [fault])
-        #expect(renderer.isLocalised)
+        #expect(renderer.isLocalized)
     }
 
     @Test("rendered text that is too long is cut after a whole character")

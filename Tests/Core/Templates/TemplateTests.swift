@@ -71,31 +71,6 @@ struct TemplateTests {
         #expect(error?.reason == reason)
     }
 
-    @Test(
-        "a text of plain variables says the same as one that needs the renderer",
-        arguments: [
-            "{}", #"{"a":"x","b":{"c":1.50}}"#, #"{"a":true,"b":{"c":"é"}}"#, #"{"a":"x"}"#, #"{"a":"x","b":{}}"#,
-            #"{"a":[],"b":{"c":1}}"#, #"{"a":{},"b":{"c":1}}"#, #"{"a":null,"b":{"c":1}}"#, #"{"a":"x","b":"y"}"#,
-            #"{"a":"","b":{"c":0},"d":"z"}"#, #"{"a":false,"b":{"c":""},"d":7}"#, #"{"a":[1,2],"b":[],"d":"z"}"#,
-            #"{"a":{"d":"in"},"b":{"c":"x","d":"of b"},"d":"z"}"#, #"{"a":"x","b":{"c":{}},"d":["y"]}"#,
-        ]
-    )
-    func plain(vars: String) throws {
-        func result(_ source: String) -> String {
-            do {
-                return try Self.render(source, vars)
-            } catch {
-                return "\(error)"
-            }
-        }
-        let sources = [
-            "A {{a}}, {{ b.c }}!\n", "A{{#a}}: {{a}} {{d}}{{/a}}!", "{{^a}}none {{d}}{{/a}}{{#b.c}}of {{d}}{{/b.c}}",
-            "{{#d}}{{#a}}{{a}}{{/a}}{{^b}}{{d}}{{/b}}{{/d}}", "{{#b}}{{c}}{{/b}}{{b.c}}",
-            "{{#b}}{{b.c}}{{/b}}{{^b.c}}-{{/b.c}}", "{{#a}}\n{{d}}\n{{/a}}\n{{d}}",
-        ]
-        for source in sources { #expect(result(source) == result(source + "{{! needs the renderer }}")) }
-    }
-
     @Test("a list may have a hundred elements")
     func longLists() throws {
         let text = try TemplateText("{{#l}}{{.}}{{/l}}", .text)

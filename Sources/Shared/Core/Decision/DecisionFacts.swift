@@ -65,8 +65,7 @@ package struct DecisionFacts: Sendable {
 
     /// Whether the notification may no longer go out at `moment`, or is no longer kept.
     package func isExpired(at moment: Timestamp) -> Bool {
-        func hasPassed(_ end: Timestamp?) -> Bool { end.map { $0 <= moment } ?? false }
-        return hasPassed(self.notification.expiresAt) || hasPassed(self.notification.keepUntil)
+        self.notification.endsAt.map { $0 <= moment } ?? false
     }
 
     /// Whether a socket may still prove receipt.

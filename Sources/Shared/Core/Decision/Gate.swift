@@ -80,7 +80,7 @@ package struct GateFacts: Sendable {
             isRead: notification.readAt != nil,
             isDeleted: notification.deletedAt != nil,
             isReplaced: isReplaced,
-            expiresAt: notification.expiresAt,
+            expiresAt: notification.endsAt,
             isDeviceActive: true,
             isOptedOut: settings.isOptedOut || !isWanted,
             isRequired: type?.isRequired ?? false,

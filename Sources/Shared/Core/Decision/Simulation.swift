@@ -14,13 +14,16 @@ package struct Simulation: Sendable {
 
     private let facts: DecisionFacts
     private let isProven: Bool
+    private let mailObstacle: String?
 
     /// - Parameters:
     ///   - facts: those of the notification's arrival; their progress is ignored.
     ///   - isProven: whether sockets prove receipt.
-    package init(_ facts: DecisionFacts, isProven: Bool) {
+    ///   - mailObstacle: why no mail can be sent, as routing records it; nil if it can.
+    package init(_ facts: DecisionFacts, isProven: Bool, mailObstacle: String? = nil) {
         self.facts = facts
         self.isProven = isProven
+        self.mailObstacle = mailObstacle
     }
 
     /// Returns the steps in order of time, if the notification stays unread.
@@ -42,6 +45,7 @@ package struct Simulation: Sendable {
             facts.now = next.at
             facts.progress = next.progress
             for step in decide(facts) {
+                if step == .email, self.mailObstacle != nil { continue }
                 events.append(Event(at: facts.now, step: step))
                 switch step {
                 case .awaitProof(let deadline) where !self.isProven: later.append((facts.now + deadline, .unproven))
@@ -66,7 +70,8 @@ package struct Simulation: Sendable {
             switch channel {
             case .inApp: return Self.inApp(events)
             case .push: return Self.push(events)
-            case .email: return Self.email(events)
+            case .email:
+                return self.mailObstacle.map { ChannelFate(.email, isUsed: false, reason: $0) } ?? Self.email(events)
             }
         }
     }

@@ -66,7 +66,7 @@ package struct Device: Sendable, Equatable {
     /// Whether a text has the form of an APNs device token: 32 to 100 bytes in hexadecimal.
     package static func isAPNSToken(_ token: String) -> Bool {
         (64...200).contains(token.utf8.count) && token.utf8.count.isMultiple(of: 2)
-            && token.utf8.allSatisfy { Character(Unicode.Scalar($0)).isHexDigit }
+            && token.utf8.allSatisfy { $0.hexDigit != nil }
     }
 
     /// Returns the stored form of a token: hexadecimal APNs tokens are in lower case.

@@ -43,6 +43,14 @@ package struct Notification: Sendable, Equatable {
         self.createdAt = createdAt
     }
 
+    /// When it expires or is no longer kept, whichever comes first; nil if never.
+    package var endsAt: Timestamp? {
+        guard let expiresAt = self.expiresAt, let keepUntil = self.keepUntil else {
+            return self.expiresAt ?? self.keepUntil
+        }
+        return min(expiresAt, keepUntil)
+    }
+
     /// Whether it appears in the inbox.
     package var isListed: Bool { self.channels.contains(.inApp) && self.status != .suppressed }
 }
@@ -120,7 +128,7 @@ package struct NotificationDraft: Sendable {
     ) {
         self.content = content
         self.type = type
-        self.lane = Lane.mostUrgent(content.lane ?? type.lane, lane)
+        self.lane = min(content.lane ?? type.lane, lane)
         self.createdAt = createdAt
     }
 

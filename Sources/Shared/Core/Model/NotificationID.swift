@@ -48,7 +48,7 @@ package struct NotificationID: Sendable, Hashable, Comparable, CustomStringConve
                 guard byte == UInt8(ascii: "-") else { return nil }
                 continue
             }
-            guard let digit = Self.digit(byte) else { return nil }
+            guard let digit = byte.hexDigit.map({ UInt64($0) }) else { return nil }
             if position < 18 {
                 halves.0 = halves.0 << 4 | digit
             } else {
@@ -56,15 +56,6 @@ package struct NotificationID: Sendable, Hashable, Comparable, CustomStringConve
             }
         }
         self.init(halves)
-    }
-
-    private static func digit(_ byte: UInt8) -> UInt64? {
-        switch byte {
-        case UInt8(ascii: "0")...UInt8(ascii: "9"): UInt64(byte - UInt8(ascii: "0"))
-        case UInt8(ascii: "a")...UInt8(ascii: "f"): UInt64(byte - UInt8(ascii: "a") + 10)
-        case UInt8(ascii: "A")...UInt8(ascii: "F"): UInt64(byte - UInt8(ascii: "A") + 10)
-        default: nil
-        }
     }
 
     package var halves: (UInt64, UInt64) { (self.high, self.low) }

@@ -126,13 +126,18 @@ package enum DeliveryClass: String, Sendable, CaseIterable {
 package enum Lane: String, Sendable, CaseIterable, Comparable {
     case critical, normal, bulk
 
-    /// The lane's position, 0 for the most urgent.
+    /// The lane's position, 0 for the most urgent; stored, and sent to nodes.
     package var rank: Int {
         switch self {
         case .critical: 0
         case .normal: 1
         case .bulk: 2
         }
+    }
+
+    package init?(rank: Int) {
+        guard Self.allCases.indices.contains(rank) else { return nil }
+        self = Self.allCases[rank]
     }
 
     /// How many batches a reader takes of this lane for each batch of `bulk`.
@@ -146,11 +151,6 @@ package enum Lane: String, Sendable, CaseIterable, Comparable {
 
     package static func < (left: Lane, right: Lane) -> Bool {
         left.weight > right.weight
-    }
-
-    /// Returns the more urgent of two lanes.
-    package static func mostUrgent(_ one: Lane, _ other: Lane) -> Lane {
-        min(one, other)
     }
 }
 

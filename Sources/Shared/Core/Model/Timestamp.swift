@@ -31,16 +31,41 @@ package struct Timestamp: Sendable, Hashable, Comparable {
         Timestamp(microseconds: left.microseconds.addedInRange(right.inMicroseconds))
     }
 
+    package static func - (left: Timestamp, right: Duration) -> Timestamp {
+        let (moment, isBeyond) = left.microseconds.subtractingReportingOverflow(right.inMicroseconds)
+        return Timestamp(microseconds: isBeyond ? (left.microseconds < 0 ? .min : .max) : moment)
+    }
+
     package static func - (left: Timestamp, right: Timestamp) -> Duration {
         .microseconds(left.microseconds) - .microseconds(right.microseconds)
     }
 }
 
 extension Duration {
+    /// Parses a number and a unit: `90s`, `15m`, `24h` or `30d`; nil for any other text.
+    package init?(written text: String) {
+        let units: [Character: Int] = ["s": 1, "m": 60, "h": 3_600, "d": 86_400]
+        guard let unit = text.last.flatMap({ units[$0] }), let number = Int(text.dropLast()),
+            (1...31_536_000).contains(number)
+        else { return nil }
+        self = .seconds(number * unit)
+    }
+
     /// Whole microseconds, rounded towards zero and clamped.
     package var inMicroseconds: Int64 {
         let (seconds, attoseconds) = self.components
         return seconds.multipliedInRange(by: 1_000_000).addedInRange(attoseconds / 1_000_000_000_000)
+    }
+
+    /// Whole milliseconds, rounded towards zero and clamped.
+    package var inMilliseconds: Int64 { self.inMicroseconds / 1_000 }
+}
+
+extension BinaryInteger {
+    /// The quotient rounded down, and the remainder, which is not negative for a positive divisor.
+    func floorDivided(by divisor: Self) -> (quotient: Self, remainder: Self) {
+        let (quotient, remainder) = self.quotientAndRemainder(dividingBy: divisor)
+        return remainder < 0 ? (quotient - 1, remainder + divisor) : (quotient, remainder)
     }
 }
 
@@ -111,8 +136,8 @@ extension Timestamp {
     /// Fills a buffer of ``length`` bytes and returns the length.
     private func fill(_ text: UnsafeMutableBufferPointer<UInt8>) -> Int {
         let inRange = min(max(self.microseconds, Self.writable.lowerBound), Self.writable.upperBound)
-        let milliseconds = Self.floorDivide(inRange, 1_000).0
-        let (day, ofDay) = Self.floorDivide(milliseconds, 86_400_000)
+        let milliseconds = inRange.floorDivided(by: 1_000).quotient
+        let (day, ofDay) = milliseconds.floorDivided(by: 86_400_000)
         let (year, month, dayOfMonth) = Self.date(days: Int(day))
         func put(_ value: Int, at position: Int, digits: Int) {
             var rest = value
@@ -139,11 +164,6 @@ extension Timestamp {
         return Self.length
     }
 
-    private static func floorDivide(_ value: Int64, _ divisor: Int64) -> (Int64, Int64) {
-        let (quotient, remainder) = value.quotientAndRemainder(dividingBy: divisor)
-        return remainder < 0 ? (quotient - 1, remainder + divisor) : (quotient, remainder)
-    }
-
     /// The number of days in a month.
     static func days(inMonth month: Int, of year: Int) -> Int {
         switch month {
@@ -157,7 +177,7 @@ extension Timestamp {
     /// March.
     static func days(year: Int, month: Int, day: Int) -> Int {
         let shifted = month <= 2 ? year - 1 : year
-        let cycle = Int(Self.floorDivide(Int64(shifted), 400).0)
+        let cycle = shifted.floorDivided(by: 400).quotient
         let yearOfCycle = shifted - cycle * 400
         let dayOfYear = (153 * (month > 2 ? month - 3 : month + 9) + 2) / 5 + day - 1
         return cycle * 146_097 + yearOfCycle * 365 + yearOfCycle / 4 - yearOfCycle / 100 + dayOfYear - 719_468
@@ -165,13 +185,12 @@ extension Timestamp {
 
     /// The date `days` after 1970-01-01.
     package static func date(days: Int) -> (year: Int, month: Int, day: Int) {
-        let (cycle, dayOfCycle) = Self.floorDivide(Int64(days) + 719_468, 146_097)
-        let day = Int(dayOfCycle)
+        let (cycle, day) = (days + 719_468).floorDivided(by: 146_097)
         let yearOfCycle = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365
         let dayOfYear = day - (365 * yearOfCycle + yearOfCycle / 4 - yearOfCycle / 100)
         let shiftedMonth = (5 * dayOfYear + 2) / 153
         let month = shiftedMonth < 10 ? shiftedMonth + 3 : shiftedMonth - 9
-        let year = Int(cycle) * 400 + yearOfCycle + (month <= 2 ? 1 : 0)
+        let year = cycle * 400 + yearOfCycle + (month <= 2 ? 1 : 0)
         return (year, month, dayOfYear - (153 * shiftedMonth + 2) / 5 + 1)
     }
 }

@@ -7,22 +7,13 @@ import Crypto
 ///
 /// Browsers subscribe with its public half.
 package struct VAPIDKey: Sendable {
-    /// A fault of a key or a subject; never contains any part of it.
-    package struct Fault: Error, Sendable, Equatable, CustomStringConvertible {
-        package let description: String
-
-        package init(_ description: String) {
-            self.description = description
-        }
-    }
-
     private let key: P256.Signing.PrivateKey
     /// The uncompressed point in base64url: a page's `applicationServerKey`.
     package let publicKey: String
 
     /// Parses a P-256 key: PEM (PKCS #8 or SEC 1, with or without leading curve parameters), or 32
     /// bytes in base64url.
-    package init(file: [UInt8]) throws(Fault) {
+    package init(file: [UInt8]) throws(FieldFault) {
         let text = String(decoding: file, as: UTF8.self)
         let trimmed = text.split { $0.isWhitespace }
         let key: P256.Signing.PrivateKey?
@@ -32,7 +23,7 @@ package struct VAPIDKey: Sendable {
             key = Self.block(in: text).flatMap { try? P256.Signing.PrivateKey(pemRepresentation: $0) }
         }
         guard let key else {
-            throw Fault("the key is not a private key of P-256, in PEM or 32 bytes in base64url")
+            throw FieldFault("the key is not a private key of P-256, in PEM or 32 bytes in base64url")
         }
         self.key = key
         self.publicKey = Base64.url.encode(key.publicKey.x963Representation)
@@ -43,7 +34,7 @@ package struct VAPIDKey: Sendable {
     /// - Parameters:
     ///   - audience: the service's origin.
     ///   - subject: the contact of this server; ``isSubject(_:)``.
-    package func token(audience: String, subject: String, expiresAt: Timestamp) throws(Fault) -> String {
+    package func token(audience: String, subject: String, expiresAt: Timestamp) throws(FieldFault) -> String {
         var claims = JSONWriter()
         claims.beginObject()
         claims.member("aud", audience)
@@ -55,7 +46,7 @@ package struct VAPIDKey: Sendable {
                 try self.key.signature(for: bytes).rawRepresentation
             }
         } catch {
-            throw Fault("the key cannot sign")
+            throw FieldFault("the key cannot sign")
         }
     }
 

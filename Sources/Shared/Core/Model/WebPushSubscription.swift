@@ -7,15 +7,6 @@ import Crypto
 ///
 /// This is the result of `PushManager.subscribe()`. Its JSON is the token of a Web Push device.
 package struct WebPushSubscription: Sendable, Equatable {
-    /// A fault of a subscription, phrased to follow the field's name.
-    package struct Fault: Error, Sendable, Equatable, CustomStringConvertible {
-        package let description: String
-
-        init(_ description: String) {
-            self.description = description
-        }
-    }
-
     /// The URL that messages are posted to; secret, because anyone who knows it can post.
     package let endpoint: String
     /// The endpoint's scheme, host and port (RFC 6454 section 6.2).
@@ -28,19 +19,19 @@ package struct WebPushSubscription: Sendable, Equatable {
     /// Parses the output of `JSON.stringify(subscription)`; ignores other members.
     ///
     /// Does not check that the key is on the curve; see ``isKeyOnCurve``.
-    package init(token: String) throws(Fault) {
+    package init(token: String) throws(FieldFault) {
         guard let value = try? JSONParser.parse(Array(token.utf8)), value.object != nil else {
-            throw Fault("must be the subscription's JSON for webpush, with endpoint and keys")
+            throw FieldFault("must be the subscription's JSON for webpush, with endpoint and keys")
         }
-        guard let endpoint = value["endpoint"]?.string else { throw Fault("has no endpoint") }
+        guard let endpoint = value["endpoint"]?.string else { throw FieldFault("has no endpoint") }
         if let fault = Webhook.fault(inURL: endpoint, allowsPlain: false) {
-            throw Fault("has an endpoint that \(fault)")
+            throw FieldFault("has an endpoint that \(fault)")
         }
         guard let publicKey = Self.bytes(value["keys"]?["p256dh"]), publicKey.count == 65, publicKey.first == 4 else {
-            throw Fault("must have keys.p256dh, an uncompressed point of P-256 in base64url")
+            throw FieldFault("must have keys.p256dh, an uncompressed point of P-256 in base64url")
         }
         guard let secret = Self.bytes(value["keys"]?["auth"]), secret.count == 16 else {
-            throw Fault("must have keys.auth, 16 bytes in base64url")
+            throw FieldFault("must have keys.auth, 16 bytes in base64url")
         }
         self.endpoint = endpoint
         self.origin = Self.origin(of: endpoint)
@@ -89,11 +80,6 @@ package struct WebPushSubscription: Sendable, Equatable {
 
 /// The push services that subscriptions may use.
 package struct WebPushOrigins: Sendable, Equatable {
-    /// A fault of a list, phrased to follow the field's name.
-    package struct Fault: Error, Sendable, Equatable, CustomStringConvertible {
-        package let description: String
-    }
-
     /// Allows every service.
     package static let any = WebPushOrigins(patterns: nil)
 
@@ -113,7 +99,7 @@ package struct WebPushOrigins: Sendable, Equatable {
 
     /// Parses origins such as `https://fcm.googleapis.com` or `https://*.push.apple.com`, separated
     /// by commas or spaces; `*` alone allows any.
-    package init(_ text: String) throws(Fault) {
+    package init(_ text: String) throws(FieldFault) {
         let words = text.lowercased().split { $0 == "," || $0 == " " }
         if words == ["*"] {
             self = .any
@@ -122,8 +108,8 @@ package struct WebPushOrigins: Sendable, Equatable {
         var patterns: [Pattern] = []
         for word in words {
             guard let pattern = Self.pattern(word) else {
-                throw Fault(
-                    description: "must be origins such as https://fcm.googleapis.com or https://*.push.apple.com, "
+                throw FieldFault(
+                    "must be origins such as https://fcm.googleapis.com or https://*.push.apple.com, "
                         + "with commas between them, or *")
             }
             patterns.append(pattern)

@@ -80,7 +80,6 @@ package enum WebhookSignature {
         var code = HMAC<SHA256>(key: SymmetricKey(data: Array(secret.utf8)))
         code.update(data: Array("\(moment.seconds).".utf8))
         code.update(data: body)
-        let digits = code.finalize().map { byte in (byte < 16 ? "0" : "") + String(byte, radix: 16) }
-        return "t=\(moment.seconds),v1=" + digits.joined()
+        return "t=\(moment.seconds),v1=" + code.finalize().hex
     }
 }

@@ -111,7 +111,7 @@ extension CronExpression {
     }
 
     private func nextPace(after moment: Timestamp, in rules: ZoneRules) -> Timestamp? {
-        var seconds = Self.floorDivide(moment.microseconds, 1_000_000) + 1
+        var seconds = moment.microseconds.floorDivided(by: 1_000_000).quotient + 1
         let end = seconds + Int64(Self.reach) * 86_400
         while seconds < end {
             let now = Timestamp(seconds: seconds)
@@ -146,11 +146,6 @@ extension CronExpression {
             self.month.first(from: next.month).map { ($0, next.year) }
             ?? (self.month.first(from: 1) ?? 1, next.year + 1)
         return CivilDate(year: year, month: month, day: 1) ?? next
-    }
-
-    private static func floorDivide(_ value: Int64, _ divisor: Int64) -> Int64 {
-        let (quotient, remainder) = value.quotientAndRemainder(dividingBy: divisor)
-        return remainder < 0 ? quotient - 1 : quotient
     }
 }
 

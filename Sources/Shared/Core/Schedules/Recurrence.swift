@@ -54,7 +54,7 @@ package struct Recurrence: Sendable {
         guard let next = self.cron.next(after: base, in: self.rules ?? .utc) else { return nil }
         if let endsAt, next > endsAt { return nil }
         guard self.rules == nil else { return Occurrence(at: next, wall: nil) }
-        return Occurrence(at: Self.before(next, lead), wall: WallTime(next))
+        return Occurrence(at: next - lead, wall: WallTime(next))
     }
 
     /// Returns the occurrence to fire now, for one that may have come due long ago.
@@ -68,7 +68,7 @@ package struct Recurrence: Sendable {
         guard due <= now else { return (nil, self.occurrence(due)) }
         let isParted = self.rules == nil
         let useful = isParted ? Self.lead + Self.longestWest + Self.missedLimit : Self.missedLimit
-        let oldest = Self.before(now, useful)
+        let oldest = now - useful
         var fires: Occurrence? = self.occurrence(due)
         if due < oldest { fires = self.next(after: Timestamp(microseconds: oldest.microseconds - 1)) }
         guard var latest = fires, latest.at <= now else { return (nil, self.next(after: now)) }
@@ -103,9 +103,5 @@ package struct Recurrence: Sendable {
 
     private func occurrence(_ moment: Timestamp) -> Occurrence {
         Occurrence(at: moment, wall: self.rules == nil ? WallTime(moment + Self.lead) : nil)
-    }
-
-    private static func before(_ moment: Timestamp, _ duration: Duration) -> Timestamp {
-        Timestamp(microseconds: moment.microseconds - duration.inMicroseconds)
     }
 }

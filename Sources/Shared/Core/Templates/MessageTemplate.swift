@@ -77,7 +77,7 @@ package struct MessageRenderer: Sendable {
     }
 
     /// Whether there is more than one locale.
-    package var isLocalised: Bool { self.templates.locales.count > 1 }
+    package var isLocalized: Bool { self.templates.locales.count > 1 }
 
     /// Returns the texts for a user's locale.
     ///

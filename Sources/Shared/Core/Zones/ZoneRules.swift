@@ -37,7 +37,7 @@ package struct ZoneRules: Sendable {
     /// The local date, and seconds after midnight.
     package func local(at moment: Timestamp) -> (date: CivilDate, seconds: Int) {
         let seconds = Self.seconds(moment)
-        let (days, rest) = Self.floorDivide(seconds + self.offset(atSeconds: seconds), 86_400)
+        let (days, rest) = (seconds + self.offset(atSeconds: seconds)).floorDivided(by: 86_400)
         return (CivilDate(daysSinceEpoch: days), rest)
     }
 
@@ -46,7 +46,7 @@ package struct ZoneRules: Sendable {
     /// In a gap, the first moment after it; in an overlap, the earlier one. Minutes below 0 or from
     /// 1,440 on belong to the days before or after.
     package func instant(_ date: CivilDate, minutes: Int) -> Timestamp {
-        let (carried, rest) = Self.floorDivide(minutes, 1_440)
+        let (carried, rest) = minutes.floorDivided(by: 1_440)
         let limited = min(max(carried, -Self.mostDays), Self.mostDays)
         let days = min(max(date.daysSinceEpoch + limited, -Self.mostDays), Self.mostDays)
         return Timestamp(seconds: Int64(self.first(atOrAfterWall: days * 86_400 + rest * 60)))
@@ -96,11 +96,6 @@ package struct ZoneRules: Sendable {
     }
 
     private static func seconds(_ moment: Timestamp) -> Int {
-        Self.floorDivide(Int(moment.microseconds), 1_000_000).0
-    }
-
-    private static func floorDivide(_ value: Int, _ divisor: Int) -> (Int, Int) {
-        let (quotient, remainder) = value.quotientAndRemainder(dividingBy: divisor)
-        return remainder < 0 ? (quotient - 1, remainder + divisor) : (quotient, remainder)
+        Int(moment.microseconds).floorDivided(by: 1_000_000).quotient
     }
 }
