@@ -19,17 +19,22 @@ struct CancellationStoreTests {
             let cancellations = database.cancellations
             let users = [
                 "open", "queued", "sent", "delivered", "away", "tried", "failed", "unlisted", "mailed", "bounced",
-                "written",
+                "written", "late", "seen", "pushless",
             ]
             let batch = users.enumerated().map { index, user in
                 Samples.notification(index, user: user, job: "j") {
-                    if user == "unlisted" { $0.channels = [.push] }
+                    if ["unlisted", "pushless"].contains(user) { $0.channels = [.push] }
+                    if ["queued", "tried", "failed", "late", "seen"].contains(user) { $0.channels = [.inApp, .push] }
                     if ["mailed", "bounced", "written"].contains(user) { $0.channels = [.inApp, .email] }
                 }
             }
             try await database.pool.query(
                 "INSERT INTO carillon.user_settings (user_id, email) VALUES ('mailed', 'm@host'), ('bounced', 'b@host')"
             )
+            var phones: [String: NotificationID] = [:]
+            for user in ["queued", "tried", "failed"] {
+                phones[user] = try await database.devices.register(Samples.device(user: user, token: user)).device.id
+            }
             _ = try await store.store(batch, areRepeats: false)
             let ids = Dictionary(uniqueKeysWithValues: zip(users, batch.map(\.id)))
             func id(_ user: String) -> NotificationID { ids[user] ?? NotificationID(high: 0, low: 0) }
@@ -41,16 +46,18 @@ struct CancellationStoreTests {
                 ("bounced", id("bounced"), .sent, "offline", "inbox"),
                 ("written", id("written"), .sent, "offline", "inbox"),
                 ("tried", id("tried"), .failed, "x", nil), ("failed", id("failed"), .failed, "x", nil),
+                ("late", id("late"), .expired, "expired", nil), ("seen", id("seen"), .failed, "x", nil),
+                ("pushless", id("pushless"), .failed, "no_device", nil),
             ])
+            try await database.pool.query("UPDATE carillon.notifications SET read_at = now() WHERE user_id = 'seen'")
             // For `failed` one device failed for good; for `tried` another device waits for its
             // retry.
             var settlement = DeliveryStore.Settlement()
             for (user, outcome) in [("tried", DeliveryStore.Outcome.retry), ("failed", .failed)] {
                 settlement.attempts.append(
                     DeliveryStore.Attempt(
-                        at: Samples.start, user: user, notification: id(user),
-                        device: NotificationID(high: 1, low: 2), provider: .fcm, kind: "push", attempt: 1,
-                        outcome: outcome
+                        at: Samples.start, user: user, notification: id(user), device: phones[user],
+                        provider: .fcm, kind: "push", attempt: 1, outcome: outcome
                     )
                 )
             }
@@ -70,11 +77,13 @@ struct CancellationStoreTests {
             #expect(Set(page.map(\.user)) == Set(users))
             let name = CancellationStore.Name(org: "", id: "j")
             let before = try await cancellations.tally(name, countsOpen: true)
-            #expect(before.counts == [.pending: 3, .sent: 5, .delivered: 1, .failed: 2])
-            #expect(before.open == [.pending: 3, .sent: 3, .failed: 1])
+            #expect(before.counts == [.pending: 3, .sent: 5, .delivered: 1, .failed: 4, .expired: 1])
+            #expect(before.open == [.pending: 3, .sent: 3, .failed: 2, .expired: 1])
             let withdrawn = try await cancellations.cancel(page, at: Self.later)
             #expect(
-                Set(withdrawn.map(\.user)) == ["open", "queued", "away", "tried", "unlisted", "mailed", "bounced"])
+                Set(withdrawn.map(\.user)) == [
+                    "open", "queued", "away", "tried", "failed", "late", "unlisted", "mailed", "bounced",
+                ])
             for withdrawal in withdrawn {
                 let isListed = withdrawal.user != "unlisted"
                 #expect(withdrawal.place?.version == (isListed ? 2 : nil), "\(withdrawal.user)")
@@ -84,12 +93,16 @@ struct CancellationStoreTests {
             #expect(states.map(\.version) == [2, 1, 0])
             #expect(states.map(\.total) == [0, 1, 0])
             var tally = CancellationStore.Tally()
-            tally.counts = [.cancelled: 7, .sent: 2, .delivered: 1, .failed: 1]
+            tally.counts = [.cancelled: 9, .sent: 2, .delivered: 1, .failed: 2]
+            // `seen` has read it.
+            tally.reached = 1
             // The queued one, the one to retry and the mail that the relay may have.
             tally.inFlight = 3
-            tally.reach.stored = 11
+            tally.reach.stored = 14
+            tally.reach.noDevice = 1
             tally.reach.accepted = 1
             tally.reach.failed = 1
+            tally.reach.read = 1
             #expect(try await cancellations.tally(name) == tally)
             #expect(try await cancellations.tally(name, countsOpen: true) == tally)
             #expect(try await cancellations.cancel(page, at: Self.later).isEmpty)
@@ -151,37 +164,81 @@ struct CancellationStoreTests {
     @Test("counts a queued notification as in flight until each of its devices is settled")
     func settling() async throws {
         try await Samples.withStores { database in
-            let notification = Samples.notification(1, user: "u", job: "j") { $0.channels = [.inApp, .push] }
-            let store = database.notifications
-            _ = try await store.store([notification], areRepeats: false)
-            try await store.mark([("u", notification.id, .pending, "queued", nil)])
-            let devices = (1...2).map { NotificationID(high: 1, low: $0) }
-            for device in devices {
-                try await database.pool.query(
-                    """
-                    INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token, registered_at,
-                        last_used_at)
-                    VALUES ($1, 'u', 'android', 'fcm', 'default', 'production', $2, now(), now())
-                    """,
-                    .uuid(device.halves), .text(device.description)
-                )
-            }
+            let devices = database.devices
+            let phone = try await devices.register(Samples.device(user: "u", token: "phone", name: "phone")).device
+            let tablet = try await devices.register(Samples.device(user: "u", token: "tablet", name: "tablet")).device
+            let notification = try await Self.queued(database)
             let cancellations = database.cancellations
             _ = try await cancellations.cancel([("u", notification.id)], at: Self.later)
+            // It was not enqueued for a device that comes later.
+            _ = try await devices.register(Samples.device(user: "u", token: "late", name: "late"))
             var left: [Int64] = []
-            for device in devices {
-                var settlement = DeliveryStore.Settlement()
-                settlement.attempts = [
-                    DeliveryStore.Attempt(
-                        at: Self.later, user: "u", notification: notification.id, device: device, provider: .fcm,
-                        kind: "push", attempt: 1, outcome: .skipped, reason: "cancelled"
-                    )
-                ]
-                try await database.deliveries.settle(settlement)
+            for device in [phone, tablet] {
+                try await Self.refuse(notification, on: device, database)
                 left.append(try await cancellations.tally(.init(org: "", id: "j")).inFlight)
             }
             #expect(left == [1, 0])
         }
+    }
+
+    @Test("counts nothing as in flight that the gate refused between the cancellation and the withdrawal")
+    func refusedBefore() async throws {
+        try await Samples.withStores { database in
+            let phone = try await database.devices.register(Samples.device(user: "u", token: "phone")).device
+            let notification = try await Self.queued(database)
+            try await Self.refuse(notification, on: phone, database)
+            let cancellations = database.cancellations
+            let withdrawn = try await cancellations.cancel([("u", notification.id)], at: Self.later)
+            #expect(withdrawn.map(\.id) == [notification.id])
+            #expect(try await cancellations.tally(.init(org: "", id: "j")).inFlight == 0)
+        }
+    }
+
+    @Test(
+        "counts a push as in flight that was postponed before, or whose twin is refused",
+        arguments: ["quiet_hours", "under_way"])
+    func queuedAgain(reason: String) async throws {
+        try await Samples.withStores { database in
+            let phone = try await database.devices.register(Samples.device(user: "u", token: "phone")).device
+            let notification = try await Self.queued(database)
+            try await Self.refuse(notification, on: phone, as: reason, database)
+            try await database.notifications.mark([("u", notification.id, .pending, "queued", nil)])
+            let cancellations = database.cancellations
+            let name = CancellationStore.Name(org: "", id: "j")
+            _ = try await cancellations.cancel([("u", notification.id)], at: Self.later)
+            #expect(try await cancellations.tally(name).inFlight == 1)
+            try await Self.refuse(notification, on: phone, as: reason, database)
+            // Quiet hours have postponed the push; a twin of it is still under way.
+            #expect(try await cancellations.tally(name).inFlight == (reason == "quiet_hours" ? 0 : 1))
+            try await Self.refuse(notification, on: phone, database)
+            #expect(try await cancellations.tally(name).inFlight == 0)
+        }
+    }
+
+    /// Stores a notification of the user `u` whose push is queued.
+    private static func queued(_ database: Database) async throws -> Notification {
+        let notification = Samples.notification(1, user: "u", job: "j") { $0.channels = [.inApp, .push] }
+        _ = try await database.notifications.store([notification], areRepeats: false)
+        try await database.notifications.mark([("u", notification.id, .pending, "queued", nil)])
+        return notification
+    }
+
+    /// Settles a push that the gate refused, because its job was cancelled or for another reason
+    /// that ends nothing.
+    private static func refuse(
+        _ notification: Notification,
+        on device: Device,
+        as reason: String = "cancelled",
+        _ database: Database
+    ) async throws {
+        var settlement = DeliveryStore.Settlement()
+        settlement.attempts = [
+            DeliveryStore.Attempt(
+                at: Self.later, user: "u", notification: notification.id, device: device.id, provider: .fcm,
+                kind: "push", attempt: 1, outcome: .skipped, reason: reason)
+        ]
+        if reason == "cancelled" { settlement.dropped = [("u", notification.id, reason)] }
+        try await database.deliveries.settle(settlement)
     }
 
     @Test("drops the waiting mail of a notification that a device has")

@@ -17,6 +17,7 @@ struct DeliveryStoreTests {
             let notification = Samples.notification(1, user: "a") {
                 $0.extras.badge = 7
                 $0.extras.pushPriority = .normal
+                $0.keepUntil = Samples.start + .seconds(60)
             }
             _ = try await database.notifications.store([notification], areRepeats: false)
             let unknown = NotificationID(high: 1, low: 2)
@@ -26,6 +27,7 @@ struct DeliveryStoreTests {
             #expect(found[0]?.device.token == "t")
             #expect(found[0]?.notification.extras.badge == 7)
             #expect(found[0]?.notification.extras.pushPriority == .normal)
+            #expect(found[0]?.notification.keepUntil == Samples.start + .seconds(60))
             #expect(found[0]?.unseen == 1)
             #expect(found[0]?.wasAccepted == false)
             #expect(found[1] == nil)
@@ -387,6 +389,110 @@ struct DeliveryStoreTests {
         }
     }
 
+    @Test(
+        "is sent once a provider accepts it, although the push to another device expired or was not wanted",
+        arguments: [
+            (.fcm, [.push], .expired), (.fcm, [.inApp, .push], .expired), (.email, [.push, .email], .suppressed),
+        ] as [(Provider, Channels, NotificationStatus)])
+    func acceptedLast(provider: Provider, channels: Channels, status: NotificationStatus) async throws {
+        try await Samples.withStores { database in
+            let store = database.notifications
+            let notification = Samples.notification(1, user: "a") { $0.channels = channels }
+            _ = try await store.store([notification], areRepeats: false)
+            try await store.mark([("a", notification.id, status, "x", nil)])
+            var settlement = DeliveryStore.Settlement()
+            settlement.accepted = [("a", notification.id, provider.rawValue, Device.emailAddress)]
+            try await database.deliveries.settle(settlement)
+            #expect(try await store.load([("a", notification.id)]).map(\.status) == [.sent])
+        }
+    }
+
+    @Test(
+        "settles a deferred notification outside the inbox that gets no push as its mail ends, before or after",
+        arguments: [true, false], [true, false])
+    func leftToMail(isAccepted: Bool, hasEnded: Bool) async throws {
+        try await Samples.withStores { database in
+            let (deliveries, followUps) = (database.deliveries, database.followUps)
+            let notification = Samples.notification(1, user: "a") { $0.channels = [.push, .email] }
+            _ = try await database.notifications.store([notification], areRepeats: false)
+            func item(_ kind: FollowUp) -> FollowUpStore.Item {
+                FollowUpStore.Item(user: "a", notification: notification.id, kind: kind)
+            }
+            try await followUps.put([(item(.release), Samples.start, "quiet_hours")], now: Samples.start)
+            try await followUps.expect([item(.email)], until: Samples.start)
+            let now = try await database.notifications.clock()
+            func endMail() async throws {
+                var settlement = DeliveryStore.Settlement()
+                settlement.attempts = [
+                    DeliveryStore.Attempt(
+                        at: now, user: "a", notification: notification.id, device: Device.emailAddress,
+                        provider: .email, kind: "email", attempt: 1, outcome: isAccepted ? .accepted : .failed)
+                ]
+                if isAccepted {
+                    settlement.accepted = [("a", notification.id, "email", Device.emailAddress)]
+                } else {
+                    settlement.failed = [("a", notification.id, "SMTP_550")]
+                }
+                settlement.ended = [("a", notification.id, .email, isAccepted)]
+                try await deliveries.settle(settlement)
+            }
+            func state() async throws -> [String] {
+                try await database.pool.query(
+                    "SELECT concat_ws(' ', status, sent_via) FROM carillon.notifications"
+                ).map { try $0.text(0) }
+            }
+            if hasEnded {
+                try await endMail()
+                #expect(try await state() == ["deferred"])
+            }
+            var settlement = DeliveryStore.Settlement()
+            settlement.leftToMail = [("a", notification.id, "no_device")]
+            let ended = try await deliveries.settle(settlement).ended
+            // The relay's answer has had its event.
+            #expect(ended.compactMap { $0.event(at: now) }.count == (hasEnded && !isAccepted ? 1 : 0))
+            if !hasEnded {
+                #expect(try await state() == ["pending"])
+                try await endMail()
+            }
+            #expect(try await state() == [isAccepted ? "sent email" : "failed"])
+        }
+    }
+
+    @Test("ends a notification that was left to its mail when the gate refuses that, although a push was postponed")
+    func leftToRefusedMail() async throws {
+        try await Samples.withStores { database in
+            let (deliveries, followUps) = (database.deliveries, database.followUps)
+            let phone = try await database.devices.register(Samples.device(user: "a", token: "phone")).device
+            try await database.pool.query(
+                "INSERT INTO carillon.user_settings (user_id, email) VALUES ('a', 'a@example.com')")
+            let notification = Samples.notification(1, user: "a") { $0.channels = [.push, .email] }
+            _ = try await database.notifications.store([notification], areRepeats: false)
+            func item(_ kind: FollowUp) -> FollowUpStore.Item {
+                FollowUpStore.Item(user: "a", notification: notification.id, kind: kind)
+            }
+            try await followUps.put([(item(.release), Samples.start, "quiet_hours")], now: Samples.start)
+            try await followUps.expect([item(.email)], until: Samples.start)
+            func skip(_ kind: String, _ device: NotificationID, _ reason: String) -> DeliveryStore.Attempt {
+                DeliveryStore.Attempt(
+                    at: Samples.start, user: "a", notification: notification.id, device: device,
+                    provider: kind == "push" ? .fcm : .email, kind: kind, attempt: 1, outcome: .skipped,
+                    reason: reason)
+            }
+            var settlement = DeliveryStore.Settlement()
+            settlement.attempts = [skip("push", phone.id, "quiet_hours")]
+            settlement.leftToMail = [("a", notification.id, "capped_by_user")]
+            try await deliveries.settle(settlement)
+            #expect(try await database.notifications.load([("a", notification.id)]).first?.status == .pending)
+            settlement = DeliveryStore.Settlement()
+            settlement.attempts = [skip("email", Device.emailAddress, "type_disabled")]
+            settlement.dropped = [("a", notification.id, "type_disabled")]
+            settlement.ended = [("a", notification.id, .email, false)]
+            let ended = try await deliveries.settle(settlement).ended
+            #expect(ended.map(\.status) == [.suppressed])
+            #expect(ended.map(\.reason) == ["type_disabled"])
+        }
+    }
+
     @Test("waits for a held-back push of a device that registers again, when its mail does not go out")
     func heldBack() async throws {
         try await Samples.withStores { database in
@@ -409,7 +515,7 @@ struct DeliveryStoreTests {
             let phone = try await devices.register(Samples.device(user: "a", token: "phone")).device
             for isSilenced in [true, false] { _ = try await devices.setSilenced(isSilenced, user: "a", id: phone.id) }
             var settlement = DeliveryStore.Settlement()
-            settlement.deadTokens = [(phone.id, "Unregistered", phone.registeredAt + .seconds(1))]
+            settlement.deadTokens = [(phone.id, "phone", "Unregistered", phone.registeredAt + .seconds(1))]
             #expect(try await database.deliveries.settle(settlement).devices == [phone.id])
         }
     }

@@ -206,17 +206,35 @@ struct DeviceStoreTests {
         }
     }
 
-    @Test("switches a dead token off only when it was registered before the evidence")
+    @Test("reads a device whose platform and environment only a newer release knows")
+    func newerKind() async throws {
+        try await Samples.withStores { database in
+            let device = try await database.devices.register(Samples.device(user: "a", token: "t")).device
+            try await database.pool.query("UPDATE carillon.devices SET platform = 'watch', environment = 'beta'")
+            let devices = try await database.recipients.activeDevices(["a"])[ExactText("a")]
+            #expect(devices?.map(\.id) == [device.id])
+            #expect(devices?.map(\.platform) == [.android])
+            #expect(devices?.map(\.environment) == [.production])
+        }
+    }
+
+    @Test("switches a dead token off only if the device still has it, registered before the evidence")
     func deadTokens() async throws {
         try await Samples.withStores { database in
             let devices = database.devices
             let deliveries = database.deliveries
             let device = try await devices.register(Samples.device(user: "a", token: "t", at: 100)).device
             var settlement = DeliveryStore.Settlement()
-            settlement.deadTokens = [(device.id, "Unregistered", Samples.start + .seconds(50))]
+            settlement.deadTokens = [(device.id, "t", "Unregistered", Samples.start + .seconds(50))]
             #expect(try await deliveries.settle(settlement).devices.isEmpty)
             #expect(try await devices.list(user: "a").first?.isActive == true)
-            settlement.deadTokens = [(device.id, "Unregistered", Samples.start + .seconds(150))]
+            // The clock that dates the new token may be behind that of the evidence.
+            _ = try await devices.touch(
+                user: "a", id: device.id, change: .init(token: "u"), at: Samples.start + .seconds(120))
+            settlement.deadTokens = [(device.id, "t", "Unregistered", Samples.start + .seconds(150))]
+            #expect(try await deliveries.settle(settlement).devices.isEmpty)
+            #expect(try await devices.list(user: "a").first?.isActive == true)
+            settlement.deadTokens = [(device.id, "u", "Unregistered", Samples.start + .seconds(150))]
             #expect(try await deliveries.settle(settlement).devices == [device.id])
             #expect(try await deliveries.settle(settlement).devices.isEmpty, "the device is already off")
             #expect(try await devices.list(user: "a").first?.isActive == false)

@@ -71,7 +71,7 @@ struct DueStoreTests {
                         created_at)
                     SELECT gen_random_uuid(), '', '', 'api', $1::int4, '[]', 1, $2::timestamptz, $2, now()
                     """,
-                    .int4(ScheduleColumns.number(lane)), .timestamptz((first + .seconds(place)).microseconds))
+                    .int4(Int32(lane.rank)), .timestamptz((first + .seconds(place)).microseconds))
             }
             try await database.pool.query("UPDATE carillon.broadcasts SET state = 'expanding'")
             #expect(

@@ -121,6 +121,27 @@ struct FollowUpStoreTests {
         }
     }
 
+    @Test("recalls mail only once that is enqueued again while the repair goes on")
+    func recalledOnce() async throws {
+        try await Samples.withStores { database in
+            let store = database.followUps
+            let notification = Samples.notification(1, user: "a")
+            _ = try await database.notifications.store([notification], areRepeats: false)
+            let item = Self.item(notification, .email)
+            let until = Self.now + .seconds(30)
+            try await store.expect([item], until: until)
+            try await store.remember([item], takenUntil: until, now: Self.now)
+            let lost = Self.now + .seconds(3_600)
+            #expect(try await store.recall(handedOnSince: Self.now, now: lost, limit: 1) == Self.now)
+            let again = lost + .seconds(60)
+            let held = again + .seconds(30)
+            #expect(try await store.take(now: again, until: held, limit: 10).map(\.item) == [item])
+            try await store.remember([item], takenUntil: held, now: again)
+            #expect(try await store.recall(handedOnSince: Self.now, now: lost, limit: 1) == nil)
+            #expect(try await store.take(now: held, until: held, limit: 10).isEmpty)
+        }
+    }
+
     @Test("ends an attention call once all devices have ended, but not one that quiet hours postponed")
     func endedAttention() async throws {
         try await Samples.withStores { database in

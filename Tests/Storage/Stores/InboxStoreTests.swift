@@ -53,7 +53,7 @@ struct InboxStoreTests {
             #expect(state?.unread == 0)
             #expect(try await inbox.page(user: "a", filter: .init(limit: 10)).notifications.isEmpty)
 
-            let since = try await inbox.changes(user: "a", since: 7, limit: 10)
+            let since = try await inbox.changes([("a", 7)], limit: 10)[0].changed
             #expect(since.map(\.version).allSatisfy { $0 == 9 })
             #expect(since.count == 4)
         }

@@ -87,7 +87,7 @@ struct NotificationStoreTests {
             let batch = ["a", "b"].enumerated().map { Samples.notification($0, user: $1) }
             _ = try await database.notifications.store(batch, areRepeats: false)
             let rows = batch.reversed().map { (user: $0.user, id: $0.id) }
-            var settlements = [DeliveryStore.Settlement](repeating: DeliveryStore.Settlement(), count: 3)
+            var settlements = [DeliveryStore.Settlement](repeating: DeliveryStore.Settlement(), count: 4)
             settlements[0].accepted = rows.map { ($0.user, $0.id, "fcm", NotificationID(high: 1, low: 2)) }
             settlements[1].failed = rows.map { ($0.user, $0.id, "unregistered") }
             settlements[2].attempts = rows.map {
@@ -95,11 +95,15 @@ struct NotificationStoreTests {
                     at: Samples.start, user: $0.user, notification: $0.id, device: nil, provider: .fcm, kind: "push",
                     attempt: 1, outcome: .skipped, reason: "cancelled")
             }
+            settlements[3].failed = [(rows[0].user, rows[0].id, "unregistered")]
+            settlements[3].dropped = [(rows[1].user, rows[1].id, "read")]
             let (accepted, failed, stopped) = (settlements[0], settlements[1], settlements[2])
+            let mixed = settlements[3]
             let changes: [(name: String, change: @Sendable () async throws -> Void)] = [
                 ("accepted", { _ = try await second.deliveries.settle(accepted) }),
                 ("failed", { _ = try await second.deliveries.settle(failed) }),
                 ("stopped", { _ = try await second.deliveries.settle(stopped) }),
+                ("failed and dropped", { _ = try await second.deliveries.settle(mixed) }),
                 (
                     "marked",
                     { try await second.notifications.mark(rows.map { ($0.user, $0.id, .sent, "offline", "inbox") }) }
@@ -434,6 +438,7 @@ struct LookupPlanTests {
                 PostgresStatement("EXPLAIN " + NotificationSQL.load, [users, ids]),
                 PostgresStatement("EXPLAIN " + DeliverySQL.failed, [users, ids, texts]),
                 PostgresStatement("EXPLAIN " + DeliverySQL.accepted, [users, ids, texts, ids]),
+                PostgresStatement("EXPLAIN " + DeliverySQL.lock, [users, ids]),
             ]
             let analyze = "ANALYZE carillon.notifications"
             for preparation in ["SELECT", analyze, Self.insert, analyze] {

@@ -246,6 +246,20 @@ struct ScheduleStoreTests {
         }
     }
 
+    @Test("does not move a cancelled job, which waits no longer")
+    func advanceCancelled() async throws {
+        try await Samples.withStores { database in
+            let store = database.schedules
+            let schedule = Self.schedule(1, due: .seconds(3_600), job: "a") { $0.zone = "Europe/Berlin" }
+            _ = try await store.add([schedule])
+            try await store.cancelJob(.init(org: "org", id: "a"), at: Self.now)
+            let later = schedule.dueAt + .seconds(3_600)
+            let step = ScheduleStore.Step(schedule, to: later, wall: nil, firedAt: nil, wakeAt: later)
+            #expect(try await store.advance([step]).isEmpty)
+            #expect(try await store.claim(.normal, now: Self.now, hold: Self.hold).map(\.id) == [schedule.id])
+        }
+    }
+
     @Test("limits the schedules that an organisation creates by calls")
     func bound() async throws {
         try await Samples.withStores { database in

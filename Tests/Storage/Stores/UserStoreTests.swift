@@ -25,7 +25,7 @@ struct UserStoreTests {
                 let devices = try await users.put(records)
                 #expect(devices.map { $0.map(\.device.token) } == [["t-b"], ["t-a"], []])
             }
-            #expect(try await database.topics.topics(user: "a", limit: 10) == ["news"])
+            #expect(try await database.people.topics(of: "a") == ["news"])
             #expect(try await database.preferences.preferences(user: "c")["x"]?.push == false)
         }
     }

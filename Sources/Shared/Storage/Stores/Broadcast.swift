@@ -128,43 +128,18 @@ package struct Broadcast: Sendable {
 
 /// Reads and writes rows of broadcasts.
 enum BroadcastColumns {
-    /// A sort key; the most urgent lane has the smallest number.
-    static func urgency(_ lane: Lane) -> Int32 { Int32(Lane.allCases.firstIndex(of: lane) ?? 0) }
-
-    /// `[[name, value], …]`; decoded text has no U+0000.
-    static func json(_ fields: [(name: String, value: ArraySlice<UInt8>)]) -> [UInt8] {
-        var writer = JSONWriter()
-        writer.beginArray()
-        for field in fields {
-            writer.beginArray()
-            writer.string(field.name)
-            writer.string(String(decoding: field.value, as: UTF8.self))
-            writer.endArray()
-        }
-        writer.endArray()
-        return writer.bytes
-    }
-
-    private static func fields(_ json: [UInt8]?) -> [(name: String, value: ArraySlice<UInt8>)] {
-        let pairs = json.flatMap { try? JSONParser.parse($0) }?.array ?? []
-        return pairs.compactMap { pair in
-            guard let texts = pair.strings, texts.count == 2 else { return nil }
-            return (texts[0], Array(texts[1].utf8)[...])
-        }
-    }
-
     /// Reads a broadcast whose columns begin at `first`.
     static func read(_ row: PostgresRow, at first: Int = 0) throws(PostgresError) -> Broadcast {
         var broadcast = Broadcast(
-            id: NotificationID(try row.uuid(first)),
+            id: try row.id(first),
             org: try row.text(first + 1),
             jobID: try row.text(first + 2),
             entry: try row.text(first + 3),
             stream: try row.text(first + 4),
-            fields: Self.fields(try row.optionalJSON(first + 5)),
+            fields: FieldsColumn.fields(try row.optionalJSON(first + 5) ?? []).map { ($0.name, $0.value[...]) },
             topic: try row.optionalText(first + 6),
             lane: Lane(rawValue: try row.text(first + 7)) ?? .normal,
-            createdAt: Timestamp(microseconds: try row.timestamptz(first + 11))
+            createdAt: try row.timestamp(first + 11)
         )
         broadcast.state = Broadcast.State(rawValue: try row.text(first + 8)) ?? .failed
         broadcast.reason = try row.optionalText(first + 9)

@@ -108,8 +108,11 @@ enum BroadcastSQL {
 
     /// Writes a page's row before its notifications; fails if the broadcast no longer expands.
     ///
-    /// Its lock of the row is the one that ``hold`` skips. $1: broadcast, $2: part, $3: number, $4:
-    /// after, $5: until, $6: selected, $7: stored, $8: counted.
+    /// Its lock of the row is the one that ``hold`` skips. Only erasure reads `after_user` and
+    /// `until_user`; they can go with the next migration.
+    ///
+    /// $1: broadcast, $2: part, $3: number, $4: after, $5: until, $6: selected, $7: stored, $8:
+    /// counted.
     static let page = """
         INSERT INTO carillon.broadcast_pages (broadcast, part, number, after_user, until_user, selected, stored, counted, at)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8,

@@ -20,16 +20,16 @@ package struct BroadcastStore: Sendable {
             PostgresStatement(
                 BroadcastSQL.add,
                 [
-                    .uuid(broadcast.id.halves), .text(broadcast.org), .text(broadcast.job), .text(broadcast.entry),
-                    .text(broadcast.stream), .jsonb(BroadcastColumns.json(broadcast.fields)),
+                    .id(broadcast.id), .text(broadcast.org), .text(broadcast.job), .text(broadcast.entry),
+                    .text(broadcast.stream), .jsonb(FieldsColumn.json(broadcast.fields)),
                     .text(broadcast.topic), .text(broadcast.lane.rawValue),
-                    .int4(BroadcastColumns.urgency(broadcast.lane)), .timestamptz(broadcast.createdAt.microseconds),
+                    .int4(clamping: broadcast.lane.rank), .timestamp(broadcast.createdAt),
                 ]
             ),
         ])
         // No row means that another transaction is storing the same broadcast.
         guard let row = results.last?.first else { return .taken }
-        if NotificationID(try row.uuid(0)) == broadcast.id { return .taken }
+        if try row.id(0) == broadcast.id { return .taken }
         return try row.bool(2) ? .conflict : .duplicate
     }
 
@@ -43,7 +43,7 @@ package struct BroadcastStore: Sendable {
         outside lanes: Set<Lane> = []
     ) async throws(PostgresError) -> Broadcast.Chain? {
         let result = try await self.pool.query(
-            BroadcastSQL.claimChain, .text(name), .array(PostgresArray(texts: lanes.map(\.rawValue))))
+            BroadcastSQL.claimChain, .text(name), .texts(lanes.map(\.rawValue)))
         guard let row = result.first else { return nil }
         return Broadcast.Chain(
             broadcast: try BroadcastColumns.read(row, at: 3),
@@ -56,24 +56,20 @@ package struct BroadcastStore: Sendable {
     /// Releases a chain for the next claim.
     package func release(_ chain: Broadcast.Chain, by name: String) async throws(PostgresError) {
         try await self.pool.query(
-            BroadcastSQL.releaseChain, .uuid(chain.broadcast.id.halves), .int4(Int32(chain.part)), .text(name)
+            BroadcastSQL.releaseChain, .id(chain.broadcast.id), .int4(clamping: chain.part), .text(name)
         )
     }
 
     /// The next users of a chain.
     package func users(_ chain: Broadcast.Chain, limit: Int) async throws(PostgresError) -> [String] {
-        let place: [PostgresValue] = [
-            .int8(Int64(chain.part)), .text(chain.reached), .int4(Int32(clamping: limit)),
-        ]
+        let place: [PostgresValue] = [.int8(Int64(chain.part)), .text(chain.reached), .int4(clamping: limit)]
         let statement =
             if let topic = chain.broadcast.topic {
                 PostgresStatement(BroadcastSQL.subscribers, place + [.text(topic)])
             } else {
                 PostgresStatement(BroadcastSQL.users, place)
             }
-        var users: [String] = []
-        for row in try await self.pool.run([statement]).first.map({ Array($0) }) ?? [] { users.append(try row.text(0)) }
-        return users
+        return try await self.pool.query(statement).map { (row) throws(PostgresError) in try row.text(0) }
     }
 
     /// Locks a broadcast until the commit: shared for a page, alone for a change of its state.
@@ -89,7 +85,7 @@ package struct BroadcastStore: Sendable {
     /// The statements that store a page in the transaction of its notifications; they come first.
     package static func statements(_ page: Broadcast.Page, of chain: Broadcast.Chain) -> [PostgresStatement] {
         let place: [PostgresValue] = [
-            .uuid(chain.broadcast.id.halves), .int4(Int32(chain.part)), .int4(Int32(clamping: chain.pages)),
+            .id(chain.broadcast.id), .int4(clamping: chain.part), .int4(clamping: chain.pages),
         ]
         var writer = JSONWriter()
         writer.beginObject()
@@ -103,8 +99,8 @@ package struct BroadcastStore: Sendable {
             PostgresStatement(
                 BroadcastSQL.page,
                 place + [
-                    .text(chain.reached), .text(page.until), .int4(Int32(clamping: page.selected)),
-                    .int4(Int32(clamping: page.stored)), .jsonb(writer.bytes),
+                    .text(chain.reached), .text(page.until), .int4(clamping: page.selected),
+                    .int4(clamping: page.stored), .jsonb(writer.bytes),
                 ]
             ),
             PostgresStatement(BroadcastSQL.advance, place + [.text(page.until), .bool(page.isLast)]),
@@ -116,9 +112,8 @@ package struct BroadcastStore: Sendable {
         PostgresStatement(
             BroadcastSQL.recount,
             [
-                .uuid(chain.broadcast.id.halves), .int4(Int32(chain.part)), .int4(Int32(clamping: chain.pages)),
-                .array(PostgresArray(texts: notifications.map(\.user))),
-                .array(PostgresArray(uuids: notifications.map(\.id.halves))),
+                .id(chain.broadcast.id), .int4(clamping: chain.part), .int4(clamping: chain.pages),
+                .texts(notifications.map(\.user)), .ids(notifications.map(\.id)),
             ]
         )
     }
@@ -148,7 +143,7 @@ package struct BroadcastStore: Sendable {
     package func fail(_ broadcast: Broadcast, reason: String) async throws(PostgresError) {
         try await self.pool.run([
             Self.lock(broadcast.id, isShared: false),
-            PostgresStatement(BroadcastSQL.fail, [.uuid(broadcast.id.halves), .text(reason)]),
+            PostgresStatement(BroadcastSQL.fail, [.id(broadcast.id), .text(reason)]),
         ])
     }
 
@@ -163,9 +158,7 @@ package struct BroadcastStore: Sendable {
         except ids: [NotificationID] = []
     ) async throws(PostgresError) -> Broadcast? {
         let result = try await self.pool.query(
-            BroadcastSQL.claimBroadcast, .text(name), .text(state.rawValue),
-            .array(PostgresArray(uuids: ids.map(\.halves)))
-        )
+            BroadcastSQL.claimBroadcast, .text(name), .text(state.rawValue), .ids(ids))
         guard let row = result.first else { return nil }
         return try BroadcastColumns.read(row)
     }
@@ -185,7 +178,7 @@ package struct BroadcastStore: Sendable {
     ) async throws(PostgresError) {
         let next = isConfirmed ? Broadcast.State.expanding : .awaitingConfirmation
         try await self.pool.query(
-            BroadcastSQL.counted, .uuid(broadcast.id.halves), .int8(size), .text(next.rawValue)
+            BroadcastSQL.counted, .id(broadcast.id), .int8(size), .text(next.rawValue)
         )
     }
 
@@ -194,7 +187,7 @@ package struct BroadcastStore: Sendable {
     /// - Returns: the number of broadcasts.
     package func forget(before: Timestamp, limit: Int) async throws(PostgresError) -> Int {
         try await self.pool.query(
-            BroadcastSQL.forget, .timestamptz(before.microseconds), .int4(Int32(clamping: limit))
+            BroadcastSQL.forget, .timestamp(before), .int4(clamping: limit)
         ).affectedRows
     }
 
@@ -203,9 +196,7 @@ package struct BroadcastStore: Sendable {
     /// The broadcast of a job and its progress; nil if the job is no broadcast.
     package func find(_ name: CancellationStore.Name) async throws(PostgresError) -> Broadcast.Progress? {
         let result = try await self.pool.query(
-            BroadcastSQL.find, .text(name.org), .array(PostgresArray(texts: name.ids)),
-            .array(PostgresArray(texts: name.entries))
-        )
+            BroadcastSQL.find, .text(name.org), .texts(name.ids), .texts(name.entries))
         guard let row = result.first else { return nil }
         return try BroadcastColumns.progress(row)
     }
@@ -218,11 +209,9 @@ package struct BroadcastStore: Sendable {
     ) async throws(PostgresError) -> [Broadcast.Progress] {
         let before = before ?? NotificationID(high: .max, low: .max)
         let result = try await self.pool.query(
-            BroadcastSQL.list, .uuid(before.halves), .int4(Int32(clamping: limit)), .text(state?.rawValue)
+            BroadcastSQL.list, .id(before), .int4(clamping: limit), .text(state?.rawValue)
         )
-        var found: [Broadcast.Progress] = []
-        for row in result { found.append(try BroadcastColumns.progress(row)) }
-        return found
+        return try result.map { (row) throws(PostgresError) in try BroadcastColumns.progress(row) }
     }
 
     /// Changes the state of a broadcast if it is one of `states`; an uncounted audience is counted
@@ -240,10 +229,7 @@ package struct BroadcastStore: Sendable {
             Self.lock(broadcast.id, isShared: false),
             PostgresStatement(
                 BroadcastSQL.transition,
-                [
-                    .uuid(broadcast.id.halves), .text(state.rawValue),
-                    .array(PostgresArray(texts: states.map(\.rawValue))),
-                ]
+                [.id(broadcast.id), .text(state.rawValue), .texts(states.map(\.rawValue))]
             ),
         ])
         return (results.last?.affectedRows ?? 0) > 0

@@ -28,8 +28,7 @@ package struct CancellationStore: Sendable {
 
         /// When the notifications of its entries were stored.
         var span: (from: Timestamp, until: Timestamp) {
-            let from = Timestamp(microseconds: self.addedAt.microseconds - CancellationStore.skew.inMicroseconds)
-            return (from, self.addedAt + CancellationStore.longestWait)
+            (self.addedAt - CancellationStore.skew, self.addedAt + CancellationStore.longestWait)
         }
     }
 
@@ -64,6 +63,8 @@ package struct CancellationStore: Sendable {
         package var inFlight: Int64 = 0
         /// The number by status that can still be withdrawn; empty unless requested.
         package var open: [NotificationStatus: Int64] = [:]
+        /// The number of failed and expired ones that their users have all the same.
+        package var reached: Int64 = 0
         /// The progress of the notifications, without those that digests hold.
         package var reach = Reach()
 
@@ -89,9 +90,7 @@ package struct CancellationStore: Sendable {
     /// Notifications stored after this returns are stored as cancelled.
     package func record(_ name: Name, at: Timestamp) async throws(PostgresError) {
         try await self.pool.query(
-            CancellationSQL.record, .text(name.org), .array(PostgresArray(texts: name.ids)),
-            .timestamptz(at.microseconds)
-        )
+            CancellationSQL.record, .text(name.org), .texts(name.ids), .timestamp(at))
         let end = ContinuousClock.now + Self.longestStoring
         var storing = try await self.storing(among: [])
         while !storing.isEmpty {
@@ -112,21 +111,17 @@ package struct CancellationStore: Sendable {
     ///
     /// - Parameter known: those to look for; empty for all.
     private func storing(among known: [String]) async throws(PostgresError) -> [String] {
-        var storing: [String] = []
-        for row in try await self.pool.query(CancellationSQL.storing, .array(PostgresArray(texts: known))) {
-            storing.append(try row.text(0))
-        }
-        return storing
+        try await self.pool.query(CancellationSQL.storing, .texts(known))
+            .map { (row) throws(PostgresError) in try row.text(0) }
     }
 
     /// When a job was cancelled; nil if it was not.
     package func cancelledAt(_ name: Name) async throws(PostgresError) -> Timestamp? {
         let result = try await self.pool.query(
             "SELECT max(at) FROM carillon.cancellations WHERE org_id = $1 AND job_id = ANY($2)", .text(name.org),
-            .array(PostgresArray(texts: name.ids))
+            .texts(name.ids)
         )
-        guard let row = result.first, !row.isNull(0) else { return nil }
-        return Timestamp(microseconds: try row.timestamptz(0))
+        return try result.first?.optionalTimestamp(0)
     }
 
     // MARK: The notifications of a job
@@ -140,7 +135,7 @@ package struct CancellationStore: Sendable {
     ) async throws(PostgresError) -> [(user: String, id: NotificationID)] {
         try Self.keys(
             try await self.pool.query(
-                CancellationSQL.page, .text(org), .text(job), .text(user), .int4(Int32(clamping: limit))
+                CancellationSQL.page, .text(org), .text(job), .text(user), .int4(clamping: limit)
             )
         )
     }
@@ -149,12 +144,9 @@ package struct CancellationStore: Sendable {
     package func ofEntry(_ name: Name) async throws(PostgresError) -> [(user: String, id: NotificationID)] {
         guard !name.entries.isEmpty else { return [] }
         return try Self.keys(
-            try await self.pool.run([
+            try await self.pool.query(
                 PostgresStatement(
-                    CancellationSQL.ofEntry, Self.entryParameters(name) + [.int4(Int32(Self.largestEntry))]
-                )
-            ]).first
-        )
+                    CancellationSQL.ofEntry, Self.entryParameters(name) + [.int4(clamping: Self.largestEntry)])))
     }
 
     /// Ends notifications that their users have read or opened before another channel delivered
@@ -167,8 +159,7 @@ package struct CancellationStore: Sendable {
         guard !keys.isEmpty else { return [] }
         return try EndedNotification.read(
             try await self.pool.query(
-                CancellationSQL.endSeen, .array(PostgresArray(texts: keys.map(\.user))),
-                .array(PostgresArray(uuids: keys.map(\.id.halves)))))
+                CancellationSQL.endSeen, .texts(keys.map(\.user)), .ids(keys.map(\.id))))
     }
 
     /// Cancels notifications that reached no device, in one transaction.
@@ -195,7 +186,7 @@ package struct CancellationStore: Sendable {
     ) async throws(PostgresError) -> [Withdrawal] {
         try await self.cancel(
             keys, at: at, CancellationSQL.cancelPage,
-            [.uuid(broadcast.id.halves), .text(keys.last?.user ?? broadcast.withdrawnTo), .bool(isLast)])
+            [.id(broadcast.id), .text(keys.last?.user ?? broadcast.withdrawnTo), .bool(isLast)])
     }
 
     /// - Parameter more: the parameters of `sql` from $4.
@@ -205,22 +196,23 @@ package struct CancellationStore: Sendable {
         _ sql: String,
         _ more: [PostgresValue]
     ) async throws(PostgresError) -> [Withdrawal] {
-        let users = PostgresArray(texts: keys.map(\.user))
-        let ids = PostgresArray(uuids: keys.map(\.id.halves))
+        let users = PostgresValue.texts(keys.map(\.user))
+        let ids = PostgresValue.ids(keys.map(\.id))
         let results = try await self.pool.run([
-            PostgresStatement(NotificationSQL.lockInboxes, [.array(users)]),
-            PostgresStatement(sql, [.array(users), .array(ids), .timestamptz(at.microseconds)] + more),
+            PostgresStatement(NotificationSQL.lockInboxes, [users]),
+            // Waits for settlements, whose attempts the next statement then sees.
+            PostgresStatement(DeliverySQL.lock, [users, ids]),
+            PostgresStatement(sql, [users, ids, .timestamp(at)] + more),
         ])
-        var withdrawals: [Withdrawal] = []
-        for row in results.last.map({ Array($0) }) ?? [] {
+        guard let result = results.last else { throw PostgresError(.decoding, "a withdrawal returned no result") }
+        return try result.map { (row) throws(PostgresError) in
             var place: Withdrawal.Place?
             let first = LabelColumns.count
             if !row.isNull(first) {
                 place = Withdrawal.Place(version: try row.int8(first), unread: try row.int4(first + 1))
             }
-            withdrawals.append(Withdrawal(label: try LabelColumns.read(row), place: place))
+            return Withdrawal(label: try LabelColumns.read(row), place: place)
         }
-        return withdrawals
     }
 
     /// Counts the notifications of a job by status, with those that digests hold: `deferred` until
@@ -230,13 +222,13 @@ package struct CancellationStore: Sendable {
     package func tally(_ name: Name, countsOpen: Bool = false) async throws(PostgresError) -> Tally {
         var tally = Tally()
         let sql = countsOpen ? CancellationSQL.tallyWithOpen : CancellationSQL.tally
-        let ids = PostgresValue.array(PostgresArray(texts: name.ids))
+        let ids = PostgresValue.texts(name.ids)
         try tally.add(try await self.pool.query(sql, .text(name.org), ids), hasReach: true)
         try tally.add(try await self.pool.query(CancellationSQL.tallyHeld, .text(name.org), ids), hasReach: false)
         guard tally.total == 0, !name.entries.isEmpty else { return tally }
         let statement = PostgresStatement(CancellationSQL.tallyOfEntry, Self.entryParameters(name))
-        if let result = try await self.pool.run([statement]).first { try tally.add(result, hasReach: true) }
-        let entries = PostgresValue.array(PostgresArray(texts: name.entries))
+        try tally.add(try await self.pool.query(statement), hasReach: true)
+        let entries = PostgresValue.texts(name.entries)
         try tally.add(
             try await self.pool.query(CancellationSQL.tallyHeldOfEntry, .text(name.org), entries), hasReach: false)
         return tally
@@ -244,32 +236,28 @@ package struct CancellationStore: Sendable {
 
     private static func entryParameters(_ name: Name) -> [PostgresValue] {
         let (from, until) = name.span
-        return [
-            .text(name.org), .array(PostgresArray(texts: name.entries)), .timestamptz(from.microseconds),
-            .timestamptz(until.microseconds),
-        ]
+        return [.text(name.org), .texts(name.entries), .timestamp(from), .timestamp(until)]
     }
 
-    private static func keys(_ result: PostgresResult?) throws(PostgresError) -> [(user: String, id: NotificationID)] {
-        var keys: [(user: String, id: NotificationID)] = []
-        guard let result else { return [] }
-        for row in result { keys.append((try row.text(0), NotificationID(try row.uuid(1)))) }
-        return keys
+    private static func keys(_ result: PostgresResult) throws(PostgresError) -> [(user: String, id: NotificationID)] {
+        try result.map { (row) throws(PostgresError) in (try row.text(0), try row.id(1)) }
     }
 }
 
 extension CancellationStore.Tally {
-    /// - Parameter hasReach: whether the rows contain the progress; the count is then its first
-    ///   column.
+    /// - Parameter hasReach: whether the rows contain whether users have it, and the progress; the
+    ///   count is then its first column.
     fileprivate mutating func add(_ result: PostgresResult, hasReach: Bool) throws(PostgresError) {
         for row in result {
-            let count = try row.int8(3)
+            let count = try row.int8(hasReach ? 4 : 3)
             let status = NotificationStatus(rawValue: try row.text(0)) ?? .pending
             self.counts[status, default: 0] += count
             if try row.bool(1) { self.inFlight += count }
-            if try row.bool(2) { self.open[status, default: 0] += count }
+            let isOpen = try row.bool(2)
+            if isOpen { self.open[status, default: 0] += count }
             guard hasReach else { continue }
-            self.reach.add(try Reach(row, at: 3))
+            if !isOpen, try row.bool(3) { self.reached += count }
+            self.reach.add(try Reach(row, at: 4))
         }
     }
 }
@@ -332,10 +320,13 @@ enum CancellationSQL {
     ///
     /// A notification that was read or opened has reached its user, whatever its status. An unread
     /// one in the inbox of an offline user has not, nor has an unconfirmed one, unless its mail was
-    /// sent. A failed one can be withdrawn while a device waits for a retry.
+    /// sent. A failed or expired one can be withdrawn from the inbox; outside it, a failed one can
+    /// while a device waits for a retry.
     private static let isOpen = """
         (n.read_at IS NULL AND n.opened_at IS NULL AND ((n.status IN ('pending', 'deferred')
-                OR n.status = 'sent' AND n.sent_via IN ('inbox', 'socket')) AND NOT \(Self.wasMailed)
+                OR n.status = 'sent' AND n.sent_via IN ('inbox', 'socket')
+                OR n.status IN ('failed', 'expired') AND n.version > 0 AND n.deleted_at IS NULL)
+                AND NOT \(Self.wasMailed)
             OR n.status = 'failed' AND EXISTS (
                 SELECT FROM carillon.delivery_attempts a WHERE a.notification_id = n.id AND a.outcome = 'retry'
                     AND NOT EXISTS (
@@ -343,8 +334,15 @@ enum CancellationSQL {
                             AND l.device_id = a.device_id AND l.at >= a.at AND l.outcome <> 'retry'))))
         """
 
+    /// Whether a user has a notification that failed or expired: read or opened it in the inbox, or
+    /// got its mail.
+    private static let isReached = """
+        (n.status IN ('failed', 'expired')
+            AND (n.read_at IS NOT NULL OR n.opened_at IS NOT NULL OR \(Self.wasMailed)))
+        """
+
     /// Whether the relay accepted its mail, which the status of an inbox row does not show.
-    private static let wasMailed = """
+    static let wasMailed = """
         ((n.channels & \(Channels.email.rawValue)) <> 0 AND EXISTS (
             SELECT FROM carillon.delivery_attempts m
             WHERE m.notification_id = n.id AND m.kind = 'email' AND m.outcome = 'accepted'
@@ -409,8 +407,8 @@ enum CancellationSQL {
         """
         WITH target AS MATERIALIZED (
             SELECT n.user_id, n.id, n.version > 0 AND n.deleted_at IS NULL AS is_listed, n.read_at IS NULL AS was_unread,
-                n.status = 'pending' AND n.status_reason = 'queued' OR n.status = 'failed' OR \(Self.mayBeMailed(at: "$3"))
-                    AS may_be_sent
+                (n.status = 'pending' AND n.status_reason = 'queued' OR n.status IN ('failed', 'expired'))
+                    AND \(DeliverySQL.mayBePushed) OR \(Self.mayBeMailed(at: "$3")) AS may_be_sent
             FROM unnest($1, $2) AS k (user_id, id)
             JOIN carillon.notifications n ON n.user_id = k.user_id AND n.id = k.id
             WHERE \(Self.isOpen)
@@ -497,13 +495,13 @@ enum CancellationSQL {
         """
     }
 
-    /// Rows: status, whether a provider may have it, whether it can still be withdrawn, and the
-    /// progress counts.
+    /// Rows: status, whether a provider may have it, whether it can still be withdrawn, whether the
+    /// user of a failed or expired one has it, and the progress counts.
     private static func tally(_ condition: String, isOpen: String = "false") -> String {
         """
         SELECT n.status, (n.status = 'cancelled' AND n.status_reason = 'in_flight') IS TRUE, (\(isOpen)) IS TRUE,
-            \(Reach.columns)
-        FROM carillon.notifications n WHERE \(condition) GROUP BY 1, 2, 3
+            \(Self.isReached) IS TRUE, \(Reach.columns)
+        FROM carillon.notifications n WHERE \(condition) GROUP BY 1, 2, 3, 4
         """
     }
 }

@@ -90,9 +90,9 @@ package struct ClientReportStore: Sendable {
             )
             SELECT is_left FROM room
             """,
-            .timestamptz(report.at.microseconds), .text(report.user), .text(report.provider.rawValue),
+            .timestamp(report.at), .text(report.user), .text(report.provider.rawValue),
             .text(report.kind.rawValue), .text(report.outcome.rawValue),
-            report.reason.map { .text($0) } ?? .null(.text), .int8(Int64(Self.mostPerHour))
+            .text(report.reason), .int8(Int64(Self.mostPerHour))
         )
         return try result.first?.bool(0) ?? false
     }
@@ -110,37 +110,23 @@ package struct ClientReportStore: Sendable {
                     WHERE at >= $1 AND kind IN ('permission', 'registration') ORDER BY at DESC LIMIT $2
                 ) r GROUP BY 1, 2, 3 ORDER BY 1, 4 DESC, 2, 3
                 """,
-                [.timestamptz(since.microseconds), .int4(Self.mostRows)]),
+                [.timestamp(since), .int4(Self.mostRows)]),
             PostgresStatement(
                 """
                 SELECT at, user_id, provider, reason FROM carillon.delivery_attempts
                 WHERE at >= $1 AND kind IN ('permission', 'registration') AND kind = 'registration'
                 ORDER BY at DESC LIMIT $2
                 """,
-                [.timestamptz(since.microseconds), .int4(Int32(clamping: limit))]),
+                [.timestamp(since), .int4(clamping: limit)]),
         ])
         guard results.count == 2 else { throw PostgresError(.decoding, "a report query returned no result") }
-        var counts: [Count] = []
-        for row in results[0] {
-            counts.append(
-                Count(
-                    kind: try row.text(0),
-                    outcome: try row.text(1),
-                    provider: try row.text(2),
-                    count: try row.int8(3)
-                )
-            )
+        let counts = try results[0].map { (row) throws(PostgresError) in
+            Count(kind: try row.text(0), outcome: try row.text(1), provider: try row.text(2), count: try row.int8(3))
         }
-        var failed: [Failed] = []
-        for row in results[1] {
-            failed.append(
-                Failed(
-                    at: Timestamp(microseconds: try row.timestamptz(0)),
-                    user: try row.text(1),
-                    provider: try row.text(2),
-                    reason: try row.optionalText(3)
-                )
-            )
+        let failed = try results[1].map { (row) throws(PostgresError) in
+            Failed(
+                at: try row.timestamp(0), user: try row.text(1), provider: try row.text(2),
+                reason: try row.optionalText(3))
         }
         return (counts, failed)
     }

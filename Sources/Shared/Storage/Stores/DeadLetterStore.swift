@@ -21,12 +21,8 @@ package struct DeadLetterStore: Sendable {
         replacesReplayed: Bool = false
     ) async throws(PostgresError) {
         guard !letters.isEmpty else { return }
-        var fields = PostgresArray(.jsonb)
-        var moments = PostgresArray(.timestamptz)
-        for letter in letters {
-            fields.append(json: Self.json(letter.fields))
-            moments.append(timestamptz: letter.at.microseconds)
-        }
+        var fields = PostgresArray(.jsonb, capacity: letters.count)
+        for letter in letters { fields.append(json: FieldsColumn.json(letter.fields)) }
         try await self.pool.query(
             """
             INSERT INTO carillon.dead_letters AS d (stream, entry, reason, fields, at)
@@ -37,11 +33,8 @@ package struct DeadLetterStore: Sendable {
             SET reason = excluded.reason, fields = excluded.fields, at = excluded.at, replay_at = NULL
             WHERE d.replay_at IS NOT NULL AND $6
             """,
-            .array(PostgresArray(texts: letters.map(\.stream))),
-            .array(PostgresArray(texts: letters.map(\.entry))),
-            .array(PostgresArray(texts: letters.map(\.reason))),
-            .array(fields),
-            .array(moments), .bool(replacesReplayed)
+            .texts(letters.map(\.stream)), .texts(letters.map(\.entry)), .texts(letters.map(\.reason)),
+            .array(fields), .timestamps(letters.map(\.at)), .bool(replacesReplayed)
         )
     }
 
@@ -65,7 +58,7 @@ package struct DeadLetterStore: Sendable {
             let result = try await self.pool.query(
                 """
                 SELECT d.stream, d.entry, d.fields FROM carillon.dead_letters d
-                WHERE (d.stream, d.entry) > ($2, $3) AND \(DeadLetterErasure.mayName("$1", in: "d.fields"))
+                WHERE (d.stream, d.entry) > ($2, $3) AND \(FieldsErasure.mayName("$1", in: "d.fields"))
                 ORDER BY d.stream, d.entry LIMIT 500
                 """,
                 .text(user), .text(last.stream), .text(last.entry)
@@ -76,7 +69,7 @@ package struct DeadLetterStore: Sendable {
                 let json = try row.optionalJSON(2) ?? []
                 let fields = (try? JSONParser.parse(json))?.array ?? []
                 let read: [PostgresValue] = [.text(last.stream), .text(last.entry), .jsonb(json)]
-                switch DeadLetterErasure.change(fields, user: user) {
+                switch FieldsErasure.change(fields, user: user) {
                 case .none: break
                 case .remove:
                     changes.append(
@@ -107,31 +100,6 @@ package struct DeadLetterStore: Sendable {
             }
         }
     }
-
-    /// `[[name, value], …]`, since names may repeat; bytes that are not text become `{"base64":
-    /// "…"}`.
-    static func json(_ fields: [(name: String, value: ArraySlice<UInt8>)]) -> [UInt8] {
-        var writer = JSONWriter()
-        writer.beginArray()
-        for field in fields {
-            writer.beginArray()
-            Self.write(ArraySlice(field.name.utf8), to: &writer)
-            Self.write(field.value, to: &writer)
-            writer.endArray()
-        }
-        writer.endArray()
-        return writer.bytes
-    }
-
-    private static func write(_ bytes: ArraySlice<UInt8>, to writer: inout JSONWriter) {
-        if !bytes.contains(0), let text = String(validating: bytes, as: UTF8.self) {
-            writer.string(text)
-        } else {
-            writer.beginObject()
-            writer.member("base64", Base64.standard.encode(bytes))
-            writer.endObject()
-        }
-    }
 }
 
 extension DeadLetterStore {
@@ -144,24 +112,11 @@ extension DeadLetterStore {
         package let at: Timestamp
         /// When it is replayed; nil if it is not.
         package let replayAt: Timestamp?
-        /// `[[name, value], …]`; bytes that are not text are `{"base64": "…"}`.
+        /// The fields as a ``FieldsColumn``.
         let json: [UInt8]
 
         /// The original fields.
-        package var fields: [(name: String, value: [UInt8])] {
-            ((try? JSONParser.parse(self.json))?.array ?? []).map { field in
-                let parts = field.array ?? []
-                return (
-                    String(decoding: Self.bytes(parts.first), as: UTF8.self), Self.bytes(parts.last)
-                )
-            }
-        }
-
-        /// The bytes of a stored name or value.
-        static func bytes(_ value: JSONValue?) -> [UInt8] {
-            if let text = value?.string { return Array(text.utf8) }
-            return value?["base64"]?.string.flatMap { Base64.standard.decodePadded($0.utf8) } ?? []
-        }
+        package var fields: [(name: String, value: [UInt8])] { FieldsColumn.fields(self.json) }
     }
 
     /// Selects dead letters; all by default.
@@ -187,7 +142,7 @@ extension DeadLetterStore {
         fileprivate var parameters: [PostgresValue] {
             [
                 self.id.map { .int8($0) } ?? .null(.int8), .text(self.reason), .text(self.stream), .text(self.type),
-                .timestamptz(self.since?.microseconds), .timestamptz(self.until?.microseconds),
+                .timestamp(self.since), .timestamp(self.until),
             ]
         }
     }
@@ -202,21 +157,17 @@ extension DeadLetterStore {
     private static let columns = "d.id, d.stream, d.entry, d.reason, d.at, d.replay_at, d.fields"
 
     private static func read(_ result: PostgresResult) throws(PostgresError) -> [Letter] {
-        var letters: [Letter] = []
-        for row in result {
-            letters.append(
-                Letter(
-                    id: try row.int8(0),
-                    stream: try row.text(1),
-                    entry: try row.text(2),
-                    reason: try row.text(3),
-                    at: Timestamp(microseconds: try row.timestamptz(4)),
-                    replayAt: row.isNull(5) ? nil : Timestamp(microseconds: try row.timestamptz(5)),
-                    json: try row.optionalJSON(6) ?? []
-                )
+        try result.map { (row) throws(PostgresError) in
+            Letter(
+                id: try row.int8(0),
+                stream: try row.text(1),
+                entry: try row.text(2),
+                reason: try row.text(3),
+                at: try row.timestamp(4),
+                replayAt: try row.optionalTimestamp(5),
+                json: try row.optionalJSON(6) ?? []
             )
         }
-        return letters
     }
 
     /// A page of dead letters, newest first.
@@ -232,10 +183,9 @@ extension DeadLetterStore {
             SELECT \(Self.columns) FROM carillon.dead_letters d WHERE d.id < $7 AND \(Self.condition)
             ORDER BY d.id DESC LIMIT $8
             """,
-            filter.parameters + [.int8(last ?? .max), .int4(Int32(clamping: limit))]
+            filter.parameters + [.int8(last ?? .max), .int4(clamping: limit)]
         )
-        guard let result = try await self.pool.run([statement]).first else { return [] }
-        return try Self.read(result)
+        return try Self.read(try await self.pool.query(statement))
     }
 
     /// A reason with the dead letters of one stream that have it.
@@ -257,17 +207,12 @@ extension DeadLetterStore {
             FROM carillon.dead_letters d WHERE \(Self.condition)
             GROUP BY d.reason, d.stream ORDER BY 3 DESC, 1, 2 LIMIT $7
             """,
-            filter.parameters + [.int4(Int32(clamping: limit))])
-        guard let result = try await self.pool.run([statement], timeout: .seconds(60)).first else { return [] }
-        var reasons: [Reason] = []
-        for row in result {
-            reasons.append(
-                Reason(
-                    reason: try row.text(0), stream: try row.text(1), count: try row.int8(2), open: try row.int8(3),
-                    oldestAt: Timestamp(microseconds: try row.timestamptz(4)),
-                    newestAt: Timestamp(microseconds: try row.timestamptz(5))))
+            filter.parameters + [.int4(clamping: limit)])
+        return try await self.pool.query(statement, timeout: .seconds(60)).map { (row) throws(PostgresError) in
+            Reason(
+                reason: try row.text(0), stream: try row.text(1), count: try row.int8(2), open: try row.int8(3),
+                oldestAt: try row.timestamp(4), newestAt: try row.timestamp(5))
         }
-        return reasons
     }
 
     /// Replaces the fields of a dead letter that has no scheduled replay, and schedules one.
@@ -280,7 +225,7 @@ extension DeadLetterStore {
     ) async throws(PostgresError) -> Bool {
         let result = try await self.pool.query(
             "UPDATE carillon.dead_letters SET fields = $2, replay_at = $3 WHERE id = $1 AND replay_at IS NULL",
-            .int8(id), .jsonb(Self.json(fields.map { ($0.name, $0.value[...]) })), .timestamptz(now.microseconds))
+            .int8(id), .jsonb(FieldsColumn.json(fields)), .timestamp(now))
         return result.affectedRows > 0
     }
 
@@ -297,8 +242,7 @@ extension DeadLetterStore {
             filter.parameters
         )
         var counts: (all: Int64, replayable: Int64) = (0, 0)
-        guard let result = try await self.pool.run([statement], timeout: .seconds(60)).first else { return counts }
-        for row in result {
+        for row in try await self.pool.query(statement, timeout: .seconds(60)) {
             counts.all += try row.int8(1)
             if takesBack(try row.text(0)) { counts.replayable += try row.int8(2) }
         }
@@ -331,16 +275,10 @@ extension DeadLetterStore {
             )
             SELECT count(*), max(replay_at) FROM changed
             """,
-            filter.parameters + [
-                .array(PostgresArray(texts: streams)), .timestamptz(now.microseconds), .float8(Double(rate)),
-            ]
+            filter.parameters + [.texts(streams), .timestamp(now), .float8(Double(rate))]
         )
-        guard let row = try await self.pool.run([statement], timeout: .seconds(60)).first?.first else {
-            return (0, nil)
-        }
-        return (
-            Int(try row.int8(0)), row.isNull(1) ? nil : Timestamp(microseconds: try row.timestamptz(1))
-        )
+        guard let row = try await self.pool.query(statement, timeout: .seconds(60)).first else { return (0, nil) }
+        return (Int(try row.int8(0)), try row.optionalTimestamp(1))
     }
 
     /// The origin streams of dead letters without a scheduled replay.
@@ -351,10 +289,8 @@ extension DeadLetterStore {
             """,
             filter.parameters
         )
-        guard let result = try await self.pool.run([statement], timeout: .seconds(60)).first else { return [] }
-        var streams: [String] = []
-        for row in result { streams.append(try row.text(0)) }
-        return streams
+        return try await self.pool.query(statement, timeout: .seconds(60))
+            .map { (row) throws(PostgresError) in try row.text(0) }
     }
 
     /// Deletes dead letters.
@@ -364,7 +300,7 @@ extension DeadLetterStore {
         let statement = PostgresStatement(
             "DELETE FROM carillon.dead_letters d WHERE \(Self.condition)", filter.parameters
         )
-        return try await self.pool.run([statement], timeout: .seconds(60)).first?.affectedRows ?? 0
+        return try await self.pool.query(statement, timeout: .seconds(60)).affectedRows
     }
 
     /// Claims due replays; they are due again after `hold` unless they are removed.
@@ -385,8 +321,7 @@ extension DeadLetterStore {
                 )
                 SELECT * FROM claimed ORDER BY id
                 """,
-                .timestamptz(now.microseconds), .timestamptz((now + hold).microseconds),
-                .int4(Int32(clamping: limit))
+                .timestamp(now), .timestamp(now + hold), .int4(clamping: limit)
             )
         )
     }
@@ -395,18 +330,12 @@ extension DeadLetterStore {
     ///
     /// One that failed again meanwhile, or that another dispatcher claimed, stays.
     package func remove(_ letters: [Letter]) async throws(PostgresError) {
-        var ids = PostgresArray(.int8, capacity: letters.count)
-        var moments = PostgresArray(.timestamptz, capacity: letters.count)
-        for letter in letters {
-            ids.append(int8: letter.id)
-            moments.append(timestamptz: letter.replayAt?.microseconds)
-        }
         try await self.pool.query(
             """
             DELETE FROM carillon.dead_letters d USING unnest($1, $2) AS c (id, replay_at)
             WHERE d.id = c.id AND d.replay_at = c.replay_at
             """,
-            .array(ids), .array(moments))
+            .int8s(letters.map(\.id)), .timestamps(letters.map(\.replayAt)))
     }
 }
 
@@ -424,79 +353,5 @@ package enum DeadLetterShape {
         writer.key("fields")
         writer.raw(letter.json)
         writer.endObject()
-    }
-}
-
-/// The change to one dead letter when a user is erased.
-enum DeadLetterErasure: Equatable {
-    /// The dead letter does not name the user.
-    case none
-    /// The dead letter is for this user alone, or its names cannot be separated.
-    case remove
-    /// The dead letter names others too; these are its fields without the user.
-    case replace([JSONValue])
-
-    /// An SQL condition for rows that may name a user; it has false positives.
-    ///
-    /// JSON may escape any character of a name (RFC 8259 section 7), so a list with an escape may
-    /// name anyone. So may a list that is not UTF-8, which is stored as an object.
-    ///
-    /// - Parameters:
-    ///   - user: the parameter.
-    ///   - fields: the column.
-    static func mayName(_ user: String, in fields: String) -> String {
-        """
-        EXISTS (
-            SELECT FROM jsonb_array_elements(\(fields)) f
-            WHERE f ->> 0 IN ('user', 'users', 'except', 'd') AND position(\(user)::text IN f ->> 1) > 0
-                OR f ->> 0 IN ('users', 'except')
-                    AND (position('\\' IN f ->> 1) > 0 OR jsonb_typeof(f -> 1) = 'object')
-        )
-        """
-    }
-
-    /// - Parameter fields: `[[name, value], …]`.
-    static func change(_ fields: [JSONValue], user: String) -> DeadLetterErasure {
-        var isChanged = false
-        var kept: [JSONValue] = []
-        for field in fields {
-            guard let name = field.array?.first?.string else {
-                kept.append(field)
-                continue
-            }
-            let value = DeadLetterStore.Letter.bytes(field.array?.last)
-            switch name {
-            case "user" where value.elementsEqual(user.utf8): return .remove
-            case "d" where Self.owner(ofDelivery: value)?.utf8.elementsEqual(user.utf8) == true: return .remove
-            case "users", "except":
-                guard let users = (try? JSONParser.parse(value))?.strings else {
-                    // The list cannot be parsed but contains the user's name.
-                    if value.contains(user.utf8) { return .remove }
-                    kept.append(field)
-                    continue
-                }
-                let others = users.filter { !$0.utf8.elementsEqual(user.utf8) }
-                guard others.count < users.count else {
-                    kept.append(field)
-                    continue
-                }
-                if others.isEmpty, name == "users" { return .remove }
-                isChanged = true
-                // The decoder refuses an empty list.
-                guard !others.isEmpty else { continue }
-                let list = JSONWriter.bytes(of: .array(others.map { .string($0) }))
-                kept.append(.array([.string(name), .string(String(decoding: list, as: UTF8.self))]))
-            default: kept.append(field)
-            }
-        }
-        return isChanged ? .replace(kept) : .none
-    }
-
-    /// The user of a delivery's text (format, notification, device, attempt, flags, user); nil if
-    /// it cannot be read.
-    static func owner(ofDelivery text: [UInt8]) -> Substring? {
-        let parts = String(decoding: text, as: UTF8.self)
-            .split(separator: " ", maxSplits: 5, omittingEmptySubsequences: false)
-        return parts.count == 6 ? parts[5] : nil
     }
 }

@@ -122,52 +122,56 @@ enum DeliverySQL {
         FROM \(NotificationSQL.rows("user_id", "id", "via", "device")) AS a
         WHERE \(NotificationSQL.isNamed(by: "a"))
             AND CASE
-                WHEN a.via <> 'email' THEN n.status IN ('pending', 'failed', 'cancelled', 'deferred')
+                WHEN a.via <> 'email' THEN n.status IN ('pending', 'failed', 'expired', 'cancelled', 'deferred')
                 WHEN n.status = 'cancelled' THEN true
-                WHEN (n.channels & \(Channels.inApp.rawValue)) = 0 THEN n.status IN ('pending', 'failed')
+                WHEN (n.channels & \(Channels.inApp.rawValue)) = 0 THEN n.status IN ('pending', 'failed', 'expired', 'suppressed')
                 ELSE n.status = 'pending' AND n.status_reason = 'queued' AND NOT \(Self.mayBePushed)
             END
         """
 
     /// A cancelled notification that did not reach the provider is no longer in flight, unless
     /// another device or its mail may be.
+    ///
+    /// Quiet hours that postpone its push end it, as the release finds it cancelled.
     static let stopped = """
         UPDATE carillon.notifications n
         SET status_reason = NULL
         FROM unnest($1, $2) AS s (user_id, id)
         WHERE \(NotificationSQL.isNamed(by: "s")) AND n.status = 'cancelled' AND n.status_reason = 'in_flight'
-            AND NOT ((n.channels & \(Channels.push.rawValue)) <> 0 AND EXISTS (
-                SELECT FROM carillon.devices d
-                WHERE d.user_id = n.user_id AND d.active AND NOT d.silenced AND NOT EXISTS (
-                    SELECT FROM carillon.delivery_attempts a
-                    WHERE a.notification_id = n.id AND a.device_id = d.id AND a.kind = 'push'
-                        AND a.outcome <> 'retry')))
+            AND NOT \(Self.isOpen(until: "a.outcome <> 'retry' AND coalesce(a.reason, '') <> 'under_way'"))
             AND NOT \(CancellationSQL.mayBeMailed(at: "now()"))
         """
 
     /// Locks notifications, so that when two dispatchers end the last deliveries of one, the second
     /// sees the first's change.
     ///
-    /// $1, $2: users and ids.
+    /// PostgreSQL sorts before it locks. $1, $2: users and ids.
     static let lock = """
-        SELECT FROM carillon.notifications n
-        WHERE (n.user_id, n.id) IN (SELECT d.user_id, d.id FROM unnest($1, $2) AS d (user_id, id))
-        ORDER BY n.user_id COLLATE "C", n.id FOR UPDATE
+        SELECT FROM unnest($1, $2) AS d (user_id, id)
+        JOIN carillon.notifications n ON \(NotificationSQL.isNamed(by: "d"))
+        ORDER BY d.user_id COLLATE "C", d.id FOR UPDATE OF n
         """
 
-    /// Whether a device may still get the push of the notification `n`: no attempt ended it there,
-    /// and there was an attempt or the push was enqueued for it.
-    private static let mayBePushed = """
+    /// Whether a device may still get the push of the notification `n`.
+    static let mayBePushed = Self.isOpen(until: Self.isEnd("a"))
+
+    /// Whether no attempt ended the push on a device, and there was an attempt or the push was
+    /// enqueued for it.
+    ///
+    /// - Parameter end: whether the attempt `a` ended it.
+    private static func isOpen(until end: String) -> String {
+        """
         ((n.channels & \(Channels.push.rawValue)) <> 0 AND EXISTS (
             SELECT FROM carillon.devices d
             CROSS JOIN LATERAL (
-                SELECT count(*) > 0 AS was_tried, coalesce(bool_or(\(Self.isEnd("a"))), false) AS has_ended
+                SELECT count(*) > 0 AS was_tried, coalesce(bool_or(\(end)), false) AS has_ended
                 FROM carillon.delivery_attempts a
                 WHERE a.notification_id = n.id AND a.device_id = d.id AND a.kind = 'push'
             ) t
             WHERE d.user_id = n.user_id AND d.active AND NOT d.silenced AND NOT t.has_ended
                 AND (t.was_tried OR d.pushed_since <= coalesce(n.handed_at, n.stored_at))))
         """
+    }
 
     /// Ends obsolete notifications that wait for a provider, unless one of their deliveries may be
     /// in flight.
@@ -175,7 +179,7 @@ enum DeliverySQL {
     /// A listed notification stays in the inbox; another was suppressed, or failed. A cancelled one
     /// ends as cancelled unless its user has seen it. One without a reason is about to be marked as
     /// queued, as its push was faster than the mark; when its mail did not go out, it may still
-    /// wait for proof.
+    /// wait for proof. One with another reason waits only for its mail.
     ///
     /// $1 to $5: users, ids, reasons, whether it was a secondary send, whether the reason is a
     /// failure. Rows: the label's columns, status and reason.
@@ -199,10 +203,21 @@ enum DeliverySQL {
             END
         FROM unnest($1, $2, $3, $4, $5) AS d (user_id, id, reason, is_secondary, has_failed)
         WHERE \(NotificationSQL.isNamed(by: "d")) AND n.status = 'pending'
-            AND (n.status_reason = 'queued' OR n.status_reason IS NULL AND NOT d.is_secondary)
+            AND CASE
+                WHEN n.status_reason <> 'queued' THEN NOT \(Self.waitsForMail)
+                ELSE (n.status_reason = 'queued' OR NOT d.is_secondary) AND NOT \(Self.mayBePushed)
+            END
             AND (d.reason <> 'cancelled' OR n.read_at IS NOT NULL OR n.opened_at IS NOT NULL)
-            AND NOT \(Self.mayBePushed) AND NOT \(CancellationSQL.mayBeMailed(at: "now()"))
+            AND NOT \(CancellationSQL.mayBeMailed(at: "now()"))
         RETURNING \(LabelColumns.list), n.status, n.status_reason
+        """
+
+    /// Whether the mail of the notification `n` is still to come or has not ended.
+    private static let waitsForMail = """
+        EXISTS (
+            SELECT FROM carillon.follow_ups f
+            WHERE f.user_id = n.user_id AND f.notification_id = n.id AND f.kind = '\(FollowUp.email.rawValue)'
+        )
         """
 
     private static let expiresUnseen =
@@ -211,11 +226,31 @@ enum DeliverySQL {
     /// The reason of a notification whose last device was removed.
     static let noDevice = "no_device"
 
+    /// A notification that the gate found expired ends as any other that expires.
     static let failed = """
         UPDATE carillon.notifications n
-        SET status = 'failed', status_reason = f.reason
+        SET status = CASE WHEN f.reason = 'expired' THEN 'expired' ELSE 'failed' END, status_reason = f.reason
         FROM unnest($1, $2, $3) AS f (user_id, id, reason)
         WHERE \(NotificationSQL.isNamed(by: "f")) AND n.status = 'pending'
+        """
+
+    /// Settles deferred notifications that get no push as their mail has ended; they wait for mail
+    /// that is still to come, which a follow-up remembers.
+    ///
+    /// $1 to $3: users, ids, reasons. Rows: the label's columns, status, and the reason of a
+    /// failure.
+    static let leftToMail = """
+        UPDATE carillon.notifications n
+        SET status = CASE
+                WHEN \(CancellationSQL.wasMailed) THEN 'sent'
+                WHEN \(Self.waitsForMail) THEN 'pending'
+                ELSE 'failed'
+            END,
+            status_reason = l.reason,
+            sent_via = CASE WHEN \(CancellationSQL.wasMailed) THEN 'email' ELSE n.sent_via END
+        FROM unnest($1, $2, $3) AS l (user_id, id, reason)
+        WHERE \(NotificationSQL.isNamed(by: "l")) AND n.status = 'deferred'
+        RETURNING \(LabelColumns.list), n.status, CASE WHEN n.status = 'failed' THEN n.status_reason END
         """
 
     /// $1 to $4: users, addresses that the relay rejected, reasons, times of sending.
@@ -230,11 +265,14 @@ enum DeliverySQL {
         RETURNING s.user_id
         """
 
+    /// $1 to $4: devices, tokens that the provider rejected, reasons, times of the evidence.
+    ///
+    /// A device keeps its id when its token changes.
     static let deadTokens = """
         UPDATE carillon.devices d
         SET active = false, deactivated_reason = t.reason
-        FROM unnest($1, $2, $3) AS t (id, reason, evidence)
-        WHERE d.id = t.id AND d.active AND d.registered_at < t.evidence
+        FROM unnest($1, $2, $3, $4) AS t (id, token, reason, evidence)
+        WHERE d.id = t.id AND d.token = t.token AND d.active AND d.registered_at < t.evidence
         RETURNING d.id
         """
 }

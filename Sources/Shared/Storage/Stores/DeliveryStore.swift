@@ -102,12 +102,16 @@ package struct DeliveryStore: Sendable {
         ///
         /// `hasFailed` is false if its user or type did not want it.
         package var secondary: [(user: String, id: NotificationID, reason: String, hasFailed: Bool)] = []
+        /// Deferred notifications outside the inbox that get no push at their release: they end as
+        /// their mail has ended, or will.
+        package var leftToMail: [(user: String, id: NotificationID, reason: String)] = []
         /// Finished mail and attention calls, which are no longer remembered as enqueued.
         package var ended: [(user: String, id: NotificationID, kind: FollowUp, isAccepted: Bool)] = []
         /// Addresses that reject mail, with the time of sending: an address set later stays.
         package var deadAddresses: [(user: String, address: String, reason: String, at: Timestamp)] = []
-        /// Devices with a dead token, with the time of the evidence: a later registration stays.
-        package var deadTokens: [(device: NotificationID, reason: String, evidence: Timestamp)] = []
+        /// Devices with a dead token, with the time of the evidence: another token, and a later
+        /// registration, stay.
+        package var deadTokens: [(device: NotificationID, token: String, reason: String, evidence: Timestamp)] = []
 
         package init() {}
 
@@ -117,6 +121,7 @@ package struct DeliveryStore: Sendable {
             self.failed += other.failed
             self.dropped += other.dropped
             self.secondary += other.secondary
+            self.leftToMail += other.leftToMail
             self.ended += other.ended
             self.deadAddresses += other.deadAddresses
             self.deadTokens += other.deadTokens
@@ -154,16 +159,11 @@ package struct DeliveryStore: Sendable {
         categories: [(type: String, category: String)] = []
     ) async throws(PostgresError) -> [Facts?] {
         guard !keys.isEmpty else { return [] }
-        var repeats = PostgresArray(.bool)
-        for key in keys { repeats.append(bool: key.isRepeat) }
         let result = try await self.pool.query(
             keys[0].device == Device.emailAddress ? DeliverySQL.mailFacts : DeliverySQL.facts,
-            .array(PostgresArray(texts: keys.map(\.user))),
-            .array(PostgresArray(uuids: keys.map(\.notification.halves))),
-            .array(PostgresArray(uuids: keys.map(\.device.halves))),
-            .array(repeats),
-            .array(PostgresArray(texts: categories.map(\.type))),
-            .array(PostgresArray(texts: categories.map { PreferenceKey.category($0.category) }))
+            .texts(keys.map(\.user)), .ids(keys.map(\.notification)), .ids(keys.map(\.device)),
+            .bools(keys.map(\.isRepeat)), .texts(categories.map(\.type)),
+            .texts(categories.map { PreferenceKey.category($0.category) })
         )
         var facts = [Facts?](repeating: nil, count: keys.count)
         for row in result {
@@ -187,13 +187,16 @@ package struct DeliveryStore: Sendable {
             return more.isEmpty ? nil : statements.count - 1
         }
         if !settlement.attempts.isEmpty { add([Self.insert(settlement.attempts)]) }
+        add(Self.lock(settlement))
         add(Self.accept(settlement.accepted))
-        add(Self.fail(settlement.failed))
-        add(Self.stop(settlement.attempts))
+        add(Self.update(settlement.failed, DeliverySQL.failed))
+        let leftToMail = add(Self.update(settlement.leftToMail, DeliverySQL.leftToMail))
         let addresses = add(Self.invalidate(settlement.deadAddresses))
         let devices = add(Self.switchOff(settlement.deadTokens))
         if !settlement.ended.isEmpty { add([Self.end(settlement.ended)]) }
         let dropped = add(Self.drop(settlement.dropped, secondary: settlement.secondary))
+        // Last, so that it sees cancellations that held the locks.
+        add(Self.stop(settlement.attempts))
         var effects = Effects()
         guard !statements.isEmpty else { return effects }
         let results = try await self.pool.run(statements)
@@ -204,10 +207,28 @@ package struct DeliveryStore: Sendable {
             for row in results[addresses] { effects.addresses.insert(ExactText(try row.text(0))) }
         }
         if let devices {
-            for row in results[devices] { effects.devices.insert(NotificationID(try row.uuid(0))) }
+            for row in results[devices] { effects.devices.insert(try row.id(0)) }
         }
-        if let dropped { effects.ended = try EndedNotification.read(results[dropped]) }
+        for place in [dropped, leftToMail] {
+            if let place { effects.ended += try EndedNotification.read(results[place]) }
+        }
         return effects
+    }
+
+    /// Locks all notifications that a settlement may end, in one order, so that its statements see
+    /// what others committed meanwhile.
+    ///
+    /// Others may be dropping the pushes that mail looks at, or releasing a deferred notification
+    /// whose mail fails. Accepted pushes alone need no lock.
+    private static func lock(_ settlement: Settlement) -> [PostgresStatement] {
+        var keys = settlement.failed.map { (user: $0.user, id: $0.id) }
+        keys += settlement.leftToMail.map { (user: $0.user, id: $0.id) }
+        keys += settlement.dropped.map { (user: $0.user, id: $0.id) }
+        keys += settlement.secondary.map { (user: $0.user, id: $0.id) }
+        let hasMail = settlement.accepted.contains { $0.via == Provider.email.rawValue }
+        guard hasMail || !keys.isEmpty else { return [] }
+        keys += settlement.accepted.map { (user: $0.user, id: $0.id) }
+        return [PostgresStatement(DeliverySQL.lock, [.texts(keys.map(\.user)), .ids(keys.map(\.id))])]
     }
 
     private static func accept(
@@ -215,27 +236,21 @@ package struct DeliveryStore: Sendable {
     ) -> [PostgresStatement] {
         guard !rows.isEmpty else { return [] }
         let rows = NotificationSQL.lockOrder(rows) { ($0.user, $0.id) }
-        let users = PostgresValue.array(PostgresArray(texts: rows.map(\.user)))
-        let ids = PostgresValue.array(PostgresArray(uuids: rows.map(\.id.halves)))
-        let vias = PostgresValue.array(PostgresArray(texts: rows.map(\.via)))
-        let devices = PostgresValue.array(PostgresArray(uuids: rows.map(\.device.halves)))
-        let update = PostgresStatement(DeliverySQL.accepted, [users, ids, vias, devices])
-        // Mail looks at the pushes, which another dispatcher may be dropping.
-        guard rows.contains(where: { $0.via == Provider.email.rawValue }) else { return [update] }
-        return [PostgresStatement(DeliverySQL.lock, [users, ids]), update]
+        let users = PostgresValue.texts(rows.map(\.user))
+        let ids = PostgresValue.ids(rows.map(\.id))
+        let vias = PostgresValue.texts(rows.map(\.via))
+        let devices = PostgresValue.ids(rows.map(\.device))
+        return [PostgresStatement(DeliverySQL.accepted, [users, ids, vias, devices])]
     }
 
-    private static func fail(_ rows: [(user: String, id: NotificationID, reason: String)]) -> [PostgresStatement] {
+    /// - Parameter sql: takes the users, ids and reasons of locked notifications.
+    private static func update(
+        _ rows: [(user: String, id: NotificationID, reason: String)],
+        _ sql: String
+    ) -> [PostgresStatement] {
         guard !rows.isEmpty else { return [] }
-        let rows = NotificationSQL.lockOrder(rows) { ($0.user, $0.id) }
         return [
-            PostgresStatement(
-                DeliverySQL.failed,
-                [
-                    .array(PostgresArray(texts: rows.map(\.user))),
-                    .array(PostgresArray(uuids: rows.map(\.id.halves))),
-                    .array(PostgresArray(texts: rows.map(\.reason))),
-                ])
+            PostgresStatement(sql, [.texts(rows.map(\.user)), .ids(rows.map(\.id)), .texts(rows.map(\.reason))])
         ]
     }
 
@@ -245,12 +260,7 @@ package struct DeliveryStore: Sendable {
         guard !stopped.isEmpty else { return [] }
         let rows = NotificationSQL.lockOrder(stopped) { $0 }
         return [
-            PostgresStatement(
-                DeliverySQL.stopped,
-                [
-                    .array(PostgresArray(texts: rows.map(\.user))),
-                    .array(PostgresArray(uuids: rows.map(\.id.halves))),
-                ])
+            PostgresStatement(DeliverySQL.stopped, [.texts(rows.map(\.user)), .ids(rows.map(\.id))])
         ]
     }
 
@@ -258,33 +268,26 @@ package struct DeliveryStore: Sendable {
         _ addresses: [(user: String, address: String, reason: String, at: Timestamp)]
     ) -> [PostgresStatement] {
         guard !addresses.isEmpty else { return [] }
-        var moments = PostgresArray(.timestamptz)
-        for dead in addresses { moments.append(timestamptz: dead.at.microseconds) }
         return [
             PostgresStatement(
                 DeliverySQL.deadAddresses,
                 [
-                    .array(PostgresArray(texts: addresses.map(\.user))),
-                    .array(PostgresArray(texts: addresses.map(\.address))),
-                    .array(PostgresArray(texts: addresses.map(\.reason))),
-                    .array(moments),
+                    .texts(addresses.map(\.user)), .texts(addresses.map(\.address)),
+                    .texts(addresses.map(\.reason)), .timestamps(addresses.map(\.at)),
                 ])
         ]
     }
 
     private static func switchOff(
-        _ tokens: [(device: NotificationID, reason: String, evidence: Timestamp)]
+        _ tokens: [(device: NotificationID, token: String, reason: String, evidence: Timestamp)]
     ) -> [PostgresStatement] {
         guard !tokens.isEmpty else { return [] }
-        var evidence = PostgresArray(.timestamptz)
-        for token in tokens { evidence.append(timestamptz: token.evidence.microseconds) }
         return [
             PostgresStatement(
                 DeliverySQL.deadTokens,
                 [
-                    .array(PostgresArray(uuids: tokens.map(\.device.halves))),
-                    .array(PostgresArray(texts: tokens.map(\.reason))),
-                    .array(evidence),
+                    .ids(tokens.map(\.device)), .texts(tokens.map(\.token)), .texts(tokens.map(\.reason)),
+                    .timestamps(tokens.map(\.evidence)),
                 ])
         ]
     }
@@ -298,36 +301,24 @@ package struct DeliveryStore: Sendable {
         }
         let rows = pushes + secondary
         guard !rows.isEmpty else { return [] }
-        let users = PostgresValue.array(PostgresArray(texts: rows.map(\.user)))
-        let ids = PostgresValue.array(PostgresArray(uuids: rows.map(\.id.halves)))
-        var isSecondary = PostgresArray(.bool, capacity: rows.count)
-        var hasFailed = PostgresArray(.bool, capacity: rows.count)
-        for (place, row) in rows.enumerated() {
-            isSecondary.append(bool: place >= pushes.count)
-            hasFailed.append(bool: row.hasFailed)
-        }
-        // Two statements, because the second must see commits made while the first waited for the
-        // lock.
+        let users = PostgresValue.texts(rows.map(\.user))
+        let ids = PostgresValue.ids(rows.map(\.id))
+        let isSecondary = rows.indices.map { $0 >= pushes.count }
         return [
-            PostgresStatement(DeliverySQL.lock, [users, ids]),
             PostgresStatement(
                 DeliverySQL.dropped,
-                [users, ids, .array(PostgresArray(texts: rows.map(\.reason))), .array(isSecondary), .array(hasFailed)]),
+                [users, ids, .texts(rows.map(\.reason)), .bools(isSecondary), .bools(rows.map(\.hasFailed))])
         ]
     }
 
     private static func end(
         _ ended: [(user: String, id: NotificationID, kind: FollowUp, isAccepted: Bool)]
     ) -> PostgresStatement {
-        var accepted = PostgresArray(.bool)
-        for one in ended { accepted.append(bool: one.isAccepted) }
-        return PostgresStatement(
+        PostgresStatement(
             FollowUpStore.end,
             [
-                .array(PostgresArray(texts: ended.map(\.user))),
-                .array(PostgresArray(uuids: ended.map(\.id.halves))),
-                .array(PostgresArray(texts: ended.map(\.kind.rawValue))),
-                .array(accepted),
+                .texts(ended.map(\.user)), .ids(ended.map(\.id)), .texts(ended.map(\.kind.rawValue)),
+                .bools(ended.map(\.isAccepted)),
             ]
         )
     }
@@ -386,13 +377,11 @@ package struct DeliveryStore: Sendable {
             ORDER BY a.notification_id DESC
             LIMIT 1000
             """,
-            .text(user),
-            .array(PostgresArray(uuids: ids.map(\.halves)))
-        )
+            .text(user), .ids(ids))
         var holders: [(notification: NotificationID, device: NotificationID, provider: Provider)] = []
         for row in result {
             guard let provider = Provider(rawValue: try row.text(2)) else { continue }
-            holders.append((NotificationID(try row.uuid(0)), NotificationID(try row.uuid(1)), provider))
+            holders.append((try row.id(0), try row.id(1), provider))
         }
         return holders
     }
@@ -404,8 +393,7 @@ package struct DeliveryStore: Sendable {
     ) async throws(PostgresError) {
         guard !notifications.isEmpty else { return }
         try await self.pool.query(
-            DeliverySQL.unproven, .array(PostgresArray(texts: notifications.map(\.user))),
-            .array(PostgresArray(uuids: notifications.map(\.id.halves))), .timestamptz(moment.microseconds))
+            DeliverySQL.unproven, .texts(notifications.map(\.user)), .ids(notifications.map(\.id)), .timestamp(moment))
     }
 
     /// Records the summary that stands for each notification, once an hour each.
@@ -415,9 +403,8 @@ package struct DeliveryStore: Sendable {
     ) async throws(PostgresError) {
         guard !notifications.isEmpty else { return }
         try await self.pool.query(
-            DeliverySQL.summarised, .array(PostgresArray(texts: notifications.map(\.user))),
-            .array(PostgresArray(uuids: notifications.map(\.id.halves))),
-            .array(PostgresArray(uuids: notifications.map(\.summary.halves))), .timestamptz(moment.microseconds))
+            DeliverySQL.summarised, .texts(notifications.map(\.user)), .ids(notifications.map(\.id)),
+            .ids(notifications.map(\.summary)), .timestamp(moment))
     }
 
     /// Creates the audit's partitions for the days ahead.
@@ -461,15 +448,13 @@ extension DeliveryStore {
         limit: Int
     ) async throws(PostgresError) -> (lost: [Lost], last: RepairPlace?) {
         let result = try await self.pool.query(
-            Self.lost, .timestamptz(since.microseconds), .timestamptz(until.microseconds),
-            .timestamptz(place.moment.microseconds), .uuid(place.id.halves), .timestamptz(now.microseconds),
-            .int4(Int32(clamping: limit))
-        )
+            Self.lost, .timestamp(since), .timestamp(until), .timestamp(place.moment), .id(place.id), .timestamp(now),
+            .int4(clamping: limit))
         var lost: [Lost] = []
         var last: RepairPlace?
         for row in result {
-            let id = NotificationID(try row.uuid(1))
-            last = RepairPlace(Timestamp(microseconds: try row.timestamptz(0)), id)
+            let id = try row.id(1)
+            last = RepairPlace(try row.timestamp(0), id)
             guard !row.isNull(4) else { continue }
             lost.append(
                 Lost(

@@ -39,8 +39,7 @@ package struct DeviceStore: Sendable {
         let own = results.suffix(Self.statementsOfRegistration)
         guard own.count == Self.statementsOfRegistration, let stored = own.first?.first, let last = own.last
         else { throw PostgresError(.decoding, "a registration returned no row") }
-        var switchedOff: [Device] = []
-        for row in last { switchedOff.append(try DeviceColumns.read(row)) }
+        let switchedOff = try last.map { (row) throws(PostgresError) in try DeviceColumns.read(row) }
         return Registration(device: try DeviceColumns.read(stored), switchedOff: switchedOff)
     }
 
@@ -62,11 +61,10 @@ package struct DeviceStore: Sendable {
             PostgresStatement(
                 Self.upsert,
                 [
-                    .uuid(device.id.halves), .text(device.user), .text(device.platform.rawValue),
+                    .id(device.id), .text(device.user), .text(device.platform.rawValue),
                     .text(device.provider.rawValue), .text(device.app), .text(device.environment.rawValue),
                     .text(token), .text(device.name), .text(device.deviceID), .text(device.appVersion),
-                    .text(device.locale), .timestamptz(device.registeredAt.microseconds),
-                    silenced.map { .bool($0) } ?? .null(.bool),
+                    .text(device.locale), .timestamp(device.registeredAt), .bool(silenced),
                 ]
             ),
             PostgresStatement(
@@ -81,15 +79,12 @@ package struct DeviceStore: Sendable {
                 [
                     .text(device.user), .text(device.app), .text(device.platform.rawValue), .text(device.name),
                     .text(device.provider.rawValue), .text(token),
-                    .timestamptz(device.registeredAt.microseconds), .text(device.deviceID),
+                    .timestamp(device.registeredAt), .text(device.deviceID),
                 ]
             ),
             PostgresStatement(
                 Self.switchOff,
-                [
-                    .text(device.user), .int8(Int64(limit)), .timestamptz(device.registeredAt.microseconds),
-                    .text(device.app),
-                ]
+                [.text(device.user), .int8(Int64(limit)), .timestamp(device.registeredAt), .text(device.app)]
             ),
         ]
     }
@@ -191,16 +186,14 @@ package struct DeviceStore: Sendable {
             """,
             .text(user)
         )
-        var devices: [Device] = []
-        for row in result { devices.append(try DeviceColumns.read(row)) }
-        return devices
+        return try result.map { (row) throws(PostgresError) in try DeviceColumns.read(row) }
     }
 
     /// Removes a device of the user; returns whether it existed.
     package func remove(user: String, id: NotificationID) async throws(PostgresError) -> Bool {
         try await self.pool.query(
             Self.removal("id = $2"),
-            .text(user), .uuid(id.halves)
+            .text(user), .id(id)
         ).affectedRows > 0
     }
 
@@ -286,7 +279,7 @@ extension DeviceStore {
                         CASE WHEN x.user_id = $2 THEN '\(DeviceAudit.Reason.replaced.rawValue)'
                             ELSE '\(DeviceAudit.Reason.moved.rawValue)' END
                         """),
-                [.uuid(id.halves), .text(user), .text(change.token), .timestamptz(at.microseconds)]
+                [.id(id), .text(user), .text(change.token), .timestamp(at)]
             ),
             PostgresStatement(
                 """
@@ -310,8 +303,8 @@ extension DeviceStore {
                 SELECT \(DeviceColumns.list) FROM changed d
                 """,
                 [
-                    .uuid(id.halves), .text(user), .text(change.token), value(change.deviceID),
-                    .timestamptz(at.microseconds), isGiven(change.deviceID), value(change.appVersion),
+                    .id(id), .text(user), .text(change.token), value(change.deviceID),
+                    .timestamp(at), isGiven(change.deviceID), value(change.appVersion),
                     isGiven(change.appVersion), value(change.locale), isGiven(change.locale),
                 ]
             ),
@@ -333,7 +326,7 @@ extension DeviceStore {
             UPDATE carillon.devices d SET silenced = $3 WHERE d.id = $1 AND d.user_id = $2
             RETURNING \(DeviceColumns.list)
             """,
-            .uuid(id.halves), .text(user), .bool(isSilenced)
+            .id(id), .text(user), .bool(isSilenced)
         )
         return try result.first.map { (row) throws(PostgresError) in try DeviceColumns.read(row) }
     }
@@ -356,21 +349,23 @@ enum DeviceColumns {
         """
 
     /// Reads a device whose columns begin at `first`.
+    ///
+    /// A platform of a newer release becomes that of its provider, an environment `production`.
     static func read(_ row: PostgresRow, at first: Int = 0) throws(PostgresError) -> Device {
-        guard
-            let platform = Platform(rawValue: try row.text(first + 2)),
-            let provider = Provider(rawValue: try row.text(first + 3)),
-            let environment = ProviderEnvironment(rawValue: try row.text(first + 5))
-        else { throw PostgresError(.decoding, "a device is of an unknown kind") }
+        guard let provider = Provider(rawValue: try row.text(first + 3)) else {
+            throw PostgresError(.decoding, "a device's provider is invalid")
+        }
+        let platform = Platform(rawValue: try row.text(first + 2))
+        let environment = ProviderEnvironment(rawValue: try row.text(first + 5))
         var device = Device(
-            id: NotificationID(try row.uuid(first)),
+            id: try row.id(first),
             user: try row.text(first + 1),
-            platform: platform,
+            platform: platform ?? Platform.allCases.first { $0.provider == provider } ?? .web,
             provider: provider,
             app: try row.text(first + 4),
-            environment: environment,
+            environment: environment ?? .production,
             token: try row.text(first + 6),
-            registeredAt: Timestamp(microseconds: try row.timestamptz(first + 13))
+            registeredAt: try row.timestamp(first + 13)
         )
         device.name = try row.optionalText(first + 7)
         device.deviceID = try row.optionalText(first + 8)
@@ -379,10 +374,8 @@ enum DeviceColumns {
         device.isActive = try row.bool(first + 11)
         device.deactivatedReason = try row.optionalText(first + 12)
         device.isSilenced = try row.bool(first + 15)
-        device.lastUsedAt = Timestamp(microseconds: try row.timestamptz(first + 14))
-        if !row.isNull(first + 16) {
-            device.createdAt = Timestamp(microseconds: try row.timestamptz(first + 16))
-        }
+        device.lastUsedAt = try row.timestamp(first + 14)
+        if let createdAt = try row.optionalTimestamp(first + 16) { device.createdAt = createdAt }
         return device
     }
 }

@@ -143,10 +143,10 @@ package struct DigestStore: Sendable {
         var statements = [CancellationSQL.beforeStoring]
         let named = items.map(\.notification).filter { $0.jobID != nil }
         if !named.isEmpty {
-            let users = PostgresArray(texts: ExactText.distinct(named.map(\.user)))
-            statements.append(PostgresStatement(NotificationSQL.makeInboxes, [.array(users)]))
+            let users = ExactText.distinct(named.map(\.user))
+            statements.append(PostgresStatement(NotificationSQL.makeInboxes, [.texts(users)]))
         }
-        let parameters = Self.parameters(items) + [.timestamptz(now.microseconds)]
+        let parameters = Self.parameters(items) + [.timestamp(now)]
         statements.append(PostgresStatement(DigestSQL.gatherItems, parameters))
         return statements
     }
@@ -165,18 +165,16 @@ package struct DigestStore: Sendable {
     /// Items that were cancelled, have expired, or concern an entity that the user has read are
     /// dropped.
     package func take(now: Timestamp, until: Timestamp, limit: Int) async throws(PostgresError) -> [Due] {
-        let moments = [PostgresValue.timestamptz(now.microseconds), .timestamptz(until.microseconds)]
+        let moments = [PostgresValue.timestamp(now), .timestamp(until)]
         let statements = [
             CancellationSQL.beforeStoring,
-            PostgresStatement(DigestSQL.closeDue, moments + [.int4(Int32(clamping: limit))]),
-            PostgresStatement(DigestSQL.readClosed, moments + [.int4(Int32(Self.mostLines))]),
+            PostgresStatement(DigestSQL.closeDue, moments + [.int4(clamping: limit)]),
+            PostgresStatement(DigestSQL.readClosed, moments + [.int4(clamping: Self.mostLines)]),
         ]
         guard let result = try await self.pool.run(statements).last else {
             throw PostgresError(.decoding, "taking digests returned no result")
         }
-        var due: [Due] = []
-        for row in result { due.append(try Self.due(row)) }
-        return due
+        return try result.map { (row) throws(PostgresError) in try Self.due(row) }
     }
 
     /// A page of held items, by window and item, without single ones.
@@ -187,21 +185,17 @@ package struct DigestStore: Sendable {
         guard !windows.isEmpty else { return [] }
         let first = NotificationID(high: 0, low: 0)
         let result = try await self.pool.query(
-            DigestSQL.heldItems, .array(PostgresArray(uuids: windows.map(\.halves))),
-            .uuid((last?.window ?? first).halves), .uuid((last?.id ?? first).halves), .int4(Int32(clamping: limit))
+            DigestSQL.heldItems, .ids(windows),
+            .id(last?.window ?? first), .id(last?.id ?? first), .int4(clamping: limit)
         )
-        var held: [Held] = []
-        for row in result {
-            held.append(
-                Held(
-                    window: NotificationID(try row.uuid(0)),
-                    id: NotificationID(try row.uuid(1)),
-                    job: try row.optionalText(2),
-                    fate: try row.optionalText(3).flatMap { Fate(rawValue: $0) }
-                )
+        return try result.map { (row) throws(PostgresError) in
+            Held(
+                window: try row.id(0),
+                id: try row.id(1),
+                job: try row.optionalText(2),
+                fate: try row.optionalText(3).flatMap { Fate(rawValue: $0) }
             )
         }
-        return held
     }
 
     /// The id of a window's summary, the same in every dispatcher.
@@ -235,10 +229,7 @@ package struct DigestStore: Sendable {
             .text(user), .text(org), .text(type), .text(key)
         )
         guard let row = result.first else { return nil }
-        return (
-            Timestamp(microseconds: try row.timestamptz(0)), Timestamp(microseconds: try row.timestamptz(1)),
-            Int(try row.int4(2))
-        )
+        return (try row.timestamp(0), try row.timestamp(1), Int(try row.int4(2)))
     }
 
     /// Removes windows whose summaries are in flight.
@@ -246,7 +237,7 @@ package struct DigestStore: Sendable {
         guard !ids.isEmpty else { return }
         try await self.pool.query(
             "DELETE FROM carillon.digests WHERE id = ANY($1) AND state = 'closing'",
-            .array(PostgresArray(uuids: ids.map(\.halves)))
+            .ids(ids)
         )
     }
 
@@ -264,7 +255,7 @@ package struct DigestStore: Sendable {
                 ORDER BY i.gathered_at LIMIT $2
             ))
             """,
-            .timestamptz(before.microseconds), .int4(Int32(clamping: limit))
+            .timestamp(before), .int4(clamping: limit)
         )
         return result.affectedRows
     }
@@ -272,9 +263,9 @@ package struct DigestStore: Sendable {
     private static func due(_ row: PostgresRow) throws(PostgresError) -> Due {
         let type = try row.text(3)
         let gravest = row.isNull(10) ? nil : Int(try row.int4(10)) - 1
-        let id = NotificationID(try row.uuid(0))
+        let id = try row.id(0)
         let user = try row.text(1)
-        let newest = try row.optionalUUID(14).map { NotificationID($0) } ?? id
+        let newest = try row.optionalID(14) ?? id
         return Due(
             id: id,
             user: user,
@@ -287,8 +278,8 @@ package struct DigestStore: Sendable {
             channels: row.isNull(8) ? .all : Channels(rawValue: UInt8(truncatingIfNeeded: try row.int4(8))),
             delivery: try row.optionalText(9).flatMap { DeliveryClass(rawValue: $0) },
             severity: gravest.flatMap { Severity.allCases.indices.contains($0) ? Severity.allCases[$0] : nil },
-            expiresAt: try row.optionalTimestamptz(11).map { Timestamp(microseconds: $0) },
-            keepUntil: try row.optionalTimestamptz(12).map { Timestamp(microseconds: $0) },
+            expiresAt: try row.optionalTimestamp(11),
+            keepUntil: try row.optionalTimestamp(12),
             alone: try row.bool(13) ? try Self.alone(row, at: 15, type: type, user: user, id: id) : nil,
             summary: Self.summary(of: id, newest: newest, user: user)
         )
@@ -327,20 +318,13 @@ package struct DigestStore: Sendable {
 
     /// The parameters of ``DigestSQL/gatherItems`` except the last.
     private static func parameters(_ items: [Item]) -> [PostgresValue] {
-        var spans = PostgresArray(.int8, capacity: items.count)
-        var maxima = PostgresArray(.int8, capacity: items.count)
-        var sliding = PostgresArray(.bool, capacity: items.count)
-        var singles = PostgresArray(.int4, capacity: items.count)
-        for item in items {
-            spans.append(int8: item.rule.window.inMicroseconds)
-            maxima.append(int8: item.rule.maximum.inMicroseconds)
-            sliding.append(bool: item.rule.isSliding)
-            singles.append(int4: Int32(clamping: item.rule.singles))
-        }
-        return DigestSQL.gathered.arrays(items.map(\.notification)) + [
-            .array(PostgresArray(texts: items.map(\.key))), .array(spans), .array(maxima), .array(sliding),
-            .array(singles),
+        let rules = items.map(\.rule)
+        let windows: [PostgresValue] = [
+            .texts(items.map(\.key)), .int8s(rules.map(\.window.inMicroseconds)),
+            .int8s(rules.map(\.maximum.inMicroseconds)), .bools(rules.map(\.isSliding)),
+            .int4s(clamping: rules.map(\.singles)),
         ]
+        return DigestSQL.gathered.arrays(items.map(\.notification)) + windows
     }
 }
 

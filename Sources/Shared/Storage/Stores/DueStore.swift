@@ -23,10 +23,10 @@ package struct DueStore: Sendable {
             throw PostgresError(.decoding, "asking what is due returned no row")
         }
         return Moments(
-            schedule: try row.optionalTimestamptz(0).map { Timestamp(microseconds: $0) },
-            followUp: try row.optionalTimestamptz(1).map { Timestamp(microseconds: $0) },
-            digest: try row.optionalTimestamptz(2).map { Timestamp(microseconds: $0) },
-            replay: try row.optionalTimestamptz(3).map { Timestamp(microseconds: $0) },
+            schedule: try row.optionalTimestamp(0),
+            followUp: try row.optionalTimestamp(1),
+            digest: try row.optionalTimestamp(2),
+            replay: try row.optionalTimestamp(3),
             hasBroadcast: try row.bool(4))
     }
 
@@ -40,6 +40,6 @@ package struct DueStore: Sendable {
         """
 
     private static let lanes = Lane.allCases.map { lane in
-        "(SELECT min(wake_at) FROM carillon.schedules WHERE lane = \(ScheduleColumns.number(lane)))"
+        "(SELECT min(wake_at) FROM carillon.schedules WHERE lane = \(lane.rank))"
     }.joined(separator: ", ")
 }

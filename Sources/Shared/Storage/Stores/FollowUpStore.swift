@@ -48,54 +48,64 @@ package struct FollowUpStore: Sendable {
     /// An e-mail keeps its first moment. Postponement by quiet hours is recorded in the audit, as
     /// its row goes with the release.
     ///
-    /// - Parameter critical: the notifications that come first when they are due.
+    /// - Parameters:
+    ///   - critical: the notifications that come first when they are due.
+    ///   - recorded: the notifications whose postponement the audit has already.
     package func put(
         _ items: [(item: Item, due: Timestamp, reason: String)],
         critical: Set<NotificationID> = [],
+        recorded: Set<NotificationID> = [],
         now: Timestamp
     ) async throws(PostgresError) {
         guard !items.isEmpty else { return }
         let (users, ids, kinds) = Self.columns(items.map(\.item))
-        var moments = PostgresArray(.timestamptz, capacity: items.count)
-        for item in items { moments.append(timestamptz: item.due.microseconds) }
-        let reasons = PostgresArray(texts: items.map(\.reason))
-        var urgencies = PostgresArray(.bool, capacity: items.count)
-        for item in items { urgencies.append(bool: critical.contains(item.item.notification)) }
+        let urgencies = items.map { critical.contains($0.item.notification) }
         var statements = [
             PostgresStatement(
-                Self.insert, [users, ids, kinds, .array(moments), .array(reasons), .array(urgencies)])
+                Self.insert,
+                [
+                    users, ids, kinds, .timestamps(items.map(\.due)), .texts(items.map(\.reason)), .bools(urgencies),
+                ])
         ]
         let releases = items.filter { $0.item.kind == .release }
         if !releases.isEmpty {
             let (users, ids, _) = Self.columns(releases.map(\.item))
             statements.append(
-                PostgresStatement(
-                    Self.markDeferred, [users, ids, .array(PostgresArray(texts: releases.map(\.reason)))])
+                PostgresStatement(Self.markDeferred, [users, ids, .texts(releases.map(\.reason))])
             )
         }
-        let held = items.filter { $0.item.kind == .release || $0.reason == Self.quietHours }
+        let held = items.filter {
+            ($0.item.kind == .release || $0.reason == Self.quietHours) && !recorded.contains($0.item.notification)
+        }
         if !held.isEmpty {
             let (users, ids, _) = Self.columns(held.map(\.item))
-            var moments = PostgresArray(.timestamptz, capacity: held.count)
-            for item in held { moments.append(timestamptz: item.due.microseconds) }
-            let reasons = PostgresArray(texts: held.map(\.reason))
             statements.append(
                 PostgresStatement(
                     Self.noteDeferred,
-                    [users, ids, .array(moments), .array(reasons), .timestamptz(now.microseconds)])
+                    [users, ids, .timestamps(held.map(\.due)), .texts(held.map(\.reason)), .timestamp(now)])
             )
         }
         try await self.pool.run(statements)
+    }
+
+    /// Returns the notifications whose last postponement by quiet hours, as the audit has it, ends
+    /// at the given moment.
+    package func recorded(
+        _ postponements: [(id: NotificationID, due: Timestamp)],
+        now: Timestamp
+    ) async throws(PostgresError) -> Set<NotificationID> {
+        guard !postponements.isEmpty else { return [] }
+        let result = try await self.pool.query(
+            Self.findRecorded, .ids(postponements.map(\.id)), .timestamps(postponements.map(\.due)), .timestamp(now))
+        return Set(try result.map { (row) throws(PostgresError) in try row.id(0) })
     }
 
     /// Makes items due now if they still wait for the given moment.
     package func makeDue(_ items: [(item: Item, due: Timestamp)], now: Timestamp) async throws(PostgresError) {
         guard !items.isEmpty else { return }
         let (users, ids, kinds) = Self.columns(items.map(\.item))
-        var moments = PostgresArray(.timestamptz, capacity: items.count)
-        for item in items { moments.append(timestamptz: item.due.microseconds) }
         try await self.pool.query(
-            Self.advance, users, ids, kinds, .array(moments), .timestamptz(now.microseconds))
+            Self.advance, users, ids, kinds, .timestamps(items.map(\.due)), .timestamp(now))
     }
 
     /// The number of follow-ups of one user that are taken at once.
@@ -111,13 +121,12 @@ package struct FollowUpStore: Sendable {
     ///   alone has more.
     package func take(now: Timestamp, until: Timestamp, limit: Int) async throws(PostgresError) -> [Due] {
         let result = try await self.pool.query(
-            Self.takeDue, .timestamptz(now.microseconds), .timestamptz(until.microseconds),
-            .int4(Int32(clamping: limit))
+            Self.takeDue, .timestamp(now), .timestamp(until), .int4(clamping: limit)
         )
         var due: [Due] = []
         for row in result {
             guard let kind = FollowUp(rawValue: try row.text(2)) else { continue }
-            let item = Item(user: try row.text(0), notification: NotificationID(try row.uuid(1)), kind: kind)
+            let item = Item(user: try row.text(0), notification: try row.id(1), kind: kind)
             let wasHandedOn = try row.bool(6)
             guard !row.isNull(7) else {
                 due.append(Due(item: item, wasHandedOn: wasHandedOn, facts: nil))
@@ -145,11 +154,13 @@ package struct FollowUpStore: Sendable {
     package func remove(_ items: [Item], takenUntil: Timestamp) async throws(PostgresError) {
         guard !items.isEmpty else { return }
         let (users, ids, kinds) = Self.columns(items)
-        try await self.pool.query(Self.delete, users, ids, kinds, .timestamptz(takenUntil.microseconds))
+        try await self.pool.query(Self.delete, users, ids, kinds, .timestamp(takenUntil))
     }
 
     /// How long an enqueued follow-up is remembered without news of its end.
     private static let memory: Duration = .seconds(7 * 24 * 3_600)
+    /// The largest assumed difference between the clocks of dispatchers.
+    private static let skew: Duration = .seconds(15)
 
     /// Stores mail that is about to be handed to its provider's stream, as no status shows it.
     ///
@@ -158,7 +169,7 @@ package struct FollowUpStore: Sendable {
     package func expect(_ items: [Item], until: Timestamp) async throws(PostgresError) {
         guard !items.isEmpty else { return }
         let (users, ids, kinds) = Self.columns(items)
-        try await self.pool.query(Self.insertExpected, users, ids, kinds, .timestamptz(until.microseconds))
+        try await self.pool.query(Self.insertExpected, users, ids, kinds, .timestamp(until))
     }
 
     /// Remembers follow-ups that are in their provider's stream, until their deliveries end.
@@ -171,8 +182,7 @@ package struct FollowUpStore: Sendable {
         guard !items.isEmpty else { return }
         let (users, ids, kinds) = Self.columns(items)
         try await self.pool.query(
-            Self.markHandedOn, users, ids, kinds, .timestamptz(takenUntil.microseconds),
-            .timestamptz((now + Self.memory).microseconds))
+            Self.markHandedOn, users, ids, kinds, .timestamp(takenUntil), .timestamp(now + Self.memory))
     }
 
     /// Makes follow-ups due that are just being handed to a provider's stream, as the stream may
@@ -184,11 +194,11 @@ package struct FollowUpStore: Sendable {
             UPDATE carillon.follow_ups SET due_at = $1, held = false, reason = NULL
             WHERE reason = '\(Self.expected)' AND due_at <= $1 + interval '10 minutes'
             """,
-            .timestamptz(now.microseconds))
+            .timestamp(now))
     }
 
     /// Makes a page of unfinished follow-ups due that were handed to a provider's stream since a
-    /// moment, as the stream may have lost them.
+    /// moment and until now, as the stream may have lost them.
     ///
     /// - Returns: the moment from which the next page goes on; nil after the last page.
     package func recall(
@@ -197,10 +207,10 @@ package struct FollowUpStore: Sendable {
         limit: Int32 = FollowUpStore.pageSize
     ) async throws(PostgresError) -> Timestamp? {
         let result = try await self.pool.query(
-            Self.recallPage, .timestamptz((since + Self.memory).microseconds), .timestamptz(now.microseconds),
-            .int4(limit))
+            Self.recallPage, .timestamp(since + Self.memory), .timestamp(now), .int4(limit),
+            .timestamp(now + Self.memory + Self.skew))
         guard let row = result.first else { return nil }
-        return Timestamp(microseconds: try row.timestamptz(0)) + (.zero - Self.memory)
+        return try row.timestamp(0) - Self.memory
     }
 
     /// Makes everything that waits for the end of quiet hours due again, spread over a span.
@@ -211,10 +221,10 @@ package struct FollowUpStore: Sendable {
         var last = (user: "", id: NotificationID(high: 0, low: 0), kind: "")
         while true {
             let result = try await self.pool.query(
-                Self.reconsiderPage, .timestamptz(now.microseconds), .int8(span.inMicroseconds), .text(last.user),
-                .uuid(last.id.halves), .text(last.kind), .int4(Self.pageSize))
+                Self.reconsiderPage, .timestamp(now), .int8(span.inMicroseconds), .text(last.user),
+                .id(last.id), .text(last.kind), .int4(Self.pageSize))
             guard let row = result.first else { return }
-            last = (try row.text(0), NotificationID(try row.uuid(1)), try row.text(2))
+            last = (try row.text(0), try row.id(1), try row.text(2))
         }
     }
 
@@ -223,9 +233,7 @@ package struct FollowUpStore: Sendable {
 
     private static func columns(_ items: [Item]) -> (users: PostgresValue, ids: PostgresValue, kinds: PostgresValue) {
         (
-            .array(PostgresArray(texts: items.map(\.user))),
-            .array(PostgresArray(uuids: items.map(\.notification.halves))),
-            .array(PostgresArray(texts: items.map(\.kind.rawValue)))
+            .texts(items.map(\.user)), .ids(items.map(\.notification)), .texts(items.map(\.kind.rawValue))
         )
     }
 
@@ -260,11 +268,12 @@ package struct FollowUpStore: Sendable {
     /// Changed rows drop out, so the next page may begin at the moment of the last row, which is
     /// returned if the page is full.
     ///
-    /// $1: the first moment, $2: now, $3: limit.
+    /// A recalled row that was handed on again lies after the last moment. $1: the first moment,
+    /// $2: now, $3: limit, $4: the last moment.
     private static let recallPage = """
         WITH page AS MATERIALIZED (
             SELECT f.user_id, f.notification_id, f.kind, f.due_at FROM carillon.follow_ups f
-            WHERE f.reason = '\(Self.handedOn)' AND f.due_at >= $1 ORDER BY f.due_at LIMIT $3
+            WHERE f.reason = '\(Self.handedOn)' AND f.due_at BETWEEN $1 AND $4 ORDER BY f.due_at LIMIT $3
         ),
         changed AS (
             UPDATE carillon.follow_ups f SET due_at = $2, held = false, reason = NULL
@@ -345,6 +354,21 @@ package struct FollowUpStore: Sendable {
             '\(AuditStep.deferred.rawValue)', d.reason,
             greatest(0, least(2147483647, extract(epoch FROM d.due_at - $5::timestamptz) * 1000))::int4
         FROM unnest($1, $2, $3, $4) AS d (user_id, id, due_at, reason)
+        """
+
+    /// Finds the last row by an aggregate, because ORDER BY with LIMIT could scan the index on the
+    /// time.
+    ///
+    /// The audit has lengths in whole milliseconds. $1, $2: ids, moments; $3: now.
+    private static let findRecorded = """
+        SELECT d.id FROM unnest($1, $2) AS d (id, due_at)
+        CROSS JOIN LATERAL (
+            SELECT (array_agg(a.at + a.duration_ms * interval '1 millisecond' ORDER BY a.at DESC))[1] AS until
+            FROM carillon.delivery_attempts a
+            WHERE a.notification_id = d.id AND a.kind = '\(AuditStep.kind)'
+                AND a.outcome = '\(AuditStep.deferred.rawValue)' AND a.at >= $3::timestamptz - interval '7 days'
+        ) latest
+        WHERE latest.until BETWEEN d.due_at - interval '1 millisecond' AND d.due_at + interval '1 millisecond'
         """
 
     /// $1: now, $2: next due time, $3: number of rows.

@@ -28,8 +28,7 @@ extension InboxStore {
             Self.change(
                 set: "read_at = $2", where: "\(InboxSQL.isUnread("n")) AND \(condition)", unread: "-tally.n"),
             [
-                .text(user), .timestamptz(at.microseconds),
-                ids.map { .array(PostgresArray(uuids: $0.map(\.halves))) } ?? .int8(version),
+                .text(user), .timestamp(at), ids.map { .ids($0) } ?? .int8(version),
             ])
     }
 
@@ -41,7 +40,7 @@ extension InboxStore {
                 set: "read_at = NULL, opened_at = NULL",
                 where: "n.read_at IS NOT NULL AND n.deleted_at IS NULL AND n.version > 0 AND n.id = $2",
                 unread: "tally.n"),
-            [.text(user), .uuid(id.halves)])
+            [.text(user), .id(id)])
     }
 
     /// Deletes one notification; if `id` is nil, a page of ``mostChanged`` that are read.
@@ -64,7 +63,7 @@ extension InboxStore {
             user,
             Self.change(
                 set: "deleted_at = $2", where: condition, total: "-tally.n", unread: "-tally.unread"),
-            [.text(user), .timestamptz(at.microseconds), id.map { .uuid($0.halves) } ?? .int8(version)])
+            [.text(user), .timestamp(at), id.map { .id($0) } ?? .int8(version)])
     }
 
     // MARK: The archive
@@ -87,7 +86,7 @@ extension InboxStore {
                         ON CONFLICT (user_id, notification_id) DO UPDATE SET archived_at = excluded.archived_at
                     )
                     """),
-            [.text(user), .timestamptz(at.microseconds), .uuid(id.halves)])
+            [.text(user), .timestamp(at), .id(id)])
     }
 
     /// Brings an archived, snoozed or deleted notification back into the inbox, unless another has
@@ -114,7 +113,7 @@ extension InboxStore {
                         WHERE s.user_id = $1 AND \(ScheduleSQL.isSnooze(of: "changed.id"))
                     )
                     """),
-            [.text(user), .uuid(id.halves)])
+            [.text(user), .id(id)])
     }
 
     /// Deletes an archived notification.
@@ -128,7 +127,7 @@ extension InboxStore {
                         SELECT FROM carillon.archived a WHERE a.user_id = $1 AND a.notification_id = n.id)
                     """,
                 unread: "0", and: Self.unarchived),
-            [.text(user), .timestamptz(at.microseconds), .uuid(id.halves)])
+            [.text(user), .timestamp(at), .id(id)])
     }
 
     /// Takes the changed rows out of the archive.
@@ -155,7 +154,7 @@ extension InboxStore {
                     AND n.status <> '\(NotificationStatus.cancelled.rawValue)'
                 ORDER BY a.notification_id DESC LIMIT $3
                 """,
-                .text(user), .uuid(end.halves), .int4(Int32(clamping: limit)), .timestamptz(at.microseconds)))
+                .text(user), .id(end), .int4(clamping: limit), .timestamp(at)))
     }
 
     // MARK: Statements
@@ -227,8 +226,7 @@ extension InboxStore {
             PostgresStatement(statement, parameters),
         ])
         guard results.count == 2 else { throw PostgresError(.decoding, "a change returned no result") }
-        var touched: [(label: NotificationLabel, endpoint: LifecycleEvent.Endpoint)] = []
-        for row in results[1] { touched.append(try EndpointColumns.read(row, at: 2)) }
+        let touched = try results[1].map { (row) throws(PostgresError) in try EndpointColumns.read(row, at: 2) }
         if let row = results[1].first {
             return Change(
                 ids: touched.map(\.label.id), version: try row.int8(0), unread: try row.int4(1),

@@ -47,7 +47,7 @@ struct InboxReads: Sendable {
     }
 
     static func states(_ users: [String], _ pool: PostgresPool) async throws(PostgresError) -> [InboxStore.State] {
-        let result = try await pool.query(InboxSQL.states, .array(PostgresArray(texts: users)))
+        let result = try await pool.query(InboxSQL.states, .texts(users))
         var states = [InboxStore.State](repeating: InboxStore.State(), count: users.count)
         for row in result { states[try Self.place(row, of: users.count)] = try InboxStore.State(row, at: 1) }
         return states
@@ -59,13 +59,10 @@ struct InboxReads: Sendable {
     ) async throws(PostgresError) -> [InboxStore.Page] {
         guard let first = requests.first else { return [] }
         guard requests.count > 1 else { return [try await Self.page(first, pool)] }
-        var types = PostgresArray(.text, capacity: requests.count)
-        for request in requests { types.append(request.filter.type) }
         let result = try await pool.query(
             first.filter.unreadOnly ? InboxSQL.unreadPages : InboxSQL.pages,
-            .array(PostgresArray(texts: requests.map(\.user))),
-            .array(PostgresArray(uuids: requests.map(\.filter.end.halves))), .array(types),
-            .int4(Int32(clamping: first.filter.limit))
+            .texts(requests.map(\.user)), .ids(requests.map(\.filter.end)),
+            .optionalTexts(requests.map(\.filter.type)), .int4(clamping: first.filter.limit)
         )
         var pages = [InboxStore.Page](repeating: InboxStore.Page(), count: requests.count)
         for row in result { try pages[try Self.place(row, of: requests.count)].add(row, at: 1) }
@@ -80,8 +77,7 @@ struct InboxReads: Sendable {
         return try InboxStore.Page(
             try await pool.query(
                 filter.unreadOnly ? InboxSQL.unreadPage : InboxSQL.page,
-                .text(request.user), .uuid(filter.end.halves), .text(filter.type),
-                .int4(Int32(clamping: filter.limit))))
+                .text(request.user), .id(filter.end), .text(filter.type), .int4(clamping: filter.limit)))
     }
 
     /// Returns the index of a row's request, which its first column numbers from 1.

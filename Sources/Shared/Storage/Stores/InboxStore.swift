@@ -154,7 +154,7 @@ package struct InboxStore: Sendable {
                 ORDER BY x.id DESC LIMIT \(InboxSQL.unreadLimit("$2", of: "u.user_id"))
             ) n
             """,
-            .array(PostgresArray(texts: waiting)), .int4(Int32(clamping: limit))
+            .texts(waiting), .int4(clamping: limit)
         )
         let versions = Dictionary(zip(users.map { ExactText($0) }, states.map(\.version))) { first, _ in first }
         var unread: [ExactText: [Notification]] = [:]
@@ -167,19 +167,6 @@ package struct InboxStore: Sendable {
         return (states, unread)
     }
 
-    /// Returns what changed after `version`, deleted rows included, in the order of the changes.
-    func changes(user: String, since version: Int64, limit: Int) async throws(PostgresError) -> [Notification] {
-        try NotificationColumns.all.read(
-            try await self.pool.query(
-                """
-                SELECT \(NotificationColumns.list) FROM carillon.notifications n
-                WHERE n.user_id = $1 AND n.version > $2 ORDER BY n.version, n.id LIMIT $3
-                """,
-                .text(user), .int8(version), .int4(Int32(clamping: limit))
-            )
-        )
-    }
-
     /// Returns for each inbox its state and what changed after a version, at most `limit` each.
     ///
     /// Deleted rows are included, in the order of the changes. One statement, so that no change
@@ -190,12 +177,6 @@ package struct InboxStore: Sendable {
     ) async throws(PostgresError) -> [(state: State, changed: [Notification])] {
         var changes = [(state: State, changed: [Notification])](repeating: (State(), []), count: requests.count)
         guard !requests.isEmpty else { return changes }
-        var users = PostgresArray(.text, capacity: requests.count)
-        var versions = PostgresArray(.int8, capacity: requests.count)
-        for request in requests {
-            users.append(request.user)
-            versions.append(int8: request.since)
-        }
         let result = try await self.pool.query(
             """
             SELECT r.number, n.id IS NOT NULL, \(InboxSQL.state(of: "b")), \(NotificationColumns.list)
@@ -207,7 +188,7 @@ package struct InboxStore: Sendable {
             ) n ON true
             ORDER BY r.number, n.version, n.id
             """,
-            .array(users), .array(versions), .int4(Int32(clamping: limit))
+            .texts(requests.map(\.user)), .int8s(requests.map(\.since)), .int4(clamping: limit)
         )
         for row in result {
             let place = Int(try row.int8(0)) - 1
@@ -249,7 +230,7 @@ package struct InboxStore: Sendable {
         if let page = try await self.unchanged(user, since: known) { return page }
         return try Page(
             try await self.pool.query(
-                InboxSQL.changes, .text(user), .int8(version), .int4(Int32(clamping: limit))))
+                InboxSQL.changes, .text(user), .int8(version), .int4(clamping: limit)))
     }
 
     private func feedPage(
@@ -261,7 +242,7 @@ package struct InboxStore: Sendable {
         return try Page(
             try await self.pool.query(
                 filter.unreadOnly ? InboxSQL.unreadFeed : InboxSQL.feed,
-                .text(user), .uuid(filter.end.halves), .text(filter.type), .int4(Int32(clamping: filter.limit)),
+                .text(user), .id(filter.end), .text(filter.type), .int4(clamping: filter.limit),
                 .text(filter.category), .text(filter.org)))
     }
 
@@ -274,9 +255,7 @@ package struct InboxStore: Sendable {
         org: String? = nil
     ) async throws(PostgresError) -> [(category: String, count: Int32)] {
         let result = try await self.pool.query(InboxSQL.unreadByCategory, .text(user), .text(org))
-        var counts: [(category: String, count: Int32)] = []
-        for row in result { counts.append((try row.text(0), try row.int4(1))) }
-        return counts
+        return try result.map { (row) throws(PostgresError) in (try row.text(0), try row.int4(1)) }
     }
 
     private func unchanged(_ user: String, since known: State?) async throws(PostgresError) -> Page? {
@@ -292,7 +271,7 @@ package struct InboxStore: Sendable {
             SELECT \(NotificationColumns.list) FROM carillon.notifications n
             WHERE n.user_id = $1 AND n.id = $2 AND n.deleted_at IS NULL AND n.version > 0
             """,
-            .text(user), .uuid(id.halves)
+            .text(user), .id(id)
         )
         return try NotificationColumns.all.read(result).first
     }
@@ -305,7 +284,7 @@ package struct InboxStore: Sendable {
     package func markOpened(user: String, id: NotificationID, at: Timestamp) async throws(PostgresError) -> Receipt? {
         let result = try await self.pool.query(
             InboxSQL.opened,
-            .text(user), .uuid(id.halves), .timestamptz(at.microseconds)
+            .text(user), .id(id), .timestamp(at)
         )
         guard let row = result.first else { return nil }
         return Receipt(changed: row.isNull(0) ? nil : try EndpointColumns.read(row))
@@ -319,7 +298,7 @@ package struct InboxStore: Sendable {
         user: String,
         id: NotificationID
     ) async throws(PostgresError) -> (label: NotificationLabel, isThere: Bool)? {
-        let result = try await self.pool.query(InboxSQL.button, .text(user), .uuid(id.halves), .text(button))
+        let result = try await self.pool.query(InboxSQL.button, .text(user), .id(id), .text(button))
         return try result.first.map { (row) throws(PostgresError) in
             (try LabelColumns.read(row), try row.bool(LabelColumns.count))
         }
@@ -338,7 +317,7 @@ package struct InboxStore: Sendable {
     ) async throws(PostgresError) -> Receipt? {
         let result = try await self.pool.query(
             InboxSQL.delivered,
-            .text(user), .uuid(id.halves), .timestamptz(at.microseconds), .text(via)
+            .text(user), .id(id), .timestamp(at), .text(via)
         )
         guard let row = result.first else { return nil }
         return Receipt(
@@ -403,8 +382,8 @@ extension InboxStore {
             ) n ON true
             ORDER BY n.id DESC
             """,
-            .text(user), .uuid(before.halves), .text(filter.type), .int4(Int32(clamping: filter.limit)),
-            .int4(Int32(clamping: min(max(offset, 0), Self.furthestOffset))), .int8(Self.countLimit)
+            .text(user), .id(before), .text(filter.type), .int4(clamping: filter.limit),
+            .int4(clamping: min(max(offset, 0), Self.furthestOffset)), .int8(Self.countLimit)
         )
         var page = OffsetPage()
         for row in result {
@@ -425,10 +404,8 @@ extension InboxStore {
             SELECT id FROM carillon.notifications
             WHERE user_id = $1 AND id = ANY($2) AND \(InboxSQL.isReceived)
             """,
-            .text(user), .array(PostgresArray(uuids: ids.map(\.halves)))
+            .text(user), .ids(ids)
         )
-        var known: Set<NotificationID> = []
-        for row in result { known.insert(NotificationID(try row.uuid(0))) }
-        return known
+        return Set(try result.map { (row) throws(PostgresError) in try row.id(0) })
     }
 }

@@ -83,27 +83,24 @@ package struct JobListStore: Sendable {
     package func list(_ filter: Filter) async throws(PostgresError) -> Page {
         let end = filter.after
         let result = try await self.pool.query(
-            Self.page, .timestamptz((end?.at ?? filter.until)?.microseconds), .text(end?.user ?? ""),
-            .uuid((end?.id ?? NotificationID(high: 0, low: 0)).halves), .timestamptz(filter.since?.microseconds),
+            Self.page, .timestamp(end?.at ?? filter.until), .text(end?.user ?? ""),
+            .id(end?.id ?? NotificationID(high: 0, low: 0)), .timestamp(filter.since),
             .text(filter.type), .text(filter.status?.rawValue), .text(filter.org),
-            .int4(Int32(clamping: filter.limit)), .int4(Self.mostLooked), timeout: .seconds(20))
+            .int4(clamping: filter.limit), .int4(Self.mostLooked), timeout: .seconds(20))
         var jobs: [Item] = []
         var next: Place?
         var reached: Timestamp?
         for row in result {
             guard try row.text(0) == "job" else {
-                let place = Place(
-                    at: Timestamp(microseconds: try row.timestamptz(7)), user: try row.text(1),
-                    id: NotificationID(try row.uuid(10)))
+                let place = Place(at: try row.timestamp(7), user: try row.text(1), id: try row.id(10))
                 reached = place.at
                 if try row.int8(9) > 0 { next = place }
                 continue
             }
-            let oldest = Timestamp(microseconds: try row.timestamptz(8))
+            let oldest = try row.timestamp(8)
             let item = Item(
                 org: try row.text(1), job: try row.optionalText(2), entry: try row.text(3), type: try row.text(4),
-                title: try row.text(5), lane: try row.text(6),
-                newestAt: Timestamp(microseconds: try row.timestamptz(7)), oldestAt: oldest)
+                title: try row.text(5), lane: try row.text(6), newestAt: try row.timestamp(7), oldestAt: oldest)
             let status = (status: try row.text(11), count: try row.int8(9))
             if let last = jobs.last, last.org == item.org, last.job == item.job,
                 last.job != nil || last.entry == item.entry
@@ -129,7 +126,7 @@ package struct JobListStore: Sendable {
         limit: Int
     ) async throws(PostgresError) -> [PeopleStore.Item] {
         let filter: [PostgresValue] = [
-            .text(last), .text(status?.rawValue), .int4(Int32(clamping: limit)), .text(user),
+            .text(last), .text(status?.rawValue), .int4(clamping: limit), .text(user),
         ]
         for id in name.ids {
             let found = try await self.read("n.job_id = $2", [.text(name.org), .text(id)] + filter)
@@ -139,8 +136,7 @@ package struct JobListStore: Sendable {
         let (from, until) = name.span
         return try await self.read(
             "n.job_entry = ANY($2) AND n.stored_at >= $7 AND n.stored_at < $8",
-            [.text(name.org), .array(PostgresArray(texts: name.entries))] + filter
-                + [.timestamptz(from.microseconds), .timestamptz(until.microseconds)])
+            [.text(name.org), .texts(name.entries)] + filter + [.timestamp(from), .timestamp(until)])
     }
 
     /// - Parameters:
@@ -159,8 +155,7 @@ package struct JobListStore: Sendable {
             ORDER BY n.user_id LIMIT $5
             """,
             parameters)
-        guard let result = try await self.pool.run([statement], timeout: .seconds(20)).first else { return [] }
-        return try PeopleStore.items(result)
+        return try PeopleStore.items(try await self.pool.query(statement, timeout: .seconds(20)))
     }
 
     /// The rows of a page: those of its jobs, one a status, and one for where it ended.

@@ -11,7 +11,7 @@ enum LabelColumns {
 
     static func read(_ row: PostgresRow, at start: Int = 0) throws(PostgresError) -> NotificationLabel {
         NotificationLabel(
-            id: NotificationID(try row.uuid(start + 1)),
+            id: try row.id(start + 1),
             user: try row.text(start),
             type: try row.text(start + 2),
             category: try row.optionalText(start + 3),
@@ -41,7 +41,7 @@ enum EndpointColumns {
         case nil, "inbox", "socket", "client", "summary": return (label, LifecycleEvent.Endpoint(.inApp))
         case Provider.email.rawValue: return (label, LifecycleEvent.Endpoint(.email))
         default:
-            let device = try row.optionalUUID(first + 1).map { NotificationID($0) }
+            let device = try row.optionalID(first + 1)
             let platform = try row.optionalText(first + 2).flatMap { Platform(rawValue: $0) }
             let app = try row.optionalText(first + 3)
             return (label, LifecycleEvent.Endpoint(.push, device: device, platform: platform, app: app))

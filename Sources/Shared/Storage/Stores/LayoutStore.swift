@@ -30,7 +30,7 @@ package struct LayoutStore: Sendable {
     ///
     /// - Parameter first: the number that the first process records.
     package func layout(first: Int) async throws(PostgresError) -> Layout {
-        try await self.pool.query(Self.record, .int4(Int32(clamping: first)))
+        try await self.pool.query(Self.record, .int4(clamping: first))
         return try await self.recorded() ?? Layout(parts: first, former: [])
     }
 
@@ -56,10 +56,10 @@ package struct LayoutStore: Sendable {
             guard parts > before.parts else { throw Refusal.isNoGrowth(parts: before.parts) }
             let earlier = (before.former + [before.parts]).filter { $0 > 1 }.flatMap { PartTags.all($0) }
             guard Set(PartTags.all(parts)).isDisjoint(with: earlier) else { throw Refusal.sharesNames }
-            let running = try await transaction.query(Self.running, .array(PostgresArray(texts: programs)))
+            let running = try await transaction.query(Self.running, .texts(programs))
             let names = try running.map { (row) throws(PostgresError) in try row.text(0) }
             guard names.isEmpty else { throw Refusal.isRunning(names) }
-            try await transaction.query(Self.change, .int4(Int32(clamping: parts)))
+            try await transaction.query(Self.change, .int4(clamping: parts))
             return before
         }
     }

@@ -83,7 +83,7 @@ struct NotificationColumn: Sendable {
         .moment("opened_at", [], { $0.openedAt }, { $0.openedAt = $1 }),
         .moment("read_at", as: .readAt, .message, { $0.readAt }, { $0.readAt = $1 }),
         .moment("expires_at", as: .expiresAt, [.insert, .message, .item], { $0.expiresAt }, { $0.expiresAt = $1 }),
-        .moment("keep_until", [.insert, .item], { $0.keepUntil }, { $0.keepUntil = $1 }),
+        .moment("keep_until", [.insert, .message, .item], { $0.keepUntil }, { $0.keepUntil = $1 }),
         .moment("deleted_at", [.message, .page], { $0.deletedAt }, { $0.deletedAt = $1 }),
         .optionalText("decision", as: .heldBack, [], { $0.decision }, { $0.decision = $1 }),
     ]
@@ -164,7 +164,7 @@ extension NotificationColumn {
             name: name, type: .timestamptz, field: field, uses: uses,
             append: { $1.append(timestamptz: get($0)?.microseconds) },
             read: { (row, place, notification) throws(PostgresError) in
-                set(&notification, try row.optionalTimestamptz(place).map { Timestamp(microseconds: $0) })
+                set(&notification, try row.optionalTimestamp(place))
             })
     }
 }
@@ -234,16 +234,13 @@ struct NotificationColumns: Sendable {
     // MARK: Rows
 
     func read(_ result: PostgresResult) throws(PostgresError) -> [Notification] {
-        var notifications: [Notification] = []
-        notifications.reserveCapacity(result.count)
-        for row in result { notifications.append(try self.read(row)) }
-        return notifications
+        try result.map { (row) throws(PostgresError) in try self.read(row) }
     }
 
     /// Reads a notification whose columns, the key first, begin at `first`.
     func read(_ row: PostgresRow, at first: Int = 0) throws(PostgresError) -> Notification {
         var notification = Notification(
-            id: NotificationID(try row.uuid(first + 1)), user: try row.text(first), type: "",
+            id: try row.id(first + 1), user: try row.text(first), type: "",
             createdAt: Timestamp(microseconds: 0))
         try self.read(row, at: first, into: &notification)
         return notification
@@ -311,7 +308,7 @@ package struct InboxRow: NotificationFields, Sendable {
 
     /// Takes a row whose columns begin at `first`.
     init(_ row: PostgresRow, at first: Int) throws(PostgresError) {
-        self.id = NotificationID(try row.uuid(first + Self.layout[NotificationField.id.rawValue].place))
+        self.id = try row.id(first + Self.layout[NotificationField.id.rawValue].place)
         self.row = row
         self.first = first
     }
@@ -339,8 +336,8 @@ package struct InboxRow: NotificationFields, Sendable {
                 writer.raw(bytes: UnsafeRawBufferPointer(rebasing: json.dropFirst()))
             }
         case .moment:
-            if let microseconds = try self.row.optionalTimestamptz(place) {
-                Timestamp(microseconds: microseconds).write(to: &writer)
+            if let moment = try self.row.optionalTimestamp(place) {
+                moment.write(to: &writer)
             } else {
                 writer.null()
             }

@@ -87,7 +87,7 @@ package struct NotificationStore: Sendable {
         recount: PostgresStatement
     ) async throws(PostgresError) -> Batch {
         let check = notifications.first.map {
-            PostgresStatement(NotificationSQL.requireStored, [.text($0.user), .uuid($0.id.halves)])
+            PostgresStatement(NotificationSQL.requireStored, [.text($0.user), .id($0.id)])
         }
         let companions = Companions(isFresh: true, before: page, after: [recount], check: check)
         // No key covers items of digests; if one holds anything of the job, each notification is
@@ -154,7 +154,7 @@ package struct NotificationStore: Sendable {
         for row in replaced {
             let replacement = Replacement(
                 label: try LabelColumns.read(row),
-                newest: NotificationID(try row.uuid(LabelColumns.count)),
+                newest: try row.id(LabelColumns.count),
                 version: try row.int8(LabelColumns.count + 1),
                 unread: try row.int4(LabelColumns.count + 2)
             )
@@ -219,13 +219,11 @@ package struct NotificationStore: Sendable {
             let insert = PostgresStatement(NotificationSQL.insertFresh, columns + places.parameters)
             return Plan(statements: [CancellationSQL.beforeStoring, insert], places: places)
         }
-        let users = PostgresArray(texts: ExactText.distinct(notifications.map(\.user)))
-        var listed = PostgresArray(.bool, capacity: notifications.count)
-        for notification in notifications { listed.append(bool: notification.isListed) }
+        let users = ExactText.distinct(notifications.map(\.user))
         var plan = Plan(statements: [
             CancellationSQL.beforeStoring,
-            PostgresStatement(NotificationSQL.makeInboxes, [.array(users)]),
-            PostgresStatement(NotificationSQL.insertChecked, columns + [.array(listed)]),
+            PostgresStatement(NotificationSQL.makeInboxes, [.texts(users)]),
+            PostgresStatement(NotificationSQL.insertChecked, columns + [.bools(notifications.map(\.isListed))]),
         ])
         if !collapsing.isEmpty {
             plan.collapses = true
@@ -233,9 +231,8 @@ package struct NotificationStore: Sendable {
                 PostgresStatement(
                     CollapseSQL.replaceOlder,
                     [
-                        .array(PostgresArray(texts: collapsing.map(\.user))),
-                        .array(PostgresArray(texts: collapsing.map(\.org))),
-                        .array(PostgresArray(texts: collapsing.compactMap(\.collapseKey))),
+                        .texts(collapsing.map(\.user)), .texts(collapsing.map(\.org)),
+                        .texts(collapsing.compactMap(\.collapseKey)),
                     ]
                 )
             )
@@ -246,10 +243,9 @@ package struct NotificationStore: Sendable {
     private static func outcome(_ row: PostgresRow, id: NotificationID) throws(PostgresError) -> Outcome {
         let version = try row.int8(1)
         let unread = try row.int4(2)
-        guard let known = try row.optionalUUID(3) else {
+        guard let existing = try row.optionalID(3) else {
             return row.isNull(4) ? .stored(version: version, unread: unread) : .cancelled
         }
-        let existing = NotificationID(known)
         guard existing == id else {
             return try row.bool(6) ? .conflict(with: existing) : .duplicate(of: existing)
         }
@@ -266,24 +262,14 @@ package struct NotificationStore: Sendable {
         via: String
     ) async throws(PostgresError) -> [(label: NotificationLabel, at: Timestamp)] {
         guard !proofs.isEmpty else { return [] }
-        var users = PostgresArray(.text, capacity: proofs.count)
-        var ids = PostgresArray(.uuid, capacity: proofs.count)
-        var moments = PostgresArray(.timestamptz, capacity: proofs.count)
-        for proof in NotificationSQL.lockOrder(proofs, by: { ($0.user, $0.id) }) {
-            users.append(proof.user)
-            ids.append(uuid: proof.id.halves)
-            moments.append(timestamptz: proof.at.microseconds)
-        }
+        let proofs = NotificationSQL.lockOrder(proofs, by: { ($0.user, $0.id) })
         let result = try await self.pool.query(
-            NotificationSQL.markDelivered, .array(users), .array(ids), .array(moments), .text(via)
+            NotificationSQL.markDelivered, .texts(proofs.map(\.user)), .ids(proofs.map(\.id)),
+            .timestamps(proofs.map(\.at)), .text(via)
         )
-        var changed: [(label: NotificationLabel, at: Timestamp)] = []
-        changed.reserveCapacity(result.count)
-        for row in result {
-            let at = Timestamp(microseconds: try row.timestamptz(LabelColumns.count))
-            changed.append((try LabelColumns.read(row), at))
+        return try result.map { (row) throws(PostgresError) in
+            (try LabelColumns.read(row), try row.timestamp(LabelColumns.count))
         }
-        return changed
     }
 
     /// Sets the status of notifications that were handed on, and notes why less was done than
@@ -300,24 +286,34 @@ package struct NotificationStore: Sendable {
         if !notes.isEmpty {
             // Inboxes are locked before notifications, as everywhere.
             let users = ExactText.distinct(notes.map(\.user))
-            statements.append(PostgresStatement(NotificationSQL.lockInboxes, [.array(PostgresArray(texts: users))]))
+            statements.append(PostgresStatement(NotificationSQL.lockInboxes, [.texts(users)]))
         }
-        if !changes.isEmpty { statements.append(StatusChanges(changes, areReleases: areReleases).statement) }
+        if !changes.isEmpty { statements.append(Self.marking(changes, areReleases: areReleases)) }
         if !notes.isEmpty {
             let notes = NotificationSQL.lockOrder(notes, by: { ($0.user, $0.id) })
             statements.append(
                 PostgresStatement(
                     NotificationSQL.note,
-                    [
-                        .array(PostgresArray(texts: notes.map(\.user))),
-                        .array(PostgresArray(uuids: notes.map(\.id.halves))),
-                        .array(PostgresArray(texts: notes.map(\.decision))),
-                    ]
+                    [.texts(notes.map(\.user)), .ids(notes.map(\.id)), .texts(notes.map(\.decision))]
                 )
             )
         }
         guard !statements.isEmpty else { return }
         try await self.pool.run(statements)
+    }
+
+    private static func marking(
+        _ changes: [(user: String, id: NotificationID, status: NotificationStatus, reason: String?, via: String?)],
+        areReleases: Bool
+    ) -> PostgresStatement {
+        let changes = NotificationSQL.lockOrder(changes, by: { ($0.user, $0.id) })
+        return PostgresStatement(
+            NotificationSQL.mark,
+            [
+                .texts(changes.map(\.user)), .ids(changes.map(\.id)), .texts(changes.map(\.status.rawValue)),
+                .optionalTexts(changes.map(\.reason)), .optionalTexts(changes.map(\.via)), .bool(areReleases),
+            ]
+        )
     }
 
     /// PostgreSQL's time, which stamps rows.
@@ -327,7 +323,7 @@ package struct NotificationStore: Sendable {
     package func clock() async throws(PostgresError) -> Timestamp {
         let result = try await self.pool.query("SELECT clock_timestamp()")
         guard let row = result.first else { throw PostgresError(.decoding, "the clock query returned no row") }
-        return Timestamp(microseconds: try row.timestamptz(0))
+        return try row.timestamp(0)
     }
 
     /// The least version of every inbox; another one says that the database went back to an earlier
@@ -343,7 +339,7 @@ package struct NotificationStore: Sendable {
         package let notification: Notification
         /// The unread count of its inbox.
         package let unread: Int32
-        fileprivate let storedAt: Int64
+        fileprivate let storedAt: Timestamp
     }
 
     /// A page of notifications stored before `before` that have no owner, oldest first.
@@ -355,26 +351,22 @@ package struct NotificationStore: Sendable {
         limit: Int
     ) async throws(PostgresError) -> [Unowned] {
         let result = try await self.pool.query(
-            NotificationSQL.unowned, .timestamptz(before.microseconds), .int4(Int32(clamping: limit)),
-            .timestamptz(last?.storedAt), last.map { .uuid($0.notification.id.halves) } ?? .null(.uuid)
+            NotificationSQL.unowned, .timestamp(before), .int4(clamping: limit),
+            .timestamp(last?.storedAt), .id(last?.notification.id)
         )
-        var unowned: [Unowned] = []
-        for row in result {
-            unowned.append(
-                Unowned(
-                    notification: try NotificationColumns.all.read(row),
-                    unread: try row.int4(NotificationColumns.all.count),
-                    storedAt: try row.timestamptz(NotificationColumns.all.count + 1)
-                )
+        return try result.map { (row) throws(PostgresError) in
+            Unowned(
+                notification: try NotificationColumns.all.read(row),
+                unread: try row.int4(NotificationColumns.all.count),
+                storedAt: try row.timestamp(NotificationColumns.all.count + 1)
             )
         }
-        return unowned
     }
 
     /// Advances the sweep's watermark: owned notifications stored before `before` are not inspected
     /// again.
     package func advanceSweep(before: Timestamp) async throws(PostgresError) {
-        try await self.pool.query(NotificationSQL.advanceSweep, .timestamptz(before.microseconds))
+        try await self.pool.query(NotificationSQL.advanceSweep, .timestamp(before))
     }
 
     /// A page of notifications that wait for a push provider and were handed to its stream between
@@ -390,16 +382,15 @@ package struct NotificationStore: Sendable {
         limit: Int
     ) async throws(PostgresError) -> (page: [Notification], last: RepairPlace?) {
         let result = try await self.pool.query(
-            NotificationSQL.queued, .timestamptz(since.microseconds), .timestamptz(until.microseconds),
-            .timestamptz(place.moment.microseconds), .uuid(place.id.halves), .int4(Int32(clamping: limit))
+            NotificationSQL.queued, .timestamp(since), .timestamp(until),
+            .timestamp(place.moment), .id(place.id), .int4(clamping: limit)
         )
         var page: [Notification] = []
         var last: RepairPlace?
         for row in result {
             let notification = try NotificationColumns.all.read(row)
             page.append(notification)
-            last = RepairPlace(
-                Timestamp(microseconds: try row.timestamptz(NotificationColumns.all.count)), notification.id)
+            last = RepairPlace(try row.timestamp(NotificationColumns.all.count), notification.id)
         }
         return (page, last)
     }
@@ -407,10 +398,8 @@ package struct NotificationStore: Sendable {
     /// Loads notifications by user and id, in any order, without missing ones.
     package func load(_ keys: [(user: String, id: NotificationID)]) async throws(PostgresError) -> [Notification] {
         guard !keys.isEmpty else { return [] }
-        let users = PostgresArray(texts: keys.map(\.user))
-        let ids = PostgresArray(uuids: keys.map(\.id.halves))
         return try NotificationColumns.all.read(
-            try await self.pool.query(NotificationSQL.load, .array(users), .array(ids)))
+            try await self.pool.query(NotificationSQL.load, .texts(keys.map(\.user)), .ids(keys.map(\.id))))
     }
 }
 
@@ -484,7 +473,7 @@ struct InboxPlaces {
         var listed = PostgresArray(.int4, capacity: self.listed.count)
         for count in self.listed { listed.append(int4: count) }
         return [
-            .array(isListed), .array(behind), .array(PostgresArray(texts: self.users)), .array(listed), .array(indexes),
+            .array(isListed), .array(behind), .texts(self.users), .array(listed), .array(indexes),
         ]
     }
 
@@ -494,9 +483,7 @@ struct InboxPlaces {
         guard rows.count == self.users.count else {
             throw PostgresError(.decoding, "expected one row for each inbox")
         }
-        var reached: [(version: Int64, unread: Int32)] = []
-        reached.reserveCapacity(rows.count)
-        for row in rows { reached.append((try row.int8(0), try row.int4(1))) }
+        let reached = try rows.map { (row) throws(PostgresError) in (try row.int8(0), try row.int4(1)) }
         return self.places.map { place in
             let (version, unread) = reached[place.user]
             return .stored(
@@ -504,32 +491,5 @@ struct InboxPlaces {
                 unread: unread - place.behind
             )
         }
-    }
-}
-
-/// A batch of status changes as a statement.
-struct StatusChanges {
-    let statement: PostgresStatement
-
-    init(
-        _ changes: [(user: String, id: NotificationID, status: NotificationStatus, reason: String?, via: String?)],
-        areReleases: Bool
-    ) {
-        var users = PostgresArray(.text, capacity: changes.count)
-        var ids = PostgresArray(.uuid, capacity: changes.count)
-        var statuses = PostgresArray(.text, capacity: changes.count)
-        var reasons = PostgresArray(.text, capacity: changes.count)
-        var vias = PostgresArray(.text, capacity: changes.count)
-        for change in NotificationSQL.lockOrder(changes, by: { ($0.user, $0.id) }) {
-            users.append(change.user)
-            ids.append(uuid: change.id.halves)
-            statuses.append(change.status.rawValue)
-            reasons.append(change.reason)
-            vias.append(change.via)
-        }
-        self.statement = PostgresStatement(
-            NotificationSQL.mark,
-            [.array(users), .array(ids), .array(statuses), .array(reasons), .array(vias), .bool(areReleases)]
-        )
     }
 }

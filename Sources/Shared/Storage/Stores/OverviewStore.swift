@@ -47,9 +47,9 @@ package struct OverviewStore: Sendable {
 
     /// Counts what happened since a moment, of one organisation or of all.
     package func summary(since: Timestamp, org: String?, now: Timestamp) async throws(PostgresError) -> Summary {
-        let rows: [PostgresValue] = [.timestamptz(since.microseconds), .int4(Self.mostRows), .text(org)]
+        let rows: [PostgresValue] = [.timestamp(since), .int4(Self.mostRows), .text(org)]
         let attempts: [PostgresValue] = [
-            .timestamptz(since.microseconds), .int4(Self.mostRows), .text(org), .int4(Self.mostAttempts),
+            .timestamp(since), .int4(Self.mostRows), .text(org), .int4(Self.mostAttempts),
         ]
         let results = try await self.pool.run(
             [
@@ -58,7 +58,7 @@ package struct OverviewStore: Sendable {
                     OverviewSQL.organisations, Array(rows.prefix(2)) + [.int4(Self.mostOrganisations)]),
                 PostgresStatement(OverviewSQL.latency(of: "push"), attempts),
                 PostgresStatement(OverviewSQL.latency(of: "email"), attempts),
-                PostgresStatement(OverviewSQL.waiting, [.timestamptz(now.microseconds), .int4(Self.mostRows)]),
+                PostgresStatement(OverviewSQL.waiting, [.timestamp(now), .int4(Self.mostRows)]),
                 PostgresStatement(OverviewSQL.deadLetters, [.int4(Self.mostRows)]),
             ],
             timeout: Self.patience)
@@ -66,15 +66,13 @@ package struct OverviewStore: Sendable {
             let dead = results[5].first
         else { throw PostgresError(.decoding, "the overview returned no result") }
         let looked = try counts.int8(11)
-        let oldest = try counts.optionalTimestamptz(12).map { Timestamp(microseconds: $0) }
+        let oldest = try counts.optionalTimestamp(12)
         let isComplete = looked < Int64(Self.mostRows)
-        var organisations: [(org: String, stored: Int64)] = []
-        for row in results[1] { organisations.append((try row.text(0), try row.int8(1))) }
         return Summary(
             since: isComplete ? since : max(since, oldest ?? since),
             isComplete: isComplete,
             reach: try Reach(counts),
-            organisations: organisations,
+            organisations: try results[1].map { (row) throws(PostgresError) in (try row.text(0), try row.int8(1)) },
             socket: try Self.latency(counts, at: 7),
             push: try results[2].first.flatMap { (row) throws(PostgresError) in try Self.latency(row, at: 0) },
             email: try results[3].first.flatMap { (row) throws(PostgresError) in try Self.latency(row, at: 0) },
@@ -115,7 +113,8 @@ private enum OverviewSQL {
         ) n GROUP BY org_id ORDER BY 2 DESC, 1 LIMIT $3
         """
 
-    /// Accepted attempts, without those of broadcasts and those that quiet hours put off.
+    /// Accepted attempts, without those of broadcasts, those that quiet hours put off, and pushes
+    /// after a proof, which waited to call for attention.
     ///
     /// $1: since, $2: the most attempts that are looked at, $3: organisation or null, $4: the most
     /// accepted ones of the kind.
@@ -131,7 +130,8 @@ private enum OverviewSQL {
             ) a
             JOIN carillon.notifications n ON n.user_id = a.user_id AND n.id = a.notification_id
             LEFT JOIN carillon.broadcasts b ON b.org_id = n.org_id AND b.job_id = n.job_id
-            WHERE ($3::text IS NULL OR n.org_id = $3) AND b.id IS NULL AND NOT EXISTS (
+            WHERE ($3::text IS NULL OR n.org_id = $3) AND b.id IS NULL
+                AND (a.kind <> 'push' OR n.delivered_at IS NULL OR n.delivered_at >= a.at) AND NOT EXISTS (
                 SELECT FROM carillon.delivery_attempts s
                 WHERE s.notification_id = n.id AND s.kind = '\(AuditStep.kind)' AND s.at >= $1
                     AND s.outcome = '\(AuditStep.deferred.rawValue)')
@@ -151,7 +151,12 @@ private enum OverviewSQL {
     static let deadLetters = "SELECT count(*) FROM (SELECT FROM carillon.dead_letters LIMIT $1) d"
 
     /// Whether a socket that was open at the time got the notification, and it is of no broadcast.
-    private static let isLive = "n.sent_via = 'socket' AND n.delivered_at IS NOT NULL AND b.id IS NULL"
+    ///
+    /// A later proof waited for the user or for the end of quiet hours; by then the sweep has
+    /// settled what no socket proved.
+    private static let isLive = """
+        n.sent_via = 'socket' AND n.delivered_at <= n.stored_at + interval '2 minutes' AND b.id IS NULL
+        """
     private static let toProof = "n.delivered_at - n.created_at"
 
     /// Three columns of milliseconds: 50 %, 95 % and 99 %.

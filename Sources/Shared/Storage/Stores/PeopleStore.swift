@@ -67,15 +67,16 @@ package struct PeopleStore: Sendable {
     /// does not matter.
     package func find(_ text: String) async throws(PostgresError) -> [Person] {
         let result = try await self.pool.query(Self.search, .text(text), .int4(Self.mostFound))
-        var people: [Person] = []
-        for row in result {
-            people.append(
-                Person(
-                    user: try row.text(0), email: try row.optionalText(1), locale: try row.optionalText(2),
-                    zone: try row.optionalText(3), createdAt: Timestamp(microseconds: try row.timestamptz(4)),
-                    lastSeen: try row.optionalTimestamptz(5).map { Timestamp(microseconds: $0) }))
+        return try result.map { (row) throws(PostgresError) in
+            Person(
+                user: try row.text(0), email: try row.optionalText(1), locale: try row.optionalText(2),
+                zone: try row.optionalText(3), createdAt: try row.timestamp(4), lastSeen: try row.optionalTimestamp(5))
         }
-        return people
+    }
+
+    /// Whether there is a user with this id.
+    package func has(_ user: String) async throws(PostgresError) -> Bool {
+        try await !self.pool.query("SELECT FROM carillon.users WHERE user_id = $1", .text(user)).isEmpty
     }
 
     /// Returns a user's notifications, the newest first, whether they are in the inbox or not.
@@ -89,30 +90,25 @@ package struct PeopleStore: Sendable {
                 AND ($4::text IS NULL OR n.status = $4)
             ORDER BY n.id DESC LIMIT $5
             """,
-            .text(user), .uuid(end.halves), .text(filter.type), .text(filter.status?.rawValue),
-            .int4(Int32(clamping: filter.limit)))
+            .text(user), .id(end), .text(filter.type), .text(filter.status?.rawValue),
+            .int4(clamping: filter.limit))
         return try Self.items(result)
     }
 
     /// Reads rows of `sent_via`, `archived_at` and the notification's columns.
     static func items(_ result: PostgresResult) throws(PostgresError) -> [Item] {
-        var items: [Item] = []
-        for row in result {
-            items.append(
-                Item(
-                    notification: try NotificationColumns.all.read(row, at: 2), sentVia: try row.optionalText(0),
-                    archivedAt: try row.optionalTimestamptz(1).map { Timestamp(microseconds: $0) }))
+        try result.map { (row) throws(PostgresError) in
+            Item(
+                notification: try NotificationColumns.all.read(row, at: 2), sentVia: try row.optionalText(0),
+                archivedAt: try row.optionalTimestamp(1))
         }
-        return items
     }
 
     /// Returns the topics that a user subscribes to, in order.
     package func topics(of user: String) async throws(PostgresError) -> [String] {
-        var topics: [String] = []
-        for row in try await self.pool.query(
+        let result = try await self.pool.query(
             "SELECT topic FROM carillon.subscriptions WHERE user_id = $1 ORDER BY topic", .text(user))
-        { topics.append(try row.text(0)) }
-        return topics
+        return try result.map { (row) throws(PostgresError) in try row.text(0) }
     }
 
     /// Returns the steps that wait for a user, the first ones due, at most 100.
@@ -124,13 +120,10 @@ package struct PeopleStore: Sendable {
             ORDER BY due_at, notification_id LIMIT $2
             """,
             .text(user), .int4(Self.mostWaiting))
-        var waiting: [Waiting] = []
-        for row in result {
-            waiting.append(
-                Waiting(
-                    notification: NotificationID(try row.uuid(0)), kind: try row.text(1),
-                    dueAt: Timestamp(microseconds: try row.timestamptz(2)), reason: try row.optionalText(3)))
+        return try result.map { (row) throws(PostgresError) in
+            Waiting(
+                notification: try row.id(0), kind: try row.text(1), dueAt: try row.timestamp(2),
+                reason: try row.optionalText(3))
         }
-        return waiting
     }
 }

@@ -75,8 +75,6 @@ package struct PreferenceStore: Sendable {
         preferences: [String: TypePreference],
         categories: [String: String] = [:]
     ) -> [PostgresStatement] {
-        func flag(_ value: Bool?) -> PostgresValue { value.map { .bool($0) } ?? .null(.bool) }
-        func number(_ value: Int?) -> PostgresValue { value.map { .int4(Int32(clamping: $0)) } ?? .null(.int4) }
         var statements = preferences.sorted { $0.key < $1.key }.map { type, preference in
             func stays(_ value: Bool?, _ channel: Channels) -> PostgresValue {
                 .bool(value == nil && !preference.cleared.contains(channel))
@@ -99,10 +97,11 @@ package struct PreferenceStore: Sendable {
                     quiet_weekdays = CASE WHEN $10 THEN p.quiet_weekdays ELSE excluded.quiet_weekdays END
                 """,
                 [
-                    .text(user), .text(type), flag(preference.inApp), flag(preference.push), flag(preference.email),
-                    .bool(preference.quietHours == QuietOverride.none), number(hours?.start), number(hours?.end),
-                    number(hours.map { Int($0.weekdays) }), .bool(preference.quietHours == nil),
-                    stays(preference.inApp, .inApp), .text(categories[type].map { PreferenceKey.category($0) }),
+                    .text(user), .text(type), .bool(preference.inApp), .bool(preference.push), .bool(preference.email),
+                    .bool(preference.quietHours == QuietOverride.none), .int4(clamping: hours?.start),
+                    .int4(clamping: hours?.end), .int4(clamping: hours.map { Int($0.weekdays) }),
+                    .bool(preference.quietHours == nil), stays(preference.inApp, .inApp),
+                    .text(categories[type].map { PreferenceKey.category($0) }),
                     stays(preference.push, .push), stays(preference.email, .email),
                 ]
             )
@@ -126,7 +125,7 @@ package struct PreferenceStore: Sendable {
             UPDATE carillon.follow_ups SET due_at = least(due_at, now())
             WHERE user_id = ANY ($1) AND \(FollowUpStore.waitsForQuietEnd) AND NOT held
             """,
-            [.array(PostgresArray(texts: users))]
+            [.texts(users)]
         )
     }
 
@@ -212,7 +211,6 @@ package struct PreferenceStore: Sendable {
     }
 
     private static func change(user: String, settings: UserSettings, keeping kept: KeptSettings) -> PostgresStatement {
-        func number(_ value: Int?) -> PostgresValue { value.map { .int4(Int32(clamping: $0)) } ?? .null(.int4) }
         let hours = settings.quietHours ?? settings.pausedQuietHours
         return PostgresStatement(
             """
@@ -241,8 +239,8 @@ package struct PreferenceStore: Sendable {
             """,
             [
                 .text(user), .text(settings.zone), .text(settings.locale), .text(settings.email),
-                number(hours?.start), number(hours?.end),
-                number(hours.map { Int($0.weekdays) }), .bool(settings.isOptedOut),
+                .int4(clamping: hours?.start), .int4(clamping: hours?.end),
+                .int4(clamping: hours.map { Int($0.weekdays) }), .bool(settings.isOptedOut),
                 .bool(settings.isEmailOptedOut), .bool(kept.contains(.quietHours)),
                 .bool(kept.contains(.emailOptOut)), .bool(kept.contains(.zone)),
                 .bool(kept.contains(.weekdays)),

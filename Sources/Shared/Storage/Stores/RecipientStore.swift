@@ -39,12 +39,7 @@ package struct RecipientStore: Sendable {
     /// category.
     package func preferences(_ keys: [Key]) async throws(PostgresError) -> [Preferences] {
         guard !keys.isEmpty else { return [] }
-        var categories = PostgresArray(.text, capacity: keys.count)
-        var localised = PostgresArray(.bool, capacity: keys.count)
-        for key in keys {
-            categories.append(key.category.map { PreferenceKey.category($0) })
-            localised.append(bool: key.needsLocale)
-        }
+        let categories = keys.map { key in key.category.map { PreferenceKey.category($0) } }
         let result = try await self.pool.query(
             """
             SELECT (k.n - 1)::int4, \(PreferenceColumns.list),
@@ -57,8 +52,8 @@ package struct RecipientStore: Sendable {
             \(Self.joins)
             WHERE p.user_id IS NOT NULL OR c.user_id IS NOT NULL OR s.user_id IS NOT NULL OR k.localised
             """,
-            .array(PostgresArray(texts: keys.map(\.user))), .array(PostgresArray(texts: keys.map(\.type))),
-            .array(categories), .array(localised)
+            .texts(keys.map(\.user)), .texts(keys.map(\.type)), .optionalTexts(categories),
+            .bools(keys.map(\.needsLocale))
         )
         var preferences = [Preferences](repeating: Preferences(), count: keys.count)
         for row in result {
@@ -80,7 +75,7 @@ package struct RecipientStore: Sendable {
             SELECT \(DeviceColumns.list) FROM carillon.devices d
             WHERE d.user_id = ANY($1) AND d.active AND NOT d.silenced
             """,
-            .array(PostgresArray(texts: users))
+            .texts(users)
         )
         var devices: [ExactText: [Device]] = [:]
         for row in result {

@@ -40,24 +40,24 @@ package struct RetentionStore: Sendable {
                     OR n.keep_until NOT BETWEEN now() AND now() + interval '\(InboxStore.restoredDays) days')
             ORDER BY n.stored_at LIMIT $2
             """,
-            .timestamptz(moment.microseconds), .int4(Int32(clamping: limit))
+            .timestamp(moment), .int4(clamping: limit)
         )
         var listed: [(user: String, id: NotificationID)] = []
         var unlisted: [(user: String, id: NotificationID)] = []
-        var last: Int64?
+        var last: Timestamp?
         for row in found {
-            let key = (user: try row.text(0), id: NotificationID(try row.uuid(1)))
+            let key = (user: try row.text(0), id: try row.id(1))
             if try row.bool(2) { listed.append(key) } else { unlisted.append(key) }
-            last = try row.timestamptz(3)
+            last = try row.timestamp(3)
         }
         let step = try await self.delete(listed, found: found.count)
         if !unlisted.isEmpty { try await self.pool.run([Self.removal(unlisted)]) }
         // Everything stored before the last row is gone; if no more was found, everything before
         // the moment.
-        if let last = found.count < limit ? moment.microseconds : last {
+        if let last = found.count < limit ? moment : last {
             try await self.pool.query(
                 "UPDATE carillon.sweep SET retained_from = greatest(\(Self.watermark(wrong: "$1")), $1)",
-                .timestamptz(last)
+                .timestamp(last)
             )
         }
         return step
@@ -78,12 +78,12 @@ package struct RetentionStore: Sendable {
             WHERE n.keep_until <= $1 AND n.keep_until IS NOT NULL AND n.deleted_at IS NULL
             ORDER BY n.keep_until LIMIT $2
             """,
-            .timestamptz(now.microseconds), .int4(Int32(clamping: limit))
+            .timestamp(now), .int4(clamping: limit)
         )
         var listed: [(user: String, id: NotificationID)] = []
         var unlisted: [(user: String, id: NotificationID)] = []
         for row in found {
-            let key = (user: try row.text(0), id: NotificationID(try row.uuid(1)))
+            let key = (user: try row.text(0), id: try row.id(1))
             if try row.bool(2) { listed.append(key) } else { unlisted.append(key) }
         }
         if !unlisted.isEmpty {
@@ -135,7 +135,7 @@ package struct RetentionStore: Sendable {
         ])
         for row in results.last ?? results[0] {
             let user = try row.text(0)
-            let id = NotificationID(try row.uuid(3))
+            let id = try row.id(3)
             if let last = step.removals.indices.last, step.removals[last].user.utf8.elementsEqual(user.utf8) {
                 step.removals[last].ids.append(id)
             } else {
@@ -157,10 +157,11 @@ package struct RetentionStore: Sendable {
             SELECT n.user_id, n.id FROM carillon.notifications n
             WHERE n.deleted_at < $1 AND n.deleted_at IS NOT NULL ORDER BY n.deleted_at LIMIT $2
             """,
-            .timestamptz(moment.microseconds), .int4(Int32(clamping: limit))
+            .timestamp(moment), .int4(clamping: limit)
         )
-        var keys: [(user: String, id: NotificationID)] = []
-        for row in found { keys.append((try row.text(0), NotificationID(try row.uuid(1)))) }
+        let keys: [(user: String, id: NotificationID)] = try found.map { (row) throws(PostgresError) in
+            (try row.text(0), try row.id(1))
+        }
         guard !keys.isEmpty else { return 0 }
         try await self.pool.run([
             Self.lock(keys),
@@ -184,13 +185,12 @@ package struct RetentionStore: Sendable {
     }
 
     private static func parameters(_ keys: [(user: String, id: NotificationID)]) -> [PostgresValue] {
-        [.array(PostgresArray(texts: keys.map(\.user))), .array(PostgresArray(uuids: keys.map(\.id.halves)))]
+        [.texts(keys.map(\.user)), .ids(keys.map(\.id))]
     }
 
     /// Every writer locks the inboxes first, in this order.
     private static func lock(_ keys: [(user: String, id: NotificationID)]) -> PostgresStatement {
-        PostgresStatement(
-            NotificationSQL.lockInboxes, [.array(PostgresArray(texts: ExactText.distinct(keys.map(\.user))))])
+        PostgresStatement(NotificationSQL.lockInboxes, [.texts(ExactText.distinct(keys.map(\.user)))])
     }
 
     private static func removal(_ keys: [(user: String, id: NotificationID)]) -> PostgresStatement {
@@ -212,7 +212,7 @@ package struct RetentionStore: Sendable {
     package func dropAttemptPart(firstKept: Timestamp) async throws(PostgresError) -> String? {
         try await self.pool.query(
             "SELECT carillon.drop_attempt_part(($1::timestamptz AT TIME ZONE 'UTC')::date)",
-            .timestamptz(firstKept.microseconds)
+            .timestamp(firstKept)
         ).first?.optionalText(0)
     }
 
@@ -236,7 +236,7 @@ package struct RetentionStore: Sendable {
             INSERT INTO carillon.delivery_attempts (at, user_id, device_id, provider, kind, attempt, outcome, reason)
             SELECT $2, user_id, id, provider, 'token', 0, 'skipped', 'stale' FROM changed
             """,
-            .timestamptz(moment.microseconds), .timestamptz(now.microseconds), .int4(Int32(clamping: limit))
+            .timestamp(moment), .timestamp(now), .int4(clamping: limit)
         ).affectedRows
     }
 
@@ -250,7 +250,7 @@ package struct RetentionStore: Sendable {
                 SELECT x.id FROM carillon.devices x WHERE x.inactive_since < $1 ORDER BY x.inactive_since LIMIT $2
             ) AND NOT d.active
             """,
-            .timestamptz(moment.microseconds), .int4(Int32(clamping: limit))
+            .timestamp(moment), .int4(clamping: limit)
         ).affectedRows
     }
 
@@ -281,7 +281,7 @@ package struct RetentionStore: Sendable {
                 ORDER BY c.at LIMIT $2
             )
             """,
-            .timestamptz(moment.microseconds), .int4(Int32(clamping: limit))
+            .timestamp(moment), .int4(clamping: limit)
         ).affectedRows
     }
 
@@ -305,7 +305,7 @@ package struct RetentionStore: Sendable {
                 ) AND replay_at IS NULL ORDER BY id LIMIT $3)
             )
             """,
-            .timestamptz(moment.microseconds), .int4(Int32(clamping: most)), .int4(Int32(clamping: limit))
+            .timestamp(moment), .int4(clamping: most), .int4(clamping: limit)
         ).affectedRows
     }
 }

@@ -30,8 +30,7 @@ package struct RevocationStore: Sendable {
                 SET revoked_before = greatest(r.revoked_before, excluded.revoked_before), version = excluded.version
             RETURNING user_id, revoked_before, version
             """,
-            .text(user),
-            .timestamptz(before.microseconds)
+            .text(user), .timestamp(before)
         )
         guard let row = result.first else { return Revocation(user: user, before: before, version: 0) }
         return try Self.revocation(row)
@@ -47,9 +46,7 @@ package struct RevocationStore: Sendable {
             .int8(version),
             .int8(Int64(limit))
         )
-        var revocations: [Revocation] = []
-        for row in result { revocations.append(try Self.revocation(row)) }
-        return revocations
+        return try result.map { (row) throws(PostgresError) in try Self.revocation(row) }
     }
 
     /// The moment before which a user's tokens are invalid; nil if all are valid.
@@ -58,15 +55,14 @@ package struct RevocationStore: Sendable {
             "SELECT revoked_before FROM carillon.token_revocations WHERE user_id = $1",
             .text(user)
         )
-        guard let row = result.first else { return nil }
-        return Timestamp(microseconds: try row.timestamptz(0))
+        return try result.first?.timestamp(0)
     }
 
     /// Deletes revocations before a moment of users without other data.
     ///
     /// - Returns: the number of revocations deleted.
     package func forget(before moment: Timestamp, limit: Int) async throws(PostgresError) -> Int {
-        try await self.pool.query(Self.forgetOld, .timestamptz(moment.microseconds), .int8(Int64(limit))).affectedRows
+        try await self.pool.query(Self.forgetOld, .timestamp(moment), .int8(Int64(limit))).affectedRows
     }
 
     /// Names the collation of the index of `users`, which differs from that of the other ids.
@@ -86,7 +82,7 @@ package struct RevocationStore: Sendable {
     private static func revocation(_ row: PostgresRow) throws(PostgresError) -> Revocation {
         Revocation(
             user: try row.text(0),
-            before: Timestamp(microseconds: try row.timestamptz(1)),
+            before: try row.timestamp(1),
             version: try row.int8(2)
         )
     }

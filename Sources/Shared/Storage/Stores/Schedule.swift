@@ -47,7 +47,7 @@ package struct Schedule: Sendable {
     /// The attempts of the due firing: 0 before the first claim, 1 after it, 2 after another, and
     /// one more for each time that it is fired alone.
     package internal(set) var attempts = 0
-    var createdAt: Timestamp
+    package internal(set) var createdAt: Timestamp
 
     package init(
         id: NotificationID,
@@ -134,53 +134,29 @@ enum ScheduleColumns {
         """
 
     static func parameters(_ schedules: [Schedule]) -> [PostgresValue] {
-        var jobs = PostgresArray(.text)
-        var users = PostgresArray(.text)
-        var lanes = PostgresArray(.int4)
-        var fields = PostgresArray(.jsonb)
-        var contents = PostgresArray(.int8)
-        var crons = PostgresArray(.text)
-        var zones = PostgresArray(.text)
-        var days = PostgresArray(.int4)
-        var minutes = PostgresArray(.int4)
+        var lanes = PostgresArray(.int4, capacity: schedules.count)
+        var fields = PostgresArray(.jsonb, capacity: schedules.count)
         for schedule in schedules {
-            jobs.append(schedule.jobID)
-            users.append(schedule.user)
-            lanes.append(int4: Self.number(schedule.lane))
-            fields.append(json: DeadLetterStore.json(schedule.fields.map { ($0.name, $0.value[...]) }))
-            contents.append(int8: schedule.content)
-            crons.append(schedule.cron)
-            zones.append(schedule.zone)
-            if let day = schedule.wall?.day { days.append(int4: Int32(clamping: day)) } else { days.appendNull() }
-            if let time = schedule.wall?.time {
-                minutes.append(int4: Int32(time.minutes))
-            } else {
-                minutes.appendNull()
-            }
-        }
-        func moments(_ moment: (Schedule) -> Timestamp?) -> PostgresValue {
-            var array = PostgresArray(.timestamptz)
-            for schedule in schedules { array.append(timestamptz: moment(schedule)?.microseconds) }
-            return .array(array)
+            lanes.append(int4: Int32(schedule.lane.rank))
+            fields.append(json: FieldsColumn.json(schedule.fields))
         }
         return [
-            .array(PostgresArray(uuids: schedules.map(\.id.halves))),
-            .array(PostgresArray(texts: schedules.map(\.org))), .array(jobs),
-            .array(PostgresArray(texts: schedules.map(\.part))), .array(users),
-            .array(PostgresArray(texts: schedules.map(\.source))), .array(lanes), .array(fields), .array(contents),
-            moments(\.dueAt), .array(crons), .array(zones), .array(days), .array(minutes), moments(\.startsAt),
-            moments(\.endsAt), moments(\.createdAt),
+            .ids(schedules.map(\.id)), .texts(schedules.map(\.org)), .optionalTexts(schedules.map(\.jobID)),
+            .texts(schedules.map(\.part)), .optionalTexts(schedules.map(\.user)), .texts(schedules.map(\.source)),
+            .array(lanes), .array(fields), .int8s(schedules.map(\.content)), .timestamps(schedules.map(\.dueAt)),
+            .optionalTexts(schedules.map(\.cron)), .optionalTexts(schedules.map(\.zone)),
+            .int4s(clamping: schedules.map(\.wall?.day)), .int4s(clamping: schedules.map(\.wall?.time.minutes)),
+            .timestamps(schedules.map(\.startsAt)), .timestamps(schedules.map(\.endsAt)),
+            .timestamps(schedules.map(\.createdAt)),
         ]
     }
 
-    static func number(_ lane: Lane) -> Int32 { Int32(Lane.allCases.firstIndex(of: lane) ?? 0) }
-
     static func read(_ row: PostgresRow) throws(PostgresError) -> Schedule {
         var schedule = Schedule(
-            id: NotificationID(try row.uuid(0)),
-            fields: Self.fields(try row.optionalJSON(8) ?? []),
-            dueAt: Timestamp(microseconds: try row.timestamptz(10)),
-            createdAt: Timestamp(microseconds: try row.timestamptz(21))
+            id: try row.id(0),
+            fields: FieldsColumn.fields(try row.optionalJSON(8) ?? []),
+            dueAt: try row.timestamp(10),
+            createdAt: try row.timestamp(21)
         )
         schedule.number = try row.int8(1)
         schedule.org = try row.text(2)
@@ -188,30 +164,19 @@ enum ScheduleColumns {
         schedule.part = try row.text(4)
         schedule.user = try row.optionalText(5)
         schedule.source = try row.text(6)
-        let lane = Int(try row.int4(7))
-        schedule.lane = Lane.allCases.indices.contains(lane) ? Lane.allCases[lane] : .normal
+        schedule.lane = Lane(rank: Int(try row.int4(7))) ?? .normal
         schedule.content = try row.int8(9)
         schedule.cron = try row.optionalText(11)
         schedule.zone = try row.optionalText(12)
         if !row.isNull(14), let time = LocalTime(minutes: Int(try row.int4(14))) {
             schedule.wall = WallTime(day: row.isNull(13) ? nil : Int(try row.int4(13)), time: time)
         }
-        schedule.startsAt = try row.optionalTimestamptz(15).map { Timestamp(microseconds: $0) }
-        schedule.endsAt = try row.optionalTimestamptz(16).map { Timestamp(microseconds: $0) }
+        schedule.startsAt = try row.optionalTimestamp(15)
+        schedule.endsAt = try row.optionalTimestamp(16)
         schedule.state = Schedule.State(rawValue: try row.text(17)) ?? .failed
         schedule.stateReason = try row.optionalText(18)
-        schedule.lastFiredAt = try row.optionalTimestamptz(19).map { Timestamp(microseconds: $0) }
+        schedule.lastFiredAt = try row.optionalTimestamp(19)
         schedule.attempts = Int(try row.int4(20))
         return schedule
-    }
-
-    /// Reads `[[name, value], …]`.
-    private static func fields(_ json: [UInt8]) -> [(name: String, value: [UInt8])] {
-        let fields = (try? JSONParser.parse(json))?.array ?? []
-        return fields.compactMap { field in
-            guard let parts = field.array, parts.count == 2, let name = parts[0].string else { return nil }
-            if let text = parts[1].string { return (name, Array(text.utf8)) }
-            return parts[1]["base64"]?.string.flatMap { Base64.standard.decodePadded($0.utf8) }.map { (name, $0) }
-        }
     }
 }

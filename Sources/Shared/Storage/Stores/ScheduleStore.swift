@@ -28,11 +28,19 @@ package struct ScheduleStore: Sendable {
 
     /// Stores schedules; leaves a known one, or another of the same job, as it is.
     ///
+    /// - Parameter page: statements that come first in the same transaction, such as the page of a
+    ///   broadcast whose users the schedules have.
     /// - Returns: an outcome for each, in order; never ``Outcome/full``.
-    package func add(_ schedules: [Schedule]) async throws(PostgresError) -> [Outcome] {
-        guard !schedules.isEmpty else { return [] }
+    package func add(
+        _ schedules: [Schedule],
+        withPage page: [PostgresStatement] = []
+    ) async throws(PostgresError) -> [Outcome] {
+        guard !schedules.isEmpty else {
+            if !page.isEmpty { try await self.pool.run(page) }
+            return []
+        }
         let parameters = ScheduleColumns.parameters(schedules)
-        let results = try await self.pool.run([
+        let own = [
             CancellationSQL.beforeStoring,
             PostgresStatement(ScheduleSQL.add, parameters),
             PostgresStatement(
@@ -41,10 +49,10 @@ package struct ScheduleStore: Sendable {
             // Cancellations are forgotten before the job may be due: it fires now and is stored as
             // cancelled.
             PostgresStatement(ScheduleSQL.wakeCancelled, [parameters[0]]),
-        ])
-        guard results.count == 4 else { throw PostgresError(.decoding, "storing returned no outcomes") }
-        var added: Set<NotificationID> = []
-        for row in results[1] { added.insert(NotificationID(try row.uuid(0))) }
+        ]
+        let results = Array(try await self.pool.run(page + own).dropFirst(page.count))
+        guard results.count == own.count else { throw PostgresError(.decoding, "storing returned no outcomes") }
+        let added = Set(try results[1].map { (row) throws(PostgresError) in try row.id(0) })
         var outcomes = schedules.map { added.contains($0.id) ? Outcome.stored : .known }
         for row in results[2] {
             let position = Int(try row.int4(0))
@@ -63,7 +71,7 @@ package struct ScheduleStore: Sendable {
                 ScheduleSQL.put,
                 ScheduleColumns.parameters([schedule]) + [.text(schedule.org), .int8(Int64(limit))]
             ),
-            PostgresStatement(ScheduleSQL.content, [.uuid(schedule.id.halves)]),
+            PostgresStatement(ScheduleSQL.content, [.id(schedule.id)]),
         ])
         guard results.count == 3 else { throw PostgresError(.decoding, "storing returned no outcome") }
         if results[1].affectedRows == 1 { return .stored }
@@ -98,7 +106,7 @@ package struct ScheduleStore: Sendable {
                         AND \(ScheduleSQL.isSnooze(of: "$3::uuid"))
                 )
                 """,
-                [.uuid(id.halves), .text(user), .uuid(notification.halves)]),
+                [.id(id), .text(user), .id(notification)]),
         ])
     }
 
@@ -107,13 +115,10 @@ package struct ScheduleStore: Sendable {
     /// Claims the due schedules of a lane, earliest first; they are due again after `hold`.
     package func claim(_ lane: Lane, now: Timestamp, hold: Duration) async throws(PostgresError) -> [Schedule] {
         let result = try await self.pool.query(
-            ScheduleSQL.claim, .int4(ScheduleColumns.number(lane)), .timestamptz(now.microseconds),
-            .timestamptz((now + hold).microseconds)
+            ScheduleSQL.claim, .int4(clamping: lane.rank), .timestamp(now),
+            .timestamp(now + hold)
         )
-        var schedules: [Schedule] = []
-        schedules.reserveCapacity(result.count)
-        for row in result { schedules.append(try ScheduleColumns.read(row)) }
-        return schedules.sorted { ($0.dueAt, $0.number) < ($1.dueAt, $1.number) }
+        return try Self.schedules(result).sorted { ($0.dueAt, $0.number) < ($1.dueAt, $1.number) }
     }
 
     /// Records that a claimed schedule is fired alone now; repeating it changes nothing.
@@ -122,8 +127,7 @@ package struct ScheduleStore: Sendable {
     /// - Returns: whether it still exists.
     package func beginAlone(_ schedule: Schedule) async throws(PostgresError) -> Bool {
         try await self.pool.query(
-            ScheduleSQL.beginAlone, .uuid(schedule.id.halves), .int4(Int32(clamping: schedule.attempts)),
-            .int8(schedule.number)
+            ScheduleSQL.beginAlone, .id(schedule.id), .int4(clamping: schedule.attempts), .int8(schedule.number)
         ).affectedRows > 0
     }
 
@@ -135,7 +139,7 @@ package struct ScheduleStore: Sendable {
             UPDATE carillon.schedules SET wake_at = $3
             WHERE id = ANY($1) AND number = ANY($2) AND wake_at IS NOT NULL
             """,
-            ids, numbers, .timestamptz(until.microseconds)
+            ids, numbers, .timestamp(until)
         )
     }
 
@@ -149,9 +153,7 @@ package struct ScheduleStore: Sendable {
 
     /// Ids and numbers, as a claimed schedule may have been replaced by another with the same id.
     private static func keys(_ schedules: [Schedule]) -> (ids: PostgresValue, numbers: PostgresValue) {
-        var numbers = PostgresArray(.int8, capacity: schedules.count)
-        for schedule in schedules { numbers.append(int8: schedule.number) }
-        return (.array(PostgresArray(uuids: schedules.map(\.id.halves))), .array(numbers))
+        (.ids(schedules.map(\.id)), .int8s(schedules.map(\.number)))
     }
 
     /// A schedule's step to its next occurrence.
@@ -190,24 +192,12 @@ package struct ScheduleStore: Sendable {
     @discardableResult
     package func advance(_ steps: [Step]) async throws(PostgresError) -> Set<NotificationID> {
         guard !steps.isEmpty else { return [] }
-        var days = PostgresArray(.int4)
-        var minutes = PostgresArray(.int4)
-        for step in steps {
-            if let day = step.wall?.day { days.append(int4: Int32(clamping: day)) } else { days.appendNull() }
-            if let wall = step.wall { minutes.append(int4: Int32(wall.time.minutes)) } else { minutes.appendNull() }
-        }
-        func moments(_ moment: (Step) -> Timestamp?) -> PostgresValue {
-            var array = PostgresArray(.timestamptz)
-            for step in steps { array.append(timestamptz: moment(step)?.microseconds) }
-            return .array(array)
-        }
         let result = try await self.pool.query(
-            ScheduleSQL.advance, .array(PostgresArray(uuids: steps.map(\.id.halves))), moments(\.from), moments(\.to),
-            .array(days), .array(minutes), moments(\.firedAt), moments(\.wakeAt)
+            ScheduleSQL.advance, .ids(steps.map(\.id)), .timestamps(steps.map(\.from)), .timestamps(steps.map(\.to)),
+            .int4s(clamping: steps.map(\.wall?.day)), .int4s(clamping: steps.map(\.wall?.time.minutes)),
+            .timestamps(steps.map(\.firedAt)), .timestamps(steps.map(\.wakeAt))
         )
-        var moved: Set<NotificationID> = []
-        for row in result { moved.insert(NotificationID(try row.uuid(0))) }
-        return moved
+        return Set(try result.map { (row) throws(PostgresError) in try row.id(0) })
     }
 
     /// Stops a schedule for good, with a reason.
@@ -217,7 +207,7 @@ package struct ScheduleStore: Sendable {
             UPDATE carillon.schedules SET state = 'failed', state_reason = $3, wake_at = NULL
             WHERE id = $1 AND number = $2
             """,
-            .uuid(schedule.id.halves), .int8(schedule.number), .text(reason)
+            .id(schedule.id), .int8(schedule.number), .text(reason)
         )
     }
 
@@ -226,7 +216,7 @@ package struct ScheduleStore: Sendable {
         guard !users.isEmpty else { return [:] }
         let result = try await self.pool.query(
             "SELECT user_id, zone FROM carillon.user_settings WHERE user_id = ANY($1) AND zone IS NOT NULL",
-            .array(PostgresArray(texts: users))
+            .texts(users)
         )
         var zones: [ExactText: String] = [:]
         for row in result { zones[ExactText(try row.text(0))] = try row.text(1) }
@@ -245,8 +235,8 @@ extension ScheduleStore {
     ) async throws(PostgresError) -> [Schedule] {
         try Self.schedules(
             try await self.pool.query(
-                ScheduleSQL.zoned, .uuid(last?.halves ?? (0, 0)), .timestamptz(now.microseconds),
-                .int4(Int32(clamping: limit))
+                ScheduleSQL.zoned, .id(last ?? NotificationID(high: 0, low: 0)), .timestamp(now),
+                .int4(clamping: limit)
             )
         )
     }
@@ -275,7 +265,7 @@ extension ScheduleStore {
                 wall_day = NULL, wall_minutes = NULL
             WHERE id = $1 AND state = 'failed'
             """,
-            .uuid(id.halves), .timestamptz(moment.microseconds)
+            .id(id), .timestamp(moment)
         )
     }
 
@@ -283,7 +273,7 @@ extension ScheduleStore {
     package func find(_ id: NotificationID) async throws(PostgresError) -> Schedule? {
         try Self.schedules(
             try await self.pool.query(
-                "SELECT \(ScheduleColumns.list) FROM carillon.schedules s WHERE s.id = $1", .uuid(id.halves)
+                "SELECT \(ScheduleColumns.list) FROM carillon.schedules s WHERE s.id = $1", .id(id)
             )
         ).first
     }
@@ -296,7 +286,7 @@ extension ScheduleStore {
     ) async throws(PostgresError) -> [Schedule] {
         try Self.schedules(
             try await self.pool.query(
-                ScheduleSQL.page, .uuid(last?.halves ?? (0, 0)), .text(org), .int4(Int32(clamping: limit))
+                ScheduleSQL.page, .id(last ?? NotificationID(high: 0, low: 0)), .text(org), .int4(clamping: limit)
             )
         )
     }
@@ -314,7 +304,7 @@ extension ScheduleStore {
         // First, so that a repeated call finishes an interrupted one.
         if hasParts { try await self.removeParts(of: schedule, limit: limit) }
         let wasThere =
-            try await self.pool.query("DELETE FROM carillon.schedules WHERE id = $1", .uuid(id.halves)).affectedRows > 0
+            try await self.pool.query("DELETE FROM carillon.schedules WHERE id = $1", .id(id)).affectedRows > 0
         // An occurrence may have been split meanwhile.
         if hasParts { try await self.removeParts(of: schedule, limit: limit) }
         return wasThere
@@ -326,7 +316,7 @@ extension ScheduleStore {
             // "0" follows "/" in ASCII.
             removed = try await self.pool.query(
                 ScheduleSQL.removeParts, .text(schedule.org), .text("\(schedule.id)/"), .text("\(schedule.id)0"),
-                .int4(Int32(clamping: limit))
+                .int4(clamping: limit)
             ).affectedRows
         } while removed > 0
     }
@@ -334,8 +324,7 @@ extension ScheduleStore {
     /// The number of waiting rows of a job.
     package func count(_ name: CancellationStore.Name) async throws(PostgresError) -> Int {
         let result = try await self.pool.query(
-            ScheduleSQL.count, .text(name.org), .array(PostgresArray(texts: name.ids)),
-            .array(PostgresArray(texts: name.entries))
+            ScheduleSQL.count, .text(name.org), .texts(name.ids), .texts(name.entries)
         )
         return Int(try result.first?.int8(0) ?? 0)
     }
@@ -351,12 +340,12 @@ extension ScheduleStore {
         at: Timestamp,
         limit: Int = ScheduleStore.cancelSize
     ) async throws(PostgresError) {
-        let most = PostgresValue.int4(Int32(clamping: limit))
+        let most = PostgresValue.int4(clamping: limit)
         for id in name.ids {
             var last = ""
             while true {
                 let page = try await self.pool.query(
-                    ScheduleSQL.wakePage, .text(name.org), .text(id), .text(last), most, .timestamptz(at.microseconds))
+                    ScheduleSQL.wakePage, .text(name.org), .text(id), .text(last), most, .timestamp(at))
                 guard let row = page.first, try row.int8(0) >= Int64(limit) else { break }
                 last = try row.text(1)
             }
@@ -364,7 +353,7 @@ extension ScheduleStore {
         var removed: Int
         repeat {
             removed = try await self.pool.query(
-                ScheduleSQL.removePage, .text(name.org), .array(PostgresArray(texts: name.entries)), most
+                ScheduleSQL.removePage, .text(name.org), .texts(name.entries), most
             ).affectedRows
         } while removed > 0
     }
@@ -374,18 +363,18 @@ extension ScheduleStore {
     ///
     /// - Returns: the number of schedules changed or removed.
     package func erase(user: String) async throws(PostgresError) -> Int {
-        var last: (UInt64, UInt64) = (0, 0)
+        var last = NotificationID(high: 0, low: 0)
         var count = 0
         while true {
             let start = last
-            let result = try await self.pool.query(ScheduleSQL.naming, .text(user), .uuid(last))
+            let result = try await self.pool.query(ScheduleSQL.naming, .text(user), .id(last))
             var changes: [PostgresStatement] = []
             for row in result {
-                last = try row.uuid(0)
+                last = try row.id(0)
                 let json = try row.optionalJSON(1) ?? []
                 let fields = (try? JSONParser.parse(json))?.array ?? []
-                let read: [PostgresValue] = [.uuid(last), .jsonb(json)]
-                switch DeadLetterErasure.change(fields, user: user) {
+                let read: [PostgresValue] = [.id(last), .jsonb(json)]
+                switch FieldsErasure.change(fields, user: user) {
                 case .none: break
                 case .remove:
                     changes.append(
@@ -412,9 +401,7 @@ extension ScheduleStore {
     }
 
     private static func schedules(_ result: PostgresResult) throws(PostgresError) -> [Schedule] {
-        var schedules: [Schedule] = []
-        for row in result { schedules.append(try ScheduleColumns.read(row)) }
-        return schedules
+        try result.map { (row) throws(PostgresError) in try ScheduleColumns.read(row) }
     }
 }
 
@@ -475,12 +462,14 @@ enum ScheduleSQL {
         UPDATE carillon.schedules SET attempts = least($2 + 1, 30000)::smallint WHERE id = $1 AND number = $3
         """
 
+    /// Leaves a job alone that waits no longer because it was cancelled.
     static let advance = """
         UPDATE carillon.schedules s SET due_at = n.due, wake_at = n.wake, wall_day = n.day, wall_minutes = n.minutes,
             last_fired_at = coalesce(n.fired, s.last_fired_at),
             attempts = CASE WHEN n.wake > n.due THEN s.attempts ELSE 0 END
         FROM unnest($1, $2, $3, $4, $5, $6, $7) AS n (id, was, due, day, minutes, fired, wake)
         WHERE s.id = n.id AND s.due_at = n.was AND s.state = 'waiting'
+            AND (s.cron IS NOT NULL OR s.wake_at >= s.due_at)
         RETURNING s.id
         """
 
@@ -547,7 +536,7 @@ enum ScheduleSQL {
             SELECT id, user_id, fields FROM carillon.schedules WHERE id > $2 ORDER BY id LIMIT 1000
         )
         SELECT s.id,
-            CASE WHEN s.user_id IS NULL AND \(DeadLetterErasure.mayName("$1", in: "s.fields")) THEN s.fields END
+            CASE WHEN s.user_id IS NULL AND \(FieldsErasure.mayName("$1", in: "s.fields")) THEN s.fields END
         FROM page s ORDER BY s.id
         """
 }

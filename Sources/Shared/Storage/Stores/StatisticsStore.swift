@@ -60,14 +60,14 @@ package struct StatisticsStore: Sendable {
 
     /// Counts by minute since a moment, and by type since another.
     package func summary(since: Timestamp, typesSince: Timestamp) async throws(PostgresError) -> Summary {
-        let minutes: [PostgresValue] = [.timestamptz(since.microseconds), .int4(Self.mostRows)]
+        let minutes: [PostgresValue] = [.timestamp(since), .int4(Self.mostRows)]
         let results = try await self.pool.run(
             [
                 PostgresStatement(StatisticsSQL.attempts, minutes),
                 PostgresStatement(StatisticsSQL.inboxes, minutes),
                 PostgresStatement(
                     StatisticsSQL.types,
-                    [.timestamptz(typesSince.microseconds), .int4(Self.mostRows), .int4(Self.mostTypes)]),
+                    [.timestamp(typesSince), .int4(Self.mostRows), .int4(Self.mostTypes)]),
             ],
             timeout: Self.patience
         )
@@ -78,7 +78,7 @@ package struct StatisticsStore: Sendable {
             var total: Int64 = 0
             var first: Timestamp?
             for row in result {
-                let minute = Timestamp(microseconds: try row.timestamptz(0))
+                let minute = try row.timestamp(0)
                 let count = try row.int8(3)
                 total += count
                 first = min(first ?? minute, minute)
@@ -92,32 +92,23 @@ package struct StatisticsStore: Sendable {
             since: start,
             isComplete: start == since,
             counts: counts.filter { $0.minute >= start },
-            types: try Self.types(results[2])
+            types: try results[2].map { (row) throws(PostgresError) in (try row.text(0), try Reach(row, at: 1)) }
         )
-    }
-
-    private static func types(_ result: PostgresResult) throws(PostgresError) -> [(type: String, reach: Reach)] {
-        var types: [(type: String, reach: Reach)] = []
-        for row in result { types.append((try row.text(0), try Reach(row, at: 1))) }
-        return types
     }
 
     /// The newest broadcasts, newest first, with all of their notifications counted as long as time
     /// permits.
     package func broadcasts() async throws(PostgresError) -> [BroadcastReach] {
         let deadline = ContinuousClock.now + Self.patience
-        var broadcasts: [BroadcastReach] = []
         let result = try await self.pool.query(
             StatisticsSQL.broadcasts, .int4(Self.mostBroadcasts), timeout: Self.patience)
-        for row in result {
-            broadcasts.append(
-                BroadcastReach(
-                    id: NotificationID(try row.uuid(0)),
-                    org: try row.text(1),
-                    job: try row.text(2),
-                    type: try row.optionalText(3) ?? "",
-                    stored: try row.int8(4)
-                )
+        var broadcasts = try result.map { (row) throws(PostgresError) in
+            BroadcastReach(
+                id: try row.id(0),
+                org: try row.text(1),
+                job: try row.text(2),
+                type: try row.optionalText(3) ?? "",
+                stored: try row.int8(4)
             )
         }
         for index in broadcasts.indices {
@@ -137,22 +128,18 @@ package struct StatisticsStore: Sendable {
     /// The newest failed attempts since a moment, newest first.
     package func failures(since: Timestamp, limit: Int) async throws(PostgresError) -> [Failure] {
         let result = try await self.pool.query(
-            StatisticsSQL.failures, .timestamptz(since.microseconds), .int4(Self.mostRows),
-            .int4(Int32(clamping: limit)), timeout: Self.patience)
-        var failures: [Failure] = []
-        for row in result {
-            failures.append(
-                Failure(
-                    at: Timestamp(microseconds: try row.timestamptz(0)),
-                    user: try row.text(1),
-                    notification: try row.optionalUUID(2).map { NotificationID($0) },
-                    provider: try row.text(3),
-                    attempt: try row.int4(4),
-                    reason: try row.optionalText(5)
-                )
+            StatisticsSQL.failures, .timestamp(since), .int4(Self.mostRows), .int4(clamping: limit),
+            timeout: Self.patience)
+        return try result.map { (row) throws(PostgresError) in
+            Failure(
+                at: try row.timestamp(0),
+                user: try row.text(1),
+                notification: try row.optionalID(2),
+                provider: try row.text(3),
+                attempt: try row.int4(4),
+                reason: try row.optionalText(5)
             )
         }
-        return failures
     }
 }
 

@@ -50,17 +50,6 @@ package struct TopicStore: Sendable {
         ).isEmpty
     }
 
-    /// The topics of a user, by name.
-    func topics(user: String, limit: Int) async throws(PostgresError) -> [String] {
-        let result = try await self.pool.query(
-            "SELECT topic FROM carillon.subscriptions WHERE user_id = $1 ORDER BY topic LIMIT $2",
-            .text(user), .int4(Int32(clamping: limit))
-        )
-        var topics: [String] = []
-        for row in result { topics.append(try row.text(0)) }
-        return topics
-    }
-
     /// Subscribes a known user to several topics.
     static func subscription(user: String, topics: [String]) -> PostgresStatement {
         PostgresStatement(
@@ -68,7 +57,7 @@ package struct TopicStore: Sendable {
             INSERT INTO carillon.subscriptions (topic, user_id)
             SELECT t.topic, $1 FROM unnest($2) AS t (topic) ON CONFLICT DO NOTHING
             """,
-            [.text(user), .array(PostgresArray(texts: topics))]
+            [.text(user), .texts(topics)]
         )
     }
 }

@@ -59,41 +59,35 @@ package struct TraceStore: Sendable {
     ///   the first ``mostSearched`` stored within ten minutes of the time in its id.
     package func record(_ id: NotificationID, user: String?) async throws(PostgresError) -> Record? {
         guard let user = try await self.owner(of: id, named: user) else { return nil }
-        let key: [PostgresValue] = [.text(user), .uuid(id.halves)]
+        let key: [PostgresValue] = [.text(user), .id(id)]
         let results = try await self.pool.run([
             PostgresStatement(Self.notification, key),
-            PostgresStatement(Self.attempts, key + [.int4(Int32(Self.mostAttempts))]),
+            PostgresStatement(Self.attempts, key + [.int4(clamping: Self.mostAttempts)]),
             PostgresStatement(Self.followUps, key),
             PostgresStatement(Self.cancellation, key),
         ])
         guard results.count == 4, let row = results[0].first else { return try await self.held(id, user: user) }
-        var attempts: [Attempt] = []
-        for row in results[1] { attempts.append(try Self.attempt(row)) }
-        var followUps: [(kind: String, due: Timestamp)] = []
-        for row in results[2] {
-            followUps.append((try row.text(0), Timestamp(microseconds: try row.timestamptz(1))))
-        }
         return Record(
             notification: try NotificationColumns.all.read(row, at: 4),
-            storedAt: Timestamp(microseconds: try row.timestamptz(0)),
+            storedAt: try row.timestamp(0),
             sentVia: try row.optionalText(1),
-            replacedBy: try row.optionalUUID(2).map { NotificationID($0) },
-            attempts: attempts,
-            followUps: followUps,
-            archivedAt: try row.optionalTimestamptz(3).map { Timestamp(microseconds: $0) },
-            cancelledAt: try results[3].first?.optionalTimestamptz(0).map { Timestamp(microseconds: $0) },
+            replacedBy: try row.optionalID(2),
+            attempts: try results[1].map { (row) throws(PostgresError) in try Self.attempt(row) },
+            followUps: try results[2].map { (row) throws(PostgresError) in (try row.text(0), try row.timestamp(1)) },
+            archivedAt: try row.optionalTimestamp(3),
+            cancelledAt: try results[3].first?.optionalTimestamp(0),
             gathering: nil
         )
     }
 
     /// An item of a digest as the notification that it would have been.
     private func held(_ id: NotificationID, user: String) async throws(PostgresError) -> Record? {
-        guard let row = try await self.pool.query(Self.heldItem, .text(user), .uuid(id.halves)).first else {
+        guard let row = try await self.pool.query(Self.heldItem, .text(user), .id(id)).first else {
             return nil
         }
-        let window = NotificationID(try row.uuid(0))
+        let window = try row.id(0)
         let isOpen = try row.bool(2)
-        let cancelledAt = try row.optionalTimestamptz(5).map { Timestamp(microseconds: $0) }
+        let cancelledAt = try row.optionalTimestamp(5)
         var notification = Notification(
             id: id, user: user, type: "", createdAt: Timestamp(milliseconds: id.milliseconds))
         try NotificationColumns.item.read(row, at: 7, into: &notification)
@@ -112,17 +106,17 @@ package struct TraceStore: Sendable {
                 notification.status = .deferred
                 notification.statusReason = "digest"
             } else {
-                let newest = NotificationID(try row.uuid(6))
+                let newest = try row.id(6)
                 summary = try await self.stored(
                     DigestStore.summary(of: window, newest: newest, user: user), user: user)
                 notification.status = .sent
                 notification.statusReason = "summarised"
             }
         }
-        let due = Timestamp(microseconds: try row.timestamptz(3))
+        let due = try row.timestamp(3)
         return Record(
             notification: notification,
-            storedAt: Timestamp(microseconds: try row.timestamptz(1)),
+            storedAt: try row.timestamp(1),
             sentVia: notification.status == .sent ? "summary" : nil,
             replacedBy: nil,
             attempts: [],
@@ -138,30 +132,28 @@ package struct TraceStore: Sendable {
         user: String
     ) async throws(PostgresError) -> (id: NotificationID, storedAt: Timestamp)? {
         let result = try await self.pool.query(
-            "SELECT stored_at FROM carillon.notifications WHERE user_id = $1 AND id = $2", .text(user), .uuid(id.halves)
+            "SELECT stored_at FROM carillon.notifications WHERE user_id = $1 AND id = $2", .text(user), .id(id)
         )
         guard let row = result.first else { return nil }
-        return (id, Timestamp(microseconds: try row.timestamptz(0)))
+        return (id, try row.timestamp(0))
     }
 
     private func owner(of id: NotificationID, named user: String?) async throws(PostgresError) -> String? {
         if let user { return user }
         let moment = Timestamp(milliseconds: id.milliseconds)
         let result = try await self.pool.query(
-            Self.search, .uuid(id.halves), .timestamptz((moment + .seconds(-1)).microseconds),
-            .timestamptz((moment + Self.searchSpan).microseconds),
-            .timestamptz((moment + (.zero - Self.skew)).microseconds),
-            .int4(Int32(Self.mostSearched))
+            Self.search, .id(id), .timestamp(moment - .seconds(1)),
+            .timestamp(moment + Self.searchSpan), .timestamp(moment - Self.skew), .int4(clamping: Self.mostSearched)
         )
         return try result.first?.text(0)
     }
 
     private static func attempt(_ row: PostgresRow) throws(PostgresError) -> Attempt {
         Attempt(
-            at: Timestamp(microseconds: try row.timestamptz(0)),
+            at: try row.timestamp(0),
             kind: try row.text(1),
             provider: try row.text(2),
-            device: try row.optionalUUID(3).map { NotificationID($0) }.flatMap { $0 == Device.emailAddress ? nil : $0 },
+            device: try row.optionalID(3).flatMap { $0 == Device.emailAddress ? nil : $0 },
             attempt: Int(try row.int4(4)),
             outcome: try row.text(5),
             reason: try row.optionalText(6),

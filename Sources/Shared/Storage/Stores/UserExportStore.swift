@@ -66,7 +66,7 @@ package struct UserExportStore: Sendable {
     /// a page may be short or empty without being the last.
     package func page(_ section: Section, user: String, after cursor: String?) async throws(PostgresError) -> Page {
         let result = try await self.pool.query(
-            Self.statement(section), .text(user), .text(cursor), .int4(Int32(Self.pageSize)))
+            Self.statement(section), .text(user), .text(cursor), .int4(clamping: Self.pageSize))
         var rows: [[UInt8]] = []
         var last: String?
         for row in result {
@@ -114,7 +114,7 @@ package struct UserExportStore: Sendable {
                 ("t.stream, t.entry", "(t.stream, t.entry) > (split_part($2, ' @ ', 1), split_part($2, ' @ ', 2))")
             }
         let isOwn = section == .deadLetters ? "false" : "coalesce(t.user_id = $1, false)"
-        let mayName = DeadLetterErasure.mayName("$1", in: "t.fields")
+        let mayName = FieldsErasure.mayName("$1", in: "t.fields")
         let owner =
             switch section {
             case .deadLetters: mayName
@@ -130,7 +130,7 @@ package struct UserExportStore: Sendable {
 
 /// The fields of a job or a delivery that concern one user, for that user's export.
 ///
-/// It finds what ``DeadLetterErasure`` removes and reveals no other user's id.
+/// It finds what ``FieldsErasure`` removes and reveals no other user's id.
 enum JobExcerpt {
     private enum Part {
         /// The field names no recipients.
@@ -171,12 +171,12 @@ enum JobExcerpt {
 
     private static func part(_ field: JSONValue, user: String) -> Part {
         guard let name = field.array?.first?.string else { return .plain }
-        let value = DeadLetterStore.Letter.bytes(field.array?.last)
+        let value = FieldsColumn.bytes(field.array?.last)
         func isUser(_ text: some Sequence<UInt8>) -> Bool { text.elementsEqual(user.utf8) }
         switch name {
         case "user": return isUser(value) ? .recipient(field) : .foreign
         case "d":
-            guard let owner = DeadLetterErasure.owner(ofDelivery: value) else { return .foreign }
+            guard let owner = FieldsErasure.owner(ofDelivery: value) else { return .foreign }
             return isUser(owner.utf8) ? .recipient(field) : .foreign
         case "users", "except":
             let shown: JSONValue

@@ -76,8 +76,6 @@ package struct UserStore: Sendable {
         guard !sightings.isEmpty else { return }
         var last: [ExactText: Timestamp] = [:]
         for (user, at) in sightings { last[ExactText(user), default: at] = max(last[ExactText(user)] ?? at, at) }
-        var moments = PostgresArray(.timestamptz, capacity: last.count)
-        for moment in last.values { moments.append(timestamptz: moment.microseconds) }
         try await self.pool.query(
             """
             UPDATE carillon.users AS u SET last_seen = greatest(u.last_seen, known.at)
@@ -87,7 +85,7 @@ package struct UserStore: Sendable {
             ) AS known
             WHERE u.user_id = known.user_id
             """,
-            .array(PostgresArray(texts: last.keys.map(\.text))), .array(moments)
+            .texts(last.keys.map(\.text)), .timestamps(Array(last.values))
         )
     }
 
@@ -95,10 +93,10 @@ package struct UserStore: Sendable {
     package func lastSeen(_ users: [String]) async throws(PostgresError) -> [Timestamp?] {
         let result = try await self.pool.query(
             "SELECT user_id, last_seen FROM carillon.users WHERE user_id = ANY($1) AND last_seen IS NOT NULL",
-            .array(PostgresArray(texts: users))
+            .texts(users)
         )
         var byUser: [ExactText: Timestamp] = [:]
-        for row in result { byUser[ExactText(try row.text(0))] = Timestamp(microseconds: try row.timestamptz(1)) }
+        for row in result { byUser[ExactText(try row.text(0))] = try row.timestamp(1) }
         return users.map { byUser[ExactText($0)] }
     }
 
@@ -138,8 +136,8 @@ package struct UserStore: Sendable {
         let results = try await self.pool.run(statements, timeout: .seconds(60))
         guard results.count == statements.count else { throw PostgresError(.decoding, "an erasure returned no result") }
         var erasure = Erasure()
-        for row in results[head - 1] {
-            erasure.pending.append((NotificationID(try row.uuid(0)), Lane(rawValue: try row.text(1)) ?? .normal))
+        erasure.pending = try results[head - 1].map { (row) throws(PostgresError) in
+            (try row.id(0), Lane(rawValue: try row.text(1)) ?? .normal)
         }
         erasure.rows = zip(tables, results[head...]).map { ($0.name, $1.affectedRows) }
         return erasure
@@ -157,8 +155,6 @@ package struct UserStore: Sendable {
             ORDER BY c.relname
             """
         )
-        var tables: [(name: String, quoted: String)] = []
-        for row in result { tables.append((try row.text(0), try row.text(1))) }
-        return tables
+        return try result.map { (row) throws(PostgresError) in (try row.text(0), try row.text(1)) }
     }
 }

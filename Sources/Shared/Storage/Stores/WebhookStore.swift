@@ -48,8 +48,8 @@ package struct WebhookStore: Sendable {
                 SELECT * FROM renewed UNION ALL SELECT * FROM made
                 """,
                 [
-                    .uuid(webhook.id.halves), .text(webhook.org), .text(webhook.url), Self.json(webhook.kinds),
-                    .text(webhook.secret), .timestamptz(webhook.createdAt.microseconds), .int8(Int64(Self.most)),
+                    .id(webhook.id), .text(webhook.org), .text(webhook.url), Self.json(webhook.kinds),
+                    .text(webhook.secret), .timestamp(webhook.createdAt), .int8(Int64(Self.most)),
                     .int8(Int64(Self.mostOfOrg)),
                 ]
             ),
@@ -67,23 +67,21 @@ package struct WebhookStore: Sendable {
     private static func read(_ row: PostgresRow) throws(PostgresError) -> Webhook {
         let kinds = try row.optionalJSON(3).flatMap { try? JSONParser.parse($0) }?.strings
         var webhook = Webhook(
-            id: NotificationID(try row.uuid(0)),
+            id: try row.id(0),
             org: try row.optionalText(1),
             url: try row.text(2),
             kinds: kinds.map { Set($0.compactMap { LifecycleEvent.Kind(rawValue: $0) }) },
             secret: try row.text(4),
-            createdAt: Timestamp(microseconds: try row.timestamptz(8))
+            createdAt: try row.timestamp(8)
         )
         webhook.status = Webhook.Status(rawValue: try row.text(5)) ?? .off
         webhook.statusReason = try row.optionalText(6)
-        webhook.failingSince = row.isNull(7) ? nil : Timestamp(microseconds: try row.timestamptz(7))
+        webhook.failingSince = try row.optionalTimestamp(7)
         return webhook
     }
 
     private static func read(_ result: PostgresResult) throws(PostgresError) -> [Webhook] {
-        var webhooks: [Webhook] = []
-        for row in result { webhooks.append(try Self.read(row)) }
-        return webhooks
+        try result.map { (row) throws(PostgresError) in try Self.read(row) }
     }
 
     /// A page of webhooks by id.
@@ -100,7 +98,7 @@ package struct WebhookStore: Sendable {
                 SELECT \(Self.columns) FROM carillon.webhooks
                 WHERE id > $2 AND ($1::text IS NULL OR org_id = $1) ORDER BY id LIMIT $3
                 """,
-                .text(org), .uuid((last ?? NotificationID(high: 0, low: 0)).halves), .int4(Int32(clamping: limit))
+                .text(org), .id(last ?? NotificationID(high: 0, low: 0)), .int4(clamping: limit)
             )
         )
     }
@@ -108,7 +106,7 @@ package struct WebhookStore: Sendable {
     /// Finds one webhook; returns nil if there is none.
     package func find(_ id: NotificationID) async throws(PostgresError) -> Webhook? {
         try Self.read(
-            try await self.pool.query("SELECT \(Self.columns) FROM carillon.webhooks WHERE id = $1", .uuid(id.halves))
+            try await self.pool.query("SELECT \(Self.columns) FROM carillon.webhooks WHERE id = $1", .id(id))
         ).first
     }
 
@@ -117,7 +115,7 @@ package struct WebhookStore: Sendable {
         try Self.read(
             try await self.pool.query(
                 "SELECT \(Self.columns) FROM carillon.webhooks WHERE status <> 'off' ORDER BY id LIMIT $1",
-                .int4(Int32(Self.most))
+                .int4(clamping: Self.most)
             )
         )
     }
@@ -125,7 +123,7 @@ package struct WebhookStore: Sendable {
     /// Removes a webhook; returns whether it existed.
     @discardableResult
     package func remove(_ id: NotificationID) async throws(PostgresError) -> Bool {
-        try await self.pool.query("DELETE FROM carillon.webhooks WHERE id = $1", .uuid(id.halves)).affectedRows > 0
+        try await self.pool.query("DELETE FROM carillon.webhooks WHERE id = $1", .id(id)).affectedRows > 0
     }
 
     /// Records a failed request.
@@ -143,10 +141,10 @@ package struct WebhookStore: Sendable {
                 failing_since = coalesce(failing_since, $3)
             WHERE id = $1 AND status <> 'off' RETURNING failures, failing_since
             """,
-            .uuid(id.halves), .text(reason), .timestamptz(at.microseconds)
+            .id(id), .text(reason), .timestamp(at)
         )
         guard let row = result.first else { return nil }
-        return (Int(try row.int4(0)), Timestamp(microseconds: try row.timestamptz(1)))
+        return (Int(try row.int4(0)), try row.timestamp(1))
     }
 
     /// Records that events were dropped because too many were waiting.
@@ -156,14 +154,14 @@ package struct WebhookStore: Sendable {
             UPDATE carillon.webhooks SET status = 'failing', status_reason = $2
             WHERE id = ANY($1) AND status = 'active'
             """,
-            .array(PostgresArray(uuids: ids.map(\.halves))), .text(reason)
+            .ids(ids), .text(reason)
         )
     }
 
     /// Forgets since when a webhook has failed, because nothing waits for it any more.
     package func forgetFailures(_ id: NotificationID) async throws(PostgresError) {
         try await self.pool.query(
-            "UPDATE carillon.webhooks SET failures = 0, failing_since = NULL WHERE id = $1", .uuid(id.halves))
+            "UPDATE carillon.webhooks SET failures = 0, failing_since = NULL WHERE id = $1", .id(id))
     }
 
     /// Records a successful request.
@@ -173,7 +171,7 @@ package struct WebhookStore: Sendable {
             UPDATE carillon.webhooks SET status = 'active', status_reason = NULL, failing_since = NULL, failures = 0
             WHERE id = $1 AND status = 'failing'
             """,
-            .uuid(id.halves)
+            .id(id)
         )
     }
 
@@ -181,7 +179,7 @@ package struct WebhookStore: Sendable {
     package func switchOff(_ id: NotificationID, reason: String) async throws(PostgresError) {
         try await self.pool.query(
             "UPDATE carillon.webhooks SET status = 'off', status_reason = $2 WHERE id = $1",
-            .uuid(id.halves), .text(reason)
+            .id(id), .text(reason)
         )
     }
 }

@@ -1,0 +1,75 @@
+// Carillon · PostgresModel.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+
+extension PostgresRow {
+    func timestamp(_ column: Int) throws(PostgresError) -> Timestamp {
+        Timestamp(microseconds: try self.timestamptz(column))
+    }
+
+    func optionalTimestamp(_ column: Int) throws(PostgresError) -> Timestamp? {
+        self.isNull(column) ? nil : try self.timestamp(column)
+    }
+
+    func id(_ column: Int) throws(PostgresError) -> NotificationID {
+        NotificationID(try self.uuid(column))
+    }
+
+    func optionalID(_ column: Int) throws(PostgresError) -> NotificationID? {
+        self.isNull(column) ? nil : try self.id(column)
+    }
+}
+
+/// Parameters made of values of the model; nil is a null.
+extension PostgresValue {
+    static func timestamp(_ moment: Timestamp?) -> PostgresValue { .timestamptz(moment?.microseconds) }
+
+    static func id(_ id: NotificationID?) -> PostgresValue { id.map { .uuid($0.halves) } ?? .null(.uuid) }
+
+    static func int4(clamping number: Int?) -> PostgresValue {
+        number.map { .int4(Int32(clamping: $0)) } ?? .null(.int4)
+    }
+}
+
+/// Columns of a batch.
+extension PostgresValue {
+    static func texts(_ texts: [String]) -> PostgresValue { .array(PostgresArray(texts: texts)) }
+
+    static func optionalTexts(_ texts: [String?]) -> PostgresValue {
+        Self.column(.text, texts) { $0.append($1) }
+    }
+
+    static func ids(_ ids: [NotificationID]) -> PostgresValue {
+        Self.column(.uuid, ids) { $0.append(uuid: $1.halves) }
+    }
+
+    static func timestamps(_ moments: [Timestamp?]) -> PostgresValue {
+        Self.column(.timestamptz, moments) { $0.append(timestamptz: $1?.microseconds) }
+    }
+
+    static func bools(_ flags: [Bool]) -> PostgresValue {
+        Self.column(.bool, flags) { $0.append(bool: $1) }
+    }
+
+    static func int4s(clamping numbers: [Int?]) -> PostgresValue {
+        Self.column(.int4, numbers) { array, number in
+            if let number { array.append(int4: Int32(clamping: number)) } else { array.appendNull() }
+        }
+    }
+
+    static func int8s(_ numbers: [Int64]) -> PostgresValue {
+        Self.column(.int8, numbers) { $0.append(int8: $1) }
+    }
+
+    private static func column<Element>(
+        _ type: PostgresType,
+        _ elements: [Element],
+        _ append: (inout PostgresArray, Element) -> Void
+    ) -> PostgresValue {
+        var array = PostgresArray(type, capacity: elements.count)
+        for element in elements { append(&array, element) }
+        return .array(array)
+    }
+}
