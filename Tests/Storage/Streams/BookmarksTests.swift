@@ -90,6 +90,23 @@ struct BookmarksTests {
         }
     }
 
+    @Test("stores no bookmark of a user who was erased a moment ago")
+    func erased() async throws {
+        let redis = try await TestRedis.connect()
+        let prefix = TestRedis.prefix()
+        let live = Live(redis, keys: Keyspace(prefix: prefix))
+        let bookmarks = live.bookmarks
+        try await Self.note(bookmarks, "a", 5)
+        #expect(try await live.userTraces.erasePresence(user: "ada") == 0)
+        // The socket of a gateway that does not know yet.
+        try await Self.note(bookmarks, "b", 6)
+        #expect(try await Self.claim(bookmarks, "c") == nil)
+        let left = try await redis.send("PTTL", .text(live.keys.bookmarks("ada"))).integer()
+        #expect((1...60_000).contains(left))
+        try await TestRedis.deleteKeys(prefix: prefix, redis)
+        await redis.close()
+    }
+
     @Test("keeps the newest 64 bookmarks of a user")
     func bound() async throws {
         let redis = try await TestRedis.connect()

@@ -74,6 +74,17 @@ struct DeliveryWorkTests {
         }
     }
 
+    @Test("stays a push, an attention call or a retraction when it starts over", arguments: ["-", "a", "x"])
+    func fromTheStart(flag: String) throws {
+        let start = "1 \(Self.notification) \(Self.device)"
+        let letters = flag == "-" ? "" : flag
+        for flags in [flag, "r\(letters)", "r\(letters)1795000000123"] {
+            let again = try DeliveryWork("\(start) 3 \(flags) u1".utf8).fromTheStart
+            #expect(String(decoding: again.bytes, as: UTF8.self) == "\(start) 0 r\(letters) u1")
+        }
+        #expect(try !DeliveryWork("\(start) 3 ru u1".utf8).fromTheStart.wasUnknown)
+    }
+
     @Test("rejects a newer format")
     func newer() {
         #expect(Self.fault("2 whatever comes") == .newerFormat)
@@ -156,11 +167,11 @@ struct SendClaimsTests {
             // A dispatcher without the claim, such as one whose provider is unavailable, ends
             // nothing.
             claims.release([(Self.work, second[0].entry, .normal)], provider: .fcm, in: &batch)
-            for reply in try await redis.send(batch) { _ = try reply.checked() }
+            try await redis.run(batch)
             #expect(try await claims.take(second, provider: .fcm, lane: .normal) == [false])
             batch = RedisBatch()
             claims.release([(Self.work, first, .normal)], provider: .fcm, in: &batch)
-            for reply in try await redis.send(batch) { _ = try reply.checked() }
+            try await redis.run(batch)
             #expect(try await claims.take(second, provider: .fcm, lane: .normal) == [true])
             #expect(try await claims.take([(Self.work, first)], provider: .fcm, lane: .normal) == [false])
             try await redis.send("XDEL", .text(keys.deliveries(.fcm, .normal)), .text(second[0].entry))

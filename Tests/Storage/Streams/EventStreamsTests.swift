@@ -29,7 +29,7 @@ struct EventStreamsTests {
     func parts(count: Int) async throws {
         try await TestRedis.with { redis, prefix in
             let keys = Keyspace(prefix: prefix, parts: count)
-            try await EventLog(keys: keys, length: 1_000).append(Self.events(Self.users), on: redis)
+            await EventLog(keys: keys, length: 1_000).append(Self.events(Self.users), on: redis)
             for part in keys.parts {
                 let length = try await redis.send("XLEN", .text(part.events)).integer()
                 #expect(Int(length) == Self.users.count { keys.part(of: $0).events == part.events })
@@ -48,13 +48,30 @@ struct EventStreamsTests {
         }
     }
 
+    @Test("events that the server of one part refuses leave those of the others")
+    func refused() async throws {
+        try await TestRedis.with { redis, prefix in
+            let keys = Keyspace(prefix: prefix, parts: 4)
+            let broken = try #require(keys.parts.first)
+            try await redis.send("SET", .text(broken.events), "no stream")
+            let users = (0..<30).flatMap { _ in Self.users }
+            let replies = await EventLog(keys: keys, length: 100_000).append(Self.events(users), on: redis)
+            let areRefused = replies.map { if case .error = $0 { true } else { false } }
+            #expect(areRefused == users.map { keys.part(of: $0).events == broken.events })
+            for part in keys.parts.dropFirst() {
+                let length = try await redis.send("XLEN", .text(part.events)).integer()
+                #expect(Int(length) == users.count { keys.part(of: $0).events == part.events })
+            }
+        }
+    }
+
     @Test("events that webhooks had not read before the installation grew are read afterwards")
     func growth() async throws {
         try await TestRedis.with { redis, prefix in
             let former = Keyspace(prefix: prefix, parts: 4)
             let feed = Live(redis, keys: former).eventFeed
             _ = try await feed.take(from: former.parts, count: 100)
-            try await EventLog(keys: former, length: 1_000).append(Self.events(Self.users), on: redis)
+            await EventLog(keys: former, length: 1_000).append(Self.events(Self.users), on: redis)
             let keys = Keyspace(prefix: prefix, parts: 16, former: [4])
             let later = Live(redis, keys: keys).eventFeed
             let unread = try await later.unread(of: keys.otherSources)
@@ -79,12 +96,12 @@ struct EventStreamsTests {
             let log = EventLog(keys: keys, length: 1_000)
             let feed = Live(redis, keys: keys).eventFeed
             for isFirst in [true, false] {
-                try await log.append(Self.events(Self.users), on: redis)
+                await log.append(Self.events(Self.users), on: redis)
                 // The first time there are no groups.
                 try await feed.skip(keys.parts)
                 #expect(try await feed.take(from: keys.parts, count: 100).isEmpty, "\(isFirst)")
             }
-            try await log.append(Self.events(["ada"]), on: redis)
+            await log.append(Self.events(["ada"]), on: redis)
             #expect(try await Self.users(feed.take(from: keys.parts, count: 100)) == ["ada"])
         }
     }
@@ -95,7 +112,7 @@ struct EventStreamsTests {
             let keys = Keyspace(prefix: prefix, parts: count)
             let log = EventLog(keys: keys, length: 1_000)
             // In writes of their own, so that not all have the same time.
-            for user in Self.users { try await log.append(Self.events([user]), on: redis) }
+            for user in Self.users { await log.append(Self.events([user]), on: redis) }
             var tail = Live(redis, keys: keys).eventTail
             let all = try await tail.newest(100)
             #expect(Set(all.compactMap { $0["user"] }) == Set(Self.users))
@@ -105,11 +122,13 @@ struct EventStreamsTests {
             #expect(moments(all) == moments(all).sorted(by: >))
             #expect(try await moments(tail.newest(10)) == Array(moments(all).prefix(10)))
             let new = ["ada", "bob", "cleo"]
-            try await log.append(Self.events(new), on: redis)
+            await log.append(Self.events(new), on: redis)
             var seen: [EventTail.Entry] = []
             while seen.count < new.count { seen += try await tail.next(patience: .seconds(5)) }
             #expect(Set(seen.compactMap { $0["user"] }) == Set(new))
             #expect(seen.allSatisfy { $0.id.contains("}:events/") == (count > 1) })
+            // Not 0, for which Redis would wait for ever.
+            #expect(try await tail.next(patience: .milliseconds(20)).isEmpty)
         }
     }
 }

@@ -24,7 +24,7 @@ struct HeldSetsTests {
         let held = Live(redis, keys: keys).heldSets
         var batch = RedisBatch()
         for work in works { held.add(work, due: due, provider: .fcm, lane: .bulk, app: app, in: &batch) }
-        for reply in try await redis.send(batch) { _ = try reply.checked() }
+        try await redis.run(batch)
     }
 
     @Test("releases the due deliveries of an app and forgets an app without any")
@@ -92,7 +92,7 @@ struct HeldSetsTests {
             var batch = RedisBatch()
             Live(redis, keys: keys).retries
                 .add(Self.work(1), due: Self.now, provider: .fcm, lane: .bulk, in: &batch)
-            for reply in try await redis.send(batch) { _ = try reply.checked() }
+            try await redis.run(batch)
             try await Self.add([Self.work(2), Self.work(3)], of: "one", due: Self.now + .seconds(-9), redis, keys)
             try await Self.add([Self.work(4)], of: "two", due: Self.now + .seconds(60), redis, keys)
             func bulk(_ provider: Provider) async throws -> StreamSurvey.Stream? {

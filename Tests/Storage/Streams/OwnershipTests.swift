@@ -75,6 +75,23 @@ struct OwnershipTests {
         }
     }
 
+    @Test("claims entries only after their whole idle time, not its whole seconds")
+    func idle() async throws {
+        try await TestRedis.with { connection, prefix in
+            let keys = Keyspace(prefix: prefix)
+            let consumers = Consumers(connection, keys)
+            let ids = try await Self.append(1, connection, keys)
+            try await consumers.one.create()
+            _ = try await consumers.one.takeWaiting(count: 1)
+            // More than once, as a busy machine may let that time pass between the two calls.
+            try await eventually("the rival leaves the entry") {
+                try await connection.send(
+                    "XCLAIM", .text(consumers.stream), .text(Keyspace.group), "one", "0", .text(ids[0]), "JUSTID")
+                return try await consumers.rival.claim(ids, idle: .milliseconds(900)).isEmpty
+            }
+        }
+    }
+
     @Test("keeps entries that Redis lost, but not those that it will hand out again")
     func lost() async throws {
         try await TestRedis.with { connection, prefix in
@@ -162,6 +179,6 @@ extension ConsumerGroup {
     func acknowledge(_ ids: [String]) async throws(RedisError) {
         var batch = RedisBatch()
         self.acknowledge(ids, in: &batch)
-        for reply in try await self.connection.send(batch) { _ = try reply.checked() }
+        try await self.connection.run(batch)
     }
 }

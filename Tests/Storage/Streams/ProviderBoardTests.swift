@@ -43,6 +43,11 @@ struct ProviderBoardTests {
             try await board.put([], counts: [two], dispatcher: "d2", now: Self.now + .seconds(30))
             let later = try await board.report(now: Self.now + .seconds(30))
             #expect(later.states.isEmpty && later.counts == [two])
+            // A dispatcher without providers serves nothing; without a dispatcher, it is not known.
+            #expect(report.serves(.fcm, app: "my app") && report.serves(.fcm))
+            #expect(!report.serves(.fcm, app: "other") && !report.serves(.email))
+            #expect(!later.serves(.fcm))
+            #expect(try await board.report(now: Self.now + .seconds(60)).serves(.fcm, app: "my app"))
         }
     }
 

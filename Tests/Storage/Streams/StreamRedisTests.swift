@@ -280,20 +280,21 @@ struct StreamRedisTests {
         }
     }
 
-    @Test("removes the dead letters that name a user, however the name is escaped")
+    @Test("removes the dead letters that name a user, however the name is escaped, also without quotes")
     func deadLetters() async throws {
         try await Self.with { connection, keys in
             let traces = Live(connection, keys: keys).userTraces
             let letters = [
                 ("users", #"["bob","zo\u00e9"]"#), ("except", #"["zoé"]"#), ("user", "zoé"),
-                ("users", #"["\u0062ob"]"#), ("users", #"["bob"]"#),
+                ("users", "bob,zoé"), ("except", "[zoé]"), ("users", #"["\u0062ob"]"#), ("users", #"["bob"]"#),
+                ("users", #"["zoé2"]"#), ("users", "bob,ann"),
             ]
             for (name, value) in letters {
                 try await connection.send("XADD", .text(keys.dead), "*", .text(name), .text(value))
             }
-            #expect(try await traces.eraseDeadLetters(user: "zoé") == 3)
+            #expect(try await traces.eraseDeadLetters(user: "zoé") == 5)
             #expect(try await traces.eraseDeadLetters(user: "zoé") == 0)
-            #expect(try await connection.send("XLEN", .text(keys.dead)).integer() == 2)
+            #expect(try await connection.send("XLEN", .text(keys.dead)).integer() == 4)
         }
     }
 
@@ -333,7 +334,7 @@ struct StreamRedisTests {
 /// Keys of a cluster that lacks a master or a replica.
 ///
 /// One after the other, as each starts several servers.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct AbsentServerTests {
     private static let keys = Keyspace(parts: 16)
 

@@ -29,7 +29,7 @@ struct StreamSurveyTests {
             func add(_ work: DeliveryWork, due: Timestamp) async throws {
                 var batch = RedisBatch()
                 retries.add(work, due: due, provider: .fcm, lane: .normal, in: &batch)
-                for reply in try await redis.send(batch) { _ = try reply.checked() }
+                try await redis.run(batch)
             }
             func append(_ text: String, at moment: Timestamp, _ lane: Lane = .normal) async throws {
                 try await redis.send(

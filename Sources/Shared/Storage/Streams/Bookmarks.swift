@@ -30,6 +30,10 @@ package struct Bookmarks: Sendable {
     static let lifetime: Duration = .seconds(3_600)
     /// Beyond this number the oldest bookmark of a user is removed.
     private static let mostPerUser = 64
+    /// The field with which the script stores no bookmark, and how long it stays: longer than a
+    /// gateway needs to learn of an erasure and to close its sockets.
+    private static let erased: RedisArgument = "erased"
+    private static let erasure: Duration = .seconds(60)
 
     private struct Entry {
         let connection: String
@@ -53,7 +57,17 @@ package struct Bookmarks: Sendable {
                 batch.append("HDEL", .text(self.live.keys.bookmarks(user)), .text(connection))
             }
         }
-        for reply in try await self.live.connection.send(batch) { _ = try reply.checked() }
+        try await self.live.connection.run(batch)
+    }
+
+    /// Removes the bookmarks of an erased user.
+    ///
+    /// Sockets of gateways that do not know yet store none for a minute.
+    func erase(user: String, in batch: inout RedisBatch) {
+        let key = RedisArgument.text(self.live.keys.bookmarks(user))
+        batch.append("DEL", key)
+        batch.append("HSET", key, Self.erased, "")
+        batch.append("PEXPIRE", key, .integer(Self.erasure.inMilliseconds))
     }
 
     private func note(
@@ -70,7 +84,7 @@ package struct Bookmarks: Sendable {
             StreamScripts.noteBookmark,
             keys: [key],
             arguments: [
-                .text(connection), .text(text), .integer(Self.lifetime.inMicroseconds / 1_000),
+                .text(connection), .text(text), .integer(Self.lifetime.inMilliseconds),
                 .integer(Int64(Self.mostPerUser)),
             ]
         )
@@ -125,7 +139,7 @@ package struct Bookmarks: Sendable {
             let bookmark = Bookmark(client: client, version: version, hasLeft: false)
             self.note(user, connection, bookmark, at: now, in: &changes)
         }
-        for reply in try await self.live.connection.send(changes) { _ = try reply.checked() }
+        try await self.live.connection.run(changes)
         return versions
     }
 

@@ -59,17 +59,14 @@ package struct ConsumerGroup: Sendable {
         count: Int,
         block: Duration
     ) async throws(RedisError) -> [StreamEntry] {
-        let milliseconds = block.components.seconds * 1_000 + block.components.attoseconds / 1_000_000_000_000_000
         do throws(RedisError) {
             let reply = try await reader.send(
                 "XREADGROUP", "GROUP", .text(Keyspace.group), .text(self.consumer),
-                "COUNT", .integer(Int64(count)), "BLOCK", .integer(max(1, milliseconds)),
+                "COUNT", .integer(Int64(count)), "BLOCK", .integer(max(1, block.inMilliseconds)),
                 "STREAMS", .text(self.stream), ">",
                 timeout: block + max(block, .seconds(1))
             )
-            guard var cursor = try reply.cursor(), try cursor.array() == 1, try cursor.array() != nil else { return [] }
-            try cursor.skip()
-            return try StreamEntry.read(&cursor)
+            return try StreamEntry.ofStream(reply)
         } catch  where error.serverCode == "NOGROUP" {
             try await self.create()
             return []
@@ -85,9 +82,7 @@ package struct ConsumerGroup: Sendable {
                 "XREADGROUP", "GROUP", .text(Keyspace.group), .text(self.consumer), "COUNT", .integer(Int64(count)),
                 "STREAMS", .text(self.stream), ">"
             )
-            guard var cursor = try reply.cursor(), try cursor.array() == 1, try cursor.array() != nil else { return [] }
-            try cursor.skip()
-            return try StreamEntry.read(&cursor)
+            return try StreamEntry.ofStream(reply)
         } catch  where error.serverCode == "NOGROUP" {
             do throws(RedisError) {
                 try await self.connection.send("XGROUP", "CREATE", .text(self.stream), .text(Keyspace.group), "0")
@@ -193,7 +188,7 @@ package struct ConsumerGroup: Sendable {
         guard !ids.isEmpty else { return [] }
         var command: [RedisArgument] = [
             "XCLAIM", .text(self.stream), .text(Keyspace.group), .text(self.consumer),
-            .integer(idle.components.seconds * 1_000),
+            .integer(idle.inMilliseconds),
         ]
         for id in ids { command.append(.text(id)) }
         if let deliveries { command += ["RETRYCOUNT", .integer(Int64(deliveries))] }
@@ -219,11 +214,6 @@ package struct ConsumerGroup: Sendable {
             keys: [.text(self.stream)],
             arguments: [.text(Keyspace.group), .text(consumer)]
         )
-    }
-
-    /// The number of entries in the stream, pending ones included.
-    func length() async throws(RedisError) -> Int {
-        Int(try await self.connection.send("XLEN", .text(self.stream)).integer())
     }
 }
 
@@ -251,8 +241,15 @@ package struct StreamEntry: Sendable {
         self.fields?.first { $0.name == name }?.value
     }
 
+    /// Reads the reply of a read of one stream: `[[stream, entries]]`, or null for none.
+    static func ofStream(_ reply: RedisReply) throws(RedisError) -> [StreamEntry] {
+        guard var cursor = try reply.cursor(), try cursor.array() == 1, try cursor.array() != nil else { return [] }
+        try cursor.skip()
+        return try Self.read(&cursor)
+    }
+
     /// Reads `[[id, [name, value, …]], …]` at the cursor.
-    static func read(_ cursor: inout RedisCursor) throws(RedisError) -> [StreamEntry] {
+    package static func read(_ cursor: inout RedisCursor) throws(RedisError) -> [StreamEntry] {
         guard let count = try cursor.array() else { return [] }
         var entries: [StreamEntry] = []
         entries.reserveCapacity(count)

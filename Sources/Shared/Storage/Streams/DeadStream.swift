@@ -6,6 +6,16 @@ import Core
 
 /// An entry that cannot be processed, with the reason, its origin and its fields.
 package struct DeadLetter: Sendable {
+    /// The field that lists what was cut, with its size.
+    ///
+    /// No job has a field of this name, so a replay of the letter fails again.
+    package static let cutField = "carillon:cut"
+    /// The most bytes of a value, as of ``JobLimits``'s `users`.
+    private static let longestValue = 1_048_576
+    private static let longestName = 1_024
+    /// The most bytes of all names and values; a valid job has fewer.
+    private static let mostBytes = 4 * 1_048_576
+
     package let stream: String
     package let entry: String
     package let reason: String
@@ -24,7 +34,57 @@ package struct DeadLetter: Sendable {
         // A reason may quote a field's name; PostgreSQL's text cannot contain U+0000.
         self.reason = String(reason.unicodeScalars.map { $0.value == 0 ? "\u{FFFD}" : Character($0) })
         self.at = at
-        self.fields = fields
+        self.fields = Self.cut(fields)
+    }
+
+    /// The bytes of all names and values.
+    package var size: Int { Self.size(of: self.fields) }
+
+    private static func size(of fields: [(name: String, value: ArraySlice<UInt8>)]) -> Int {
+        fields.reduce(0) { $0 + $1.name.utf8.count + $1.value.count }
+    }
+
+    /// Cuts what PostgreSQL or a reader of letters could not take, and notes its size.
+    ///
+    /// An entry may have gigabytes.
+    private static func cut(
+        _ fields: [(name: String, value: ArraySlice<UInt8>)]
+    ) -> [(name: String, value: ArraySlice<UInt8>)] {
+        guard Self.size(of: fields) > Self.longestValue else { return fields }
+        var kept: [(name: String, value: ArraySlice<UInt8>)] = []
+        var notes: [String] = []
+        var left = Self.mostBytes
+        for field in fields {
+            guard left > 0 else {
+                notes.append("\(fields.count - kept.count) more fields")
+                break
+            }
+            let name = String(decoding: Self.start(of: ArraySlice(field.name.utf8), Self.longestName), as: UTF8.self)
+            let value = Self.start(of: field.value, min(Self.longestValue, left))
+            if name.utf8.count < field.name.utf8.count { notes.append("a name of \(field.name.utf8.count) bytes") }
+            if value.count < field.value.count { notes.append("\(name) of \(field.value.count) bytes") }
+            kept.append((name, value))
+            left -= name.utf8.count + value.count
+        }
+        guard !notes.isEmpty else { return fields }
+        let note = notes.prefix(16).joined(separator: ", ")
+        kept.append((Self.cutField, ArraySlice(note.utf8)))
+        return kept
+    }
+
+    /// Returns at most `most` bytes of a text, which end with a whole character.
+    private static func start(of text: ArraySlice<UInt8>, _ most: Int) -> ArraySlice<UInt8> {
+        guard text.count > most else { return text }
+        var end = text.startIndex + most
+        // Up to three bytes continue a character of UTF-8.
+        for _ in 0..<3 where end > text.startIndex && text[end] & 0xC0 == 0x80 { end -= 1 }
+        return text[..<end]
+    }
+
+    /// Creates the letter of a job, which names its latest entry.
+    package init(_ origin: JobOrigin, reason: String, at: Timestamp) {
+        self.init(
+            stream: origin.latestStream, entry: origin.latestEntry, reason: reason, at: at, fields: origin.latestFields)
     }
 }
 

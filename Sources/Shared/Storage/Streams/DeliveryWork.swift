@@ -102,7 +102,9 @@ package struct DeliveryWork: Sendable, Equatable {
             device: self.device,
             user: self.user,
             attempt: 0,
-            isRepeat: true
+            isRepeat: true,
+            callsForAttention: self.callsForAttention,
+            isRetraction: self.isRetraction
         )
     }
 

@@ -33,10 +33,8 @@ package struct EventFeed: Sendable {
                 "XREADGROUP", "GROUP", .text(Self.group), .text(Self.consumer), "COUNT", .integer(Int64(count)),
                 "STREAMS", .text(stream), ">",
             ]
-        } read: { cursor throws(RedisError) in
-            guard try cursor.array() == 1, try cursor.array() != nil else { return [] }
-            try cursor.skip()
-            return try StreamEntry.read(&cursor)
+        } read: { reply throws(RedisError) in
+            try StreamEntry.ofStream(reply)
         }
     }
 
@@ -49,10 +47,10 @@ package struct EventFeed: Sendable {
         try await self.batches(of: parts) { stream in
             [
                 "XAUTOCLAIM", .text(stream), .text(Self.group), .text(Self.consumer),
-                .integer(idle.components.seconds * 1_000), "0", "COUNT", .integer(Int64(count)),
+                .integer(idle.inMilliseconds), "0", "COUNT", .integer(Int64(count)),
             ]
-        } read: { cursor throws(RedisError) in
-            guard try cursor.array() != nil else { return [] }
+        } read: { reply throws(RedisError) in
+            guard var cursor = try reply.cursor(), try cursor.array() != nil else { return [] }
             try cursor.skip()
             return try StreamEntry.read(&cursor)
         }
@@ -107,25 +105,12 @@ package struct EventFeed: Sendable {
     /// group, as none is made outside the parts.
     private static func isRead(_ groups: RedisReply, _ newest: RedisReply) -> Bool {
         do throws(RedisError) {
-            guard var cursor = try groups.cursor(), let count = try cursor.array() else { return false }
-            for _ in 0..<count {
-                var (name, pending, delivered) = ("", Int64(0), "")
-                for _ in 0..<(try cursor.array() ?? 0) / 2 {
-                    switch try cursor.string() {
-                    case "name": name = try cursor.string() ?? ""
-                    case "pending": pending = try cursor.integer()
-                    case "last-delivered-id": delivered = try cursor.string() ?? ""
-                    default: try cursor.skip()
-                    }
-                }
-                guard name == Self.group else { continue }
-                guard var entries = try newest.cursor() else { return false }
-                let last = try StreamEntry.read(&entries).first?.id
-                return pending == 0 && (last == nil || last == delivered)
-            }
-            return true
+            guard let group = try StreamSurvey.Group.named(Self.group, in: groups) else { return true }
+            guard var entries = try newest.cursor() else { return false }
+            let last = try StreamEntry.read(&entries).first?.id
+            return group.pending == 0 && (last == nil || last == group.lastDelivered)
         } catch {
-            return error.message?.contains("no such key") == true
+            return false
         }
     }
 
@@ -138,7 +123,7 @@ package struct EventFeed: Sendable {
     private func batches(
         of parts: [Keyspace],
         _ command: (String) -> [RedisArgument],
-        read: (inout RedisCursor) throws(RedisError) -> [StreamEntry]
+        read: (RedisReply) throws(RedisError) -> [StreamEntry]
     ) async throws(RedisError) -> [Batch] {
         guard !parts.isEmpty else { return [] }
         var batch = RedisBatch()
@@ -148,8 +133,7 @@ package struct EventFeed: Sendable {
         var fault: RedisError?
         for (part, reply) in zip(parts, try await self.live.connection.send(batch)) {
             do throws(RedisError) {
-                guard var cursor = try reply.cursor() else { continue }
-                let entries = try read(&cursor)
+                let entries = try read(reply)
                 if !entries.isEmpty { batches.append(Batch(stream: part.events, entries: entries, keys: part)) }
             } catch  where error.serverCode == "NOGROUP" {
                 // Nothing is written outside the parts any more.

@@ -74,15 +74,28 @@ package struct EventLog: Sendable {
         RedisBatch.encode(value ?? "", to: &bytes)
     }
 
-    /// Appends events in batches of their own.
-    package func append(_ events: [LifecycleEvent], on connection: RedisClient) async throws(RedisError) {
-        guard self.isOn else { return }
-        var rest = events[...]
-        while !rest.isEmpty {
+    /// Appends events in batches of their own, and returns a reply for each.
+    ///
+    /// Those of a server that is away get an error; the others are written.
+    @discardableResult
+    package func append(_ events: [LifecycleEvent], on connection: RedisClient) async -> [RedisReply] {
+        guard self.isOn else { return [] }
+        var replies: [RedisReply] = []
+        // Waits for a server that is away with the first batch only.
+        var isPatient = true
+        while replies.count < events.count {
             var batch = RedisBatch()
-            for event in rest.prefix(500) { self.add(event, in: &batch) }
-            rest = rest.dropFirst(500)
-            for reply in try await connection.send(batch) { _ = try reply.checked() }
+            for event in events[replies.count...].prefix(500) { self.add(event, in: &batch) }
+            do throws(RedisError) {
+                let answers = try await connection.send(batch, isPatient: isPatient)
+                if answers.contains(where: { if case .error = $0 { true } else { false } }) { isPatient = false }
+                replies += answers
+            } catch {
+                let lost = connection.isCluster ? batch.count : events.count - replies.count
+                replies += Array(repeating: RedisReply.error(error), count: lost)
+                isPatient = false
+            }
         }
+        return replies
     }
 }

@@ -70,16 +70,15 @@ package struct EventTail: Sendable {
     private mutating func read(blocking patience: Duration?) async throws(RedisError) -> [Entry] {
         var batch = RedisBatch()
         for (stream, entry) in self.last {
-            let wait: [RedisArgument] = patience.map { ["BLOCK", .integer($0.components.seconds * 1_000)] } ?? []
+            // `BLOCK 0` would wait for ever.
+            let wait: [RedisArgument] = patience.map { ["BLOCK", .integer(max(1, $0.inMilliseconds))] } ?? []
             batch.append(
                 ["XREAD", "COUNT", .integer(Self.mostAtOnce)] + wait + ["STREAMS", .text(stream), .text(entry)])
         }
         let replies = try await self.live.connection.send(batch, timeout: patience.map { $0 + .seconds(5) })
         var entries: [Entry] = []
         for (place, reply) in replies.enumerated() {
-            guard var cursor = try reply.cursor(), try cursor.array() == 1, try cursor.array() != nil else { continue }
-            try cursor.skip()
-            let found = try StreamEntry.read(&cursor)
+            let found = try StreamEntry.ofStream(reply)
             if let newest = found.last { self.last[place].entry = newest.id }
             entries += found.map { self.entry($0, of: place) }
         }

@@ -25,7 +25,7 @@ package struct NodeFrameBatch: Sendable {
             JSONWriter.bytes(of: .array(users.sorted().map { .string($0.text) }))
         }
         self.bytes.append(excepted == nil ? frame.kind.rawValue : Self.eventForEveryone)
-        self.bytes.append(Self.code(frame.awaitingLane))
+        self.bytes.append(frame.awaitingLane.map { UInt8($0.rank + 1) } ?? 0)
         self.append(frame.previous)
         self.append(frame.version)
         self.append(frame.unread)
@@ -36,24 +36,6 @@ package struct NodeFrameBatch: Sendable {
         for body in [frame.body, excepted ?? frame.camelCaseBody] {
             self.append(UInt32(clamping: body.count))
             self.bytes.append(contentsOf: body)
-        }
-    }
-
-    private static func code(_ lane: Lane?) -> UInt8 {
-        switch lane {
-        case nil: 0
-        case .critical: 1
-        case .normal: 2
-        case .bulk: 3
-        }
-    }
-
-    private static func lane(code: UInt8) -> Lane? {
-        switch code {
-        case 1: .critical
-        case 2: .normal
-        case 3: .bulk
-        default: nil
         }
     }
 
@@ -95,7 +77,7 @@ package struct NodeFrameBatch: Sendable {
                     previous: previous,
                     version: version,
                     unread: unread,
-                    awaitingLane: Self.lane(code: lane),
+                    awaitingLane: Lane(rank: Int(lane) - 1),
                     id: NotificationID(high: high, low: low),
                     body: Array(body),
                     camelCaseBody: isForEveryone ? [] : Array(secondBody),
@@ -206,6 +188,6 @@ package struct FramePublisher: Sendable {
         guard messages.frameCount > 0 else { return }
         var batch = RedisBatch()
         _ = messages.add(to: &batch)
-        for reply in try await self.live.connection.send(batch) { _ = try reply.checked() }
+        try await self.live.connection.run(batch)
     }
 }

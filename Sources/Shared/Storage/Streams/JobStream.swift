@@ -300,6 +300,19 @@ package struct JobOrigin: Sendable {
     /// time.
     package var milliseconds: Int64? { Int64(Substring(self.latest.entry.utf8.prefix { $0 != UInt8(ascii: "-") })) }
 
+    /// Returns when the job was enqueued or replayed, at most `now`; `now` if the entry's id has no
+    /// time.
+    package func enqueuedAt(now: Timestamp) -> Timestamp {
+        min(Timestamp(milliseconds: self.milliseconds ?? now.milliseconds), now)
+    }
+
+    /// Returns when a job counts as created: when it was enqueued or replayed or, if later, at its
+    /// `deliver_at`; at most `now`.
+    package func createdAt(deliverAt: Timestamp?, now: Timestamp) -> Timestamp {
+        let enqueuedAt = self.enqueuedAt(now: now)
+        return min(max(enqueuedAt, deliverAt ?? enqueuedAt), now)
+    }
+
     /// The fields of the latest entry.
     package var latestFields: [(name: String, value: ArraySlice<UInt8>)] {
         self.isReplay ? self.fields + [(Self.replayField, ArraySlice(self.text.utf8))] : self.fields

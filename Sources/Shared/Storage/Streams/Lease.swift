@@ -79,13 +79,13 @@ package final class Lease: Sendable {
         timeout: Duration? = nil
     ) async throws(RedisError) -> Bool {
         let start = self.now()
-        let milliseconds = self.lifetime.inMicroseconds / 1_000
+        let milliseconds = self.lifetime.inMilliseconds
         var batch = RedisBatch()
         batch.append("SET", .text(self.key), .text(value ?? self.value), "PX", .integer(milliseconds), "GET")
         if let register, isListed {
             let moment = register.now()
             let end = moment + self.lifetime
-            let oldest = (moment + (.zero - Self.memory)).milliseconds
+            let oldest = (moment - Self.memory).milliseconds
             batch.append("ZADD", .text(register.key), .integer(end.milliseconds), .text(register.name))
             batch.append("ZREMRANGEBYSCORE", .text(register.key), "-inf", .integer(oldest))
         }
@@ -126,7 +126,7 @@ package final class Lease: Sendable {
         var batch = RedisBatch()
         batch.append("DEL", .text(self.key))
         if let register { batch.append("ZREM", .text(register.key), .text(register.name)) }
-        for reply in try await self.connection.send(batch) { _ = try reply.checked() }
+        try await self.connection.run(batch)
     }
 
     /// Whether a process holds the lease under `key`.

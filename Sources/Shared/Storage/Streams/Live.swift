@@ -137,33 +137,30 @@ package struct Live: Sendable {
 
 /// The Lua scripts of the folder `Scripts`.
 enum StreamScripts {
-    static let acknowledge = Self.script("acknowledge", PackageResources.acknowledge_lua)
-    static let forgetPresence = Self.script("forget_presence", PackageResources.forget_presence_lua)
-    static let moveDue = Self.script("move_due", PackageResources.move_due_lua)
-    static let claimSends = Self.script("claim_sends", PackageResources.claim_sends_lua)
-    static let endSends = Self.script("end_sends", PackageResources.end_sends_lua)
-    static let claimDue = Self.script("claim_due", PackageResources.claim_due_lua)
-    static let claimUnconfirmed = Self.script("claim_unconfirmed", PackageResources.claim_unconfirmed_lua)
-    static let setPresenceState = Self.script("set_presence_state", PackageResources.set_presence_state_lua)
-    static let takeTokens = Self.script("take_tokens", PackageResources.take_tokens_lua)
-    static let takeAvailableTokens = Self.script(
-        "take_available_tokens", PackageResources.take_available_tokens_lua)
-    static let takeTurns = Self.script("take_turns", PackageResources.take_turns_lua)
-    static let useCap = Self.script("use_cap", PackageResources.use_cap_lua)
-    static let recountCap = Self.script("recount_cap", PackageResources.recount_cap_lua)
-    static let dropOverflow = Self.script("drop_overflow", PackageResources.drop_overflow_lua)
-    static let finishWebhook = Self.script("finish_webhook", PackageResources.finish_webhook_lua)
-    static let keepPause = Self.script("keep_pause", PackageResources.keep_pause_lua)
-    static let keepEntries = Self.script("keep_entries", PackageResources.keep_entries_lua)
-    static let removeConsumer = Self.script("remove_consumer", PackageResources.remove_consumer_lua)
-    static let noteBookmark = Self.script("note_bookmark", PackageResources.note_bookmark_lua)
+    static let acknowledge = Self.script(PackageResources.acknowledge_lua)
+    static let forgetPresence = Self.script(PackageResources.forget_presence_lua)
+    static let moveDue = Self.script(PackageResources.move_due_lua)
+    static let claimSends = Self.script(PackageResources.claim_sends_lua)
+    static let endSends = Self.script(PackageResources.end_sends_lua)
+    static let claimDue = Self.script(PackageResources.claim_due_lua)
+    static let claimUnconfirmed = Self.script(PackageResources.claim_unconfirmed_lua)
+    static let setPresenceState = Self.script(PackageResources.set_presence_state_lua)
+    static let takeTokens = Self.script(PackageResources.take_tokens_lua)
+    static let takeAvailableTokens = Self.script(PackageResources.take_available_tokens_lua)
+    static let takeTurns = Self.script(PackageResources.take_turns_lua)
+    static let useCap = Self.script(PackageResources.use_cap_lua)
+    static let recountCap = Self.script(PackageResources.recount_cap_lua)
+    static let dropOverflow = Self.script(PackageResources.drop_overflow_lua)
+    static let finishWebhook = Self.script(PackageResources.finish_webhook_lua)
+    static let keepPause = Self.script(PackageResources.keep_pause_lua)
+    static let keepEntries = Self.script(PackageResources.keep_entries_lua)
+    static let removeConsumer = Self.script(PackageResources.remove_consumer_lua)
+    static let noteBookmark = Self.script(PackageResources.note_bookmark_lua)
 
-    private static func script(_ name: String, _ source: [UInt8]) -> RedisScript {
+    private static func script(_ source: [UInt8]) -> RedisScript {
         // Redis identifies scripts by SHA-1; security does not depend on it.
-        let digest = Insecure.SHA1.hash(data: source).map { byte in
-            (byte < 16 ? "0" : "") + String(byte, radix: 16)
-        }.joined()
-        return RedisScript(name: name, source: String(decoding: source, as: UTF8.self), digest: digest)
+        let digest = Insecure.SHA1.hash(data: source).hex
+        return RedisScript(source: String(decoding: source, as: UTF8.self), digest: digest)
     }
 }
 

@@ -39,7 +39,7 @@ package final class PresenceRegistry: Sendable {
         for (user, connection) in entries {
             let key = RedisArgument.text(self.live.keys.presence(user))
             batch.append("HSET", key, .text(connection.connection), .text(Self.text(connection)))
-            batch.append("PEXPIRE", key, .integer(Self.lifetime.inMicroseconds / 1_000))
+            batch.append("PEXPIRE", key, .integer(Self.lifetime.inMilliseconds))
         }
         let replies = try await self.live.connection.send(batch, isPatient: false)
         let areRegistered = entries.indices.map { (try? replies[2 * $0].checked()) != nil }
@@ -59,7 +59,7 @@ package final class PresenceRegistry: Sendable {
                 arguments: [.text(connection), .text(state.rawValue), .integer(since.milliseconds)]
             )
         }
-        for reply in try await self.live.connection.send(batch) { _ = try reply.checked() }
+        try await self.live.connection.run(batch)
     }
 
     /// Removes connections in one round trip.
@@ -118,7 +118,7 @@ package final class PresenceRegistry: Sendable {
                 arguments: [.text(connection.connection), .text(Self.text(connection))]
             )
         }
-        for reply in try await self.live.connection.send(batch) { _ = try reply.checked() }
+        try await self.live.connection.run(batch)
     }
 
     /// Makes the next lookup check the node's lease again.
@@ -186,7 +186,7 @@ package final class PresenceRegistry: Sendable {
             batch.append("HEXISTS", .text(self.live.keys.presence(user)), .text(connection))
         }
         if renews {
-            let lifetime = RedisArgument.integer(Self.lifetime.inMicroseconds / 1_000)
+            let lifetime = RedisArgument.integer(Self.lifetime.inMilliseconds)
             for (user, _) in entries { batch.append("PEXPIRE", .text(self.live.keys.presence(user)), lifetime) }
         }
         var areThere: [Bool] = []

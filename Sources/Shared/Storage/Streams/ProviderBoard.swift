@@ -37,6 +37,20 @@ package struct ProviderState: Sendable, Equatable {
     }
 }
 
+/// The states and the summed counts of all live dispatchers.
+package struct ProviderReport: Sendable {
+    package fileprivate(set) var states: [ProviderState] = []
+    package fileprivate(set) var counts: [ProviderCounts] = []
+    /// Whether a dispatcher is live, even one without providers.
+    fileprivate var hasDispatcher = false
+
+    /// Whether a dispatcher has a provider for an app, or for any; true if no dispatcher is live.
+    package func serves(_ provider: Provider, app: String? = nil) -> Bool {
+        guard self.hasDispatcher else { return true }
+        return self.states.contains { $0.provider == provider && (app == nil || $0.app == app) }
+    }
+}
+
 /// The provider states that dispatchers publish: a hash with one field per dispatcher, which
 /// expires by age.
 package struct ProviderBoard: Sendable {
@@ -63,13 +77,12 @@ package struct ProviderBoard: Sendable {
         }
         lines += counts.map(\.line)
         let text = lines.joined(separator: "\n")
-        _ = try await self.live.connection.send("HSET", .text(self.live.keys.providers), .text(dispatcher), .text(text))
-            .checked()
+        try await self.live.connection.send("HSET", .text(self.live.keys.providers), .text(dispatcher), .text(text))
     }
 
     /// Removes a dispatcher's field.
     package func remove(_ dispatcher: String) async throws(RedisError) {
-        _ = try await self.live.connection.send("HDEL", .text(self.live.keys.providers), .text(dispatcher)).checked()
+        try await self.live.connection.send("HDEL", .text(self.live.keys.providers), .text(dispatcher))
     }
 
     /// Returns the states of all dispatchers and removes stale fields.
@@ -77,11 +90,10 @@ package struct ProviderBoard: Sendable {
         try await self.report(now: now).states
     }
 
-    /// Returns the states and the summed counts of all live dispatchers, and removes stale fields.
-    package func report(now: Timestamp) async throws(RedisError) -> (states: [ProviderState], counts: [ProviderCounts])
-    {
+    /// Returns the report of all live dispatchers, and removes stale fields.
+    package func report(now: Timestamp) async throws(RedisError) -> ProviderReport {
         let fields = try await self.live.connection.send("HGETALL", .text(self.live.keys.providers)).strings()
-        var states: [ProviderState] = []
+        var report = ProviderReport()
         var sums: [String: ProviderCounts] = [:]
         for index in stride(from: 0, to: fields.count - 1, by: 2) {
             let lines = fields[index + 1].split(separator: "\n")
@@ -91,16 +103,19 @@ package struct ProviderBoard: Sendable {
                 try await self.remove(fields[index])
                 continue
             }
+            report.hasDispatcher = true
             for line in lines.dropFirst() {
-                if let state = Self.state(line, dispatcher: fields[index]) { states.append(state) }
+                if let state = Self.state(line, dispatcher: fields[index]) { report.states.append(state) }
                 guard let counts = ProviderCounts(line: line) else { continue }
                 let key = "\(counts.provider.rawValue) \(counts.app)"
                 sums[key, default: ProviderCounts(provider: counts.provider, app: counts.app)].add(counts)
             }
         }
-        states.sort { ($0.provider.rawValue, $0.app, $0.dispatcher) < ($1.provider.rawValue, $1.app, $1.dispatcher) }
-        let counts = sums.values.sorted { ($0.provider.rawValue, $0.app) < ($1.provider.rawValue, $1.app) }
-        return (states, counts)
+        report.states.sort {
+            ($0.provider.rawValue, $0.app, $0.dispatcher) < ($1.provider.rawValue, $1.app, $1.dispatcher)
+        }
+        report.counts = sums.values.sorted { ($0.provider.rawValue, $0.app) < ($1.provider.rawValue, $1.app) }
+        return report
     }
 
     private static func state(_ line: Substring, dispatcher: String) -> ProviderState? {
@@ -151,7 +166,7 @@ package struct ProviderCounts: Sendable, Equatable {
     /// - Parameter failure: the reason of a rejection; nil if the message was accepted.
     package mutating func note(failure: String?, took duration: Duration) {
         self.sent += 1
-        let milliseconds = duration.inMicroseconds / 1_000
+        let milliseconds = duration.inMilliseconds
         self.latencies[Self.bounds.firstIndex { milliseconds <= $0 } ?? Self.bounds.count] += 1
         guard let failure else {
             self.accepted += 1

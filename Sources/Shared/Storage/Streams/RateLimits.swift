@@ -31,6 +31,8 @@ package struct TokenBuckets: Sendable {
 
     /// Takes the available tokens, up to `count`.
     ///
+    /// Waits while the bucket's server is away: the caller then writes work to the same server.
+    ///
     /// - Parameters:
     ///   - kind: the limited action; part of the key.
     ///   - burst: the capacity of the bucket.
@@ -113,7 +115,7 @@ package struct UsageCaps: Sendable {
                 keys: use.caps.map { .text(self.live.keys.usage($0.name, use.user)) },
                 arguments: [.text(use.notification.description), .integer(now.milliseconds)]
                     + use.caps.flatMap { cap -> [RedisArgument] in
-                        [.integer(cap.limit.window.inMicroseconds / 1_000), .integer(Int64(cap.limit.count))]
+                        [.integer(cap.limit.window.inMilliseconds), .integer(Int64(cap.limit.count))]
                     }
             )
         }
@@ -133,7 +135,7 @@ package struct UsageCaps: Sendable {
         guard !caps.isEmpty else { return nil }
         var batch = RedisBatch()
         for cap in caps {
-            let since = now.milliseconds - cap.limit.window.inMicroseconds / 1_000
+            let since = now.milliseconds - cap.limit.window.inMilliseconds
             batch.append("ZCOUNT", .text(self.live.keys.usage(cap.name, user)), .text("(\(since)"), "+inf")
         }
         var counts: [Int64] = []

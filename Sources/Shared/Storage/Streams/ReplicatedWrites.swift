@@ -44,7 +44,7 @@ package final class ReplicatedWrites: Sendable {
         }
         guard !isPaused else { throw RedisError(.notReplicated, "the replicas are not up to date") }
         var batch = batch
-        let milliseconds = Self.patience.inMicroseconds / 1_000
+        let milliseconds = Self.patience.inMilliseconds
         batch.append("WAIT", .integer(Int64(self.replicas)), .integer(milliseconds))
         do throws(RedisError) {
             var replies = try await self.connection.send(batch, isPatient: isPatient)

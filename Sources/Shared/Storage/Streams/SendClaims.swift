@@ -33,7 +33,7 @@ package struct SendClaims: Sendable {
         let reply = try await self.live.connection.run(
             StreamScripts.claimSends,
             keys: streams + claims.map { .bytes(self.live.keys.sendClaim($0.work, provider)) },
-            arguments: [.integer(Int64(lane.rank + 1)), .integer(Self.span.inMicroseconds / 1_000)]
+            arguments: [.integer(Int64(lane.rank + 1)), .integer(Self.span.inMilliseconds)]
                 + claims.map { .text($0.entry) }
         )
         guard var cursor = try reply.cursor(), let refused = try cursor.array() else { return isTaken }

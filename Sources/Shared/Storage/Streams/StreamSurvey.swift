@@ -84,6 +84,42 @@ package struct StreamSurvey: Sendable {
         package let process: ProcessNote?
     }
 
+    /// A consumer group as Redis lists it.
+    struct Group {
+        private(set) var name = ""
+        private(set) var pending = 0
+        private(set) var consumers = 0
+        private(set) var lag: Int?
+        /// The id of the last entry that a consumer read.
+        private(set) var lastDelivered = ""
+
+        private init(_ cursor: inout RedisCursor) throws(RedisError) {
+            for _ in 0..<(try cursor.array() ?? 0) / 2 {
+                switch try cursor.string() {
+                case "name": self.name = try cursor.string() ?? ""
+                case "pending": self.pending = Int(try cursor.integer())
+                case "consumers": self.consumers = Int(try cursor.integer())
+                case "lag": self.lag = try cursor.string().flatMap { Int($0) }
+                case "last-delivered-id": self.lastDelivered = try cursor.string() ?? ""
+                default: try cursor.skip()
+                }
+            }
+        }
+
+        /// Reads a group from the reply to `XINFO GROUPS`; nil if the group or its stream is
+        /// missing.
+        static func named(_ name: String, in reply: RedisReply) throws(RedisError) -> Group? {
+            do throws(RedisError) {
+                guard var cursor = try reply.cursor(), let count = try cursor.array() else { return nil }
+                for _ in 0..<count {
+                    let group = try Group(&cursor)
+                    if group.name == name { return group }
+                }
+            } catch  where error.message?.contains("no such key") == true {}
+            return nil
+        }
+    }
+
     let live: Live
 
     /// The time by Redis's own clock, which dates entries.
@@ -144,10 +180,11 @@ package struct StreamSurvey: Sendable {
         let replies = try await self.live.connection.send(batch)
         guard replies.count == batch.count else { throw RedisError(.unexpectedReply, "expected one reply per command") }
         stream.length = Int(try replies[0].integer())
-        do throws(RedisError) {
-            guard var cursor = try replies[1].cursor(), let groups = try cursor.array() else { return stream }
-            for _ in 0..<groups { try Self.read(&cursor, into: &stream) }
-        } catch  where error.message?.contains("no such key") == true {}
+        if let group = try Group.named(Keyspace.group, in: replies[1]) {
+            stream.pending = group.pending
+            stream.consumers = group.consumers
+            stream.lag = group.lag
+        }
         let first = try Self.first(replies[2])
         stream.oldest = first?.appendedAt
         let work = try? first?[DeliveryWork.field].map { (text) throws(DeliveryWork.Fault) in try DeliveryWork(text) }
@@ -167,27 +204,6 @@ package struct StreamSurvey: Sendable {
     private static func first(_ reply: RedisReply) throws(RedisError) -> StreamEntry? {
         guard var cursor = try reply.cursor() else { return nil }
         return try StreamEntry.read(&cursor).first
-    }
-
-    /// Reads a group; skips groups of others.
-    private static func read(_ cursor: inout RedisCursor, into stream: inout Stream) throws(RedisError) {
-        var name = ""
-        var pending = 0
-        var consumers = 0
-        var lag: Int?
-        for _ in 0..<(try cursor.array() ?? 0) / 2 {
-            switch try cursor.string() {
-            case "name": name = try cursor.string() ?? ""
-            case "pending": pending = Int(try cursor.integer())
-            case "consumers": consumers = Int(try cursor.integer())
-            case "lag": lag = try cursor.string().flatMap { Int($0) }
-            default: try cursor.skip()
-            }
-        }
-        guard name == Keyspace.group else { return }
-        stream.pending = pending
-        stream.consumers = consumers
-        stream.lag = lag
     }
 
     private func oldest(_ name: String) async throws(RedisError) -> Timestamp? {

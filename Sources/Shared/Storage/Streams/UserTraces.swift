@@ -8,7 +8,8 @@ import Core
 /// dead letters.
 ///
 /// Streams of jobs and deliveries are not searched: a delivery of an erased user finds no row and
-/// is dropped. Events and webhook queues are bounded and expire.
+/// is dropped. Events and webhook queues are bounded and expire. Keys of former parts are not
+/// searched either: nothing waits there when an installation grows, and operators remove them.
 package struct UserTraces: Sendable {
     private static let scanCount: Int64 = 1_000
 
@@ -21,9 +22,8 @@ package struct UserTraces: Sendable {
         var batch = RedisBatch()
         batch.append("HLEN", .text(self.live.keys.presence(user)))
         batch.append("DEL", .text(self.live.keys.presence(user)))
-        batch.append("DEL", .text(self.live.keys.bookmarks(user)))
-        let replies = try await self.live.connection.send(batch)
-        for reply in replies { _ = try reply.checked() }
+        self.live.bookmarks.erase(user: user, in: &batch)
+        let replies = try await self.live.connection.run(batch)
         return Int(try replies.first?.integer() ?? 0)
     }
 
@@ -122,14 +122,13 @@ package struct UserTraces: Sendable {
         return false
     }
 
-    /// Whether a JSON array may name the user.
+    /// Whether a list of users may name the user.
     ///
-    /// A false match is harmless, as PostgreSQL keeps a copy.
+    /// A faulty list may name users without quotes, as in `ada,bob`. A false match is harmless, as
+    /// PostgreSQL keeps a copy.
     private static func mayName(_ user: String, in list: ArraySlice<UInt8>) -> Bool {
-        guard list.contains(UInt8(ascii: "\\")) else {
-            return String(decoding: list, as: UTF8.self).contains("\"\(user)\"")
-        }
         // JSON may escape any character of a name (RFC 8259 section 7).
+        guard list.contains(user.utf8) || list.contains(UInt8(ascii: "\\")) else { return false }
         guard let users = (try? JSONParser.parse(Array(list)))?.strings else { return true }
         return users.contains { $0.utf8.elementsEqual(user.utf8) }
     }

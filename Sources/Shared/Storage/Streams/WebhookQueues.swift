@@ -36,8 +36,7 @@ package struct WebhookQueues: Sendable {
             let dueAt = (now + Self.gathering).milliseconds
             batch.append("ZADD", self.due, "NX", .integer(dueAt), .text(webhook.description))
         }
-        let replies = try await self.live.connection.send(batch)
-        for reply in replies { _ = try reply.checked() }
+        let replies = try await self.live.connection.run(batch)
         var lost: [NotificationID: Int] = [:]
         for (webhook, position) in trims {
             let count = Int(try replies[position].integer())
@@ -93,8 +92,7 @@ package struct WebhookQueues: Sendable {
         var batch = RedisBatch()
         batch.append("XTRIM", self.queue(webhook), "MINID", .integer(oldest.milliseconds))
         batch.append("ZADD", self.due, "XX", .integer(until.milliseconds), .text(webhook.description))
-        let replies = try await self.live.connection.send(batch)
-        for reply in replies { _ = try reply.checked() }
+        let replies = try await self.live.connection.run(batch)
         return Int(try replies.first?.integer() ?? 0)
     }
 
@@ -107,8 +105,7 @@ package struct WebhookQueues: Sendable {
         batch.append("XLEN", self.queue(webhook))
         batch.append("ZREM", self.due, .text(webhook.description))
         batch.append("DEL", self.queue(webhook))
-        let replies = try await self.live.connection.send(batch)
-        for reply in replies { _ = try reply.checked() }
+        let replies = try await self.live.connection.run(batch)
         return Int(try replies.first?.integer() ?? 0)
     }
 }

@@ -1,6 +1,8 @@
 -- Notes a connection's bookmark and drops the user's oldest ones beyond a limit.
 -- KEYS[1] the user's bookmarks
 -- ARGV[1] connection   ARGV[2] bookmark   ARGV[3] lifetime in ms   ARGV[4] limit
+-- The user was erased a moment ago, and the socket's gateway does not know yet.
+if redis.call('HEXISTS', KEYS[1], 'erased') == 1 then return 0 end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 redis.call('PEXPIRE', KEYS[1], ARGV[3])
 local excess = redis.call('HLEN', KEYS[1]) - tonumber(ARGV[4])

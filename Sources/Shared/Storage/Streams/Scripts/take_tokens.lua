@@ -6,7 +6,7 @@ local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local interval = 1000 / tonumber(ARGV[1])
 local full = tonumber(ARGV[2]) * interval
 local due = math.max(tonumber(redis.call('GET', KEYS[1]) or 0), now) + tonumber(ARGV[3]) * interval
--- A huge request waits no longer than it takes to fill the bucket.
+-- A huge request, or a step back of Redis's clock, costs at most the time to fill the bucket.
 due = math.min(due, now + 2 * full)
 redis.call('SET', KEYS[1], string.format('%.0f', due), 'PX', math.max(1, math.ceil(due - now)))
 return math.max(0, math.ceil(due - now - full))
