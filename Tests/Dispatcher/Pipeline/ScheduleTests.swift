@@ -3,6 +3,8 @@
 
 import Clients
 import Core
+import Foundation
+import Logging
 import Operations
 import Storage
 import Support
@@ -92,6 +94,44 @@ struct ScheduledJobTests {
                 #expect(try await ScheduleFiring(dispatcher: dispatcher).fireDue(.normal) == 1)
                 let rows = try await database.pool.query("SELECT status = 'expired' FROM carillon.notifications")
                 #expect(try rows.map { try $0.bool(0) } == [isExpired])
+            }
+        }
+    }
+
+    @Test("a job that is taken after its deliver_at counts from that moment", arguments: ["user", "topic"])
+    func counted(audience: String) async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")],
+                    now: { TestDispatcher.now + .seconds(7_200) })
+                let due = TestDispatcher.now + .seconds(1_800)
+                let batch = Self.batch([(audience, "ada"), ("deliver_at", due.rfc3339)], of: dispatcher, keys)
+                let dead = try await JobIntake(dispatcher: dispatcher).take(batch).dead
+                #expect(dead.isEmpty)
+                let table = audience == "user" ? "notifications" : "broadcasts"
+                let rows = try await database.pool.query("SELECT created_at FROM carillon.\(table)")
+                #expect(try rows.map { Timestamp(microseconds: try $0.timestamptz(0)) } == [due])
+            }
+        }
+    }
+
+    @Test("an occurrence in the recipients' zones fires however late it is if an operator replays it")
+    func replayedLate() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")])
+                let origin = "\(ScheduleFiring.stream)/\(TestDispatcher.now.milliseconds)-7"
+                let batch = Self.batch(
+                    [("user", "ada"), ("deliver_local", "2026-11-18T08:00"), (JobOrigin.replayField, origin)],
+                    of: dispatcher, keys)
+                let dead = try await JobIntake(dispatcher: dispatcher).take(batch).dead
+                #expect(dead.isEmpty)
+                #expect(try await ScheduleFiring(dispatcher: dispatcher).fireDue(.normal) == 1)
+                #expect(try await database.pool.query("SELECT FROM carillon.notifications").count == 1)
             }
         }
     }
@@ -234,16 +274,7 @@ struct LocalBroadcastTests {
                 try await scene.pool.transaction { transaction in
                     try await transaction.query(Self.lockParts)
                     group.addTask { try await BroadcastWithdrawal(dispatcher: dispatcher).work() }
-                    try await eventually("it waits for the parts") {
-                        // A transaction sees the same activity until then.
-                        try await transaction.query("SELECT pg_stat_clear_snapshot()")
-                        return try await transaction.query(
-                            """
-                            SELECT FROM pg_stat_activity
-                            WHERE datname = current_database() AND wait_event_type = 'Lock'
-                            """
-                        ).count == 1
-                    }
+                    try await eventually("it waits for the parts") { try await Self.isBlocking(transaction) }
                     #expect(try await Self.state(transaction) == "cancelling")
                 }
                 try await group.waitForAll()
@@ -252,6 +283,36 @@ struct LocalBroadcastTests {
             #expect(try await scene.number("\(Self.parts) < due_at") > 0)
             #expect(try await scene.number("\(Self.parts) >= due_at") == 0)
         }
+    }
+
+    @Test("no part of a page is stored once the broadcast is paused")
+    func paused() async throws {
+        try await Self.with("12:00") { scene in
+            let (broadcast, _) = try await Self.broadcast(scene.dispatcher)
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                try await scene.pool.transaction { transaction in
+                    // The lock that a pause takes.
+                    try await transaction.query(
+                        "SELECT pg_advisory_xact_lock(hashtextextended($1, 7))",
+                        .text("carillon.broadcasts \(broadcast.id)"))
+                    group.addTask { try await scene.expand() }
+                    try await eventually("a page waits for the pause") { try await Self.isBlocking(transaction) }
+                    try await transaction.query("UPDATE carillon.broadcasts SET state = 'paused'")
+                }
+                try await group.waitForAll()
+            }
+            #expect(try await scene.number("SELECT count(*) FROM carillon.schedules") == 0)
+            #expect(try await scene.number("SELECT count(*) FROM carillon.broadcast_pages") == 0)
+        }
+    }
+
+    /// Whether another connection waits for a lock.
+    private static func isBlocking(_ transaction: PostgresTransaction) async throws -> Bool {
+        // A transaction sees the same activity until then.
+        try await transaction.query("SELECT pg_stat_clear_snapshot()")
+        return try await transaction.query(
+            "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        ).count == 1
     }
 
     /// Returns the only broadcast, and the name of its job.
@@ -264,6 +325,45 @@ struct LocalBroadcastTests {
     /// Returns the state of the only broadcast, as committed.
     private static func state(_ transaction: PostgresTransaction) async throws -> String? {
         try await transaction.query("SELECT state FROM carillon.broadcasts").first?.text(0)
+    }
+
+    @Test(
+        "an occurrence that was split in time fires up to an hour late; a single job fires however late",
+        arguments: [(ScheduleFiring.stream, 6_700, 40), (ScheduleFiring.stream, 6_900, 0), ("jobs", 6_900, 40)]
+            as [(String, Int64, Int64)])
+    func firedLate(stream: String, seconds: Int64, count: Int64) async throws {
+        try await Self.with("12:00", stream: stream) { scene in
+            try await scene.expand()
+            // Noon comes after 3,200 s.
+            scene.advance(to: seconds)
+            while try await ScheduleFiring(dispatcher: scene.dispatcher).fireDue(.normal) > 0 {}
+            #expect(try await scene.number("SELECT count(*) FROM carillon.notifications") == count)
+            #expect(try await scene.number("SELECT count(*) FROM carillon.schedules") == 0)
+        }
+    }
+
+    @Test("the log names a schedule that skips an occurrence because it was missed by over an hour")
+    func skipped() async throws {
+        let lines = LogRecorder(from: .notice) { "\($0.metadata?["schedule.id"]?.description ?? "-"): \($0.message)" }
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")],
+                    logger: lines.logger)
+                // Due at nine, of 11:06:40.
+                var schedule = Schedule(
+                    id: NotificationID(high: 1, low: 1),
+                    fields: [("user", Array("ada".utf8)), ("type", Array("news".utf8)), ("title", Array("Nine".utf8))],
+                    dueAt: TestDispatcher.now - .seconds(7_600), createdAt: TestDispatcher.now - .seconds(86_400))
+                schedule.cron = "0 9 * * *"
+                schedule.zone = "UTC"
+                _ = try await dispatcher.database.schedules.add([schedule])
+                #expect(try await ScheduleFiring(dispatcher: dispatcher).fireDue(.normal) == 1)
+                #expect(
+                    lines.all == ["\(schedule.id): schedule missed its time by over an hour and goes on with its next"])
+                #expect(try await database.pool.query("SELECT FROM carillon.notifications").isEmpty)
+            }
+        }
     }
 
     @Test("users whose occurrence passed over an hour ago are counted as missed")
@@ -280,6 +380,51 @@ struct LocalBroadcastTests {
             for (reason, count) in [("missed", 40), ("scheduled", 3)] as [(String, Int64)] {
                 let sql = "SELECT sum((counted ->> '\(reason)')::int8)::int8 FROM carillon.broadcast_pages"
                 #expect(try await scene.number(sql) == count, "\(reason)")
+            }
+        }
+    }
+}
+
+@Suite(.timeLimit(.minutes(10)))
+struct ZoneWatchTests {
+    @Test("one of the dispatchers that find new time-zone data reconsiders the releases")
+    func once() async throws {
+        let folder = FileManager.default.temporaryDirectory.appending(path: "zones-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: folder) }
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                func install(_ version: String) throws {
+                    try Data("# version \(version)\n".utf8).write(to: folder.appending(path: "tzdata.zi"))
+                }
+                func watch() throws -> ZoneWatch {
+                    ZoneWatch(
+                        dispatcher: try TestDispatcher.make(
+                            database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")],
+                            zones: ZoneDatabase(folder: folder.path)))
+                }
+                let far = PostgresValue.timestamptz((TestDispatcher.now + .seconds(36_000)).microseconds)
+                func reconsiders(_ watch: ZoneWatch, _ state: inout ZoneWatch.State) async throws -> Bool {
+                    try await database.pool.query("DELETE FROM carillon.follow_ups")
+                    try await database.pool.query(
+                        """
+                        INSERT INTO carillon.follow_ups (user_id, notification_id, kind, due_at)
+                        VALUES ('ada', gen_random_uuid(), 'release', $1)
+                        """,
+                        far)
+                    try await watch.look(&state)
+                    return try await database.pool.query(
+                        "SELECT FROM carillon.follow_ups WHERE due_at < $1", far
+                    ).count == 1
+                }
+                try install("2026a")
+                let (one, two) = (try watch(), try watch())
+                var (first, second) = (ZoneWatch.State(), ZoneWatch.State())
+                var found = [try await reconsiders(one, &first), try await reconsiders(two, &second)]
+                try install("2026b")
+                found.append(try await reconsiders(two, &second))
+                found.append(try await reconsiders(one, &first))
+                #expect(found == [true, false, true, false])
             }
         }
     }

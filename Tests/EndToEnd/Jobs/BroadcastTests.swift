@@ -220,8 +220,7 @@ struct BroadcastTests {
     @Test("users who already have the broadcast's id get no second copy; other content makes one dead letter")
     func conflict() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             try await stack.query("INSERT INTO carillon.users (user_id) SELECT 'u' || n FROM generate_series(1, 40) n")
             let users = JSONWriter.bytes(of: .array((1...12).map { .string("u\($0)") }))
             for id in ["same", "other"] {
@@ -310,6 +309,31 @@ struct BroadcastTests {
             }
             let done = try await Broadcasts.waitFor("done", gateway, "b1")
             #expect(done["broadcast"]?["stored"]?.integer == 28)
+        }
+    }
+
+    @Test("a broadcast whose cancellation was interrupted stores its notifications as cancelled, and counts them")
+    func interruptedCancel() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let service = try await Broadcasts.service()
+            try await Self.makeUsers(30, in: stack)
+            let dispatcher = try await stack.startDispatcher(environment: ["BROADCAST_CONFIRM_ABOVE": "29"])
+            let metrics = try await dispatcher.waitForLine("ready ").dropFirst("ready ".count)
+            #expect(
+                try await Broadcasts.post(gateway, #"{"id":"b1","all":true,"type":"invoice_created"}"#).status == 202)
+            _ = try await Broadcasts.waitFor("awaiting_confirmation", gateway, "b1")
+            // As if the gateway had died before it cancelled the broadcast itself.
+            _ = try await stack.query(
+                "INSERT INTO carillon.cancellations (org_id, job_id, at) VALUES ('', 'b1', now())")
+            #expect(try await gateway.call(.post, "/v1/jobs/b1/confirm", token: service).status == 200)
+            _ = try await Broadcasts.waitFor("done", gateway, "b1")
+            let cancelled = "SELECT count(*) FROM carillon.notifications WHERE status = 'cancelled'"
+            #expect(try await Broadcasts.number(stack, cancelled) == 28)
+            try await eventually("they are counted") {
+                let page = try await MetricsText.page("\(metrics)/metrics", stack)
+                return page.samples["carillon_notifications_cancelled"] == 28
+            }
         }
     }
 
@@ -412,6 +436,9 @@ struct BroadcastTests {
             let meant = try await stack.spawn("dispatcher", job + ["--all", "--confirm"], name: "meant")
             _ = try await meant.waitForLine("done: selected 30, stored 28, not stored: 2 opted_out")
             #expect(try await meant.waitForExit() == .code(0))
+            let entry = try #require(meant.output().split(separator: "\n").first)
+            let shown = try await stack.command(["job", String(entry)])
+            #expect(shown.output.contains(#/not stored +2 opted_out/#), "\(shown)")
             let topic = try await stack.spawn("dispatcher", job + ["--topic", "none"], name: "topic")
             _ = try await topic.waitForLine("done: selected 0, stored 0")
             // The command's catalog is newer than the dispatcher's.
@@ -431,8 +458,7 @@ struct BroadcastTests {
     @Test("the command ends with a dead letter if another broadcast has the id, and at once if the job is for later")
     func commandEnds() async throws {
         try await Stack.with { stack in
-            _ = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            _ = try await stack.startBoth()
             func send(_ title: String, _ more: String...) async throws -> (code: Int32, output: String, errors: String)
             {
                 let job = ["broadcast", "--type", "invoice_created", "--title", title, "--topic", "none"]
@@ -569,8 +595,7 @@ struct BroadcastTextTests {
     func repeatedPage() async throws {
         try await Stack.with { stack in
             let environment = try stack.catalog(Self.catalog(german: "Hallo {{name}}{{late}}"))
-            let gateway = try await stack.startGateway(environment: environment)
-            _ = try await stack.startDispatcher(environment: environment)
+            let gateway = try await stack.startBoth(environment: environment)
             try await Self.makeReaders(in: stack)
             let entry = try await stack.append([("all", "true"), ("type", "notice"), ("vars", #"{"name":"all"}"#)])
             _ = try await Broadcasts.waitFor("done", gateway, entry)

@@ -86,10 +86,7 @@ struct RecurringScheduleTests {
                 try Data("\(version)\n".utf8).write(to: URL(filePath: zones.path).appending(path: "+VERSION"))
             }
             func start(_ name: String) async throws -> ChildProcess {
-                let process = try await stack.spawn(
-                    "dispatcher", ["run"], name: name, environment: ["TZDIR": zones.path, "LOG_FORMAT": "json"])
-                _ = try await process.waitForLine("ready ")
-                return process
+                try await stack.startDispatcher(name: name, environment: ["TZDIR": zones.path, "LOG_FORMAT": "json"])
             }
             func moments() async throws -> [String] {
                 try await stack.query(
@@ -189,10 +186,7 @@ struct RecurringScheduleTests {
                         .write(to: folder.appending(path: file))
                 }
                 try Data("\(name)\n".utf8).write(to: folder.appending(path: "+VERSION"))
-                let process = try await stack.spawn(
-                    "dispatcher", ["run"], name: name, environment: ["TZDIR": zones.path])
-                _ = try await process.waitForLine("ready ")
-                return process
+                return try await stack.startDispatcher(name: name, environment: ["TZDIR": zones.path])
             }
             // In half an hour, as Tokyo time, nine hours ahead of UTC.
             let minute = Schedules.now().seconds / 60 + 30

@@ -54,8 +54,7 @@ struct ScheduleTests {
     @Test("deliver_at reaches the socket before a job that is appended a second after its time")
     func punctual() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
             // A busy machine can delay any single one, so the best of five counts.
             var isPunctual = false
@@ -77,8 +76,7 @@ struct ScheduleTests {
     @Test("a repeated scheduled job notifies once; the same id with other content is dead-lettered")
     func sameID() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
             let fields = [
                 ("user", "ada"), ("type", "invoice_created"), ("title", "once"), ("id", "i1"),
@@ -107,8 +105,7 @@ struct ScheduleTests {
     @Test("a job cancelled while it waits is stored as cancelled, with or without an id")
     func cancelled() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let service = try await Stack.token(user: "app", scope: .service)
             let at = Schedules.later(.seconds(30 * 24 * 3_600))
             try await stack.append([
@@ -135,6 +132,29 @@ struct ScheduleTests {
             #expect(try rows.first?.int8(0) == 3)
             let all = try await stack.query("SELECT count(*) FROM carillon.notifications")
             #expect(try all.first?.int8(0) == 3)
+        }
+    }
+
+    @Test("a trace and a user's list have the cancellation of a waiting job at its own time")
+    func cancelledEarly() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startBoth()
+            let service = try await Stack.token(user: "app", scope: .service)
+            try await stack.append([
+                ("user", "ada"), ("type", "invoice_created"), ("title", "later"), ("id", "j1"),
+                ("deliver_local", "2099-01-01T08:00"),
+            ])
+            try await eventually("it waits") { try await Schedules.count(stack) == 1 }
+            #expect(try await gateway.call(.delete, "/v1/jobs/j1", token: service).status == 200)
+            try await eventually("it is stored") { try await stack.statuses(user: "ada") == ["later": "cancelled"] }
+            let traced = try await stack.command(["trace", "--user", "ada", "--json"])
+            let steps = try JSONParser.parse(Array(traced.output.utf8))["steps"]
+            #expect(steps?.texts("event").first == "cancelled", "\(traced)")
+            try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "now")])
+            try await eventually("it has come") { try await stack.statuses(user: "ada").count == 2 }
+            let listed = try await stack.command(["user", "ada", "--json"])
+            let titles = try JSONParser.parse(Array(listed.output.utf8))["notifications"]?.texts("title")
+            #expect(titles == ["now", "later"], "\(listed)")
         }
     }
 
@@ -275,12 +295,12 @@ struct ScheduleTests {
         }
     }
 
-    @Test("10,000 schedules due in the same second fire once each")
+    @Test("3,000 schedules due in the same second fire once each")
     func burst() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
             _ = gateway
-            let count: Int64 = 10_000
+            let count: Int64 = 3_000
             try await stack.query(
                 """
                 INSERT INTO carillon.schedules (id, org_id, part, user_id, source, lane, fields, content, due_at, wake_at,
@@ -308,8 +328,7 @@ struct ScheduleRestTests {
     @Test("schedules are created, listed, found and cancelled, only by services, and faults name their fields")
     func rest() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let service = try await Stack.token(user: "app", scope: .service)
             let at = Schedules.later(.seconds(3_600))
             let json = #"""

@@ -101,13 +101,16 @@ struct BroadcastExpansion: Sendable {
                 try await self.dispatcher.database.broadcasts.store(page, of: chain)
                 try await Router(dispatcher: self.dispatcher).publish(events)
             case .later(let waiting):
-                let now = self.dispatcher.now()
-                // First, because repeating it stores the same rows.
-                let stored = try await ScheduleIntake(dispatcher: self.dispatcher).store([waiting], now: now)
-                try await DeadLetterQueue(dispatcher: self.dispatcher).setAside(stored.dead)
-                page.counted = ["scheduled": page.selected - stored.late]
-                if stored.late > 0 { page.counted["missed"] = stored.late }
-                try await self.dispatcher.database.broadcasts.store(page, of: chain)
+                let (uncounted, place) = (page, chain)
+                let dead = try await ScheduleIntake(dispatcher: self.dispatcher).store(
+                    [waiting], now: self.dispatcher.now()
+                ) { late in
+                    var page = uncounted
+                    page.counted = ["scheduled": page.selected - late]
+                    if late > 0 { page.counted["missed"] = late }
+                    return BroadcastStore.statements(page, of: place)
+                }
+                try await DeadLetterQueue(dispatcher: self.dispatcher).setAside(dead)
             case .notifications(let job):
                 try await self.store(job, catalog, &page, of: chain)
             }
@@ -171,7 +174,7 @@ struct BroadcastExpansion: Sendable {
         if isConflicting { try await self.refuse(chain.broadcast) }
         var fresh: [RoutedNotification] = []
         for (item, outcome) in zip(open, batch.outcomes) {
-            if case .cancelled = outcome { lifecycle += self.dispatcher.event(.cancelled, of: item.notification) }
+            lifecycle += self.dispatcher.events(of: item.notification, stored: outcome)
             // The sweeper routes what was stored before.
             if case .stored = outcome, let item = item.open(after: outcome) { fresh.append(item) }
         }

@@ -32,8 +32,10 @@ extension JobIntake {
             topic = nil
         }
         var lane = lane
+        var deliverAt: Timestamp?
         if case .notification(let content) = job.payload {
-            lane = Lane.mostUrgent(content.lane ?? catalog[content.type]?.lane ?? .normal, lane)
+            lane = min(catalog.lane(of: content), lane)
+            deliverAt = content.deliverAt
         }
         return Broadcast(
             // No user has an empty name.
@@ -48,7 +50,7 @@ extension JobIntake {
             fields: origin.fields,
             topic: topic,
             lane: lane,
-            createdAt: min(Timestamp(milliseconds: origin.milliseconds ?? now.milliseconds), now)
+            createdAt: origin.createdAt(deliverAt: deliverAt, now: now)
         )
     }
 
@@ -86,21 +88,20 @@ extension JobIntake {
         job.id = broadcast.job
         switch job.payload {
         case .event(let name, let arguments):
-            return .events(users.map { StoredBatch.Event(user: $0, name: name, arguments: arguments) })
+            let body = StoredBatch.body(name, arguments)
+            return .events(users.map { StoredBatch.Event(user: $0, body: body) })
         case .notification(let content) where content.deliverLocal != nil:
             job.audience = .users(users)
             job.except = []
             return .later(
                 ScheduleIntake.Waiting(
-                    origin: broadcast.origin, job: job, content: content, lane: broadcast.lane,
-                    page: ScheduleIntake.Page(
-                        name: "\(chain.part)/\(chain.pages)", createdAt: broadcast.createdAt)))
+                    origin: broadcast.origin, job: job, content: content, lane: broadcast.lane, chain: chain))
         case .notification(let content):
             // The broadcast's own time, because a replayed entry is newer.
             var prepared = try self.prepare(
                 job, content, catalog, users: users, origin: broadcast.origin, lane: broadcast.lane,
                 createdAt: broadcast.createdAt, now: self.dispatcher.now())
-            prepared.page = PreparedJob.Page(name: "\(chain.part).\(chain.pages)", job: broadcast.job)
+            prepared.chain = chain
             return .notifications(prepared)
         }
     }

@@ -3,6 +3,7 @@
 
 import Core
 import CoreMetrics
+import Logging
 import Operations
 import Storage
 
@@ -136,10 +137,16 @@ struct ScheduleFiring: Sendable {
         var steps: [ScheduleStore.Step] = []
         var ended: [Schedule] = []
         var moving: Set<NotificationID> = []
+        var missed: [String: Int] = [:]
         for schedule in claimed {
             guard schedule.isRecurring else {
-                firings.append(
-                    Firing(schedule: schedule, occurrence: .init(at: schedule.dueAt, wall: nil), next: nil))
+                if Self.isMissed(schedule, now: now) {
+                    ended.append(schedule)
+                    missed[schedule.jobID ?? schedule.source, default: 0] += Self.userCount(schedule)
+                } else {
+                    firings.append(
+                        Firing(schedule: schedule, occurrence: .init(at: schedule.dueAt, wall: nil), next: nil))
+                }
                 continue
             }
             guard let recurrence = try await self.recurrence(schedule) else { continue }
@@ -156,7 +163,11 @@ struct ScheduleFiring: Sendable {
                     ScheduleStore.Step(
                         schedule, to: fires.at, wall: recurrence.wall(of: fires), firedAt: nil, wakeAt: now + Self.hold)
                 )
-            } else if let next {
+                continue
+            }
+            // One that was woken early has missed nothing.
+            if schedule.dueAt <= now { self.noteMissed(schedule, next: next) }
+            if let next {
                 steps.append(
                     ScheduleStore.Step(
                         schedule, to: next.at, wall: recurrence.wall(of: next), firedAt: nil, wakeAt: next.at))
@@ -169,7 +180,34 @@ struct ScheduleFiring: Sendable {
             try await self.dispatcher.database.schedules.remove(done)
             return try await self.dispatcher.database.schedules.advance(skips)
         }
+        for (job, count) in missed {
+            self.dispatcher.logger.notice(
+                "occurrence missed by over an hour; these users get nothing",
+                metadata: ["job.id": "\(job)", "users.count": "\(count)"])
+        }
         return firings.filter { !moving.contains($0.schedule.id) || moved.contains($0.schedule.id) }
+    }
+
+    /// Whether the part of an occurrence for one of the recipients' zones comes too late.
+    ///
+    /// One that was late when it was stored belongs to a job that an operator has replayed.
+    private static func isMissed(_ schedule: Schedule, now: Timestamp) -> Bool {
+        let end = schedule.dueAt + Recurrence.missedLimit
+        return schedule.source.hasPrefix("\(Self.stream)/") && now > end && schedule.createdAt <= end
+    }
+
+    private func noteMissed(_ schedule: Schedule, next: Recurrence.Occurrence?) {
+        self.dispatcher.logger.notice(
+            "schedule missed its time by over an hour and goes on with its next",
+            metadata: [
+                "schedule.id": "\(schedule.id)", "due": "\(schedule.dueAt.rfc3339)",
+                "next": "\(next?.at.rfc3339 ?? "none")",
+            ])
+    }
+
+    private static func userCount(_ schedule: Schedule) -> Int {
+        let users = schedule.fields.first { $0.name == "users" }.flatMap { try? JSONParser.parse($0.value) }
+        return users?.array?.count ?? 0
     }
 
     /// Returns a schedule's recurrence; records the fault and returns nil if it has none.

@@ -1,8 +1,10 @@
 // Carillon · ScheduleIntake.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
 import Core
 import CoreMetrics
+import Logging
 import Operations
 import Storage
 
@@ -14,21 +16,12 @@ struct ScheduleIntake: Sendable {
         let job: Job
         let content: JobContent
         let lane: Lane
-        /// The page of a broadcast; nil for a job that names its users.
-        var page: Page?
-    }
-
-    /// A page of a broadcast.
-    struct Page: Sendable {
-        /// The page's name within the broadcast.
-        let name: String
-        /// When the broadcast was created.
-        let createdAt: Timestamp
+        /// The chain of a broadcast whose next page this is; nil for a job that names its users.
+        var chain: Broadcast.Chain?
     }
 
     /// The fields with the due time, which a stored part replaces.
     private static let times: Set<String> = ["deliver_at", "deliver_local"]
-    private static let audience: Set<String> = ["user", "users", "topic", "all", "except"]
     /// Names the command, because a cancelled job's id stays cancelled for days.
     private static let conflictReason =
         "id: is scheduled already with other content; give another id, or end that one with dispatcher schedules cancel"
@@ -45,21 +38,36 @@ struct ScheduleIntake: Sendable {
 
     /// Stores jobs; storing the same entry or job again changes nothing.
     ///
-    /// - Returns: dead letters of jobs whose id another job has, and the number of users who get
-    ///   nothing because their moment passed too long ago.
-    func store(_ waiting: [Waiting], now: Timestamp) async throws -> (dead: [DeadLetter], late: Int) {
-        guard !waiting.isEmpty else { return ([], 0) }
+    /// - Parameter page: returns the statements that store the page of a broadcast in the same
+    ///   transaction, from the number of its users who get nothing because their moment passed too
+    ///   long ago.
+    /// - Returns: dead letters of jobs whose id another job has.
+    func store(
+        _ waiting: [Waiting],
+        now: Timestamp,
+        withPage page: (_ late: Int) -> [PostgresStatement] = { _ in [] }
+    ) async throws -> [DeadLetter] {
+        guard !waiting.isEmpty else { return [] }
         let zones = try await self.zones(of: waiting)
         var schedules: [(schedule: Schedule, job: Int)] = []
         var late = 0
         for (index, item) in waiting.enumerated() {
             let parts = self.schedules(item, zones: zones, now: now)
             late += parts.late
+            if parts.late > 0, item.chain == nil {
+                self.dispatcher.logger.notice(
+                    "occurrence missed by over an hour; these users get nothing",
+                    metadata: ["job.id": "\(item.job.id ?? item.origin.text)", "users.count": "\(parts.late)"])
+            }
             for schedule in parts.schedules { schedules.append((schedule, index)) }
         }
         let batch = schedules.map(\.schedule)
-        let outcomes = try await self.dispatcher.untilDone("store schedules") {
-            try await self.dispatcher.database.schedules.add(batch)
+        let statements = page(late)
+        let outcomes = try await self.dispatcher.untilDone(
+            "store schedules",
+            isFinal: { !statements.isEmpty && JobIntake.isRefusal($0) }
+        ) {
+            try await self.dispatcher.database.schedules.add(batch, withPage: statements)
         }
         var conflicts: Set<Int> = []
         for (schedule, outcome) in zip(schedules, outcomes) {
@@ -69,16 +77,7 @@ struct ScheduleIntake: Sendable {
             case .known, .full: break
             }
         }
-        let dead = conflicts.sorted().map { index in
-            DeadLetter(
-                stream: waiting[index].origin.latestStream,
-                entry: waiting[index].origin.latestEntry,
-                reason: Self.conflictReason,
-                at: now,
-                fields: waiting[index].origin.latestFields
-            )
-        }
-        return (dead, late)
+        return conflicts.sorted().map { DeadLetter(waiting[$0].origin, reason: Self.conflictReason, at: now) }
     }
 
     private func zones(of waiting: [Waiting]) async throws -> [ExactText: String] {
@@ -129,8 +128,7 @@ struct ScheduleIntake: Sendable {
         }
         // The job's own time decides the day, however late it is taken; so all pages of a broadcast
         // mean the same day.
-        let createdAt =
-            item.page?.createdAt ?? min(Timestamp(milliseconds: item.origin.milliseconds ?? now.milliseconds), now)
+        let createdAt = item.chain?.broadcast.createdAt ?? item.origin.enqueuedAt(now: now)
         let start = wall.day == nil ? createdAt : now
         // An occurrence that was missed by hours is dropped, unless an operator replays it.
         let delivery = LocalDelivery(
@@ -144,12 +142,12 @@ struct ScheduleIntake: Sendable {
         PipelineMetrics.unknownZones.increment(by: delivery.unknownZones)
         let schedules: [Schedule] = delivery.parts.map { part in
             let list = JSONWriter.bytes(of: .array(part.users.map { .string($0) }))
-            let fields = kept.filter { !Self.audience.contains($0.name) } + [(name: "users", value: list)] + id
+            let fields = kept.filter { !JobFields.audience.contains($0.name) } + [(name: "users", value: list)] + id
             var name = part.zone
-            if let page = item.page {
+            if let chain = item.chain {
                 // A repeated page may have other users, who need a row of their own.
                 let users = NotificationID(origin: origin, user: String(decoding: list, as: UTF8.self))
-                name += " \(page.name) \(users)"
+                name += " \(chain.part)/\(chain.pages) \(users)"
             }
             var result = schedule(part: name, fields: fields, users: part.users, at: part.at)
             result.zone = part.zone

@@ -13,34 +13,25 @@ struct ZoneWatch: Sendable {
     private static let pageSize = 500
     private static let releaseSpan: Duration = .seconds(300)
 
+    /// How the stored moments relate to this dispatcher's rules.
+    struct State {
+        /// Whether they are known to follow them.
+        fileprivate var isCurrent = false
+        /// Whether the rules changed while this dispatcher ran.
+        fileprivate var hasChanged = false
+        /// Whether they did so under the same version.
+        fileprivate var isPatched = false
+    }
+
     let dispatcher: Dispatcher
 
     func run() async {
         self.dispatcher.logger.info(
             "time-zone data loaded", metadata: ["zones.version": "\(self.dispatcher.zones.database.version)"])
-        // Nil until it is known which data the due times were computed with.
-        var isStale: Bool?
+        var state = State()
         while isRunning {
             do {
-                if self.dispatcher.zones.database.refresh() {
-                    isStale = true
-                    self.dispatcher.logger.notice(
-                        "time-zone data changed",
-                        metadata: ["zones.version": "\(self.dispatcher.zones.database.version)"]
-                    )
-                }
-                if isStale == nil {
-                    isStale =
-                        try await self.dispatcher.database.schedules.zoneVersion()
-                        != self.dispatcher.zones.database.version
-                }
-                if isStale == true {
-                    try await self.recompute()
-                    // Releases are reconsidered, and postponed again if quiet hours still hold.
-                    try await self.dispatcher.database.followUps.reconsiderReleases(
-                        now: self.dispatcher.now(), over: Self.releaseSpan)
-                    isStale = false
-                }
+                try await self.look(&state)
             } catch {
                 self.dispatcher.logger.warning(
                     "cannot recompute due times; retrying every minute", metadata: ["error": "\(error)"])
@@ -50,18 +41,42 @@ struct ZoneWatch: Sendable {
         }
     }
 
+    /// Recomputes what does not follow the current rules.
+    func look(_ state: inout State) async throws {
+        let zones = self.dispatcher.zones.database
+        let schedules = self.dispatcher.database.schedules
+        let before = zones.version
+        if zones.refresh() {
+            state.isCurrent = false
+            state.hasChanged = true
+            if zones.version == before { state.isPatched = true }
+            self.dispatcher.logger.notice("time-zone data changed", metadata: ["zones.version": "\(zones.version)"])
+        }
+        guard !state.isCurrent else { return }
+        let version = zones.version
+        let isNew = try await schedules.zoneVersion() != version
+        // Another dispatcher may have been first, but this one may have stored schedules by the
+        // old rules since.
+        if isNew || state.hasChanged { try await self.recompute() }
+        // One dispatcher is enough here: a release decides again anyway when it is due.
+        if isNew || state.isPatched {
+            try await self.dispatcher.database.followUps.reconsiderReleases(
+                now: self.dispatcher.now(), over: Self.releaseSpan)
+        }
+        // A shutdown may have ended the work early.
+        if isNew, isRunning { try await schedules.noteZoneVersion(version) }
+        state = State()
+        state.isCurrent = true
+    }
+
     /// Recomputes the due times of all schedules that follow a zone, page by page.
     private func recompute() async throws {
-        let version = self.dispatcher.zones.database.version
         let now = self.dispatcher.now()
         var last: NotificationID?
         var count = 0
         while isRunning {
             let page = try await self.dispatcher.database.schedules.zoned(after: last, now: now, limit: Self.pageSize)
-            guard let end = page.last else {
-                try await self.dispatcher.database.schedules.noteZoneVersion(version)
-                break
-            }
+            guard let end = page.last else { break }
             last = end.id
             var steps: [ScheduleStore.Step] = []
             for schedule in page {
