@@ -98,6 +98,14 @@ extension ProviderReply {
 }
 
 extension ProviderRequest {
+    /// The token of the `authorization` header, without the scheme; nil if there is none.
+    var credential: String? {
+        guard let value = self.headers.first(where: { $0.name == "authorization" })?.value,
+            let space = value.firstIndex(of: " ")
+        else { return nil }
+        return String(value[space...].dropFirst())
+    }
+
     /// Removes this request's credential from a text, since a server may echo it.
     fileprivate func withoutCredential(_ text: String) -> String {
         guard let value = self.headers.first(where: { $0.name == "authorization" })?.value else { return text }
@@ -188,6 +196,9 @@ extension HTTPProviderChannel {
     var addresses: [String] { [] }
     var needsHTTP2: Bool { false }
     var carriesTraces: Bool { true }
+
+    /// For providers whose answers report no expired credential.
+    func renewCredential(of request: ProviderRequest) async -> Bool { false }
 
     /// Checks TCP, TLS and HTTP for each address; any answer to a GET will do.
     func probe() async -> [ProviderProbe] {

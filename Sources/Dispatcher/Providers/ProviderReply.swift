@@ -65,7 +65,7 @@ extension ProviderReply {
         case .answered(.accepted): return nil
         case .noCredential: return "no credential is available; see the reason"
         case .noTurn: return "the dispatcher had too much to send first; start another dispatcher or send again later"
-        case .fenced: return "the dispatcher's lease expired before the call; the dispatcher that took over sends it"
+        case .fenced: return "the dispatcher lost its lease, or the provider failed, before the call; it is sent later"
         case .unsendable(let reason): return Self.advice(on: reason) ?? "it was not sent; see the reason"
         case .unanswered(let reason, let mayHaveBeenSent):
             if let own = Self.ownAdvice[reason] { return own }

@@ -141,7 +141,7 @@ package struct PushMessage: Sendable {
     /// The end of the time to live; nil means forever.
     var deliverableUntil: Timestamp? {
         switch self.purpose {
-        case .show: self.notification.expiresAt
+        case .show: self.notification.endsAt
         // An expired notification may still be on the screen.
         case .retract: self.now + Self.retractionLifetime
         }

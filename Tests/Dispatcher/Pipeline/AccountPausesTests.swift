@@ -13,20 +13,10 @@ import Testing
 
 /// Pauses of accounts: which apps they stop, for how long, and when they are shared.
 struct AccountPausesTests {
-    private struct Way: ProviderChannel {
-        let provider = Provider.fcm
-        let app: String
-        let account: String
-
-        func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
-            ProviderReply(.unanswered(reason: "unused", mayHaveBeenSent: false))
-        }
-    }
-
     private struct Bench {
         let channels = ChannelDirectory(
             [("default", "one"), ("sister", "one"), ("news", "two")].map {
-                ChannelDirectory.Entry(Way(app: $0.0, account: $0.1))
+                ChannelDirectory.Entry(FakeChannel(app: $0.0, account: $0.1))
             })
         let health = ProviderHealth(.fcm, calls: 512, logger: TestLog.logger)
         let pauses: AccountPauses
@@ -120,7 +110,7 @@ struct AccountPausesTests {
     func newApp() {
         let bench = Bench()
         bench.pauses.learn([Self.pause(7)], now: Self.now)
-        bench.channels.replace(with: ChannelDirectory.Entry(Way(app: "late", account: "one")))
+        bench.channels.replace(with: ChannelDirectory.Entry(FakeChannel(app: "late", account: "one")))
         #expect(bench.held(Self.at(1)) == ["default", "sister"])
         bench.pauses.learn([Self.pause(7)], now: Self.at(1))
         #expect(bench.held(Self.at(1)) == ["default", "late", "sister"])
@@ -180,16 +170,6 @@ struct AccountPausesTests {
 /// Pauses that dispatchers share through a real Redis.
 @Suite(.timeLimit(.minutes(10)))
 struct AccountPauseServiceTests {
-    private struct IdleChannel: ProviderChannel {
-        let provider = Provider.fcm
-        let app: String
-        let account: String
-
-        func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
-            ProviderReply(.unanswered(reason: "unused", mayHaveBeenSent: false))
-        }
-    }
-
     private static let now = TestDispatcher.now
 
     /// Returns the apps for which a dispatcher makes no call.
@@ -210,8 +190,8 @@ struct AccountPauseServiceTests {
                 func start(_ connection: RedisClient) throws -> (DeliveriesService, AccountPauseService) {
                     let dispatcher = try TestDispatcher.make(
                         database.pool, connection, keys, [NotificationType(name: "news")],
-                        IdleChannel(app: "default", account: "one"), IdleChannel(app: "sister", account: "one"),
-                        IdleChannel(app: "news", account: "two"))
+                        FakeChannel(app: "default", account: "one"), FakeChannel(app: "sister", account: "one"),
+                        FakeChannel(app: "news", account: "two"))
                     let deliveries = DeliveriesService(dispatcher: dispatcher, provider: .fcm, calls: 8, readers: [])
                     return (deliveries, AccountPauseService(dispatcher: dispatcher, deliveries: [deliveries]))
                 }

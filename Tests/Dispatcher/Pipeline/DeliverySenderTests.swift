@@ -15,18 +15,6 @@ import Testing
 /// Sending, up to the provider's call.
 @Suite(.timeLimit(.minutes(10)))
 struct DeliverySenderTests {
-    /// A provider during whose calls something happens.
-    private struct InterruptedChannel: ProviderChannel {
-        let provider = Provider.fcm
-        let app = "default"
-        let meanwhile: @Sendable () -> Void
-
-        func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
-            self.meanwhile()
-            return ProviderReply(.answered(.accepted(id: "1")))
-        }
-    }
-
     private static let first = NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001)
     private static let second = NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0002)
     private static let device = NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0003)
@@ -62,7 +50,7 @@ struct DeliverySenderTests {
                 let time = Mutex(ContinuousClock.now)
                 // During the first call, the looked-up facts get old, PostgreSQL fails, and the
                 // process receives SIGTERM.
-                let channel = InterruptedChannel {
+                let channel = FakeChannel.accepting { _ in
                     time.withLock { $0 += .seconds(2) }
                     pool.close()
                     work.withLock { $0?.cancel() }
@@ -101,7 +89,7 @@ struct DeliverySenderTests {
                 pool.close()
                 let keys = Keyspace(prefix: prefix)
                 let dispatcher = try TestDispatcher.make(
-                    pool, redis, keys, [NotificationType(name: "news")], InterruptedChannel {})
+                    pool, redis, keys, [NotificationType(name: "news")], FakeChannel.accepting())
                 dispatcher.leaseClock.renewed(at: .now)
                 let stream = keys.deliveries(.fcm, .normal)
                 try await dispatcher.group(stream).create()
@@ -138,7 +126,7 @@ struct DeliverySenderTests {
                 try await Self.store(in: database.pool)
                 let keys = Keyspace(prefix: prefix)
                 let calls = Mutex(0)
-                let channel = RecordingChannel { _ in calls.withLock { $0 += 1 } }
+                let channel = FakeChannel.accepting { _ in calls.withLock { $0 += 1 } }
                 let dispatcher = try TestDispatcher.make(
                     database.pool, redis, keys, [NotificationType(name: "news")], channel)
                 dispatcher.leaseClock.renewed(at: .now)
@@ -197,7 +185,7 @@ struct DeliverySenderTests {
                 try await Database(database.pool).preferences.set(user: "ada", settings: settings)
                 let keys = Keyspace(prefix: prefix)
                 let calls = Mutex(0)
-                let channel = RecordingChannel { _ in calls.withLock { $0 += 1 } }
+                let channel = FakeChannel.accepting { _ in calls.withLock { $0 += 1 } }
                 var type = NotificationType(name: "news")
                 type.quietHours = policy
                 let dispatcher = try TestDispatcher.make(database.pool, redis, keys, [type], channel)
@@ -239,7 +227,7 @@ struct DeliverySenderTests {
                 let calls = Mutex(0)
                 let others = Settled()
                 let rival = Mutex<(@Sendable () async throws -> Void)?>(nil)
-                let channel = MeetingChannel {
+                let channel = FakeChannel.accepting { _ in
                     calls.withLock { $0 += 1 }
                     let once = rival.withLock { rival in
                         defer { rival = nil }
@@ -294,7 +282,7 @@ struct DeliverySenderTests {
                     #expect(opened?.changed != nil)
                 }
                 let badges = Mutex<[Int64?]>([])
-                let channel = RecordingChannel { message in badges.withLock { $0.append(message.badge) } }
+                let channel = FakeChannel.accepting { message in badges.withLock { $0.append(message.badge) } }
                 let keys = Keyspace(prefix: prefix)
                 let dispatcher = try TestDispatcher.make(database.pool, redis, keys, [type], channel)
                 dispatcher.leaseClock.renewed(at: .now)
@@ -329,7 +317,7 @@ struct DeliverySenderTests {
                 var type = NotificationType(name: "news")
                 type.pushPriority = own
                 let priorities = Mutex<[PushPriority]>([])
-                let channel = RecordingChannel { message in priorities.withLock { $0.append(message.priority) } }
+                let channel = FakeChannel.accepting { message in priorities.withLock { $0.append(message.priority) } }
                 let keys = Keyspace(prefix: prefix)
                 let dispatcher = try TestDispatcher.make(database.pool, redis, keys, [type], channel)
                 dispatcher.leaseClock.renewed(at: .now)
@@ -353,7 +341,7 @@ struct DeliverySenderTests {
                     "INSERT INTO carillon.inboxes (user_id, version, unread) VALUES ('ada', 7, 2)")
                 let keys = Keyspace(prefix: prefix)
                 let messages = Mutex<[PushMessage]>([])
-                let channel = RecordingChannel { message in messages.withLock { $0.append(message) } }
+                let channel = FakeChannel.accepting { message in messages.withLock { $0.append(message) } }
                 let dispatcher = try TestDispatcher.make(
                     database.pool, redis, keys, [NotificationType(name: "news")], channel)
                 dispatcher.leaseClock.renewed(at: .now)
@@ -411,7 +399,7 @@ struct DeliverySenderTests {
                 type.badge = item.rule
                 let keys = Keyspace(prefix: prefix)
                 let messages = Mutex<[PushMessage]>([])
-                let channel = RecordingChannel(retractionsHaveBadge: item.retractionsHaveBadge) { message in
+                let channel = FakeChannel.accepting(retractionsHaveBadge: item.retractionsHaveBadge) { message in
                     messages.withLock { $0.append(message) }
                 }
                 let dispatcher = try TestDispatcher.make(database.pool, redis, keys, [type], channel)
@@ -442,14 +430,14 @@ struct DeliverySenderTests {
                 try await Self.store(in: database.pool)
                 let keys = Keyspace(prefix: prefix)
                 let types = [NotificationType(name: "news")]
-                let own = RecordingChannel { _ in }
+                let own = FakeChannel.accepting()
                 let work = DeliveryWork(
                     notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
                 let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, work.bytes[...])])
                 for isShared in [false, true] {
                     let dispatcher =
                         try isShared
-                        ? TestDispatcher.make(database.pool, redis, keys, types, own, OtherChannel())
+                        ? TestDispatcher.make(database.pool, redis, keys, types, own, FakeChannel(app: "another"))
                         : TestDispatcher.make(database.pool, redis, keys, types, own)
                     dispatcher.leaseClock.renewed(at: .now)
                     let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
@@ -475,7 +463,10 @@ struct DeliverySenderTests {
                 try await Self.store(in: database.pool)
                 let keys = Keyspace(prefix: prefix)
                 let lanes = Mutex<[Lane]>([])
-                let channel = CrowdedChannel { message in lanes.withLock { $0.append(message.lane) } }
+                let channel = FakeChannel { message, _ in
+                    lanes.withLock { $0.append(message.lane) }
+                    return .noTurn
+                }
                 let dispatcher = try TestDispatcher.make(
                     database.pool, redis, keys, [NotificationType(name: "news")], channel)
                 dispatcher.leaseClock.renewed(at: .now)
@@ -506,12 +497,12 @@ struct DeliverySenderTests {
                 let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, work.bytes[...])])
                 let survey = Live(redis, keys: keys).survey
                 let sent = Mutex(0)
-                let own = RecordingChannel { _ in sent.withLock { $0 += 1 } }
+                let own = FakeChannel.accepting { _ in sent.withLock { $0 += 1 } }
                 for other in ["another", "default"] {
+                    let another = FakeChannel(app: "another", account: other)
                     let dispatcher = try TestDispatcher.make(
-                        database.pool, redis, keys, [NotificationType(name: "news")], own, OtherChannel(account: other))
-                    dispatcher.channels.replace(
-                        with: ChannelDirectory.Entry(OtherChannel(account: other), messagesPerSecond: 1))
+                        database.pool, redis, keys, [NotificationType(name: "news")], own, another)
+                    dispatcher.channels.replace(with: ChannelDirectory.Entry(another, messagesPerSecond: 1))
                     dispatcher.leaseClock.renewed(at: .now)
                     let group = dispatcher.group(keys.deliveries(.fcm, .normal))
                     let settled = Settled()
@@ -531,18 +522,6 @@ struct DeliverySenderTests {
         }
     }
 
-    /// A provider whose queue never has room.
-    private struct CrowdedChannel: ProviderChannel {
-        let provider = Provider.fcm
-        let app = "default"
-        let note: @Sendable (PushMessage) -> Void
-
-        func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
-            self.note(message)
-            return ProviderReply(.noTurn)
-        }
-    }
-
     @Test("a delivery that was set aside and has expired ends, although its only app is out of use")
     func expiredInAnOutage() async throws {
         try await TestRedis.with { redis, prefix in
@@ -553,7 +532,7 @@ struct DeliverySenderTests {
                     .timestamptz((TestDispatcher.now + .seconds(-1)).microseconds), .uuid(Self.first.halves))
                 let keys = Keyspace(prefix: prefix)
                 let calls = Mutex(0)
-                let channel = RecordingChannel { _ in calls.withLock { $0 += 1 } }
+                let channel = FakeChannel.accepting { _ in calls.withLock { $0 += 1 } }
                 let dispatcher = try TestDispatcher.make(
                     database.pool, redis, keys, [NotificationType(name: "news")], channel)
                 dispatcher.leaseClock.renewed(at: .now)
@@ -581,42 +560,6 @@ struct DeliverySenderTests {
                 let held = Live(redis, keys: keys).heldSets
                 #expect(try await held.waiting(provider: .fcm, lane: .normal).count == 1, "the other one waits on")
             }
-        }
-    }
-
-    /// A channel of another app.
-    private struct OtherChannel: ProviderChannel {
-        let provider = Provider.fcm
-        let app = "another"
-        var account = "another"
-
-        func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
-            ProviderReply(.unanswered(reason: "unused", mayHaveBeenSent: false))
-        }
-    }
-
-    /// A provider that records messages.
-    private struct RecordingChannel: ProviderChannel {
-        let provider = Provider.fcm
-        let app = "default"
-        var retractionsHaveBadge = false
-        let note: @Sendable (PushMessage) -> Void
-
-        func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
-            self.note(message)
-            return ProviderReply(.answered(.accepted(id: "1")))
-        }
-    }
-
-    /// A provider that runs code during a call.
-    private struct MeetingChannel: ProviderChannel {
-        let provider = Provider.fcm
-        let app = "default"
-        let meanwhile: @Sendable () async -> Void
-
-        func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
-            await self.meanwhile()
-            return ProviderReply(.answered(.accepted(id: "1")))
         }
     }
 

@@ -45,12 +45,7 @@ struct DeliverySettlerTests {
     }
 
     private static func settler(_ dispatcher: Dispatcher, of provider: Provider = .webpush) -> DeliverySettler {
-        DeliverySettler(
-            dispatcher: dispatcher,
-            provider: provider,
-            metrics: PipelineMetrics.Deliveries(provider),
-            tally: ProviderTally(provider)
-        )
+        DeliverySettler(dispatcher: dispatcher, provider: provider, metrics: PipelineMetrics.Deliveries(provider))
     }
 
     /// Stores a pending notification, settles an outcome of it, and returns it as it is then.
@@ -267,23 +262,12 @@ struct DeliverySettlerTests {
 
     /// Returns the kinds of the events in the events' stream.
     private static func told(_ redis: RedisClient, _ keys: Keyspace) async throws -> [String] {
-        let reply = try await redis.send("XRANGE", .text(keys.events), "-", "+")
-        guard var cursor = try reply.cursor(), let count = try cursor.array() else { return [] }
-        var events: [String] = []
-        for _ in 0..<count {
-            _ = try cursor.array()
-            _ = try cursor.string()
-            for _ in 0..<(try cursor.array() ?? 0) / 2 {
-                let name = try cursor.string()
-                let value = try cursor.string()
-                if name == "event", let value { events.append(value) }
-            }
-        }
-        return events
+        try await redis.entries(of: keys.events).compactMap { $0.texts["event"] }
     }
 
-    @Test("reports a dead token once, unless it was registered after the evidence")
-    func deadToken() async throws {
+    @Test(
+        "reports a dead token once, unless it was registered after the evidence", arguments: [false, true])
+    func deadToken(isRetraction: Bool) async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
                 let keys = Keyspace(prefix: prefix)
@@ -313,18 +297,52 @@ struct DeliverySettlerTests {
                 func dead(_ attempt: Int, evidence: Duration) -> DeliveryOutcome {
                     let answer = ProviderAnswer.deadToken(
                         reason: "Unregistered", evidence: TestDispatcher.now + evidence)
-                    return Self.outcome(.answered(answer), attempt: attempt, dispatcher, facts: facts)
+                    return Self.outcome(
+                        .answered(answer), attempt: attempt, dispatcher, facts: facts, isRetraction: isRetraction)
                 }
                 let isActive = "SELECT 1 FROM carillon.devices WHERE active"
+                // A retraction that fails says nothing about its notification.
+                let failure: [String] = isRetraction ? [] : ["failed"]
                 try await settler.settle([dead(0, evidence: .seconds(-1))])
-                #expect(try await Self.told(redis, keys) == ["failed"])
+                #expect(try await Self.told(redis, keys) == failure)
                 #expect(try await database.pool.query(isActive).count == 1)
                 try await settler.settle([dead(1, evidence: .seconds(1)), dead(2, evidence: .seconds(1))])
-                #expect(try await Self.told(redis, keys) == ["failed", "token_invalid", "failed", "failed"])
+                #expect(try await Self.told(redis, keys) == failure + ["token_invalid"] + failure + failure)
                 #expect(try await database.pool.query(isActive).isEmpty)
                 try await settler.settle([dead(3, evidence: .seconds(1))])
                 let told = try await Self.told(redis, keys)
                 #expect(told.filter { $0 == "token_invalid" }.count == 1)
+            }
+        }
+    }
+
+    @Test("postpones a notification once whose pushes to several devices reach the gate in quiet hours")
+    func postponed() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")], eventsLength: 1_000)
+                dispatcher.leaseClock.renewed(at: .now)
+                var notification = Notification(
+                    id: Self.notification, user: "ada", type: "news", createdAt: TestDispatcher.now)
+                notification.channels = [.inApp, .push]
+                _ = try await dispatcher.database.notifications.store([notification], areRepeats: false)
+                let phone = try await dispatcher.database.devices.register(TestDispatcher.phone()).device
+                let key = (user: "ada", notification: Self.notification, device: phone.id, isRepeat: false)
+                let facts = try #require(try await dispatcher.database.deliveries.facts([key])[0])
+                let result = DeliveryOutcome.Result.postponed(until: TestDispatcher.now + .seconds(3_600))
+                func reach(_ attempts: ClosedRange<Int>) async throws {
+                    try await Self.settler(dispatcher).settle(
+                        attempts.map { Self.outcome(result, attempt: $0, dispatcher, facts: facts) })
+                }
+                try await reach(0...1)
+                // As the batch of another provider does.
+                try await reach(2...2)
+                #expect(try await Self.told(redis, keys) == ["deferred"])
+                let steps = try await database.pool.query(
+                    "SELECT FROM carillon.delivery_attempts WHERE outcome = 'deferred'")
+                #expect(steps.count == 1)
             }
         }
     }
@@ -389,6 +407,20 @@ struct DeliverySettlerTests {
         #expect(stored?.status == status)
     }
 
+    @Test(
+        "a push that expires or is no longer wanted at the gate ends its notification as anywhere else",
+        arguments: [
+            (.expired, [.inApp, .push], .expired), (.expired, [.push], .expired), (.optedOut, [.inApp, .push], .sent),
+            (.optedOut, [.push], .suppressed),
+        ] as [(GateRefusal, Channels, NotificationStatus)])
+    func refused(refusal: GateRefusal, channels: Channels, status: NotificationStatus) async throws {
+        let stored = try await Self.settled(channels, "queued") { dispatcher in
+            Self.outcome(.refused(refusal), attempt: 0, dispatcher)
+        }
+        #expect(stored?.status == status)
+        #expect(stored?.statusReason == refusal.rawValue)
+    }
+
     @Test("a repeat of mail that went out does not end a notification that waits for proof")
     func repeatedMail() async throws {
         let stored = try await Self.settled([.inApp, .email], nil, of: .email) { dispatcher in
@@ -415,18 +447,9 @@ struct DeliverySettlerTests {
                 let stored = try await dispatcher.database.notifications.load([("ada", Self.notification)])
                 #expect(stored.map(\.status) == [.sent])
                 #expect(stored.map(\.statusReason) == ["no_device"])
-                let events = try await redis.send("XRANGE", .text(keys.events), "-", "+")
-                var cursor = try #require(try events.cursor())
-                #expect(try cursor.array() == 1)
-                _ = try cursor.array()
-                _ = try cursor.string()
-                var fields: [String: String] = [:]
-                for _ in 0..<(try cursor.array() ?? 0) / 2 {
-                    let name = try cursor.string() ?? ""
-                    fields[name] = try cursor.string()
-                }
-                #expect(fields["event"] == "sent")
-                #expect(fields["reason"] == "no_device")
+                let events = try await redis.entries(of: keys.events).map(\.texts)
+                #expect(events.map { $0["event"] } == ["sent"])
+                #expect(events.map { $0["reason"] } == ["no_device"])
             }
         }
     }

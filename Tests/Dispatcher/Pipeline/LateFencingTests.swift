@@ -12,7 +12,8 @@ import Testing
 @testable import Providers
 @testable import Storage
 
-/// Deliveries whose lease expires just before their call, while they wait for a turn.
+/// Deliveries whose lease expires, or whose breaker opens, just before their call, while they wait
+/// for a turn.
 @Suite(.timeLimit(.minutes(10)))
 struct LateFencingTests {
     /// Something that happens once.
@@ -102,6 +103,7 @@ struct LateFencingTests {
     private static func with(
         _ channel: any ProviderChannel,
         messagesPerSecond: Int? = nil,
+        instant: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
         _ body: (Scene) async throws -> Void
     ) async throws {
         let notification = NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001)
@@ -127,7 +129,7 @@ struct LateFencingTests {
                 )
                 let keys = Keyspace(prefix: prefix)
                 let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")], channel)
+                    database.pool, redis, keys, [NotificationType(name: "news")], channel, instant: instant)
                 dispatcher.channels.replace(
                     with: ChannelDirectory.Entry(channel, messagesPerSecond: messagesPerSecond))
                 dispatcher.leaseClock.renewed(at: .now)
@@ -190,8 +192,7 @@ struct LateFencingTests {
         let calls = Mutex(0)
         try await Self.with(ScriptedChannel(onCall: { calls.withLock { $0 += 1 } })) { scene in
             let settler = DeliverySettler(
-                dispatcher: scene.dispatcher, provider: .fcm, metrics: PipelineMetrics.Deliveries(.fcm),
-                tally: ProviderTally(.fcm))
+                dispatcher: scene.dispatcher, provider: .fcm, metrics: PipelineMetrics.Deliveries(.fcm))
             try await settler.settle(try await scene.send())
             #expect(calls.withLock { $0 } == 1)
             // Not marked as a repeat, because the append was thought to be the first.
@@ -218,8 +219,7 @@ struct LateFencingTests {
     func settledLate(result: DeliveryOutcome.Result) async throws {
         try await Self.with(ScriptedChannel()) { scene in
             let settler = DeliverySettler(
-                dispatcher: scene.dispatcher, provider: .fcm, metrics: PipelineMetrics.Deliveries(.fcm),
-                tally: ProviderTally(.fcm))
+                dispatcher: scene.dispatcher, provider: .fcm, metrics: PipelineMetrics.Deliveries(.fcm))
             let sent = try #require(try await scene.send().first)
             let outcome = DeliveryOutcome(
                 entry: sent.entry, group: sent.group, lane: sent.lane, term: sent.term, work: sent.work,
@@ -245,6 +245,73 @@ struct LateFencingTests {
         "a push whose lease expires while it waits for a connection is sent only if it is still its own",
         arguments: [true, false])
     func queue(isTakenOver: Bool) async throws {
+        try await Self.whileWaiting { scene, sandbox, push, release in
+            if isTakenOver { try await scene.takeOver() }
+            scene.expireLease()
+            await release()
+            let outcomes = try await push.value
+            #expect(sandbox.received().map(\.token) == (isTakenOver ? ["first"] : ["first", "phone"]))
+            #expect(outcomes.map(\.entry.id) == (isTakenOver ? [] : [scene.entry]))
+            #expect(outcomes.allSatisfy { $0.work?.isRepeat == true })
+            #expect(scene.isInFlight == !isTakenOver)
+            #expect(scene.overview == ProviderHealth.Overview())
+        }
+    }
+
+    @Test("a push whose breaker opens while it waits for a connection is held back, and uses up no try")
+    func paused() async throws {
+        try await Self.whileWaiting { scene, sandbox, push, release in
+            let until = TestDispatcher.now + .seconds(60)
+            scene.sender.health.hold(["default"], until: until, now: TestDispatcher.now)
+            await release()
+            let outcomes = try await push.value
+            #expect(sandbox.received().map(\.token) == ["first"])
+            #expect(outcomes.count == 1)
+            let outcome = try #require(outcomes.first)
+            guard case .heldBack(let end, let reason, _) = outcome.result else {
+                Issue.record("\(outcome.result)")
+                return
+            }
+            #expect(end == until && reason == "out_of_use")
+            #expect(outcome.work?.attempt == 0)
+            #expect(scene.overview == ProviderHealth.Overview(state: .open(until: until)))
+        }
+    }
+
+    @Test("a push whose breaker opened while it waited for long is held back without another lookup")
+    func pausedLate() async throws {
+        let opening = Incident()
+        let start = ContinuousClock.now
+        let channel = ScriptedChannel(result: .fenced, onCall: { opening.happen() })
+        try await Self.with(channel, instant: { start + (opening.isOver ? Duration.seconds(2) : .zero) }) { scene in
+            let (health, until) = (scene.sender.health, TestDispatcher.now + .seconds(60))
+            opening.plan { health.hold(["default"], until: until, now: TestDispatcher.now) }
+            let outcomes = Outcomes()
+            let prepared = try await scene.sender.prepare(scene.batch) { outcomes.add($0) }
+            // A lookup would not find the device.
+            try await scene.dispatcher.database.pool.query("DELETE FROM carillon.devices")
+            await withDiscardingTaskGroup { sends in
+                await scene.sender.send(prepared, permits: LanePermits(8), group: &sends) { outcomes.add($0) }
+            }
+            #expect(opening.isOver)
+            #expect(outcomes.all.count == 1)
+            let outcome = try #require(outcomes.all.first)
+            guard case .heldBack(let end, let reason, _) = outcome.result else {
+                Issue.record("\(outcome.result)")
+                return
+            }
+            #expect(end == until && reason == "out_of_use")
+            #expect(scene.overview == ProviderHealth.Overview(state: .open(until: until)))
+        }
+    }
+
+    /// Runs the body while a push waits for the only place, which `release` frees.
+    private static func whileWaiting(
+        _ body: (
+            _ scene: Scene, _ sandbox: ProviderSandbox, _ push: Task<[DeliveryOutcome], any Error>,
+            _ release: () async -> Void
+        ) async throws -> Void
+    ) async throws {
         try await ProviderSandbox.with { sandbox in
             var configuration = TransferConfiguration()
             configuration.caFile = sandbox.caPath
@@ -265,17 +332,10 @@ struct LateFencingTests {
                 try await eventually("the only place is taken") { transfer.snapshot().inFlight == 1 }
                 let sending = Task { try await scene.send() }
                 try await eventually("the push waits") { transfer.snapshot().waiting == 1 }
-
-                if isTakenOver { try await scene.takeOver() }
-                scene.expireLease()
-                holder.cancel()
-                _ = await holder.value
-                let outcomes = try await sending.value
-                #expect(sandbox.received().map(\.token) == (isTakenOver ? ["first"] : ["first", "phone"]))
-                #expect(outcomes.map(\.entry.id) == (isTakenOver ? [] : [scene.entry]))
-                #expect(outcomes.allSatisfy { $0.work?.isRepeat == true })
-                #expect(scene.isInFlight == !isTakenOver)
-                #expect(scene.overview == ProviderHealth.Overview())
+                try await body(scene, sandbox, sending) {
+                    holder.cancel()
+                    _ = await holder.value
+                }
             }
             await transfers.shutdown()
         }

@@ -148,6 +148,24 @@ struct ProviderHealthTests {
         #expect(health.standing(of: ["app"], now: later) == .outOfUse(until: later + .seconds(1)))
     }
 
+    @Test("a call that waits when its breaker opens has to wait on; probes may start")
+    func paused() {
+        let health = ProviderHealth(.fcm, calls: 512, logger: TestLog.logger)
+        #expect(health.admit("app", isShared: true, now: Self.now) == .yes)
+        #expect(!health.isPaused("app", since: Self.now))
+        let opened = Self.now + .seconds(1)
+        let probing = opened + .seconds(60)
+        health.hold(["app"], until: probing, now: opened)
+        #expect(health.isPaused("app", since: Self.now))
+        #expect(!health.isPaused("other", since: Self.now))
+        #expect(!health.isPaused("app", service: "https://push.example", since: Self.now))
+        #expect(health.admit("app", isShared: true, now: probing) == .yes)
+        #expect(!health.isPaused("app", since: probing), "it is a probe")
+        #expect(health.isPaused("app", since: Self.now), "it is none")
+        health.note(Self.accepted, app: "app", since: probing, now: probing)
+        #expect(!health.isPaused("app", since: Self.now))
+    }
+
     @Test("a withdrawn call takes no place")
     func withdrawn() {
         let health = ProviderHealth(.webpush, calls: 512, logger: TestLog.logger)

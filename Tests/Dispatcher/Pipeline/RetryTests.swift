@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
+import Logging
 import Providers
 import Storage
 import Support
@@ -26,7 +27,7 @@ struct RetryServiceTests {
                 user: "ada", attempt: 1, isRepeat: true)
             set.add(work, due: TestDispatcher.now, provider: .fcm, lane: lane, in: &batch)
         }
-        for reply in try await redis.send(batch) { _ = try reply.checked() }
+        try await redis.run(batch)
     }
 
     @Test("moves a retry that another dispatcher left, soon after it is due")
@@ -46,6 +47,42 @@ struct RetryServiceTests {
                 try await eventually("it is moved") {
                     try await redis.send("XLEN", .text(keys.deliveries(.fcm, .normal))).integer() == 1
                 }
+                running.cancel()
+                try await running.value
+            }
+        }
+    }
+
+    @Test("logs the first failure alone until it has moved everything again")
+    func failing() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: prefix)
+                let start = ContinuousClock.now
+                let warnings = LogRecorder(from: .warning) { "\($0.message)" }
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")],
+                    now: { TestDispatcher.now + (ContinuousClock.now - start) }, logger: warnings.logger)
+                let service = DeliveriesService(dispatcher: dispatcher, provider: .fcm, calls: 64, readers: [])
+                let mover = RetryService(dispatcher: dispatcher, deliveries: [service])
+                let stream = keys.deliveries(.fcm, .normal)
+                func length(_ lane: Lane) async throws -> Int64 {
+                    try await redis.send("XLEN", .text(keys.deliveries(.fcm, lane))).integer()
+                }
+                try await redis.send("SET", .text(stream), "no stream")
+                try await Self.add(0..<1, .normal, redis, keys)
+                let running = Task { try await mover.run() }
+                // The critical lane goes first in each look, so two looks follow the failed one.
+                for number in 0..<3 as Range<UInt64> {
+                    try await Self.add(10 + number..<11 + number, .critical, redis, keys)
+                    try await eventually("a look has moved it") { try await length(.critical) == Int64(number) + 1 }
+                }
+                #expect(warnings.all == ["cannot move due deliveries; retrying"])
+                try await redis.send("DEL", .text(stream))
+                try await eventually("it is moved") { try await length(.normal) == 1 }
+                try await redis.send("SET", .text(stream), "no stream")
+                try await Self.add(1..<2, .normal, redis, keys)
+                try await eventually("the next failure is logged") { warnings.all.count == 2 }
                 running.cancel()
                 try await running.value
             }
@@ -88,15 +125,6 @@ struct RetryServiceTests {
 /// Retries and held-back deliveries of two apps of one provider.
 @Suite(.timeLimit(.minutes(10)))
 struct RetryFairnessTests {
-    private struct IdleChannel: ProviderChannel {
-        let provider = Provider.fcm
-        let app: String
-
-        func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
-            ProviderReply(.unanswered(reason: "unused", mayHaveBeenSent: false))
-        }
-    }
-
     /// Seconds that pass when the test says so.
     private final class Seconds: Sendable {
         private let count = Mutex<Int64>(0)
@@ -122,7 +150,7 @@ struct RetryFairnessTests {
             let seconds = Seconds()
             let dispatcher = try TestDispatcher.make(
                 database.pool, redis, keys, [NotificationType(name: "news")],
-                IdleChannel(app: "big"), IdleChannel(app: "small"), now: { seconds.now })
+                FakeChannel(app: "big"), FakeChannel(app: "small"), now: { seconds.now })
             let service = DeliveriesService(dispatcher: dispatcher, provider: .fcm, calls: 8, readers: [])
             self.redis = redis
             self.keys = keys
@@ -150,7 +178,7 @@ struct RetryFairnessTests {
                     self.work(number, app, attempt: 0), due: TestDispatcher.now, provider: .fcm, lane: lane, app: app,
                     in: &batch)
             }
-            for reply in try await self.redis.send(batch) { _ = try reply.checked() }
+            try await self.redis.run(batch)
         }
 
         /// Adds retries that are due now.
@@ -161,21 +189,14 @@ struct RetryFairnessTests {
                     self.work(number, user, attempt: attempt), due: TestDispatcher.now, provider: .fcm, lane: .normal,
                     in: &batch)
             }
-            for reply in try await self.redis.send(batch) { _ = try reply.checked() }
+            try await self.redis.run(batch)
         }
 
         /// Returns the number of each user's deliveries in a stream.
         func moved(_ lane: Lane = .normal) async throws -> [String: Int] {
-            let reply = try await self.redis.send("XRANGE", .text(self.keys.deliveries(.fcm, lane)), "-", "+")
-            guard var cursor = try reply.cursor(), let entries = try cursor.array() else { return [:] }
             var counts: [String: Int] = [:]
-            for _ in 0..<entries {
-                // Its id, then the name and the text of its only field.
-                _ = try cursor.array()
-                try cursor.skip()
-                _ = try cursor.array()
-                try cursor.skip()
-                let work = try DeliveryWork(try cursor.bytes() ?? [])
+            for entry in try await self.redis.entries(of: self.keys.deliveries(.fcm, lane)) {
+                let work = try DeliveryWork(entry[DeliveryWork.field] ?? [])
                 counts[work.user, default: 0] += 1
             }
             return counts
@@ -296,10 +317,10 @@ struct RetryFairnessTests {
             bench.seconds.pass(599)
             let until = bench.seconds.now + .seconds(60)
             bench.service.health.hold(["big", "small"], until: until, now: bench.seconds.now)
-            #expect(await bench.mover.move(bench.service, in: bench.live) == until)
+            #expect(await bench.mover.move(bench.service, in: bench.live).next == until)
             #expect(try await bench.moved().isEmpty)
             bench.seconds.pass(1)
-            #expect(await bench.mover.move(bench.service, in: bench.live) == until)
+            #expect(await bench.mover.move(bench.service, in: bench.live).next == until)
             #expect(try await bench.moved() == ["big": 30, "tried": 2])
         }
     }
@@ -358,6 +379,26 @@ struct RetryPolicyTests {
     func expiry() {
         #expect(Self.next(tried: 1, minimum: .seconds(60), expiresAt: Self.now + .seconds(60)) == nil)
         #expect(Self.next(tried: 1, minimum: .seconds(60), expiresAt: Self.now + .seconds(120)) != nil)
+    }
+
+    @Test("jitter takes at most half of the time that is left")
+    func lastTries() throws {
+        for _ in 0..<200 {
+            let due = try #require(Self.next(tried: 3, expiresAt: Self.now + .seconds(1)))
+            #expect(due <= Self.now + .milliseconds(500))
+            let expiry = Self.now + .seconds(61)
+            let late = try #require(Self.next(tried: 3, minimum: .seconds(60), expiresAt: expiry))
+            #expect(late >= Self.now + .seconds(60))
+            #expect(late <= Self.now + .milliseconds(60_500))
+        }
+    }
+
+    @Test("jitter may end the tries when less than its first ceiling is left")
+    func end() {
+        let expiry = Self.now + .milliseconds(500)
+        let dues = (0..<200).map { _ in Self.next(tried: 3, expiresAt: expiry) }
+        #expect(dues.contains(nil))
+        #expect(dues.allSatisfy { $0.map { $0 < expiry } ?? true })
     }
 
     /// Returns the longest delays of a policy, as many as its tries if they are counted.

@@ -13,19 +13,6 @@ import Testing
 /// Test messages to one device.
 @Suite(.timeLimit(.minutes(10)))
 struct TestSendServiceTests {
-    /// A provider that never answers for some devices.
-    private struct HangingChannel: ProviderChannel {
-        let provider: Provider
-        let app = "default"
-
-        func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
-            guard device.token.hasPrefix("hangs") else { return ProviderReply(.answered(.accepted(id: "1"))) }
-            // Until the caller gives up.
-            try? await Task.sleep(for: .seconds(3_600))
-            return ProviderReply(.unanswered(reason: "cancelled", mayHaveBeenSent: true))
-        }
-    }
-
     @Test("waits for a request for longer than commands may take")
     func patience() async throws {
         try await TestRedis.with { redis, prefix in
@@ -70,16 +57,16 @@ struct TestSendServiceTests {
                 try await database.pool.query(
                     "INSERT INTO carillon.user_settings (user_id, email) VALUES ('ada', 'hangs@example.com')")
                 let keys = Keyspace(prefix: prefix)
+                let channel = FakeChannel(provider: provider) { _, device in
+                    guard device.token.hasPrefix("hangs") else { return .answered(.accepted(id: "1")) }
+                    // Until the caller gives up.
+                    try? await Task.sleep(for: .seconds(3_600))
+                    return .unanswered(reason: "cancelled", mayHaveBeenSent: true)
+                }
                 let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "test")], HangingChannel(provider: provider))
+                    database.pool, redis, keys, [NotificationType(name: "test")], channel)
                 let reader = try await TestRedis.connect()
-                let service = TestSendService(
-                    dispatcher: dispatcher,
-                    devices: Database(database.pool).devices,
-                    preferences: Database(database.pool).preferences,
-                    reader: reader,
-                    patience: patience
-                )
+                let service = TestSendService(dispatcher: dispatcher, reader: reader, patience: patience)
                 let run = Task { try await service.run() }
                 let result: Result<Void, any Error>
                 do {

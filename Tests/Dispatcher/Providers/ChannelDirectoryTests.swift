@@ -7,29 +7,19 @@ import Testing
 @testable import Providers
 
 struct ChannelDirectoryTests {
-    private struct DeliveryChannel: ProviderChannel {
-        let provider: Provider
-        let app: String
-        var account = "project"
-
-        func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
-            ProviderReply(.answered(.accepted(id: nil)))
-        }
-    }
-
     @Test("a new app is served if its provider existed at the start")
     func replace() {
-        let directory = ChannelDirectory([ChannelDirectory.Entry(DeliveryChannel(provider: .fcm, app: "default"))])
-        #expect(directory.replace(with: ChannelDirectory.Entry(DeliveryChannel(provider: .fcm, app: "news"))))
+        let directory = ChannelDirectory([ChannelDirectory.Entry(FakeChannel(app: "default"))])
+        #expect(directory.replace(with: ChannelDirectory.Entry(FakeChannel(app: "news"))))
         #expect(directory.apps(of: .fcm) == ["default", "news"])
         // This process does not read the provider's streams.
-        #expect(!directory.replace(with: ChannelDirectory.Entry(DeliveryChannel(provider: .apns, app: "news"))))
+        #expect(!directory.replace(with: ChannelDirectory.Entry(FakeChannel(provider: .apns, app: "news"))))
         #expect(!directory.has(.apns))
         #expect(directory.entry(.apns, app: "news") == nil)
         // All apps of a provider may be removed and return.
         directory.remove(.fcm, app: "default")
         directory.remove(.fcm, app: "news")
-        #expect(directory.replace(with: ChannelDirectory.Entry(DeliveryChannel(provider: .fcm, app: "news"))))
+        #expect(directory.replace(with: ChannelDirectory.Entry(FakeChannel(app: "news"))))
         #expect(directory.has(.fcm))
     }
 
@@ -42,7 +32,7 @@ struct ChannelDirectoryTests {
             _ provider: Provider = .fcm
         ) -> ChannelDirectory.Entry {
             ChannelDirectory.Entry(
-                DeliveryChannel(provider: provider, app: app, account: account), messagesPerSecond: rate)
+                FakeChannel(provider: provider, app: app, account: account), messagesPerSecond: rate)
         }
         let directory = ChannelDirectory([
             entry("default", "one", 500), entry("sister", "one", 20), entry("silent", "one", nil),

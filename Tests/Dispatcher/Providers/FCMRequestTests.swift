@@ -59,6 +59,18 @@ struct FCMRequestTests {
         #expect(try Messages.json(request)["message"]?["android"]?["ttl"]?.string == expected)
     }
 
+    @Test("the time to live ends when the notification is no longer kept, if it has not expired before")
+    func kept() throws {
+        for (expiry, expected) in [(90, "60s"), (30, "30s"), (nil, "60s")] as [(Int?, String)] {
+            let request = Messages.fcm(
+                Messages.make {
+                    $0.expiresAt = expiry.map { Messages.now + .seconds($0) }
+                    $0.keepUntil = Messages.now + .seconds(60)
+                })
+            #expect(try Messages.json(request)["message"]?["android"]?["ttl"]?.string == expected)
+        }
+    }
+
     @Test(
         "Apple devices behind FCM get an expiry of at most four weeks",
         arguments: [

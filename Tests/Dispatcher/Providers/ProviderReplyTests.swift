@@ -31,8 +31,6 @@ struct TranscriptTests {
         func read(_ response: TransferResponse, now: Timestamp) -> ProviderAnswer? {
             .refused(reason: "HTTP_\(response.status)")
         }
-
-        func renewCredential(of request: ProviderRequest) async -> Bool { false }
     }
 
     private static func transcript(of body: String) async throws -> String {

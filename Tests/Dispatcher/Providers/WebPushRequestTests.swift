@@ -285,6 +285,16 @@ struct VAPIDTokensTests {
         #expect(claims["exp"]?.integer == later.seconds + 43_200)
     }
 
+    @Test("a token from before the clock stepped back is replaced")
+    func steppedBack() throws {
+        let tokens = try Self.tokens()
+        let ahead = try tokens.authorization(origin: "https://a.example", now: Messages.now + .seconds(13 * 3_600))
+        let token = try tokens.authorization(origin: "https://a.example", now: Messages.now)
+        #expect(token != ahead)
+        // Calls that began a little earlier use it too.
+        #expect(try tokens.authorization(origin: "https://a.example", now: Messages.now + .seconds(-1)) == token)
+    }
+
     @Test("the cache never exceeds its capacity")
     func bound() throws {
         let tokens = try Self.tokens(capacity: 4)

@@ -136,10 +136,12 @@ struct CircuitBreaker: Sendable {
             self.failures = 0
             self.successes = 0
         }
-        switch verdict {
-        case .works:
+        if verdict != .fails {
             self.heardAt = now
             self.answeredAt = now
+        }
+        switch verdict {
+        case .works:
             self.successes += 1
             guard self.state == .probing else { return }
             self.state = .closed
@@ -149,14 +151,8 @@ struct CircuitBreaker: Sendable {
             self.failures += 1
             let isMostly = self.failures >= Self.leastFailures && self.failures >= self.successes
             if self.state == .probing || self.state == .closed && isMostly { self.open(now: now) }
-        case .misconfigured:
-            self.heardAt = now
-            self.answeredAt = now
-            self.pause(until: now + Self.configurationPause, now: now)
-        case .slowDown(let duration):
-            self.heardAt = now
-            self.answeredAt = now
-            self.pause(until: now + duration, now: now)
+        case .misconfigured: self.pause(until: now + Self.configurationPause, now: now)
+        case .slowDown(let duration): self.pause(until: now + duration, now: now)
         }
     }
 
@@ -181,6 +177,16 @@ struct CircuitBreaker: Sendable {
         self.state = .probing
         self.probing = 0
         return true
+    }
+
+    /// Whether it opened after a call was admitted at `start`, and has not closed since.
+    func isPaused(since start: Timestamp) -> Bool {
+        switch self.state {
+        case .closed: false
+        case .open: true
+        // Probes were admitted after it opened.
+        case .probing: self.openedAt.map { start < $0 } ?? false
+        }
     }
 
     func isOpen(at moment: Timestamp) -> Bool {

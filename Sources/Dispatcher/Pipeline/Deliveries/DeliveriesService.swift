@@ -34,8 +34,7 @@ package struct DeliveriesService: Service {
         self.calls = calls
         self.readers = Dictionary(grouping: readers, by: \.lane)
         self.sender = DeliverySender(dispatcher: dispatcher, provider: provider, calls: calls)
-        self.settler = DeliverySettler(
-            dispatcher: dispatcher, provider: provider, metrics: self.sender.metrics, tally: ProviderTally(provider))
+        self.settler = DeliverySettler(dispatcher: dispatcher, provider: provider, metrics: self.sender.metrics)
     }
 
     package func run() async throws {

@@ -100,7 +100,7 @@ struct DeliveryHandover: Sendable {
             }
         }
         guard !batch.isEmpty else { return }
-        for reply in try await self.dispatcher.redis.send(batch) { _ = try reply.checked() }
+        try await self.dispatcher.redis.run(batch)
         if let due = waiting.lazy.map(\.due).min() { self.dispatcher.alarms.retries.note(due) }
     }
 }

@@ -48,7 +48,7 @@ struct DeliveryOutcome: Sendable {
     let result: Result
     let duration: Duration
 
-    var expiresAt: Timestamp? { self.facts?.notification.expiresAt }
+    var expiresAt: Timestamp? { self.facts?.notification.endsAt }
 
     /// The stream and the entry, as ids of entries are unique in their stream only.
     struct Place: Hashable {

@@ -283,13 +283,19 @@ final class DeliverySender: Sendable {
             }
             let outcome = await self.call(item, facts, batch, found.channel, service, since: now)
             if let outcome { return outcome }
+            guard self.dispatcher.leaseClock.holds(item.term) else { continue }
+            // An open breaker holds it back without another lookup of its facts.
+            if let held = self.admit(found.channel.app, service, now: self.dispatcher.now()) {
+                return self.outcome(item.entry, batch, item, held)
+            }
+            self.health.withdraw(found.channel.app, service: service)
         }
     }
 
     /// Calls the provider after the call was admitted.
     ///
-    /// - Returns: nil if the lease expired while the call waited for its turn in our own queue; it
-    ///   was not made.
+    /// - Returns: nil if the lease expired or the breaker opened while the call waited for its turn
+    ///   in our own queue; it was not made.
     private func call(
         _ item: Item,
         _ facts: DeliveryStore.Facts,
@@ -298,9 +304,9 @@ final class DeliverySender: Sendable {
         _ service: String?,
         since now: Timestamp
     ) async -> DeliveryOutcome? {
-        let (leaseClock, term) = (self.dispatcher.leaseClock, item.term)
+        let (leaseClock, health, term, app) = (self.dispatcher.leaseClock, self.health, item.term, channel.app)
         var message = self.message(facts, item.work, batch.lane, by: channel, now: now)
-        message.mayStart = { leaseClock.holds(term) }
+        message.mayStart = { leaseClock.holds(term) && !health.isPaused(app, service: service, since: now) }
         let start = ContinuousClock.now
         let reply = await DeliverySpan.send(message, to: facts.device, by: channel, attempt: item.work.attempt)
         let duration = ContinuousClock.now - start
@@ -325,15 +331,20 @@ final class DeliverySender: Sendable {
         now: Timestamp
     ) async -> DeliveryOutcome.Result? {
         let app = entry.channel.app
-        let isShared = self.dispatcher.channels.isShared(self.provider)
-        if case .no(let until) = self.health.admit(app, service: service, isShared: isShared, now: now) {
-            return .heldBack(until: until, reason: "out_of_use", app: app)
-        }
+        if let held = self.admit(app, service, now: now) { return held }
         guard let rate = self.dispatcher.channels.messagesPerSecond(of: entry),
             let until = await self.rateLimiter.take(app, account: entry.channel.account, perSecond: rate)
         else { return nil }
         self.health.withdraw(app, service: service)
         return .heldBack(until: until, reason: "rate", app: app)
+    }
+
+    /// Returns why a breaker holds a call back; nil if it admitted the call, which is in flight.
+    private func admit(_ app: String, _ service: String?, now: Timestamp) -> DeliveryOutcome.Result? {
+        let isShared = self.dispatcher.channels.isShared(self.provider)
+        let admission = self.health.admit(app, service: service, isShared: isShared, now: now)
+        guard case .no(let until) = admission else { return nil }
+        return .heldBack(until: until, reason: "out_of_use", app: app)
     }
 
     /// Pauses an account here and, unless they know, in the other dispatchers.
@@ -431,13 +442,11 @@ final class DeliverySender: Sendable {
 }
 
 extension DeliveryOutcome.Result {
-    /// Nil if the call was not made because the lease had expired.
+    /// Nil if the call was not made because the lease had expired or the breaker was open.
     ///
     /// - Parameter moment: when a delivery without a place in our own queue is tried again.
     init?(_ reply: ProviderReply, app: String, again moment: Timestamp) {
         switch reply.result {
-        // The credential has been renewed, so a second refusal is a fault of the configuration.
-        case .answered(.staleCredential(let reason)): self = .answered(.configuration(reason: reason))
         case .answered(let answer): self = .answered(answer)
         case .unanswered(let reason, let mayHaveBeenSent):
             self = .unanswered(reason: reason, mayHaveBeenSent: mayHaveBeenSent)

@@ -36,6 +36,15 @@ struct DeliverySettler: Sendable {
             self.postponed.removeAll { !places.contains($0.place) }
             self.waiting.removeAll { !places.contains($0.outcome.place) }
         }
+
+        /// One postponement for each notification, as it may have reached the gate for several
+        /// devices.
+        func distinctPostponements() -> [Postponement] {
+            var seen: [FollowUp: Set<NotificationID>] = [:]
+            return self.postponed.map(\.item).filter { item in
+                seen[item.kind, default: []].insert(item.notification.id).inserted
+            }
+        }
     }
 
     let dispatcher: Dispatcher
@@ -46,6 +55,13 @@ struct DeliverySettler: Sendable {
     var spread: @Sendable () -> Duration = { .milliseconds(Int.random(in: 0...1_000)) }
 
     private var isMail: Bool { self.provider == .email }
+
+    init(dispatcher: Dispatcher, provider: Provider, metrics: PipelineMetrics.Deliveries) {
+        self.dispatcher = dispatcher
+        self.provider = provider
+        self.metrics = metrics
+        self.tally = ProviderTally(provider)
+    }
 
     /// A batch whose calls are on record; ``finish(_:)`` does the rest.
     struct Recorded: Sendable {
@@ -126,11 +142,27 @@ struct DeliverySettler: Sendable {
         var ledger = ledger
         let owned = try await self.handover.owned(outcomes)
         if owned.count < outcomes.count { ledger.keep(Set(owned.map(\.place))) }
-        try await self.dispatcher.postpone(ledger.postponed.map(\.item))
+        try await self.postpone(ledger.distinctPostponements(), in: &ledger)
         try await DeadLetterQueue(dispatcher: self.dispatcher).setAside(ledger.dead)
         try await self.handover.finish(
             owned, waiting: ledger.waiting,
             publishing: Self.withoutStaleTokens(ledger.lifecycle, effects) + self.dispatcher.events(of: effects.ended))
+    }
+
+    /// Postpones notifications, with an event for each that another provider has not postponed yet.
+    private func postpone(_ postponements: [Postponement], in ledger: inout Ledger) async throws {
+        guard !postponements.isEmpty else { return }
+        let now = self.dispatcher.now()
+        let recorded = try await self.dispatcher.untilDone("look up postponements") {
+            try await self.dispatcher.database.followUps.recorded(
+                postponements.map { ($0.notification.id, $0.due) }, now: now)
+        }
+        try await self.dispatcher.postpone(postponements, recorded: recorded)
+        guard self.dispatcher.events.isOn else { return }
+        for one in postponements where one.kind == .release && !recorded.contains(one.notification.id) {
+            ledger.lifecycle.append(
+                LifecycleEvent(.deferred, one.notification.label, at: now, channel: .push, reason: one.reason))
+        }
     }
 
     private var handover: DeliveryHandover { DeliveryHandover(dispatcher: self.dispatcher, provider: self.provider) }
@@ -168,10 +200,13 @@ struct DeliverySettler: Sendable {
             self.record(outcome, work, .skipped, refusal.rawValue, in: &ledger)
             switch refusal {
             case .expired: self.fail(outcome, work, refusal.rawValue, as: .expired, in: &ledger)
-            case .deviceInactive, .optedOut: self.fail(outcome, work, refusal.rawValue, in: &ledger)
+            case .deviceInactive: self.fail(outcome, work, refusal.rawValue, in: &ledger)
+            // A socket or a push may still have the notification.
+            case .optedOut where self.isMail || work.callsForAttention:
+                self.fail(outcome, work, refusal.rawValue, in: &ledger)
             // A repeat of mail that went out does not end what waits for proof or a push.
             case .alreadyAccepted where self.isMail: break
-            case .read, .deleted, .replaced, .cancelled, .alreadyDelivered, .alreadyAccepted, .typeDisabled:
+            case .read, .deleted, .replaced, .cancelled, .alreadyDelivered, .alreadyAccepted, .typeDisabled, .optedOut:
                 ledger.settlement.dropped.append((work.user, work.notification, refusal.rawValue))
             case .notInQuietHours:
                 // An idle user's push says nothing about the notification, which sockets have.
@@ -190,7 +225,6 @@ struct DeliverySettler: Sendable {
             let postponement = Postponement(
                 notification: notification, kind: kind, due: end, reason: GateRefusal.quietHours.rawValue)
             ledger.postponed.append((outcome.place, postponement))
-            if kind == .release { self.addEvent(.deferred, outcome, GateRefusal.quietHours.rawValue, in: &ledger) }
         case .answered(let answer):
             self.note(answer, outcome, work, in: &ledger)
         case .unanswered(let reason, mayHaveBeenSent: true):
@@ -224,7 +258,9 @@ struct DeliverySettler: Sendable {
         case .answered(let answer):
             self.record(outcome, work, .failed, answer.reason, in: &ledger)
             if case .deadToken(let reason, let evidence) = answer {
-                ledger.settlement.deadTokens.append((work.device, reason, evidence ?? outcome.sentAt))
+                let token = outcome.facts?.device.token ?? ""
+                ledger.settlement.deadTokens.append((work.device, token, reason, evidence ?? outcome.sentAt))
+                self.addEvent(.tokenInvalid, outcome, reason, in: &ledger)
             }
         case .refused(let refusal): self.record(outcome, work, .skipped, refusal.rawValue, in: &ledger)
         case .unanswered(let reason, _), .unsendable(let reason):
@@ -257,11 +293,11 @@ struct DeliverySettler: Sendable {
         case .deadToken(let reason, let evidence):
             self.record(outcome, work, .failed, reason, in: &ledger)
             let moment = evidence ?? outcome.sentAt
+            let token = outcome.facts?.device.token ?? ""
             if self.isMail {
-                let address = outcome.facts?.device.token ?? ""
-                ledger.settlement.deadAddresses.append((work.user, address, reason, moment))
+                ledger.settlement.deadAddresses.append((work.user, token, reason, moment))
             } else {
-                ledger.settlement.deadTokens.append((work.device, reason, moment))
+                ledger.settlement.deadTokens.append((work.device, token, reason, moment))
             }
             self.addEvent(.tokenInvalid, outcome, reason, in: &ledger)
             self.fail(outcome, work, reason, in: &ledger)
@@ -287,7 +323,7 @@ struct DeliverySettler: Sendable {
         providerID: String? = nil,
         in ledger: inout Ledger
     ) {
-        self.metrics.answers(result).increment()
+        self.metrics.count(result)
         self.log(outcome, work, result, reason)
         if result == .failed || result == .retry, let reason { self.metrics.failure(reason).increment() }
         ledger.settlement.attempts.append(
@@ -302,7 +338,7 @@ struct DeliverySettler: Sendable {
                 outcome: result,
                 reason: reason,
                 providerID: providerID,
-                milliseconds: Int32(clamping: outcome.duration.inMicroseconds / 1_000)
+                milliseconds: Int32(clamping: outcome.duration.inMilliseconds)
             )
         )
         guard self.isMail || work.callsForAttention, !work.isRetraction, Self.isEnd(result, reason) else { return }
@@ -407,7 +443,7 @@ struct DeliverySettler: Sendable {
         let due = self.dispatcher.now() + Self.configurationDelay
         if let expiresAt = outcome.expiresAt, due >= expiresAt {
             self.record(outcome, work, .failed, reason, in: &ledger)
-            self.fail(outcome, work, reason, as: .expired, in: &ledger)
+            self.fail(outcome, work, reason, in: &ledger)
             self.setAside(outcome, "expired while its provider was unavailable: \(reason)", in: &ledger)
             return
         }

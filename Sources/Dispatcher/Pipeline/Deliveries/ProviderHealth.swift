@@ -142,6 +142,11 @@ final class ProviderHealth: Sendable {
         }
     }
 
+    /// Whether a call that was admitted at `start` must wait, because its breaker has opened since.
+    func isPaused(_ app: String, service: String? = nil, since start: Timestamp) -> Bool {
+        self.breakers.withLock { $0.all[Scope(app: app, service: service)]?.breaker.isPaused(since: start) ?? false }
+    }
+
     /// Ends an admitted call that was not made.
     ///
     /// - Parameter start: when it was admitted; nil for just now.

@@ -41,6 +41,9 @@ struct RetryPolicy: Sendable, Equatable {
 
     /// Returns the moment of the next try; nil if the tries are used up, or it would expire first.
     ///
+    /// Jitter takes at most half of the time until it expires, so that no draw gives up early. If
+    /// that time is shorter than the first ceiling, a draw may, so that the last tries stay few.
+    ///
     /// - Parameters:
     ///   - tried: the number of tries, including the failed one.
     ///   - minimum: the delay that the provider asked for.
@@ -55,9 +58,11 @@ struct RetryPolicy: Sendable, Equatable {
         guard !isCounted || tried < self.tries else { return nil }
         let jittered = self.backoff.delay(attempt: tried - 1, using: &generator)
         // The provider's delay is a floor; jitter above it keeps clients apart.
-        let delay = minimum.map { max(jittered, $0 + jittered / 10) } ?? jittered
-        let due = now + delay
-        if let expiresAt, due >= expiresAt { return nil }
-        return due
+        let floor = minimum ?? .zero
+        let extra = max(jittered - floor, jittered / 10)
+        guard let expiresAt else { return now + floor + extra }
+        let room = expiresAt - now - floor
+        let due = now + floor + (room < self.backoff.base ? extra : min(extra, room / 2))
+        return due < expiresAt ? due : nil
     }
 }

@@ -61,43 +61,52 @@ package struct RetryService: Service {
     }
 
     package func run() async throws {
+        var isFailing = false
         while isRunning {
-            await self.poll()
+            let failure = await self.poll()
+            if let failure, !isFailing {
+                self.dispatcher.logger.warning(
+                    "cannot move due deliveries; retrying", metadata: ["error": "\(failure)"])
+            }
+            isFailing = failure != nil
             await self.dispatcher.alarms.retries.wait(
                 atLeast: Self.interval, atMost: Self.longestInterval, now: self.dispatcher.clock.now)
         }
     }
 
     /// Moves what is due of all providers, and notes when to look again.
-    private func poll() async {
+    ///
+    /// - Returns: why something was not moved; nil if all was.
+    private func poll() async -> (any Error)? {
         let alarm = self.dispatcher.alarms.retries
+        var failure: (any Error)?
         for keys in self.dispatcher.share.parts {
             let part = self.dispatcher.live.with(keys)
             do {
                 let waiting = try await part.retries.waiting(of: self.deliveries.map(\.provider))
                 for service in self.deliveries where waiting.contains(service.provider) {
-                    if let next = await self.move(service, in: part) { alarm.note(next) }
+                    let moved = await self.move(service, in: part)
+                    failure = moved.failure ?? failure
+                    if let next = moved.next { alarm.note(next) }
                 }
             } catch {
                 // The other parts may be on servers that answer.
-                self.warn(error)
+                failure = error
                 alarm.note(self.dispatcher.now())
             }
         }
-    }
-
-    private func warn(_ error: any Error) {
-        self.dispatcher.logger.warning("cannot move due deliveries; retrying", metadata: ["error": "\(error)"])
+        return failure
     }
 
     /// Moves what is due of one provider in a part, the urgent lanes first.
     ///
-    /// - Returns: when to look again; nil if nothing waits.
+    /// - Returns: when to look again, nil if nothing waits; and a lane's failure.
     @discardableResult
-    func move(_ service: DeliveriesService, in part: Live) async -> Timestamp? {
+    func move(_ service: DeliveriesService, in part: Live) async -> (next: Timestamp?, failure: (any Error)?) {
         let apps = self.dispatcher.channels.apps(of: service.provider)
         let retries = Source(nil, service.health.standing(of: apps, now: self.dispatcher.now()))
         var moments: [Timestamp] = []
+        var failure: (any Error)?
         for lane in Lane.allCases {
             do {
                 let held = try await self.heldSources(service, lane, apps: apps, in: part)
@@ -110,11 +119,11 @@ package struct RetryService: Service {
                     held: held.filter { $0.openUntil == nil }.compactMap(\.app))
                 if let due { moments.append(due) }
             } catch {
-                self.warn(error)
+                failure = error
                 moments.append(self.dispatcher.now())
             }
         }
-        return moments.min()
+        return (moments.min(), failure)
     }
 
     /// Returns the apps that have something held back.
@@ -182,7 +191,7 @@ package struct RetryService: Service {
         in part: Live
     ) async throws(RedisError) -> Int {
         var now = self.dispatcher.now()
-        if source.openUntil != nil { now = now + (.zero - Self.overdue) }
+        if source.openUntil != nil { now = now - Self.overdue }
         guard let app = source.app else {
             return try await part.retries.moveDue(provider: service.provider, lane: lane, now: now, limit: limit)
         }

@@ -16,8 +16,6 @@ package struct TestSendService: Service {
     private static let mostAtOnce = 8
 
     private let dispatcher: Dispatcher
-    private let devices: DeviceStore
-    private let preferences: PreferenceStore
     private let reader: RedisClient
     private let patience: Duration
 
@@ -26,14 +24,10 @@ package struct TestSendService: Service {
     ///   - patience: how long a provider may take; the caller waits a little longer.
     package init(
         dispatcher: Dispatcher,
-        devices: DeviceStore,
-        preferences: PreferenceStore,
         reader: RedisClient,
         patience: Duration = .seconds(35)
     ) {
         self.dispatcher = dispatcher
-        self.devices = devices
-        self.preferences = preferences
         self.reader = reader
         self.patience = patience
     }
@@ -101,7 +95,7 @@ package struct TestSendService: Service {
         if case .answered(.accepted(let id)) = reply.result { writer.string(id) } else { writer.null() }
         writer.member("answer", reply.transcript)
         writer.member("advice", reply.advice(of: device.provider))
-        writer.member("milliseconds", duration.inMicroseconds / 1_000)
+        writer.member("milliseconds", duration.inMilliseconds)
     }
 
     /// Returns the provider's answer, or a timeout.
@@ -131,9 +125,10 @@ package struct TestSendService: Service {
     private func device(_ request: JSONValue, of user: String, isMail: Bool) async -> Device? {
         guard isMail else {
             guard let id = request["device"]?.string.flatMap({ NotificationID($0) }) else { return nil }
-            return try? await self.devices.list(user: user).first { $0.id == id }
+            return try? await self.dispatcher.database.devices.list(user: user).first { $0.id == id }
         }
-        guard let address = try? await self.preferences.settings(user: user).email else { return nil }
+        let preferences = self.dispatcher.database.preferences
+        guard let address = try? await preferences.settings(user: user).email else { return nil }
         return Device(
             id: Device.emailAddress, user: user, platform: .web, provider: .email, app: "default",
             environment: .production, token: address, registeredAt: self.dispatcher.now())

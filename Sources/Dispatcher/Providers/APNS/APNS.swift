@@ -118,8 +118,8 @@ struct APNSChannel: HTTPProviderChannel {
     }
 
     func renewCredential(of request: ProviderRequest) async -> Bool {
-        guard let header = request.headers.first(where: { $0.name == "authorization" }) else { return false }
-        return await self.credentials.invalidate(String(header.value.dropFirst("bearer ".count)))
+        guard let credential = request.credential else { return false }
+        return await self.credentials.invalidate(credential)
     }
 }
 

@@ -27,7 +27,7 @@ package enum Email: ProviderKind {
             }
         }
         let relay: MailRelay
-        do throws(MailRelay.Fault) {
+        do throws(FieldFault) {
             relay = try MailRelay(url: url, password: password)
         } catch {
             throw CredentialFault(error.description, setting: "url")

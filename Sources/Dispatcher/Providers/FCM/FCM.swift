@@ -127,8 +127,8 @@ struct FCMChannel: HTTPProviderChannel {
     }
 
     func renewCredential(of request: ProviderRequest) async -> Bool {
-        guard let header = request.headers.first(where: { $0.name == "authorization" }) else { return false }
-        return await self.credentials.invalidate(String(header.value.dropFirst("Bearer ".count)))
+        guard let credential = request.credential else { return false }
+        return await self.credentials.invalidate(credential)
     }
 
     var addresses: [String] { [self.endpoint] }

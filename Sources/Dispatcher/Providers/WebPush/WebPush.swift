@@ -32,7 +32,7 @@ package enum WebPush: ProviderKind {
         }
         var origins = WebPushOrigins.any
         if let text = settings["origins"] {
-            do throws(WebPushOrigins.Fault) {
+            do throws(FieldFault) {
                 origins = try WebPushOrigins(text)
             } catch {
                 throw CredentialFault(error.description, setting: "origins")
@@ -102,7 +102,7 @@ struct WebPushChannel: HTTPProviderChannel {
 
     func request(_ message: PushMessage, device: Device) async throws -> ProviderRequest {
         let subscription: WebPushSubscription
-        do throws(WebPushSubscription.Fault) {
+        do throws(FieldFault) {
             subscription = try WebPushSubscription(token: device.token)
         } catch {
             throw MessageRefusal("no_subscription")
@@ -126,7 +126,7 @@ struct WebPushChannel: HTTPProviderChannel {
             }
         }
         let authorization: String
-        do throws(VAPIDKey.Fault) {
+        do throws(FieldFault) {
             authorization = try self.tokens.authorization(origin: subscription.origin, now: message.now)
         } catch {
             throw CredentialFault(error.description)
@@ -144,9 +144,6 @@ struct WebPushChannel: HTTPProviderChannel {
             retryAfter: response.retryAfter(now: now)
         )
     }
-
-    /// Tokens are renewed long before they expire, and no answer reports expiry.
-    func renewCredential(of request: ProviderRequest) async -> Bool { false }
 }
 
 /// The `Authorization` values of one key, cached for each push service.
@@ -174,8 +171,11 @@ final class VAPIDTokens: Sendable {
     }
 
     /// Returns the `Authorization` value for the service at `origin`; at capacity it evicts others.
-    func authorization(origin: String, now: Timestamp) throws(VAPIDKey.Fault) -> String {
-        if let known = self.tokens.withLock({ $0[origin] }), now < known.renewAt { return known.text }
+    func authorization(origin: String, now: Timestamp) throws(FieldFault) -> String {
+        // A token from before the clock stepped back may be valid for more than a day.
+        if let known = self.tokens.withLock({ $0[origin] }), now < known.renewAt, known.renewAt - now <= Self.lifetime {
+            return known.text
+        }
         let token = try self.key.token(audience: origin, subject: self.subject, expiresAt: now + Self.lifetime)
         let text = "vapid t=\(token), k=\(self.key.publicKey)"
         self.tokens.withLock { tokens in

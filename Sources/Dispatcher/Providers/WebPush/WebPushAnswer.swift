@@ -44,8 +44,6 @@ package enum WebPushAnswer {
     ]
 
     private static let byReason = Dictionary(uniqueKeysWithValues: rules.map { ($0.reason, $0) })
-    private static let outOfOrder = AnswerRule("HTTP_5xx", .retry, after: .seconds(10), "the service failed")
-    private static let notUnderstood = AnswerRule("HTTP", .refused, "the service's answer is not valid")
 
     /// Maps an answer; nil for a success with a page and no location, which is not a push
     /// service's.
@@ -80,7 +78,7 @@ package enum WebPushAnswer {
         if !isComplete, value == nil, status == 400 {
             return .cut(status: status, after: retryAfter ?? Self.firstDelay)
         }
-        let rule = Self.byReason[code] ?? (status >= 500 ? Self.outOfOrder : Self.notUnderstood)
-        return rule.answer(reason: code, after: retryAfter)
+        if let rule = Self.byReason[code] { return rule.answer(after: retryAfter) }
+        return status >= 500 ? .retry(reason: code, after: retryAfter ?? Self.firstDelay) : .refused(reason: code)
     }
 }

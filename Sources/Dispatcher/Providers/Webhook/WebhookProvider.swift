@@ -81,9 +81,6 @@ struct WebhookChannel: HTTPProviderChannel {
     func read(_ response: TransferResponse, now: Timestamp) -> ProviderAnswer? {
         WebhookAnswer.read(status: response.status, body: response.body, retryAfter: response.retryAfter(now: now))
     }
-
-    /// Every request has a fresh signature.
-    func renewCredential(of request: ProviderRequest) async -> Bool { false }
 }
 
 /// Maps the HTTP statuses of an app's own receiver.
@@ -108,8 +105,6 @@ package enum WebhookAnswer {
     ]
 
     private static let byReason = Dictionary(uniqueKeysWithValues: rules.map { ($0.reason, $0) })
-    private static let outOfOrder = AnswerRule("HTTP_5xx", .retry, after: .seconds(10), "the receiver failed")
-    private static let notUnderstood = AnswerRule("HTTP", .refused, "the receiver's answer is not valid")
 
     /// Maps an answer.
     ///
@@ -120,7 +115,7 @@ package enum WebhookAnswer {
             return .accepted(id: id.map { String($0.prefix(Self.longestID)) })
         }
         let code = "HTTP_\(status)"
-        let rule = Self.byReason[code] ?? (status >= 500 ? Self.outOfOrder : Self.notUnderstood)
-        return rule.answer(reason: code, after: retryAfter)
+        if let rule = Self.byReason[code] { return rule.answer(after: retryAfter) }
+        return status >= 500 ? .retry(reason: code, after: retryAfter ?? .seconds(10)) : .refused(reason: code)
     }
 }
