@@ -58,6 +58,7 @@ package struct Dispatcher: Sendable {
     private(set) var presence: PresenceRegistry
     /// Lifecycle events for upstream apps.
     package let events: EventLog
+    private var publisher: EventPublisher
     package let catalogs: CatalogRegister
     let zones: Zones
     /// The channels of providers; a delivery without one is recorded as `no_provider`.
@@ -90,6 +91,7 @@ package struct Dispatcher: Sendable {
         self.live = live
         self.presence = PresenceRegistry(live)
         self.events = EventLog(keys: live.keys, length: eventsLength)
+        self.publisher = EventPublisher(log: self.events, connection: live.connection, logger: logger)
         self.catalogs = catalogs
         self.zones = zones
         self.channels = channels
@@ -108,6 +110,7 @@ package struct Dispatcher: Sendable {
         copy.database = database
         copy.live = live
         copy.presence = PresenceRegistry(live)
+        copy.publisher = EventPublisher(log: self.events, connection: live.connection, logger: self.logger)
         return copy
     }
 
@@ -228,7 +231,7 @@ package struct Dispatcher: Sendable {
     ///
     /// One that would last longer than any does is taken over: Redis's clock has stepped back.
     func takeTurn(_ key: String, lifetime: Duration) async throws(RedisError) -> Bool {
-        let milliseconds = lifetime.inMicroseconds / 1_000
+        let milliseconds = lifetime.inMilliseconds
         let command: [RedisArgument] = ["SET", .text(key), .text(self.name), "PX", .integer(milliseconds)]
         if try await self.redis.send(command + ["NX"]).string() != nil { return true }
         guard try await self.redis.send("PTTL", .text(key)).integer() > Self.longestTurn else { return false }
@@ -273,11 +276,25 @@ extension Dispatcher {
     func event(
         _ kind: LifecycleEvent.Kind,
         of notification: Notification,
-        channel: DeliveryChannel? = nil,
         reason: String? = nil
     ) -> [LifecycleEvent] {
         guard self.events.isOn else { return [] }
-        return [LifecycleEvent(kind, notification.label, at: self.now(), channel: channel, reason: reason)]
+        return [LifecycleEvent(kind, notification.label, at: self.now(), reason: reason)]
+    }
+
+    /// Returns the event of a notification that ended when it was stored, and counts it if its job
+    /// was cancelled before.
+    func events(of notification: Notification, stored outcome: NotificationStore.Outcome) -> [LifecycleEvent] {
+        switch outcome {
+        case .stored:
+            guard let kind = LifecycleEvent.Kind(ending: notification.status) else { return [] }
+            return self.event(kind, of: notification, reason: notification.statusReason)
+        case .cancelled:
+            PipelineMetrics.cancelled.increment()
+            return self.event(.cancelled, of: notification)
+        case .known, .duplicate, .conflict, .replaced:
+            return []
+        }
     }
 
     /// Returns the events of replaced notifications, each with the newer one's id as its reason.
@@ -297,10 +314,6 @@ extension Dispatcher {
     /// Appends events that no stream entry waits for; those that Redis does not take are lost.
     func publish(_ events: [LifecycleEvent]) async {
         await self.publisher.publish(events)
-    }
-
-    private var publisher: EventPublisher {
-        EventPublisher(log: self.events, connection: self.redis, logger: self.logger)
     }
 }
 

@@ -195,7 +195,7 @@ package final class LeaseService: Service {
             // For apps and commands; each sweep writes it again.
             var notes = RedisBatch()
             self.dispatcher.live.noteParts(in: &notes)
-            for reply in try await self.dispatcher.redis.send(notes) { _ = try reply.checked() }
+            try await self.dispatcher.redis.run(notes)
         }
     }
 

@@ -24,7 +24,8 @@ enum PipelineMetrics {
     static let unproven = Counter(label: "carillon.notifications.unproven")
     /// Entries taken over from dead dispatchers, or whose reply got lost.
     static let claimed = Counter(label: "carillon.entries.claimed")
-    /// Notifications without an owner that were routed again.
+    /// Notifications and deliveries that the sweep enqueued again, but not those that only lacked
+    /// the proof of a socket.
     static let swept = Counter(label: "carillon.notifications.swept")
 
     /// Notifications stored as cancelled, because their job was cancelled before it came.
@@ -59,27 +60,22 @@ enum PipelineMetrics {
 
     /// The metrics of one provider.
     struct Deliveries: Sendable {
-        let accepted: Counter
-        let retry: Counter
-        let failed: Counter
-        let skipped: Counter
         /// The response time of the provider.
         let duration: Timer
         private let provider: Provider
+        private let answered: [DeliveryStore.Outcome: Counter]
         private let reasons = CounterSet()
 
         init(_ provider: Provider) {
             self.provider = provider
-            func answers(_ outcome: DeliveryStore.Outcome) -> Counter {
-                Counter(
+            var answered: [DeliveryStore.Outcome: Counter] = [:]
+            for outcome in DeliveryStore.Outcome.allCases {
+                answered[outcome] = Counter(
                     label: "carillon.deliveries.answered",
                     dimensions: [("provider", provider.rawValue), ("outcome", outcome.rawValue)]
                 )
             }
-            self.accepted = answers(.accepted)
-            self.retry = answers(.retry)
-            self.failed = answers(.failed)
-            self.skipped = answers(.skipped)
+            self.answered = answered
             self.duration = Timer(
                 label: "carillon.deliveries.duration",
                 dimensions: [("provider", provider.rawValue)]
@@ -97,15 +93,8 @@ enum PipelineMetrics {
             self.reasons.counter("carillon.deliveries.held", [("provider", self.provider.rawValue)], "reason", reason)
         }
 
-        /// Returns the counter of attempts with an outcome.
-        func answers(_ outcome: DeliveryStore.Outcome) -> Counter {
-            switch outcome {
-            case .accepted: self.accepted
-            case .retry: self.retry
-            case .failed: self.failed
-            case .skipped: self.skipped
-            }
-        }
+        /// Counts an attempt by its outcome.
+        func count(_ outcome: DeliveryStore.Outcome) { self.answered[outcome]?.increment() }
     }
 }
 

@@ -65,20 +65,9 @@ enum DeliverySpan {
             span.attributes["push.app"] = channel.app
             span.attributes["notification.id"] = message.notification.id.description
             span.attributes["push.attempt"] = attempt + 1
-            if let fault = Self.fault(reply) { span.setStatus(SpanStatus(code: .error, message: fault)) }
+            if case .answered(.accepted) = reply.result { return reply }
+            span.setStatus(SpanStatus(code: .error, message: reply.summary))
             return reply
-        }
-    }
-
-    /// Returns why the provider did not accept it; nil if it did.
-    private static func fault(_ reply: ProviderReply) -> String? {
-        switch reply.result {
-        case .answered(let answer): answer.reason
-        case .unanswered(let reason, _): reason
-        case .noCredential: "no_credential"
-        case .unsendable(let reason): reason
-        case .noTurn: "no_turn"
-        case .fenced: "fenced"
         }
     }
 }

@@ -44,12 +44,11 @@ package struct RetentionService: Service {
     private static let switchedOffDevices: Duration = .seconds(30 * 86_400)
 
     private let dispatcher: Dispatcher
-    private let store: RetentionStore
     private let periods: Periods
+    private var store: RetentionStore { self.dispatcher.database.retention }
 
-    package init(dispatcher: Dispatcher, store: RetentionStore, periods: Periods) {
+    package init(dispatcher: Dispatcher, periods: Periods) {
         self.dispatcher = dispatcher
-        self.store = store
         self.periods = periods
     }
 
@@ -120,20 +119,19 @@ package struct RetentionService: Service {
     private func cancellations(_ now: Timestamp) async throws -> Bool {
         try await self.inSteps {
             try await self.store.dropCancellations(
-                before: now + (.zero - .seconds(7 * 86_400)), limit: Self.batchSize)
+                before: now - .seconds(7 * 86_400), limit: Self.batchSize)
         }
     }
 
     private func broadcasts(_ now: Timestamp) async throws -> Bool {
         // One step a minute: a broadcast's pages, of which there may be thousands, go with it.
         _ = try await self.dispatcher.database.broadcasts.forget(
-            before: now + (.zero - .seconds(90 * 86_400)), limit: 100)
+            before: now - .seconds(90 * 86_400), limit: 100)
         return false
     }
 
     private func audit(_ now: Timestamp) async throws -> Bool {
-        while isRunning, let part = try await self.store.dropAttemptPart(firstKept: now + (.zero - self.periods.audit))
-        {
+        while isRunning, let part = try await self.store.dropAttemptPart(firstKept: now - self.periods.audit) {
             RetentionMetrics.parts.increment()
             self.dispatcher.logger.info("dropped a partition of the audit", metadata: ["part": "\(part)"])
         }
@@ -143,7 +141,7 @@ package struct RetentionService: Service {
     private func inboxes(_ now: Timestamp) async throws -> Bool {
         let hasStored = try await self.inSteps {
             let step = try await self.store.expireInboxes(
-                storedBefore: now + (.zero - self.periods.inbox), limit: Self.batchSize)
+                storedBefore: now - self.periods.inbox, limit: Self.batchSize)
             try await self.publish(step)
             return step.found
         }
@@ -178,7 +176,7 @@ package struct RetentionService: Service {
     private func tombstones(_ now: Timestamp) async throws -> Bool {
         try await self.inSteps {
             let count = try await self.store.removeTombstones(
-                deletedBefore: now + (.zero - self.periods.tombstones), limit: Self.batchSize)
+                deletedBefore: now - self.periods.tombstones, limit: Self.batchSize)
             RetentionMetrics.tombstones.increment(by: count)
             return count
         }
@@ -187,13 +185,13 @@ package struct RetentionService: Service {
     private func devices(_ now: Timestamp) async throws -> Bool {
         let hasStale = try await self.inSteps {
             let count = try await self.store.deactivateDevices(
-                unseenSince: now + (.zero - self.periods.devices), now: now, limit: Self.batchSize)
+                unseenSince: now - self.periods.devices, now: now, limit: Self.batchSize)
             RetentionMetrics.devices.increment(by: count)
             return count
         }
         let hasSwitchedOff = try await self.inSteps {
             try await self.store.dropDevices(
-                switchedOffBefore: now + (.zero - Self.switchedOffDevices), limit: Self.batchSize)
+                switchedOffBefore: now - Self.switchedOffDevices, limit: Self.batchSize)
         }
         return hasStale || hasSwitchedOff
     }
@@ -201,7 +199,7 @@ package struct RetentionService: Service {
     private func deadLetters(_ now: Timestamp) async throws -> Bool {
         try await self.inSteps(of: Self.deadLetterBatchSize) {
             let count = try await self.store.dropDeadLetters(
-                before: now + (.zero - self.periods.deadLetters), keeping: Self.mostDeadLetters,
+                before: now - self.periods.deadLetters, keeping: Self.mostDeadLetters,
                 limit: Self.deadLetterBatchSize)
             RetentionMetrics.deadLetters.increment(by: count)
             return count

@@ -40,20 +40,19 @@ package struct WebhookService: Service {
     private static let inFlight = 256
 
     private let dispatcher: Dispatcher
-    private let store: WebhookStore
     private let feed: EventFeed
     private let queues: WebhookQueues
     private let sender: WebhookSender
     private let cache = WebhookCache()
+    private var store: WebhookStore { self.dispatcher.database.webhooks }
 
     /// - Parameter transfer: a client that connects to public addresses only, unless the operator
     ///   allows others.
-    package init(dispatcher: Dispatcher, store: WebhookStore, transfer: TransferClient) {
+    package init(dispatcher: Dispatcher, transfer: TransferClient) {
         self.dispatcher = dispatcher
-        self.store = store
         self.feed = dispatcher.live.eventFeed
         self.queues = dispatcher.live.webhookQueues
-        self.sender = WebhookSender(dispatcher: dispatcher, store: store, queues: self.queues, transfer: transfer)
+        self.sender = WebhookSender(dispatcher: dispatcher, transfer: transfer)
     }
 
     package func run() async throws {
@@ -227,9 +226,9 @@ struct WebhookSender: Sendable {
     private static let endurance: Duration = .seconds(5 * 24 * 3_600)
 
     let dispatcher: Dispatcher
-    let store: WebhookStore
-    let queues: WebhookQueues
     let transfer: TransferClient
+    private var store: WebhookStore { self.dispatcher.database.webhooks }
+    private var queues: WebhookQueues { self.dispatcher.live.webhookQueues }
 
     /// Sends one request and settles its outcome.
     ///
@@ -318,7 +317,7 @@ struct WebhookSender: Sendable {
     /// Lets a webhook wait, and drops its events that are too old by now.
     private func postpone(_ id: NotificationID, for delay: Duration) async throws {
         let now = self.dispatcher.now()
-        let oldest = Timestamp(microseconds: now.microseconds - Self.patience.inMicroseconds)
+        let oldest = now - Self.patience
         let dropped = try await self.queues.postpone(id, until: now + delay, droppingBefore: oldest)
         self.dispatcher.alarms.webhooks.note(now + delay)
         if dropped > 0 { WebhookMetrics.old.increment(by: dropped) }

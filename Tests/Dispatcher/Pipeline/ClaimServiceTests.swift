@@ -13,15 +13,6 @@ import Testing
 /// Deliveries that kill every dispatcher that works on them.
 @Suite(.timeLimit(.minutes(10)))
 struct ClaimServiceTests {
-    private struct Accepting: ProviderChannel {
-        let provider = Provider.fcm
-        let app = "default"
-
-        func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
-            ProviderReply(.answered(.accepted(id: "1")))
-        }
-    }
-
     /// A queued notification whose delivery a dead dispatcher left pending.
     private struct Scene {
         let dispatcher: Dispatcher
@@ -63,13 +54,9 @@ struct ClaimServiceTests {
             try await TestDatabase.with { database in
                 let keys = Keyspace(prefix: prefix)
                 let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")], Accepting(), eventsLength: 100)
-                let phone = try await Database(database.pool).devices.register(
-                    Device(
-                        id: NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0003), user: "ada",
-                        platform: .android, provider: .fcm, app: "default", environment: .production,
-                        token: "phone", registeredAt: TestDispatcher.now)
-                ).device
+                    database.pool, redis, keys, [NotificationType(name: "news")], FakeChannel.accepting(),
+                    eventsLength: 100)
+                let phone = try await Database(database.pool).devices.register(TestDispatcher.phone()).device
                 var notification = Notification(
                     id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001), user: "ada",
                     type: "news", createdAt: TestDispatcher.now)

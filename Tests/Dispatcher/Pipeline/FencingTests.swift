@@ -20,18 +20,6 @@ struct FencingTests {
         NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0000 + UInt64(number))
     }
 
-    /// A provider that records messages.
-    private struct RecordingChannel: ProviderChannel {
-        let provider = Provider.fcm
-        let app = "default"
-        let note: @Sendable (PushMessage) -> Void
-
-        func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
-            self.note(message)
-            return ProviderReply(.answered(.accepted(id: "1")))
-        }
-    }
-
     /// Stores Ada and her phone.
     private static func storeDevice(in pool: PostgresPool) async throws {
         try await pool.query(
@@ -121,7 +109,7 @@ struct FencingTests {
                 let keys = Keyspace(prefix: prefix)
                 let dispatcher = try TestDispatcher.make(
                     database.pool, redis, keys, [NotificationType(name: "news")],
-                    RecordingChannel { message in sent.withLock { $0.append(message.notification.id) } })
+                    FakeChannel.accepting { message in sent.withLock { $0.append(message.notification.id) } })
                 dispatcher.leaseClock.renewed(at: .now)
                 let stream = keys.deliveries(.fcm, .normal)
                 for number in 1...3 {
@@ -177,7 +165,7 @@ struct FencingTests {
                 try await Self.storeDevice(in: database.pool)
                 let keys = Keyspace(prefix: prefix)
                 let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")], RecordingChannel { _ in })
+                    database.pool, redis, keys, [NotificationType(name: "news")], FakeChannel.accepting())
                 dispatcher.leaseClock.renewed(at: .now)
                 let stream = keys.jobs(.normal)
                 for title in ["mine", "theirs"] {
@@ -215,13 +203,31 @@ struct FencingTests {
                 group: group, catalog: try Catalog([NotificationType(name: "news")]), fence: Fence(LeaseClock.Term()))
             batch.finished = ["1-0", "2-0"]
             for entry in batch.finished {
-                batch.events.append(.init(entry: entry, user: "ada", name: entry, arguments: []))
-                batch.eventsForEveryone.append(.init(entry: entry, name: entry, arguments: [], except: []))
+                batch.events.append(.init(entry: entry, user: "ada", body: []))
+                batch.eventsForEveryone.append(.init(entry: entry, body: [], except: []))
             }
             let kept = batch.keeping(["2-0"])
             #expect(kept.finished == ["2-0"])
-            #expect(kept.events.map(\.name) == ["2-0"])
-            #expect(kept.eventsForEveryone.map(\.name) == ["2-0"])
+            #expect(kept.events.map(\.entry) == ["2-0"])
+            #expect(kept.eventsForEveryone.map(\.entry) == ["2-0"])
+        }
+    }
+
+    @Test("the fence of stored jobs closes by the dispatcher's clock")
+    func clock() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let instant = Mutex(ContinuousClock.now)
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")],
+                    instant: { instant.withLock { $0 } })
+                let batch = LaneBatch(lane: .normal, group: dispatcher.group(keys.jobs(.normal)), entries: [])
+                let stored = try await JobIntake(dispatcher: dispatcher).take(batch)
+                #expect(stored.fence.isOpen)
+                instant.withLock { $0 += .seconds(101) }
+                #expect(!stored.fence.isOpen)
+            }
         }
     }
 
@@ -232,7 +238,7 @@ struct FencingTests {
                 try await Self.storeDevice(in: database.pool)
                 let keys = Keyspace(prefix: prefix)
                 let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")], RecordingChannel { _ in })
+                    database.pool, redis, keys, [NotificationType(name: "news")], FakeChannel.accepting())
                 dispatcher.leaseClock.renewed(at: .now)
                 var notification = Notification(
                     id: Self.notification(1), user: "ada", type: "news", createdAt: TestDispatcher.now)
@@ -310,7 +316,7 @@ struct FencingTests {
                 let instants = Mutex(ContinuousClock.now)
                 let keys = Keyspace(prefix: prefix)
                 let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")], RecordingChannel { _ in },
+                    database.pool, redis, keys, [NotificationType(name: "news")], FakeChannel.accepting(),
                     instant: {
                         instants.withLock { instant in
                             if !isTimely { instant += .seconds(120) }
@@ -341,15 +347,14 @@ struct FencingTests {
                 let dispatcher = try TestDispatcher.make(
                     database.pool, redis, keys, [NotificationType(name: "news")])
                 let transfer = try TransferClient(configuration: TransferConfiguration(), logger: TestLog.logger)
-                let service = WebhookService(
-                    dispatcher: dispatcher, store: Database(database.pool).webhooks, transfer: transfer)
+                let service = WebhookService(dispatcher: dispatcher, transfer: transfer)
                 let webhook = Webhook(
                     id: Self.notification(1), org: nil, url: "https://a.example", kinds: nil, secret: "s",
                     createdAt: Timestamp(milliseconds: 0))
                 let label = NotificationLabel(
                     id: Self.notification(1), user: "ada", type: "news", category: nil, org: "", job: nil)
                 let event = LifecycleEvent(.sent, label, at: TestDispatcher.now)
-                try await EventLog(keys: keys, length: 100).append([event], on: redis)
+                await EventLog(keys: keys, length: 100).append([event], on: redis)
                 let feed = dispatcher.live.eventFeed
                 // The first look makes the group.
                 _ = try await feed.take(from: keys.parts, count: 10)
@@ -383,7 +388,7 @@ struct FencingTests {
                         Webhook(id: id, org: nil, url: stub.url, kinds: nil, secret: "s", createdAt: TestDispatcher.now)
                     )
                     _ = try await queues.append([(id, [Array("{}".utf8)])], now: TestDispatcher.now)
-                    let sender = WebhookSender(dispatcher: dispatcher, store: store, queues: queues, transfer: transfer)
+                    let sender = WebhookSender(dispatcher: dispatcher, transfer: transfer)
                     // The claim would end before the receiver's timeout.
                     await sender.send(id, within: dispatcher.fence(for: .seconds(10)))
                     #expect(stub.requests == 0)

@@ -3,6 +3,7 @@
 
 import Clients
 import Core
+import Operations
 import Support
 import Testing
 
@@ -54,6 +55,81 @@ struct PostponementTests {
                 let taken = try await dispatcher.database.followUps.take(
                     now: TestDispatcher.now, until: TestDispatcher.now + .seconds(30), limit: 10)
                 #expect(taken.map(\.item.user) == ["moved"])
+            }
+        }
+    }
+
+    @Test("records a postponement once, however often it is decided again, until its end changes")
+    func again() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")], FakeChannel(), eventsLength: 100)
+                _ = try await dispatcher.database.devices.register(TestDispatcher.phone())
+                var preferences = RecipientStore.Preferences()
+                // Quiet all day except for a minute, which differs in Kolkata.
+                preferences.settings.zone = "Pacific/Honolulu"
+                preferences.settings.quietHours = QuietHours(start: 1, end: 0)
+                var settings = preferences.settings
+                try await dispatcher.database.preferences.set(user: "ada", settings: settings)
+                var notification = Self.notification(1, user: "ada")
+                notification.channels = [.inApp, .push]
+                _ = try await dispatcher.database.notifications.store([notification], areRepeats: false)
+                let due = try #require(
+                    dispatcher.releaseMoment(of: notification, preferences: preferences, now: TestDispatcher.now))
+                try await dispatcher.postpone([
+                    Postponement(
+                        notification: notification, kind: .release, due: due, reason: Reason.quietHours.rawValue)
+                ])
+                func decideAgain(_ settings: UserSettings) async throws -> [Int64] {
+                    try await dispatcher.database.preferences.set(user: "ada", settings: settings)
+                    try await dispatcher.database.followUps.reconsiderReleases(now: TestDispatcher.now, over: .zero)
+                    #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
+                    let steps = try await database.pool.query(
+                        "SELECT FROM carillon.delivery_attempts WHERE outcome = 'deferred'")
+                    let events = try await redis.send("XLEN", .text(keys.events)).integer()
+                    return [Int64(steps.count), events]
+                }
+                for _ in 1...2 { #expect(try await decideAgain(settings) == [1, 0]) }
+                settings.zone = "Asia/Kolkata"
+                #expect(try await decideAgain(settings) == [2, 1])
+            }
+        }
+    }
+
+    @Test("says that no provider serves a device when the push goes out, not when quiet hours postpone it")
+    func unserved() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")], FakeChannel())
+                let devices = dispatcher.database.devices
+                _ = try await devices.register(TestDispatcher.phone())
+                let browser = Device(
+                    id: NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0004), user: "ada",
+                    platform: .web, provider: .webpush, app: "default", environment: .production, token: "browser",
+                    registeredAt: TestDispatcher.now)
+                _ = try await devices.register(browser)
+                var settings = UserSettings()
+                settings.quietHours = QuietHours(start: 1, end: 0)
+                let preferences = dispatcher.database.preferences
+                try await preferences.set(user: "ada", settings: settings)
+                var notification = Self.notification(1, user: "ada")
+                notification.channels = [.inApp, .push]
+                _ = try await dispatcher.database.notifications.store([notification], areRepeats: false)
+                func skipped() async throws -> Int {
+                    try await database.pool.query(
+                        "SELECT FROM carillon.delivery_attempts WHERE reason = 'no_provider'"
+                    ).count
+                }
+                try await Router(dispatcher: dispatcher).route([RoutedNotification(notification, .stored)])
+                #expect(try await skipped() == 0)
+                settings.quietHours = nil
+                try await preferences.set(user: "ada", settings: settings)
+                try await dispatcher.database.followUps.reconsiderReleases(now: TestDispatcher.now, over: .zero)
+                #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
+                #expect(try await skipped() == 1)
             }
         }
     }
@@ -135,10 +211,10 @@ struct DelayedMailTests {
     }
 }
 
-@Suite("Late mail", .timeLimit(.minutes(10)))
-struct LateMailTests {
-    @Test("is recorded as skipped when the notification in the inbox has expired before it was due")
-    func expired() async throws {
+@Suite("Failed mail", .timeLimit(.minutes(10)))
+struct FailedMailTests {
+    @Test("fails a deferred notification outside the inbox that no device gets at its release")
+    func released() async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
                 let dispatcher = try TestDispatcher.make(
@@ -146,8 +222,42 @@ struct LateMailTests {
                 var notification = Notification(
                     id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001), user: "ada",
                     type: "news", createdAt: TestDispatcher.now)
+                notification.channels = [.push, .email]
+                let store = dispatcher.database.notifications
+                _ = try await store.store([notification], areRepeats: false)
+                let due = TestDispatcher.now + .seconds(-1)
+                try await dispatcher.postpone([
+                    Postponement(notification: notification, kind: .release, due: due, reason: "delay")
+                ])
+                var settlement = DeliveryStore.Settlement()
+                settlement.failed = [("ada", notification.id, "SMTP_550")]
+                try await dispatcher.database.deliveries.settle(settlement)
+                #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
+                let stored = try await store.load([("ada", notification.id)])
+                #expect(stored.map { "\($0.status) \($0.statusReason ?? "")" } == ["failed no_device"])
+            }
+        }
+    }
+}
+
+@Suite("Late mail", .timeLimit(.minutes(10)))
+struct LateMailTests {
+    @Test(
+        "is recorded as skipped when the notification in the inbox has expired before it was due, or is not wanted",
+        arguments: ["expired", "opted_out", "type_disabled"])
+    func refused(reason: String) async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                var type = NotificationType(name: "news")
+                type.isEnabled = reason != "type_disabled"
+                let dispatcher = try TestDispatcher.make(database.pool, redis, Keyspace(prefix: prefix), [type])
+                var notification = Notification(
+                    id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001), user: "ada",
+                    type: "news", createdAt: TestDispatcher.now)
                 notification.channels = [.inApp, .email]
-                notification.expiresAt = TestDispatcher.now
+                if reason == "expired" { notification.expiresAt = TestDispatcher.now }
+                try await dispatcher.database.preferences.set(
+                    user: "ada", preferences: ["news": TypePreference(email: reason != "opted_out")])
                 let store = dispatcher.database.notifications
                 _ = try await store.store([notification], areRepeats: false)
                 try await store.mark([("ada", notification.id, .sent, "offline", "inbox")])
@@ -159,9 +269,42 @@ struct LateMailTests {
                 let record = try #require(
                     try await dispatcher.database.traces.record(notification.id, user: "ada"))
                 let attempts = record.attempts.map { "\($0.kind) \($0.outcome) \($0.reason ?? "")" }
-                #expect(attempts == ["email skipped expired"])
+                #expect(attempts == ["email skipped \(reason)"])
                 #expect(record.notification.status == .sent)
                 #expect(record.followUps.isEmpty)
+            }
+        }
+    }
+
+    @Test("of a cancelled notification is no longer in flight once it is refused")
+    func cancelled() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")])
+                var notification = Notification(
+                    id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001), user: "ada",
+                    type: "news", createdAt: TestDispatcher.now)
+                notification.channels = [.inApp, .email]
+                let store = dispatcher.database.notifications
+                _ = try await store.store([notification], areRepeats: false)
+                try await store.mark([("ada", notification.id, .sent, "offline", "inbox")])
+                try await database.pool.query(
+                    "INSERT INTO carillon.user_settings (user_id, email) VALUES ('ada', 'ada@example.com')")
+                let due = TestDispatcher.now + .seconds(-1)
+                try await dispatcher.postpone([
+                    Postponement(notification: notification, kind: .email, due: due, reason: "unread")
+                ])
+                func state() async throws -> [String] {
+                    try await database.pool.query(
+                        "SELECT concat_ws(' ', status, status_reason) FROM carillon.notifications"
+                    ).map { try $0.text(0) }
+                }
+                _ = try await dispatcher.database.cancellations.cancel(
+                    [("ada", notification.id)], at: TestDispatcher.now)
+                #expect(try await state() == ["cancelled in_flight"])
+                #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
+                #expect(try await state() == ["cancelled"])
             }
         }
     }
@@ -204,12 +347,8 @@ struct RetakenReleaseTests {
             try await TestDatabase.with { database in
                 let keys = Keyspace(prefix: prefix)
                 let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")], Silent())
-                _ = try await dispatcher.database.devices.register(
-                    Device(
-                        id: NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0003), user: "ada",
-                        platform: .android, provider: .fcm, app: "default", environment: .production,
-                        token: "phone", registeredAt: TestDispatcher.now))
+                    database.pool, redis, keys, [NotificationType(name: "news")], FakeChannel())
+                _ = try await dispatcher.database.devices.register(TestDispatcher.phone())
                 var notification = Notification(
                     id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001), user: "ada",
                     type: "news", createdAt: TestDispatcher.now)
@@ -230,6 +369,37 @@ struct RetakenReleaseTests {
                 let status = try await database.pool.query("SELECT status FROM carillon.notifications")
                 #expect(try status.map { try $0.text(0) } == ["pending"])
             }
+        }
+    }
+}
+
+@Suite("Traces of postponed notifications", .timeLimit(.minutes(10)))
+struct PostponedTraceTests {
+    @Test("show a cap after the deferral that it followed, and nothing as due once the notification is cancelled")
+    func steps() async throws {
+        try await TestDatabase.with { test in
+            let database = Database(test.pool)
+            var notification = Notification(
+                id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001), user: "ada",
+                type: "news", createdAt: TestDispatcher.now)
+            notification.channels = [.push]
+            let id = notification.id
+            _ = try await database.notifications.store([notification], areRepeats: false)
+            let release = FollowUpStore.Item(user: "ada", notification: id, kind: .release)
+            try await database.followUps.put(
+                [(release, TestDispatcher.now + .seconds(60), Reason.quietHours.rawValue)], now: TestDispatcher.now)
+            func trace() async throws -> [NotificationTrace.Step] {
+                NotificationTrace(try #require(try await database.traces.record(id, user: "ada"))).steps
+            }
+            #expect(try await trace().map(\.event) == ["enqueued", "stored", "deferred", "due"])
+            try await database.notifications.mark(
+                [("ada", id, .expired, "expired", nil)], notes: [("ada", id, Reason.cappedByType.rawValue)])
+            let late = try await trace()
+            #expect(late.map(\.event) == ["enqueued", "stored", "deferred", "held_back", "due"])
+            // It expired after it was stored.
+            #expect(late[1].detail.isEmpty)
+            try await test.pool.query("UPDATE carillon.notifications SET status = 'cancelled'")
+            #expect(try await trace().map(\.event) == ["enqueued", "stored", "deferred", "held_back"])
         }
     }
 }

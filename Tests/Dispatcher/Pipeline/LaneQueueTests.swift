@@ -46,12 +46,12 @@ struct LaneQueueTests {
     }
 
     @Test("a sender to a full lane waits; other lanes are free")
-    func bounds() async {
+    func bounds() async throws {
         let queue = LaneQueue<Int>(capacity: 2)
         await queue.send(1, lane: .normal)
         await queue.send(2, lane: .normal)
         let sender = Waiter { await queue.send(3, lane: .normal) }
-        await eventually { queue.count == 3 }
+        try await eventually("the sender waits") { queue.count == 3 }
         #expect(await sender.staysWaiting())
         await queue.send(4, lane: .critical)
         #expect(await queue.receive() == 4)
@@ -107,11 +107,11 @@ struct LaneQueueTests {
     }
 
     @Test("senders of one lane take turns when they wait for a need, while others keep the lane filled")
-    func needWithinLane() async {
+    func needWithinLane() async throws {
         let queue = LaneQueue<Int>(capacity: 1)
         await queue.send(1, lane: .normal)
         let sender = Waiter { await queue.send(2, lane: .normal) }
-        await eventually { queue.count == 2 }
+        try await eventually("the sender waits") { queue.count == 2 }
         let first = Waiter { await queue.awaitNeed(of: .normal) }
         #expect(await first.staysWaiting())
         let second = Waiter { await queue.awaitNeed(of: .normal) }
@@ -121,18 +121,18 @@ struct LaneQueueTests {
         await first.finish()
         #expect(await second.staysWaiting())
         let next = Waiter { await queue.send(3, lane: .normal) }
-        await eventually { queue.count == 2 }
+        try await eventually("the sender waits") { queue.count == 2 }
         #expect(await queue.receive() == 2)
         await second.finish()
         await next.finish()
     }
 
     @Test("a finished queue hands out the rest, then nothing")
-    func finishes() async {
+    func finishes() async throws {
         let queue = LaneQueue<Int>(capacity: 1)
         await queue.send(1, lane: .normal)
         let sender = Waiter { await queue.send(2, lane: .normal) }
-        await eventually { queue.count == 2 }
+        try await eventually("the sender waits") { queue.count == 2 }
         queue.finish()
         await sender.finish()
         await queue.send(3, lane: .critical)

@@ -48,6 +48,33 @@ struct LaneSourceTests {
         RedisRun(id: id, now: now, note: note.map { RedisRun.Note($0) })
     }
 
+    @Test(
+        "a sweep repairs what a failover or an earlier PostgreSQL may lack, and notes when",
+        arguments: [
+            // An emptied Redis lacks everything, and has no former master.
+            ("this", nil, 400_000_000, "this 1000000000 900000 - 7"),
+            ("this", "this 999000000 100000 - 7", nil, "this 1000000000 100000 - 7"),
+            ("this", "another 999000000 100000 - 7", 999_000_000, "this 1000000000 900000 1000000000 7"),
+            ("this", "another", 400_000_000, "this 1000000000 900000 1000000000 7"),
+            // It failed over again before the second repair, which is due after 30 s.
+            ("this", "another 999000000 890000 998000000 7", 998_000_000, "this 1000000000 900000 1000000000 7"),
+            ("this", "this 999000000 870001 998000000 7", nil, "this 1000000000 870001 998000000 7"),
+            ("this", "this 999000000 870000 998000000 7", 998_000_000, "this 1000000000 870000 - 7"),
+            ("this", "this 999000000 100000 - 6", 400_000_000, "this 1000000000 100000 - 7"),
+            ("this", "this 999000000 890000 998000000 6", 400_000_000, "this 1000000000 890000 998000000 7"),
+            // The notes of earlier releases name no epoch.
+            ("this", "this 999000000 100000 -", nil, "this 1000000000 100000 - 7"),
+            // A Redis that hides its run looks like the same one each time.
+            (nil, "unknown 999000000 100000 - 7", nil, "unknown 1000000000 900000 - 7"),
+        ] as [(String?, String?, Int64?, String)]
+    )
+    func finding(id: String?, note: String?, lostSince: Int64?, next: String) {
+        let finding = Self.run(id, now: 900_000, note: note).finding(
+            now: Timestamp(milliseconds: 1_000_000_000), epoch: 7, oldest: Timestamp(milliseconds: 400_000_000))
+        #expect(finding.lostSince == lostSince.map { Timestamp(milliseconds: $0) })
+        #expect(finding.note == next)
+    }
+
     @Test("entries appended before Redis was first seen, or before a failover, may be repeats")
     func failover() {
         var source = LaneReader.Source()

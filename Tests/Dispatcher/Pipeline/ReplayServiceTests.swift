@@ -39,6 +39,32 @@ struct ReplayServiceTests {
         }
     }
 
+    @Test("a letter with a huge field is cut, says so, and is not replayed as if it were whole")
+    func cut() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(database.pool, redis, keys, [NotificationType(name: "news")])
+                let body = "x" + String(repeating: "é", count: 1_500_000)
+                let fields = [("user", "ada"), ("type", "news"), ("body", body)].map { ($0.0, Array($0.1.utf8)[...]) }
+                try await DeadLetterQueue(dispatcher: dispatcher).setAside([
+                    DeadLetter(
+                        stream: keys.jobs(.normal), entry: "1-0", reason: "tried", at: TestDispatcher.now,
+                        fields: fields)
+                ])
+                let letters = try await dispatcher.database.deadLetters.list(DeadLetterStore.Filter(), limit: 10)
+                let stored = try #require(letters.first).fields
+                // The limit is inside the last character.
+                #expect(stored.map { $0.value.count }.prefix(3) == [3, 4, 1_048_575])
+                #expect(stored.last?.name == DeadLetter.cutField)
+                #expect(String(decoding: stored.last?.value ?? [], as: UTF8.self) == "body of 3000001 bytes")
+                #expect(throws: JobFaults.self) {
+                    try dispatcher.catalog.checkedJob(stored.filter { $0.name != "body" })
+                }
+            }
+        }
+    }
+
     @Test("a letter that fails again before its replay has removed it stays, with the new reason")
     func failsAgain() async throws {
         try await TestDatabase.with { database in

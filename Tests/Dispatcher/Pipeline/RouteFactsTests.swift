@@ -10,7 +10,7 @@ import Testing
 @testable import Pipeline
 
 /// The facts for decisions about notifications.
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(10)))
 struct RouteFactsTests {
     @Test("a user who is online stays so while Redis loads its data, so no push goes out for it")
     func loading() async throws {

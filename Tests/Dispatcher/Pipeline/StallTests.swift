@@ -41,15 +41,6 @@ struct StallTests {
         }
     }
 
-    private struct Silent: ProviderChannel {
-        let provider = Provider.fcm
-        let app = "default"
-
-        func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
-            ProviderReply(.noCredential(reason: "nothing is sent here"))
-        }
-    }
-
     private static let notification: Notification = {
         var notification = Notification(
             id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001), user: "ada", type: "news",
@@ -69,20 +60,16 @@ struct StallTests {
                 var news = NotificationType(name: "news")
                 news.digest = DigestRule(window: .seconds(60))
                 let stalled = try TestDispatcher.make(
-                    database.pool, redis, keys, [news], Silent(),
+                    database.pool, redis, keys, [news], FakeChannel(),
                     instant: {
                         looks.withLock { $0 += 1 }
                         return start + .seconds(120 * looks.withLock { $0 })
                     },
                     eventsLength: 100)
                 let rival = try TestDispatcher.make(
-                    database.pool, redis, keys, [news], Silent(),
+                    database.pool, redis, keys, [news], FakeChannel(),
                     now: { TestDispatcher.now + .seconds(61) }, eventsLength: 100)
-                _ = try await Database(database.pool).devices.register(
-                    Device(
-                        id: NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0003), user: "ada",
-                        platform: .android, provider: .fcm, app: "default", environment: .production,
-                        token: "phone", registeredAt: TestDispatcher.now))
+                _ = try await Database(database.pool).devices.register(TestDispatcher.phone())
                 try await body(
                     Scene(stalled: stalled, rival: rival, pool: database.pool, redis: redis, keys: keys))
             }
@@ -97,7 +84,7 @@ struct StallTests {
             let awaited = UnconfirmedNotification(id: Self.notification.id, user: "ada", lane: .normal)
             var batch = RedisBatch()
             set.add([(awaited, deadline: TestDispatcher.now)], in: &batch)
-            for reply in try await scene.redis.send(batch) { _ = try reply.checked() }
+            try await scene.redis.run(batch)
             let shard = scene.keys.unconfirmedShard(user: "ada")
 
             #expect(try await ProofService(dispatcher: scene.stalled).fallBack(shard) == 1)

@@ -24,21 +24,11 @@ struct SweepServiceTests {
         let phone: Device
 
         var sweeper: SweepService { SweepService(dispatcher: self.dispatcher) }
-        private var stream: RedisArgument { .text(self.keys.deliveries(.fcm, .normal)) }
 
         /// Returns the deliveries in the stream.
         func appended() async throws -> [DeliveryWork] {
-            let reply = try await self.redis.send("XRANGE", self.stream, "-", "+")
-            guard var cursor = try reply.cursor(), let count = try cursor.array() else { return [] }
-            var works: [DeliveryWork] = []
-            for _ in 0..<count {
-                _ = try cursor.array()
-                _ = try cursor.string()
-                _ = try cursor.array()
-                _ = try cursor.string()
-                works.append(try DeliveryWork(try cursor.bytes() ?? []))
-            }
-            return works
+            try await self.redis.entries(of: self.keys.deliveries(.fcm, .normal))
+                .map { try DeliveryWork($0[DeliveryWork.field] ?? []) }
         }
 
         /// Makes the last sweep one of another Redis process, so many seconds ago.
@@ -56,17 +46,16 @@ struct SweepServiceTests {
         }
     }
 
-    private static func with(_ body: (Scene) async throws -> Void) async throws {
+    private static func with(
+        logger: Logger = TestLog.logger,
+        _ body: (Scene) async throws -> Void
+    ) async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
                 let keys = Keyspace(prefix: prefix)
                 let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")], Silent())
-                let phone = try await Database(database.pool).devices.register(
-                    Device(
-                        id: NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0003), user: "ada",
-                        platform: .android, provider: .fcm, app: "default", environment: .production,
-                        token: "phone", registeredAt: TestDispatcher.now))
+                    database.pool, redis, keys, [NotificationType(name: "news")], FakeChannel(), logger: logger)
+                let phone = try await Database(database.pool).devices.register(TestDispatcher.phone())
                 var notification = Notification(
                     id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001), user: "ada",
                     type: "news", createdAt: TestDispatcher.now)
@@ -94,6 +83,31 @@ struct SweepServiceTests {
             try await scene.redis.send("DEL", .text(scene.keys.sweepTurn))
             try await scene.sweeper.sweep()
             #expect(try await scene.appended().count == 1)
+        }
+    }
+
+    @Test("reports what it enqueues again, but not in-app notifications that no socket proved")
+    func reported() async throws {
+        let lines = LogRecorder(from: .info) { "\($0.message), \($0.metadata?["count"]?.description ?? "-")" }
+        func found() -> [String] { lines.all.filter { $0.hasPrefix("found ") } }
+        try await Self.with(logger: lines.logger) { scene in
+            var inApp = Notification(
+                id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0002), user: "ada",
+                type: "news", createdAt: TestDispatcher.now)
+            inApp.channels = [.inApp]
+            inApp.jobEntry = "jobs/2-0"
+            _ = try await scene.dispatcher.database.notifications.store([inApp], areRepeats: false)
+            try await scene.pool.query(
+                "UPDATE carillon.notifications SET status_reason = NULL, stored_at = now() - interval '10 minutes'")
+            try await scene.pool.query("UPDATE carillon.sweep SET swept_until = now() - interval '1 hour'")
+            try await scene.forget(beat: 20)
+            try await scene.sweeper.sweep()
+            let stored = try await scene.dispatcher.database.notifications.load([("ada", inApp.id)])
+            #expect(stored.first?.status == .sent)
+            #expect(found() == ["found unowned notifications; routed them again, 1"])
+            try await scene.forget(beat: 20)
+            try await scene.sweeper.sweep()
+            #expect(found().dropFirst() == ["found queued notifications; enqueued them again, 1"])
         }
     }
 
@@ -254,7 +268,7 @@ struct SweepServiceTests {
             var batch = RedisBatch()
             let work = scene.work(attempt: attempt, wasUnknown: wasUnknown)
             retries.add(work, due: TestDispatcher.now, provider: .fcm, lane: .normal, in: &batch)
-            for reply in try await scene.redis.send(batch) { _ = try reply.checked() }
+            try await scene.redis.run(batch)
             try await scene.forget(beat: 20)
             try await scene.sweeper.sweep()
             #expect(try await scene.appended().isEmpty)
@@ -274,7 +288,7 @@ struct SweepServiceTests {
             }
             retries.add(
                 scene.work(attempt: 1), due: TestDispatcher.now, provider: .fcm, lane: .normal, in: &batch)
-            for reply in try await scene.redis.send(batch) { _ = try reply.checked() }
+            try await scene.redis.run(batch)
             try await scene.forget(beat: 20)
             try await scene.sweeper.sweep()
             #expect(try await scene.appended().isEmpty)
@@ -294,7 +308,7 @@ struct SweepServiceTests {
             for work in works {
                 retries.add(work, due: TestDispatcher.now, provider: .fcm, lane: .normal, in: &batch)
             }
-            for reply in try await scene.redis.send(batch) { _ = try reply.checked() }
+            try await scene.redis.run(batch)
             let waiting = WaitingRetries(Live(scene.redis, keys: scene.keys), most: 2_000)
             let known = try await waiting.contain(works, provider: .fcm, lane: .normal).count { $0 }
             #expect((2_000..<5_000).contains(known))
@@ -308,11 +322,7 @@ struct SweepServiceTests {
     @Test("enqueues again a push that only one of two devices has, mail, and attention calls")
     func oneOfTwoDevices() async throws {
         try await Self.with { scene in
-            let tablet = try await Database(scene.pool).devices.register(
-                Device(
-                    id: NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0004), user: "ada",
-                    platform: .android, provider: .fcm, app: "default", environment: .production, token: "tablet",
-                    registeredAt: TestDispatcher.now))
+            let tablet = try await Database(scene.pool).devices.register(TestDispatcher.phone(4, token: "tablet"))
             try await scene.pool.query("UPDATE carillon.devices SET pushed_since = now() - interval '1 hour'")
             let now = try await scene.dispatcher.database.notifications.clock()
             var settlement = DeliveryStore.Settlement()
@@ -376,15 +386,5 @@ struct SweepServiceTests {
             try await Router(dispatcher: scene.dispatcher).finish(batch)
             #expect(try await scene.appended() == [scene.work(attempt: 0)])
         }
-    }
-}
-
-/// A channel that sends nothing.
-struct Silent: ProviderChannel {
-    let provider = Provider.fcm
-    let app = "default"
-
-    func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
-        ProviderReply(.noCredential(reason: "nothing is sent here"))
     }
 }

@@ -24,18 +24,68 @@ enum TestDispatcher {
         now: @escaping @Sendable () -> Timestamp = { TestDispatcher.now },
         instant: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
         eventsLength: Int? = nil,
+        replicated: ReplicatedWrites? = nil,
+        zones: ZoneDatabase = ZoneDatabase(),
         logger: Logger = TestLog.logger
     ) throws -> Dispatcher {
         Dispatcher(
             name: "test",
             database: Database(pool),
-            live: Live(redis, keys: keys),
+            live: Live(redis, keys: keys, replicated: replicated),
             eventsLength: eventsLength,
             catalogs: CatalogRegister(try Catalog(types), now: now),
-            zones: Dispatcher.Zones(ZoneDatabase(), fallback: "UTC"),
+            zones: Dispatcher.Zones(zones, fallback: "UTC"),
             channels: ChannelDirectory(channels.map { ChannelDirectory.Entry($0) }),
             clock: Dispatcher.Clock(now: now, instant: instant),
             logger: logger
         )
+    }
+
+    /// A user's phone, registered now.
+    static func phone(_ number: UInt64 = 3, of user: String = "ada", token: String = "phone") -> Device {
+        Device(
+            id: NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0000 + number), user: user,
+            platform: .android, provider: .fcm, app: "default", environment: .production, token: token,
+            registeredAt: Self.now)
+    }
+}
+
+/// A provider whose answers the test chooses; without a choice, it sends nothing.
+struct FakeChannel: ProviderChannel {
+    let provider: Provider
+    let app: String
+    let account: String
+    let retractionsHaveBadge: Bool
+    private let reply: @Sendable (PushMessage, Device) async -> ProviderReply.Result
+
+    init(
+        provider: Provider = .fcm,
+        app: String = "default",
+        account: String? = nil,
+        retractionsHaveBadge: Bool = false,
+        reply: @escaping @Sendable (PushMessage, Device) async -> ProviderReply.Result = { _, _ in
+            .noCredential(reason: "nothing is sent here")
+        }
+    ) {
+        self.provider = provider
+        self.app = app
+        self.account = account ?? app
+        self.retractionsHaveBadge = retractionsHaveBadge
+        self.reply = reply
+    }
+
+    /// A provider that accepts every message, after `meanwhile`.
+    static func accepting(
+        retractionsHaveBadge: Bool = false,
+        _ meanwhile: @escaping @Sendable (PushMessage) async -> Void = { _ in }
+    ) -> FakeChannel {
+        FakeChannel(retractionsHaveBadge: retractionsHaveBadge) { message, _ in
+            await meanwhile(message)
+            return .answered(.accepted(id: "1"))
+        }
+    }
+
+    func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
+        ProviderReply(await self.reply(message, device))
     }
 }

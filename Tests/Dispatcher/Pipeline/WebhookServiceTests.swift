@@ -26,8 +26,7 @@ struct WebhookServiceTests {
                 let keys = Keyspace()
                 let dispatcher = try TestDispatcher.make(database.pool, redis, keys, [NotificationType(name: "news")])
                 let transfer = try TransferClient(configuration: TransferConfiguration(), logger: TestLog.logger)
-                let service = WebhookService(
-                    dispatcher: dispatcher, store: dispatcher.database.webhooks, transfer: transfer)
+                let service = WebhookService(dispatcher: dispatcher, transfer: transfer)
                 // Each look fails, because this is no sorted set.
                 try await redis.send("SET", .text(keys.webhooksDue), "x")
                 let running = Task { try await service.run() }
@@ -60,7 +59,7 @@ struct WebhookServiceTests {
                         id: id, org: nil, url: "https://a.example", kinds: nil, secret: "s",
                         createdAt: TestDispatcher.now))
                 _ = try await queues.append([(id, [Array("{}".utf8)])], now: TestDispatcher.now)
-                let sender = WebhookSender(dispatcher: dispatcher, store: store, queues: queues, transfer: transfer)
+                let sender = WebhookSender(dispatcher: dispatcher, transfer: transfer)
                 await sender.send(id, within: dispatcher.fence(for: WebhookSender.hold))
                 let webhook = try #require(try await store.find(id))
                 #expect(webhook.status == .active && webhook.failingSince == nil)

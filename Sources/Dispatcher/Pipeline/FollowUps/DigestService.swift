@@ -99,12 +99,8 @@ package struct DigestService: Service {
         var open: [RoutedNotification] = []
         var lifecycle: [LifecycleEvent] = []
         for (item, outcome) in zip(decided, batch.outcomes) {
-            let notification = item.notification
-            if case .stored = outcome, let kind = LifecycleEvent.Kind(ending: notification.status) {
-                lifecycle += self.dispatcher.event(kind, of: notification, reason: notification.statusReason)
-            }
             // A single item keeps its job's id, which may have been cancelled just now.
-            if case .cancelled = outcome { lifecycle += self.dispatcher.event(.cancelled, of: notification) }
+            lifecycle += self.dispatcher.events(of: item.notification, stored: outcome)
             if let item = item.open(after: outcome) { open.append(item) }
         }
         let router = Router(dispatcher: self.dispatcher)
@@ -199,7 +195,7 @@ package struct DigestService: Service {
     }
 
     private func forget() async throws {
-        let before = try await self.dispatcher.database.notifications.clock() + (.zero - Self.memory)
+        let before = try await self.dispatcher.database.notifications.clock() - Self.memory
         while try await self.dispatcher.database.digests.forget(before: before, limit: 1_000) == 1_000, isRunning {}
     }
 }

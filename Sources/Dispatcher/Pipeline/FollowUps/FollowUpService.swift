@@ -64,6 +64,7 @@ package struct FollowUpService: Service {
         }
         try await facts.count(releases: interrupting)
         var plan = RoutePlan(for: self.dispatcher)
+        plan.recorded = try await self.recorded(items, facts)
         var releases: [ReleaseSummary.Release] = []
         var handedOn: [FollowUpStore.Item] = []
         for (index, item) in items.enumerated() {
@@ -98,12 +99,27 @@ package struct FollowUpService: Service {
         return taken.count
     }
 
+    /// Returns the notifications that stay postponed as they were, as when settings or zone rules
+    /// changed without effect on them.
+    private func recorded(_ items: [RoutedNotification], _ facts: RouteFacts) async throws -> Set<NotificationID> {
+        var again: [(id: NotificationID, due: Timestamp)] = []
+        for (index, item) in items.enumerated() {
+            for case .postpone(_, let until, .quietHours) in decide(facts.facts(item, at: index)) {
+                again.append((item.notification.id, until))
+            }
+        }
+        let postponements = again
+        return try await self.dispatcher.untilDone("look up postponements") {
+            try await self.dispatcher.database.followUps.recorded(postponements, now: self.dispatcher.now())
+        }
+    }
+
     /// Whether a dispatcher that died has released a notification, and may have pushed it.
     ///
     /// Its push goes into the stream again even if the gate refuses it, because only the sender can
     /// tell when all devices are done.
     private static func wasReleased(_ notification: Notification, _ kind: FollowUp) -> Bool {
-        kind == .release && notification.status == .pending && notification.statusReason == "queued"
+        kind == .release && notification.isQueued
     }
 
     /// Returns why the gate would refuse a delivery, before any is made.
@@ -121,10 +137,7 @@ package struct FollowUpService: Service {
         )
         // For other purposes, the sender checks each device's attempts.
         gateFacts.wasAccepted = isAttention && stand.wasAccepted
-        if let refusal = gate(gateFacts, now: facts.now) { return refusal }
-        // The gate does not look at how long a notification is kept, and only the steps of mail
-        // settle nothing then.
-        return item.progress == .due(.email) && facts.isExpired(at: facts.now) ? .expired : nil
+        return gate(gateFacts, now: facts.now)
     }
 
     /// Settles a notification whose follow-up is no longer needed: it stays in the inbox, or ends
@@ -138,13 +151,14 @@ package struct FollowUpService: Service {
         let waitsForRelease = kind == .release && notification.status == .deferred
         let waitsForMail =
             kind == .email && notification.status == .pending && !notification.channels.contains(.inApp)
-            && notification.statusReason != "queued"
+            && !notification.isQueued
         if kind == .email, !waitsForMail {
             let now = self.dispatcher.now()
-            if notification.status == .pending, notification.statusReason == "queued" {
+            if notification.isQueued {
                 plan.skipMail(notification, reason: refusal.rawValue, hasFailed: false, at: now)
-            } else if refusal == .expired {
-                // The notification keeps its status, so only an attempt shows it.
+            } else if refusal != .read, refusal != .deleted {
+                // The notification keeps its status, so only an attempt shows it. It also ends the
+                // flight of a cancelled one.
                 plan.skip(notification, device: nil, reason: refusal.rawValue, at: now)
             }
         }
@@ -174,12 +188,14 @@ extension Dispatcher {
     ///
     /// A change of quiet hours is stored before it looks for follow-ups; here the follow-up is
     /// stored before the look at quiet hours. So one of the two sees the other.
-    func postpone(_ postponements: [Postponement]) async throws {
+    ///
+    /// - Parameter recorded: the notifications whose postponement the audit has already.
+    func postpone(_ postponements: [Postponement], recorded: Set<NotificationID> = []) async throws {
         guard !postponements.isEmpty else { return }
         let items = postponements.map { ($0.item, $0.due, $0.reason) }
         let critical = Set(postponements.lazy.filter { $0.notification.lane == .critical }.map(\.notification.id))
         try await self.untilDone("postpone") {
-            try await self.database.followUps.put(items, critical: critical, now: self.now())
+            try await self.database.followUps.put(items, critical: critical, recorded: recorded, now: self.now())
         }
         PipelineMetrics.postponed.increment(by: items.count)
         let quiet = postponements.filter { $0.reason == Reason.quietHours.rawValue }

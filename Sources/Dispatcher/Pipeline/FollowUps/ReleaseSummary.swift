@@ -10,9 +10,9 @@ import Storage
 /// Pushes what quiet hours held back: one by one, or as one summary if a user would get more than
 /// five.
 ///
-/// Notifications of required types always go alone, because a user can refuse summaries; so do all
-/// others of a user whose summary the gate would refuse. All of them are in the inbox; a summary is
-/// a push that counts and names them.
+/// Notifications of required types always go alone, because a user can refuse summaries; so do
+/// those outside the inbox, which the user could not find there, and all others of a user whose
+/// summary the gate would refuse. A summary is a push that counts and names the rest.
 struct ReleaseSummary: Sendable {
     /// A user who would get more pushes at once gets a summary.
     static let mostSingle = 5
@@ -36,13 +36,13 @@ struct ReleaseSummary: Sendable {
         var single: [Release] = []
         var many: [[Release]] = []
         for group in Dictionary(grouping: releases, by: { ExactText($0.item.notification.user) }).values {
-            let refusable = group.filter { !$0.facts.type.isRequired }
-            guard refusable.count > Self.mostSingle else {
+            let joint = group.filter { !Self.goesAlone($0) }
+            guard joint.count > Self.mostSingle else {
                 single += group
                 continue
             }
-            many.append(refusable.sorted { $0.item.notification.id < $1.item.notification.id })
-            single += group.filter { $0.facts.type.isRequired }
+            many.append(joint.sorted { $0.item.notification.id < $1.item.notification.id })
+            single += group.filter { Self.goesAlone($0) }
         }
         let all = many.map { (summary: self.summary(of: $0), group: $0) }
         let areWanted = try await self.areWanted(all.map(\.summary))
@@ -60,7 +60,7 @@ struct ReleaseSummary: Sendable {
             if Self.isOpen(outcome) {
                 let devices = group[0].devices.filter { self.dispatcher.channels.serves($0) }
                 for device in devices { plan.deliver(summary, to: device, isRepeat: true) }
-                plan.mark(summary, .pending, reason: "queued", via: nil)
+                plan.markQueued(summary)
                 PipelineMetrics.summaries.increment()
             }
             for one in group {
@@ -70,6 +70,10 @@ struct ReleaseSummary: Sendable {
                     reason: summary.id.description)
             }
         }
+    }
+
+    private static func goesAlone(_ release: Release) -> Bool {
+        release.facts.type.isRequired || !release.item.notification.isListed
     }
 
     /// Returns for each summary whether it may be pushed now, or later if its type has quiet hours.

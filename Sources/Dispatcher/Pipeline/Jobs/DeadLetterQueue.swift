@@ -9,6 +9,8 @@ import Storage
 /// Stores dead letters: in PostgreSQL first, then in the dead stream.
 struct DeadLetterQueue: Sendable {
     private static let batchSize = 100
+    /// The bytes at which a batch ends, so that PostgreSQL stores it in time.
+    private static let batchBytes = 4 * 1_048_576
     private static let longestReason = 200
 
     let dispatcher: Dispatcher
@@ -24,7 +26,12 @@ struct DeadLetterQueue: Sendable {
     func setAside(_ letters: [DeadLetter], isPatient: Bool = true, replacesReplayed: Bool = false) async throws {
         var rest = letters[...]
         while !rest.isEmpty {
-            let batch = Array(rest.prefix(Self.batchSize))
+            var size = 0
+            let batch = Array(
+                rest.prefix(Self.batchSize).prefix { letter in
+                    defer { size += letter.size }
+                    return size < Self.batchBytes
+                })
             rest = rest.dropFirst(batch.count)
             try await self.dispatcher.untilDone("store dead letters", isFinal: { _ in !isPatient }) {
                 try await self.dispatcher.database.deadLetters.add(
@@ -34,8 +41,7 @@ struct DeadLetterQueue: Sendable {
             try await self.dispatcher.untilDone("append dead letters", isFinal: { _ in !isPatient }) {
                 var commands = RedisBatch()
                 for letter in batch { DeadStream(keys: self.dispatcher.keys).add(letter, in: &commands) }
-                let replies = try await self.dispatcher.redis.send(commands, isPatient: isPatient)
-                for reply in replies { _ = try reply.checked() }
+                try await self.dispatcher.redis.run(commands, isPatient: isPatient)
             }
             PipelineMetrics.dead.increment(by: batch.count)
             self.log(batch)

@@ -3,7 +3,6 @@
 
 import Clients
 import Core
-import CoreMetrics
 import Logging
 import Operations
 import Storage
@@ -27,10 +26,11 @@ struct JobIntake: Sendable {
         }
         let (catalog, areRepeats) = (stored.catalog, batch.areRepeats)
         defer { sorted.spans.end() }
-        stored.dead += try await ScheduleIntake(dispatcher: self.dispatcher).store(sorted.waiting, now: now).dead
-        try await self.store(&sorted.jobs, catalog, areRepeats: areRepeats, now: now, into: &stored)
+        stored.dead += try await ScheduleIntake(dispatcher: self.dispatcher).store(sorted.waiting, now: now)
+        try await self.complete(&sorted.jobs, catalog, now: now, dead: &stored.dead, lifecycle: &stored.lifecycle)
+        try await self.store(sorted.jobs[...], areRepeats: areRepeats, into: &stored)
         for job in sorted.jobs where job.isConflicting || stored.conflicts.contains(job.origin.text) {
-            stored.dead.append(self.letter(job.origin, reason: Self.conflictReason, now: now))
+            stored.dead.append(DeadLetter(job.origin, reason: Self.conflictReason, at: now))
         }
         try await self.store(sorted.broadcasts, into: &stored)
         self.log(sorted.jobs)
@@ -51,7 +51,8 @@ struct JobIntake: Sendable {
     /// Decodes a batch; events and dead letters go to the stored batch.
     private func sort(_ batch: LaneBatch, _ catalog: Catalog, now: Timestamp) -> (Sorted, StoredBatch) {
         var sorted = Sorted()
-        var stored = StoredBatch(group: batch.group, catalog: catalog, fence: Fence(batch.term))
+        let fence = Fence(batch.term, instant: self.dispatcher.clock.instant)
+        var stored = StoredBatch(group: batch.group, catalog: catalog, fence: fence)
         stored.finished = batch.entries.map(\.id)
         for entry in batch.entries {
             // An entry that was deleted while it was pending only needs its acknowledgement.
@@ -68,9 +69,9 @@ struct JobIntake: Sendable {
                 let isMoved = origin.latestStream != batch.group.stream
                 let lane = (isMoved ? self.dispatcher.keys.lane(ofJobs: origin.latestStream) : nil) ?? batch.lane
                 if case .notification(let content) = job.payload, ScheduleIntake.isLater(job, content, now: now) {
-                    let wanted = content.lane ?? catalog[content.type]?.lane ?? .normal
+                    let wanted = catalog.lane(of: content)
                     sorted.waiting.append(
-                        .init(origin: origin, job: job, content: content, lane: .mostUrgent(wanted, lane)))
+                        .init(origin: origin, job: job, content: content, lane: min(wanted, lane)))
                     continue
                 }
                 if let broadcast = self.broadcast(job, catalog, origin: origin, lane: lane, now: now) {
@@ -81,12 +82,12 @@ struct JobIntake: Sendable {
                 case .event(let name, let arguments) where job.audience == .everyone:
                     stored.eventsForEveryone.append(
                         StoredBatch.EventForEveryone(
-                            entry: entry.id, name: name, arguments: arguments, except: job.except)
+                            entry: entry.id, body: StoredBatch.body(name, arguments), except: job.except)
                     )
                 case .event(let name, let arguments):
+                    let body = StoredBatch.body(name, arguments)
                     for user in Self.users(job) {
-                        stored.events.append(
-                            StoredBatch.Event(entry: entry.id, user: user, name: name, arguments: arguments))
+                        stored.events.append(StoredBatch.Event(entry: entry.id, user: user, body: body))
                     }
                 case .notification(var content):
                     sorted.spans.begin(&content, origin: origin, lane: lane, now: now)
@@ -96,21 +97,10 @@ struct JobIntake: Sendable {
                 }
             } catch {
                 if error.areOfCatalog { sorted.unknown.append(origin.fields) }
-                stored.dead.append(self.letter(origin, reason: error.description, now: now))
+                stored.dead.append(DeadLetter(origin, reason: error.description, at: now))
             }
         }
         return (sorted, stored)
-    }
-
-    private func store(
-        _ prepared: inout [PreparedJob],
-        _ catalog: Catalog,
-        areRepeats: Bool,
-        now: Timestamp,
-        into stored: inout StoredBatch
-    ) async throws {
-        try await self.complete(&prepared, catalog, now: now, dead: &stored.dead, lifecycle: &stored.lifecycle)
-        try await self.store(prepared[...], areRepeats: areRepeats, into: &stored)
     }
 
     /// Looks up what the users want, decides how notifications are stored, renders texts, and
@@ -140,16 +130,6 @@ struct JobIntake: Sendable {
         lifecycle += try await self.gather(&prepared, catalog, now: now)
     }
 
-    private func letter(_ origin: JobOrigin, reason: String, now: Timestamp) -> DeadLetter {
-        DeadLetter(
-            stream: origin.latestStream,
-            entry: origin.latestEntry,
-            reason: reason,
-            at: now,
-            fields: origin.latestFields
-        )
-    }
-
     /// Returns the users that a job names, without the excepted ones.
     static func users(_ job: Job) -> [String] {
         guard case .users(let users) = job.audience else { return [] }
@@ -160,7 +140,8 @@ struct JobIntake: Sendable {
 
     /// Prepares a job's notifications, before their users' preferences are known.
     ///
-    /// - Parameter createdAt: the time of the job; by default that of its entry's id.
+    /// - Parameter createdAt: the time of the job; by default that of its entry's id, or its
+    ///   `deliver_at` if that is later.
     func prepare(
         _ job: Job,
         _ content: JobContent,
@@ -171,37 +152,26 @@ struct JobIntake: Sendable {
         createdAt: Timestamp? = nil,
         now: Timestamp
     ) throws(JobFaults) -> PreparedJob {
-        try PreparedJob(
-            origin: origin,
-            notifications: try self.notifications(
-                job, content, catalog, users: users, origin: origin, lane: lane,
-                createdAt: createdAt ?? min(Timestamp(milliseconds: origin.milliseconds ?? now.milliseconds), now)),
-            wording: JobWording(content, catalog: catalog),
-            digest: catalog.digest(of: content)
-        )
-    }
-
-    private func notifications(
-        _ job: Job,
-        _ content: JobContent,
-        _ catalog: Catalog,
-        users: [String],
-        origin: JobOrigin,
-        lane: Lane,
-        createdAt: Timestamp
-    ) throws(JobFaults) -> [RoutedNotification] {
         guard let type = catalog[content.type] else {
             throw JobFaults([JobFault("type", "is not in the catalog")])
         }
         let digest = origin.digest
-        let draft = NotificationDraft(content, type: type, lane: lane, createdAt: createdAt)
-        return users.map { user in
+        let draft = NotificationDraft(
+            content, type: type, lane: lane,
+            createdAt: createdAt ?? origin.createdAt(deliverAt: content.deliverAt, now: now))
+        let notifications = users.map { user in
             var notification = draft.notification(id: NotificationID(origin: digest, user: user), user: user)
             notification.jobEntry = origin.text
             notification.org = job.org
             notification.jobID = job.id
             return RoutedNotification(notification, .arrived)
         }
+        return try PreparedJob(
+            origin: origin,
+            notifications: notifications,
+            wording: JobWording(content, catalog: catalog),
+            digest: catalog.digest(of: content)
+        )
     }
 
     /// Sets preferences, status and channels.
@@ -294,8 +264,8 @@ struct JobIntake: Sendable {
             stored.lifecycle += self.dispatcher.events(of: batch.replacements)
         } catch let error as PostgresError where error.isRefusal {
             if jobs.count == 1, let culprit = jobs.first {
-                let now = self.dispatcher.now()
-                stored.dead.append(self.letter(culprit.origin, reason: error.refusalReason, now: now))
+                stored.dead.append(
+                    DeadLetter(culprit.origin, reason: error.refusalReason, at: self.dispatcher.now()))
                 return
             }
             let middle = jobs.startIndex + jobs.count / 2
@@ -304,33 +274,17 @@ struct JobIntake: Sendable {
         }
     }
 
-    /// Adds the event of a notification that was stored with a final status.
-    private func addEvent(of notification: Notification, into stored: inout StoredBatch) {
-        guard let kind = LifecycleEvent.Kind(ending: notification.status) else { return }
-        stored.lifecycle += self.dispatcher.event(kind, of: notification, reason: notification.statusReason)
-    }
-
     private func note(
         _ item: RoutedNotification,
         _ outcome: NotificationStore.Outcome,
         into stored: inout StoredBatch
     ) {
-        switch outcome {
-        case .stored, .known:
-            if case .stored = outcome, item.notification.status != .pending {
-                self.addEvent(of: item.notification, into: &stored)
-            } else if let open = item.open(after: outcome) {
-                stored.open.append(open)
-            } else if let shown = item.shown(after: outcome) {
-                stored.shown.append(shown)
-            }
-        case .duplicate, .replaced:
-            return
-        case .conflict:
-            stored.conflicts.insert(item.notification.jobEntry)
-        case .cancelled:
-            PipelineMetrics.cancelled.increment()
-            stored.lifecycle += self.dispatcher.event(.cancelled, of: item.notification)
+        stored.lifecycle += self.dispatcher.events(of: item.notification, stored: outcome)
+        if case .conflict = outcome { stored.conflicts.insert(item.notification.jobEntry) }
+        if let open = item.open(after: outcome) {
+            stored.open.append(open)
+        } else if let shown = item.shown(after: outcome) {
+            stored.shown.append(shown)
         }
     }
 }

@@ -6,25 +6,14 @@ import Storage
 
 /// A job and its notifications, before they are stored.
 struct PreparedJob: Sendable {
-    /// A page of a broadcast.
-    struct Page: Sendable {
-        /// The page's name within the broadcast.
-        let name: String
-        /// The id of the broadcast's job.
-        let job: String
-    }
-
-    /// The fields that name recipients.
-    private static let audience: Set<String> = ["user", "users", "topic", "all", "except"]
-
     let origin: JobOrigin
     var notifications: [RoutedNotification]
     /// Renders the texts; nil once they are rendered, or if the job has its own.
     private var wording: JobWording?
     /// The digest that gathers the notifications; nil for none.
     let digest: (key: String, rule: DigestRule)?
-    /// The page of a broadcast that this is; nil for a job that names its users.
-    var page: Page?
+    /// The chain of a broadcast whose next page this is; nil for a job that names its users.
+    var chain: Broadcast.Chain?
     /// The number of users in whose locale a text could not be rendered.
     private(set) var unrendered = 0
     /// The number of users whose digest already holds a notification with the job's id.
@@ -57,9 +46,9 @@ struct PreparedJob: Sendable {
     ///
     /// - Parameter fields: the fields of the letter.
     func letterEntry(_ fields: [(name: String, value: ArraySlice<UInt8>)]) -> String {
-        guard let page = self.page else { return self.origin.latestEntry }
+        guard let chain = self.chain else { return self.origin.latestEntry }
         let content = NotificationID(origin: EntryDigest(stream: "", entry: "", fields: fields), user: "")
-        return "\(self.origin.latestEntry).\(page.name).\(content)"
+        return "\(self.origin.latestEntry).\(chain.part).\(chain.pages).\(content)"
     }
 
     /// Renders the texts, and removes the notifications in whose locale that fails.
@@ -93,13 +82,13 @@ struct PreparedJob: Sendable {
     /// carry its id, so that a repeated page notifies no user twice, and its origin.
     private func fields(for users: [String]) -> [(name: String, value: ArraySlice<UInt8>)] {
         let fields = self.origin.latestFields
-        if self.page == nil, self.notifications.isEmpty { return fields }
+        if self.chain == nil, self.notifications.isEmpty { return fields }
         let list = JSONWriter.bytes(of: .array(users.map { .string($0) }))
-        var named = fields.filter { !Self.audience.contains($0.name) }
+        var named = fields.filter { !JobFields.audience.contains($0.name) }
         named.append((name: "users", value: list[...]))
-        guard let page else { return named }
+        guard let chain else { return named }
         if !named.contains(where: { $0.name == "id" }) {
-            named.append((name: "id", value: Array(page.job.utf8)[...]))
+            named.append((name: "id", value: Array(chain.broadcast.job.utf8)[...]))
         }
         named.append((name: JobOrigin.replayField, value: Array(self.origin.text.utf8)[...]))
         return named
@@ -160,7 +149,7 @@ struct JobWording: Sendable {
 
     /// Whether the result depends on the locale.
     var needsLocale: Bool {
-        self.renderer?.isLocalised == true || self.buttons.contains { $0.title.isLocalized }
+        self.renderer?.isLocalized == true || self.buttons.contains { $0.title.isLocalized }
     }
 
     /// Writes texts and buttons for a locale into a notification.

@@ -16,15 +16,6 @@ import Synchronization
 /// dispatcher takes no other with it; after three such deaths it is set aside. Each provider has
 /// its own task, so one that hangs delays no other.
 package struct ClaimService: Service {
-    /// How the entries of a stream are processed.
-    private struct Pace {
-        /// How many entries that were handed out once go at the same time; nil for one batch.
-        let width: Int?
-
-        static let jobs = Pace(width: nil)
-        static let deliveries = Pace(width: 16)
-    }
-
     /// Processes entries as one batch.
     private typealias Work = @Sendable (_ entries: [StreamEntry], LeaseClock.Term) async throws -> Void
 
@@ -44,6 +35,7 @@ package struct ClaimService: Service {
     /// The number of intervals between two looks at all streams while no dispatcher dies.
     private static let idleIntervals = 3
     private static let batchSize = 100
+    private static let deliveriesAtOnce = 16
 
     private let dispatcher: Dispatcher
     private let deliveries: [DeliveriesService]
@@ -114,7 +106,7 @@ package struct ClaimService: Service {
     }
 
     private func claimJobs(_ group: ConsumerGroup, _ lane: Lane) async {
-        await self.claim(group, .jobs) {
+        await self.claim(group, width: nil) {
             try await self.finishJobs($0, lane, of: group, in: $1)
         } setAside: { entry, _, _ in
             try await self.setAside(entry, group)
@@ -131,7 +123,7 @@ package struct ClaimService: Service {
     }
 
     private func claimDeliveries(_ group: ConsumerGroup, _ lane: Lane, _ service: DeliveriesService) async {
-        await self.claim(group, .deliveries) { entries, term in
+        await self.claim(group, width: Self.deliveriesAtOnce) { entries, term in
             try await service.sendAlone(LaneBatch(lane: lane, group: group, entries: entries, term: term))
         } setAside: { entry, isFirst, term in
             let batch = LaneBatch(lane: lane, group: group, entries: [entry], term: term)
@@ -152,9 +144,13 @@ package struct ClaimService: Service {
         }
     }
 
+    /// Takes over a stream's entries of dispatchers that are gone, and this one's that got lost.
+    ///
+    /// - Parameter width: how many entries that were handed out once go at the same time; nil for
+    ///   one batch.
     private func claim(
         _ group: ConsumerGroup,
-        _ pace: Pace,
+        width: Int?,
         _ work: @escaping Work,
         setAside: SetAside
     ) async {
@@ -168,7 +164,7 @@ package struct ClaimService: Service {
                 } else if consumer.pending == 0, !lost.contains(consumer.name) {
                     // Nothing to take over, so its lease need not be looked up.
                     continue
-                } else if try await self.takeOver(consumer.name, group, pace, work, setAside) {
+                } else if try await self.takeOver(consumer.name, group, width: width, work, setAside) {
                     try await group.remove(consumer.name)
                 }
             }
@@ -196,7 +192,7 @@ package struct ClaimService: Service {
     private func takeOver(
         _ consumer: String,
         _ group: ConsumerGroup,
-        _ pace: Pace,
+        width: Int?,
         _ work: @escaping Work,
         _ setAside: SetAside
     ) async throws -> Bool {
@@ -207,7 +203,7 @@ package struct ClaimService: Service {
             var isProgressing =
                 if first.isEmpty {
                     false
-                } else if let width = pace.width {
+                } else if let width {
                     try await self.takeOver(first, from: consumer, group, width: width, work)
                 } else {
                     try await self.takeOverTogether(first, group, in: term, work)
@@ -294,13 +290,7 @@ package struct ClaimService: Service {
 
     private func setAside(_ entry: StreamEntry, _ group: ConsumerGroup) async throws {
         let origin = JobOrigin(stream: group.stream, entry: entry.id, fields: entry.fields ?? [])
-        let letter = DeadLetter(
-            stream: origin.latestStream,
-            entry: origin.latestEntry,
-            reason: Self.deadlyReason,
-            at: self.dispatcher.now(),
-            fields: origin.latestFields
-        )
+        let letter = DeadLetter(origin, reason: Self.deadlyReason, at: self.dispatcher.now())
         try await DeadLetterQueue(dispatcher: self.dispatcher).setAside([letter])
         try await self.dispatcher.acknowledge([entry.id], group)
     }

@@ -112,7 +112,7 @@ package struct ProofService: Service {
         // Removed only now that the deliveries stream has them.
         var batch = RedisBatch()
         set.remove(due, in: &batch)
-        for reply in try await self.dispatcher.redis.send(batch) { _ = try reply.checked() }
+        try await self.dispatcher.redis.run(batch)
         PipelineMetrics.unproven.increment(by: unproven.count)
         return due.count
     }

@@ -32,6 +32,10 @@ struct RedisRun: Sendable {
         }
     }
 
+    /// How long a dispatcher may write to a former master, in milliseconds: it asks the Sentinels
+    /// every five seconds.
+    private static let formerMaster: Int64 = 30_000
+
     /// Nil if Redis does not tell, as when the user may not call INFO.
     let id: String?
     /// Unix milliseconds by its clock.
@@ -43,6 +47,36 @@ struct RedisRun: Sendable {
     var firstSeen: Int64? {
         guard let id, let note, note.run == id else { return nil }
         return note.firstSeen
+    }
+
+    /// Decides whether this Redis, or PostgreSQL, may have lost something since the last sweep.
+    ///
+    /// - Parameters:
+    ///   - now: the moment of this sweep, by PostgreSQL's clock.
+    ///   - epoch: the epoch of PostgreSQL.
+    ///   - oldest: the moment before which nothing is repaired.
+    /// - Returns: the moment since which something may be lost, nil if nothing is; and the note to
+    ///   write once that is repaired.
+    func finding(now: Timestamp, epoch: Int64, oldest: Timestamp) -> (lostSince: Timestamp?, note: String) {
+        let id = self.id ?? "unknown"
+        let firstSeen = self.firstSeen ?? self.now
+        var lostSince: Timestamp?
+        var repaired: Timestamp?
+        if self.note?.run != id {
+            let beat = self.note?.beat ?? oldest
+            lostSince = min(beat, self.note?.repaired ?? beat)
+            // An emptied Redis has no former master.
+            if self.note != nil { repaired = now }
+        } else if let earlier = self.note?.repaired {
+            if self.now - firstSeen >= Self.formerMaster {
+                lostSince = earlier
+            } else {
+                repaired = earlier
+            }
+        }
+        if let known = self.note?.epoch, known != epoch { lostSince = oldest }
+        let mark = repaired.map { String($0.milliseconds) } ?? "-"
+        return (lostSince, "\(id) \(now.milliseconds) \(firstSeen) \(mark) \(epoch)")
     }
 
     /// Asks Redis.

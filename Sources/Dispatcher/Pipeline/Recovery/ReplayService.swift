@@ -76,8 +76,7 @@ package struct ReplayService: Service {
             // The job is still invalid. In the bulk lane it delays no other until it can be read.
             return self.dispatcher.live.jobs.stream(for: .bulk, fields)
         }
-        let lane = content.lane ?? catalog[content.type]?.lane ?? .normal
-        return self.dispatcher.live.jobs.stream(for: lane, fields)
+        return self.dispatcher.live.jobs.stream(for: catalog.lane(of: content), fields)
     }
 
     private func fields(_ letter: DeadLetterStore.Letter) -> [(name: String, value: [UInt8])] {

@@ -19,9 +19,6 @@ package struct SweepService: Service {
     private static let batchSize = 256
     /// How far back deliveries may have waited in Redis, and the step in which their rows are read.
     private static let memory: Duration = .seconds(7 * 24 * 3_600)
-    /// How long a dispatcher may write to a former master, in milliseconds: it asks the Sentinels
-    /// every five seconds.
-    private static let formerMaster: Int64 = 30_000
     private static let memoryStep: Duration = .seconds(3_600)
     /// Redis has lost nothing from before a heartbeat that it still has, but clocks differ by
     /// seconds, and a row's moment may be `NotificationSQL.handOver` (30 s) before its enqueue.
@@ -83,7 +80,7 @@ package struct SweepService: Service {
         guard try await self.takeTurn() else { return }
         let now = try await self.dispatcher.database.notifications.clock()
         let absent = try await self.repair(now: now)
-        let before = now + (.zero - Self.age)
+        let before = now - Self.age
         var last: NotificationStore.Unowned?
         while isRunning {
             let page = try await self.dispatcher.database.notifications.unowned(
@@ -95,15 +92,28 @@ package struct SweepService: Service {
             guard last != nil else { break }
             let reachable = page.filter { !absent.contains($0.notification.user) }
             guard !reachable.isEmpty else { continue }
-            self.dispatcher.logger.info(
-                "found unowned notifications; routing them again", metadata: ["count": "\(reachable.count)"])
             try await Router(dispatcher: self.dispatcher).route(
                 reachable.map { RoutedNotification($0.notification, .stored, unread: $0.unread, isRepeat: true) }
             )
-            PipelineMetrics.swept.increment(by: reachable.count)
+            self.note(
+                "found unowned notifications; routed them again",
+                reachable.count { !Self.isLeftToSweep($0.notification.channels) })
         }
         // Stops before the first row that still has no owner.
         try await self.dispatcher.database.notifications.advanceSweep(before: before)
+    }
+
+    /// Whether the sweep settles notifications on these channels in normal operation: without push,
+    /// nothing waits for the proof of a socket.
+    private static func isLeftToSweep(_ channels: Channels) -> Bool {
+        channels.contains(.inApp) && !channels.contains(.push)
+    }
+
+    /// Counts and logs rows that were enqueued again.
+    private func note(_ message: Logger.Message, _ count: Int) {
+        guard count > 0 else { return }
+        PipelineMetrics.swept.increment(by: count)
+        self.dispatcher.logger.info(message, metadata: ["count": "\(count)"])
     }
 
     // MARK: A store that went back
@@ -122,9 +132,28 @@ package struct SweepService: Service {
     ///   that finds it again repairs them.
     private func repair(now: Timestamp) async throws -> AbsentParts {
         let redis = self.dispatcher.redis
-        let longest = now + (.zero - Self.memory)
         let epoch = try await self.dispatcher.database.notifications.epoch()
-        var beats: [Timestamp] = []
+        let (lostSince, notes, absent) = try await self.look(now: now, epoch: epoch)
+        if let lostSince { try await self.enqueueAgain(since: lostSince, now: now, but: absent) }
+        // Last, so that an interrupted round starts over.
+        for reply in try await redis.send(notes, isPatient: false) {
+            if redis.isCluster, case .error(let error) = reply, error.isOfAbsentServer { continue }
+            _ = try reply.checked()
+        }
+        return absent
+    }
+
+    /// Asks all masters of Redis which process they are, and compares that with their notes.
+    ///
+    /// - Returns: the moment since which something may be lost, nil if nothing is; the notes to
+    ///   write once that is repaired; and the parts whose master is away.
+    private func look(
+        now: Timestamp,
+        epoch: Int64
+    ) async throws -> (lostSince: Timestamp?, notes: RedisBatch, absent: AbsentParts) {
+        let redis = self.dispatcher.redis
+        let oldest = now - Self.memory
+        var lostSince: [Timestamp] = []
         var notes = RedisBatch()
         self.dispatcher.live.noteParts(in: &notes)
         var absent = AbsentParts(self.dispatcher.keys)
@@ -149,55 +178,36 @@ package struct SweepService: Service {
                 self.dispatcher.logger.warning(
                     "Redis hides its run_id, so the dispatcher cannot notice lost data; allow INFO for its user")
             }
-            let id = run.id ?? "unknown"
-            let firstSeen = run.firstSeen ?? run.now
-            var repaired: Timestamp?
-            if run.note?.run != id {
-                let beat = run.note?.beat ?? longest
-                beats.append(min(beat, run.note?.repaired ?? beat))
-                // An emptied Redis has no former master.
-                if run.note != nil { repaired = now }
-            } else if let earlier = run.note?.repaired {
-                if run.now - firstSeen >= Self.formerMaster {
-                    beats.append(earlier)
-                } else {
-                    repaired = earlier
-                }
-            }
-            if let known = run.note?.epoch, known != epoch { beats.append(longest) }
-            let mark = repaired.map { String($0.milliseconds) } ?? "-"
-            notes.append("SET", .text(key), .text("\(id) \(now.milliseconds) \(firstSeen) \(mark) \(epoch)"))
+            let finding = run.finding(now: now, epoch: epoch, oldest: oldest)
+            if let moment = finding.lostSince { lostSince.append(moment) }
+            notes.append("SET", .text(key), .text(finding.note))
         }
         if let error = absent.error {
             self.dispatcher.logger.notice(
                 "a master of the cluster is away; the sweep leaves out its parts until it is back",
                 metadata: ["error": "\(error)"])
         }
-        if let beat = beats.min() {
-            let since = max(beat + (.zero - Self.slack), longest)
-            self.dispatcher.logger.notice(
-                "Redis or PostgreSQL has changed or went back; enqueueing again what may have been lost",
-                metadata: ["since": "\(since.rfc3339)"]
-            )
-            let waiting = WaitingRetries(self.dispatcher.live, most: Self.mostWaiting)
-            let router = Router(dispatcher: self.dispatcher, waiting: waiting)
-            try await self.pushQueued(since: since, now: now, router, but: absent)
-            try await self.recallFollowUps(since: since, now: now)
-            try await self.repeatLost(
-                since: max(since, now + (.zero - Self.tries)), now: now, router, but: absent)
-            let unread = await waiting.unread
-            if unread > 0 {
-                self.dispatcher.logger.warning(
-                    "too many deliveries wait for a retry; the repair may have sent some of them early",
-                    metadata: ["count": "\(unread)"])
-            }
+        return (lostSince.min().map { max($0 - Self.slack, oldest) }, notes, absent)
+    }
+
+    /// Enqueues again what may have been lost since a moment.
+    private func enqueueAgain(since: Timestamp, now: Timestamp, but absent: AbsentParts) async throws {
+        self.dispatcher.logger.notice(
+            "Redis or PostgreSQL has changed or went back; enqueueing again what may have been lost",
+            metadata: ["since": "\(since.rfc3339)"]
+        )
+        let waiting = WaitingRetries(self.dispatcher.live, most: Self.mostWaiting)
+        let router = Router(dispatcher: self.dispatcher, waiting: waiting)
+        try await self.pushQueued(since: since, now: now, router, but: absent)
+        try await self.recallFollowUps(since: since, now: now)
+        try await self.repeatLost(
+            since: max(since, now - Self.tries), now: now, router, but: absent)
+        let unread = await waiting.unread
+        if unread > 0 {
+            self.dispatcher.logger.warning(
+                "too many deliveries wait for a retry; the repair may have sent some of them early",
+                metadata: ["count": "\(unread)"])
         }
-        // Last, so that an interrupted round starts over.
-        for reply in try await redis.send(notes, isPatient: false) {
-            if redis.isCluster, case .error(let error) = reply, error.isOfAbsentServer { continue }
-            _ = try reply.checked()
-        }
-        return absent
     }
 
     /// Enqueues pushes again that wait for a provider, page by page, oldest first.
@@ -211,11 +221,8 @@ package struct SweepService: Service {
             let (page, last) = try await self.dispatcher.database.notifications.queued(
                 handedOnSince: start, until: end, after: place, limit: Self.batchSize)
             let reachable = page.filter { !absent.contains($0.user) }
-            if !reachable.isEmpty {
-                self.dispatcher.logger.info(
-                    "found queued notifications; enqueueing them again", metadata: ["count": "\(reachable.count)"])
-                try await router.pushAgain(reachable)
-            }
+            try await router.pushAgain(reachable)
+            self.note("found queued notifications; enqueued them again", reachable.count)
             return last
         }
     }
@@ -245,11 +252,8 @@ package struct SweepService: Service {
             let (lost, last) = try await self.dispatcher.database.deliveries.lost(
                 handedOnSince: start, until: end, after: place, now: now, limit: Self.batchSize)
             let reachable = lost.filter { !absent.contains($0.user) }
-            if !reachable.isEmpty {
-                self.dispatcher.logger.info(
-                    "found lost deliveries; enqueueing them again", metadata: ["count": "\(reachable.count)"])
-                try await router.deliverAgain(reachable)
-            }
+            try await router.deliverAgain(reachable)
+            self.note("found lost deliveries; enqueued them again", reachable.count)
             return last
         }
     }
@@ -290,7 +294,7 @@ package struct SweepService: Service {
     private func holdTurn() async throws {
         try await self.dispatcher.redis.send(
             "SET", .text(self.dispatcher.keys.sweepTurn), .text(self.dispatcher.name), "XX", "PX",
-            .integer(self.turn.inMicroseconds / 1_000))
+            .integer(self.turn.inMilliseconds))
     }
 
     private var turn: Duration { self.interval - .seconds(1) }

@@ -28,6 +28,8 @@ struct RoutePlan {
     private(set) var releases: [Mark] = []
     private(set) var notes: [(user: String, id: NotificationID, decision: String)] = []
     private(set) var postponed: [Postponement] = []
+    /// Notifications that are postponed to the same moment again, as audit and events have it.
+    var recorded: Set<NotificationID> = []
     /// Mail whose loss the notification's status would not show.
     private(set) var remembered: [FollowUpStore.Item] = []
     /// Notifications and the summaries that replace their pushes.
@@ -35,6 +37,8 @@ struct RoutePlan {
     private(set) var skipped: [DeliveryStore.Attempt] = []
     /// Skipped mail of notifications that may wait only for it.
     private(set) var unmailed: [(user: String, id: NotificationID, reason: String, hasFailed: Bool)] = []
+    /// Deferred notifications that only their mail can end.
+    private(set) var leftToMail: [(user: String, id: NotificationID, reason: String)] = []
     private(set) var lifecycle: [LifecycleEvent] = []
     private(set) var messages: NodeMessages
 
@@ -77,48 +81,8 @@ struct RoutePlan {
         )
     }
 
-    /// - Parameter replaced: notifications that one inbox lost together.
-    mutating func publish(
-        removalOf replaced: [NotificationStore.Replacement],
-        now: Timestamp,
-        to presence: Presence
-    ) {
-        guard let one = replaced.first else { return }
-        self.messages.append(
-            NodeFrame.change(
-                .deleted, user: one.user, version: one.version, unread: one.unread, .ids(replaced.map(\.id)),
-                at: now),
-            to: presence
-        )
-    }
-
-    mutating func publish(_ event: StoredBatch.Event, to presence: Presence) {
-        let body = Self.body(event.name, event.arguments)
-        self.messages.append(NodeFrame(kind: .event, user: event.user, body: body), to: presence)
-    }
-
-    /// Returns the message for all nodes.
-    static func frames(_ event: StoredBatch.EventForEveryone) -> NodeFrameBatch {
-        var frames = NodeFrameBatch()
-        frames.append(
-            NodeFrame(
-                kind: .event,
-                user: "",
-                body: Self.body(event.name, event.arguments),
-                everyoneBut: Set(event.except.map { ExactText($0) })
-            )
-        )
-        return frames
-    }
-
-    private static func body(_ name: String, _ arguments: [UInt8]) -> [UInt8] {
-        var writer = JSONWriter()
-        writer.beginObject()
-        writer.member("name", name)
-        writer.key("args")
-        writer.raw(arguments)
-        writer.endObject()
-        return writer.bytes
+    mutating func publish(_ frame: NodeFrame, to presence: Presence) {
+        self.messages.append(frame, to: presence)
     }
 
     mutating func awaitProof(_ notification: Notification, deadline: Timestamp) {
@@ -167,8 +131,13 @@ struct RoutePlan {
     /// Ends a notification's deferral.
     ///
     /// Its follow-up stays until the push is in its stream.
-    mutating func release(_ notification: Notification, reason: String) {
-        self.releases.append((notification.user, notification.id, .pending, reason, nil))
+    mutating func release(_ notification: Notification) {
+        self.releases.append((notification.user, notification.id, .pending, Notification.queued, nil))
+    }
+
+    /// Marks a notification whose delivery goes into its provider's stream.
+    mutating func markQueued(_ notification: Notification) {
+        self.mark(notification, .pending, reason: Notification.queued, via: nil)
     }
 
     mutating func mark(_ notification: Notification, _ status: NotificationStatus, reason: String?, via: String?) {
@@ -186,6 +155,11 @@ struct RoutePlan {
         self.mark(notification, status, reason: reason, via: via)
         guard let kind = LifecycleEvent.Kind(ending: status) else { return }
         self.addEvent(kind, notification, at: at, channel: status == .sent ? .inApp : nil, reason: reason)
+    }
+
+    /// Ends a deferred notification with its mail, which may have ended before.
+    mutating func leaveToMail(_ notification: Notification, reason: String) {
+        self.leftToMail.append((notification.user, notification.id, reason))
     }
 
     /// Ends a notification that a summary replaces.

@@ -4,6 +4,14 @@
 import Core
 import Storage
 
+extension Notification {
+    /// The reason of a pending notification whose delivery is in a provider's stream.
+    static let queued = "queued"
+
+    /// Whether its delivery is in a provider's stream and has not ended.
+    var isQueued: Bool { self.status == .pending && self.statusReason == Self.queued }
+}
+
 /// A notification on its way from its job to the stage that owns it next.
 struct RoutedNotification: Sendable {
     /// Boxed, because the stages copy it a dozen times and change it twice.
@@ -53,7 +61,7 @@ struct RoutedNotification: Sendable {
     /// lost its push.
     func shown(after outcome: NotificationStore.Outcome) -> RoutedNotification? {
         guard case .known(let version, let unread, let status, let isOwned) = outcome,
-            status == .pending && isOwned || version > 0 && [.sent, .failed, .deferred].contains(status)
+            status == .pending && isOwned || version > 0 && [.sent, .failed, .expired, .deferred].contains(status)
         else { return nil }
         return self.stored(version, unread, isRepeat: true)
     }
@@ -71,7 +79,7 @@ struct RoutedNotification: Sendable {
     var mayWait: Bool {
         switch self.progress {
         case .arrived, .due(.release): false
-        case .unproven: self.notification.statusReason == "queued"
+        case .unproven: self.notification.isQueued
         case .stored, .due(.attention), .due(.email): self.isRepeat
         }
     }
@@ -84,16 +92,33 @@ struct StoredBatch: Sendable {
         /// The stream entry's id; empty for a page of a broadcast.
         var entry = ""
         let user: String
-        let name: String
-        let arguments: [UInt8]
+        /// The body of its frame; the users of a job share one.
+        let body: [UInt8]
+
+        var frame: NodeFrame { NodeFrame(kind: .event, user: self.user, body: self.body) }
     }
 
     /// An event for all sockets but those of some users.
     struct EventForEveryone: Sendable {
         let entry: String
-        let name: String
-        let arguments: [UInt8]
+        let body: [UInt8]
         let except: [String]
+
+        var frame: NodeFrame {
+            NodeFrame(
+                kind: .event, user: "", body: self.body, everyoneBut: Set(self.except.map { ExactText($0) }))
+        }
+    }
+
+    /// Returns the body of an event's frame.
+    static func body(_ name: String, _ arguments: [UInt8]) -> [UInt8] {
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.member("name", name)
+        writer.key("args")
+        writer.raw(arguments)
+        writer.endObject()
+        return writer.bytes
     }
 
     let group: ConsumerGroup

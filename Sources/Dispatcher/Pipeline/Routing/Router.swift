@@ -47,7 +47,7 @@ struct Router: Sendable {
 
     /// Drops the entries that other dispatchers have taken over.
     private func owned(_ batch: StoredBatch) async throws -> StoredBatch {
-        // Schedules and digests fire without a stream entry.
+        // Schedules fire without a stream entry.
         guard !batch.finished.isEmpty, !self.dispatcher.leaseClock.holds(batch.fence.term) else { return batch }
         return batch.keeping(try await self.dispatcher.keep(batch.finished, of: batch.group).ids)
     }
@@ -116,9 +116,9 @@ struct Router: Sendable {
                 }
                 if callsForAttention { continue }
                 if notification.status == .deferred {
-                    plan.release(notification, reason: "queued")
+                    plan.release(notification)
                 } else {
-                    plan.mark(notification, .pending, reason: "queued", via: nil)
+                    plan.markQueued(notification)
                 }
             case .email:
                 self.addMail(item, facts, isAllThereIs: Self.isLeftToMail(item, steps), to: &plan)
@@ -128,20 +128,36 @@ struct Router: Sendable {
                 if kind == .email, Self.isLeftToMail(item, steps) {
                     plan.mark(notification, .pending, reason: reason.rawValue, via: nil)
                 }
-                guard kind == .release else { continue }
+                guard kind == .release, !plan.recorded.contains(notification.id) else { continue }
                 plan.addEvent(.deferred, notification, at: facts.now, channel: .push, reason: reason.rawValue)
             case .note(let reason):
                 plan.note(notification, reason)
+            case .settle(_, let reason, Provider.email.rawValue):
+                plan.leaveToMail(notification, reason: reason.rawValue)
             case .settle(let status, let reason, let via):
                 plan.end(notification, status, reason: reason.rawValue, via: via, at: facts.now)
             case .wait, .store:
                 break
             }
         }
-        guard notification.channels.contains(.push), item.progress != .due(.email) else { return }
+        guard notification.channels.contains(.push), item.progress != .due(.email), Self.isPushDue(steps) else {
+            return
+        }
         for device in devices where !self.dispatcher.channels.serves(device) {
             plan.skip(notification, device: device, reason: "no_provider", at: facts.now)
             plan.addEvent(.failed, notification, at: facts.now, channel: .push, device: device, reason: "no_provider")
+        }
+    }
+
+    /// Whether its push goes out now, or would if a provider served one of its user's devices.
+    private static func isPushDue(_ steps: [Step]) -> Bool {
+        !steps.contains { step in
+            switch step {
+            case .awaitProof, .note, .wait: true
+            case .postpone(let kind, _, _): kind != .email
+            case .settle(_, let reason, _): reason != .noDevice
+            case .store, .publish, .push, .email: false
+            }
         }
     }
 
@@ -165,7 +181,7 @@ struct Router: Sendable {
             }
         guard let obstacle else {
             plan.mail(notification, isRepeat: item.isRepeat, mayWait: item.mayWait)
-            if isAllThereIs { plan.mark(notification, .pending, reason: "queued", via: nil) }
+            if isAllThereIs { plan.markQueued(notification) }
             if item.progress == .stored { plan.remember(notification) }
             return
         }
@@ -186,7 +202,7 @@ struct Router: Sendable {
         // again.
         let mayBeQueued = item.progress == .stored || !notification.channels.contains(.push)
         guard !notification.channels.contains(.inApp), notification.status == .pending,
-            mayBeQueued || notification.statusReason != "queued"
+            mayBeQueued || !notification.isQueued
         else { return false }
         return !steps.contains { step in
             switch step {
@@ -211,7 +227,7 @@ struct Router: Sendable {
                 try await self.dispatcher.database.followUps.expect(remembered, until: mailDue)
             }
         }
-        try await self.dispatcher.postpone(plan.postponed)
+        try await self.dispatcher.postpone(plan.postponed, recorded: plan.recorded)
         let releases = plan.releases
         if !releases.isEmpty {
             try await self.dispatcher.untilDone("release notifications") {
@@ -221,10 +237,11 @@ struct Router: Sendable {
         try await self.publish(plan)
         // Before the deliveries: the end of the last one ends the notification, unless a device
         // has no attempt yet.
-        if !plan.skipped.isEmpty {
+        if !plan.skipped.isEmpty || !plan.leftToMail.isEmpty {
             var settlement = DeliveryStore.Settlement()
             settlement.attempts = plan.skipped
             settlement.secondary = plan.unmailed
+            settlement.leftToMail = plan.leftToMail
             let skipped = settlement
             let effects = try await self.dispatcher.untilDone("record attempts") {
                 try await self.dispatcher.database.deliveries.settle(skipped)
@@ -302,12 +319,7 @@ struct Router: Sendable {
     ///
     /// Their users get the push even if they are online by now.
     func pushAgain(_ queued: [Notification]) async throws {
-        try await self.fallBack(
-            queued.filter { notification in
-                notification.status == .pending && notification.statusReason == "queued"
-                    && notification.channels.contains(.push)
-            }
-        )
+        try await self.fallBack(queued.filter { $0.isQueued && $0.channels.contains(.push) })
     }
 
     /// Appends the pushes of repeated jobs again: their acknowledgement was lost, and what was
@@ -358,7 +370,7 @@ struct Router: Sendable {
                 batch.append(work, to: keys.deliveries(delivery.provider, delivery.lane))
             }
             isSecondTry = true
-            for reply in try await self.dispatcher.redis.send(batch) { _ = try reply.checked() }
+            try await self.dispatcher.redis.run(batch)
         }
     }
 
@@ -382,36 +394,44 @@ struct Router: Sendable {
     /// Removes replaced notifications from sockets.
     func publish(_ replaced: [NotificationStore.Replacement]) async throws {
         let listed = replaced.filter { $0.version > 0 }
-        guard !listed.isEmpty else { return }
-        let presence = try await RouteFacts.presence(of: listed.map(\.user), self.dispatcher)
-        var plan = RoutePlan(for: self.dispatcher)
-        for group in Dictionary(grouping: listed, by: { ExactText($0.user) }).values {
-            plan.publish(
-                removalOf: group, now: self.dispatcher.now(), to: presence[ExactText(group[0].user)] ?? .unknown)
-        }
-        try await self.publish(plan)
+        let now = self.dispatcher.now()
+        let groups = Dictionary(grouping: listed) { ExactText($0.user) }.values
+        try await self.publish(
+            groups.map { group in
+                NodeFrame.change(
+                    .deleted, user: group[0].user, version: group[0].version, unread: group[0].unread,
+                    .ids(group.map(\.id)), at: now)
+            }
+        )
     }
 
     private func publish(_ events: [StoredBatch.EventForEveryone]) async throws {
         guard !events.isEmpty else { return }
         var batch = RedisBatch()
         for event in events {
-            let message = RedisArgument.bytes(RoutePlan.frames(event).bytes)
+            var frames = NodeFrameBatch()
+            frames.append(event.frame)
+            let message = RedisArgument.bytes(frames.bytes)
             batch.append("PUBLISH", .text(self.dispatcher.keys.allNodesChannel), message)
         }
         let request = batch
         try await self.dispatcher.untilDone("publish events") {
-            for reply in try await self.dispatcher.redis.send(request) { _ = try reply.checked() }
+            _ = try await self.dispatcher.redis.run(request)
         }
         PipelineMetrics.published.increment(by: events.count)
     }
 
     /// Publishes events to the sockets of their users.
     func publish(_ events: [StoredBatch.Event]) async throws {
-        guard !events.isEmpty else { return }
-        let presence = try await RouteFacts.presence(of: events.map(\.user), self.dispatcher)
+        try await self.publish(events.map(\.frame))
+    }
+
+    /// Publishes frames to the sockets of their users.
+    private func publish(_ frames: [NodeFrame]) async throws {
+        guard !frames.isEmpty else { return }
+        let presence = try await RouteFacts.presence(of: frames.map(\.user.text), self.dispatcher)
         var plan = RoutePlan(for: self.dispatcher)
-        for event in events { plan.publish(event, to: presence[ExactText(event.user)] ?? .unknown) }
+        for frame in frames { plan.publish(frame, to: presence[frame.user] ?? .unknown) }
         try await self.publish(plan)
     }
 }

@@ -1,0 +1,230 @@
+// Carillon · AbsentMasterTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Support
+import Testing
+
+@testable import Core
+@testable import Pipeline
+@testable import Storage
+
+/// A dispatcher whose cluster lacks a master.
+///
+/// One after the other, as each starts several servers.
+@Suite(.serialized, .timeLimit(.minutes(10)))
+struct AbsentMasterTests {
+    /// A dispatcher on a cluster that is about to lose a master without a successor.
+    private struct Scene {
+        let cluster: TestCluster
+        let absent: Int
+        let redis: RedisClient
+        let database: TestDatabase
+        let keys: Keyspace
+        let dispatcher: Dispatcher
+
+        /// A part of the master that is lost.
+        var lost: Keyspace { get throws { try self.part { $0 == self.absent } } }
+        /// A part of another master.
+        var kept: Keyspace { get throws { try self.part { $0 != self.absent } } }
+
+        private func part(_ isWanted: (Int) -> Bool) throws -> Keyspace {
+            let part = self.keys.parts.first { isWanted(self.cluster.number(ofKey: $0.memory)) }
+            return try #require(part)
+        }
+
+        func user(in part: Keyspace) throws -> String {
+            try #require((0..<1_000).map { "user-\($0)" }.first { self.keys.part(of: $0).index == part.index })
+        }
+
+        func loseMaster() async throws { try await self.cluster.lose(self.absent) }
+
+        /// Starts the lost master again, without its data.
+        func findMaster() async throws { try await self.cluster.servers[self.absent].start() }
+
+        /// Returns the titles of a part's jobs, in order.
+        func titles(in part: Keyspace) async throws -> [String] {
+            try await self.redis.entries(of: part.jobs(.normal)).compactMap { $0.texts["title"] }
+        }
+
+        func deliveries(in part: Keyspace) async throws -> Int64 {
+            try await self.redis.send("XLEN", .text(part.deliveries(.fcm, .normal))).integer()
+        }
+
+        /// Stores a user's phone, a notification without an owner, and one that waits for its push.
+        func store(for user: String, _ number: UInt64) async throws {
+            let database = self.dispatcher.database
+            _ = try await database.devices.register(TestDispatcher.phone(number, of: user, token: "phone-\(number)"))
+            let kinds: [Channels] = [[.inApp], [.inApp, .push]]
+            for (kind, channels) in kinds.enumerated() {
+                let place = 2 * number + UInt64(kind)
+                var notification = Notification(
+                    id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0000 + place), user: user,
+                    type: "news", createdAt: TestDispatcher.now)
+                notification.channels = channels
+                notification.jobEntry = "jobs/\(place)-0"
+                _ = try await database.notifications.store([notification], areRepeats: false)
+                guard channels.contains(.push) else { continue }
+                try await database.notifications.mark([(user, notification.id, .pending, "queued", nil)])
+            }
+        }
+
+        /// Returns the users of notifications without an owner.
+        func unowned() async throws -> [String] {
+            let notifications = self.dispatcher.database.notifications
+            return try await notifications.unowned(before: notifications.clock(), limit: 10).map(\.notification.user)
+        }
+    }
+
+    private static func with(_ body: (Scene) async throws -> Void) async throws {
+        let cluster = try await TestCluster.start(replicas: false)
+        try await TestRedis.with(try cluster.configuration()) { redis in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(parts: 16)
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")], FakeChannel())
+                // The turn of the sweep stays.
+                let absent = (cluster.number(ofKey: keys.sweepTurn) + 1) % 3
+                try await body(
+                    Scene(
+                        cluster: cluster, absent: absent, redis: redis, database: database, keys: keys,
+                        dispatcher: dispatcher))
+            }
+        }
+    }
+
+    @Test("overflows of the other masters are read while one is away")
+    func overflows() async throws {
+        try await Self.with { scene in
+            let fields = [("title", Array("moved".utf8))]
+            for part in try [scene.lost, scene.kept] {
+                _ = try await scene.dispatcher.live.with(part).overflows.append([(org: "acme", fields: fields)])
+            }
+            try await scene.loseMaster()
+            let reader = OverflowReader(
+                dispatcher: scene.dispatcher, lanes: nil, queue: LaneQueue<LaneBatch>(capacity: 8))
+            try await eventually("the job of the other master is read") {
+                scene.dispatcher.leaseClock.renewed(at: .now)
+                return await reader.roundOfAll().count == 1
+            }
+            let policy = OverflowPolicy(backlog: 10)
+            try await OverflowGuard(dispatcher: scene.dispatcher, policy: policy).look()
+        }
+    }
+
+    @Test("missing proofs of the other masters are noticed while one is away")
+    func proofs() async throws {
+        try await Self.with { scene in
+            let (lost, kept) = try (scene.lost, scene.kept)
+            var batch = RedisBatch()
+            for user in [try scene.user(in: lost), try scene.user(in: kept)] {
+                let awaited = UnconfirmedNotification(
+                    id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001), user: user,
+                    lane: .normal)
+                scene.dispatcher.live.unconfirmed.add([(awaited, deadline: TestDispatcher.now)], in: &batch)
+            }
+            try await scene.redis.run(batch)
+            try await scene.loseMaster()
+            let shard = try #require(kept.index)
+            try await eventually("the deadline of the other master is handled") {
+                await ProofService(dispatcher: scene.dispatcher).poll()
+                let set = RedisArgument.text(scene.keys.unconfirmed(shard: shard))
+                return try await scene.redis.send("ZCARD", set).integer() == 0
+            }
+        }
+    }
+
+    @Test("rows of an outbox for the other masters move once, in order, while one is away, and the rest waits")
+    func outbox() async throws {
+        try await Self.with { scene in
+            let (lost, kept) = try (scene.lost, scene.kept)
+            let pool = scene.database.pool
+            func enqueue(_ titles: ClosedRange<Int>, for part: Keyspace) async throws {
+                try await pool.query(
+                    """
+                    SELECT carillon.enqueue(jsonb_build_object('user', $1::text, 'type', 'news', 'title', n::text))
+                    FROM generate_series($2::int8, $3::int8) n
+                    """,
+                    .text(try scene.user(in: part)), .int8(Int64(titles.lowerBound)), .int8(Int64(titles.upperBound)))
+            }
+            func waiting() async throws -> Int64 {
+                try await pool.query("SELECT count(*) FROM carillon.outbox").first?.int8(0) ?? 0
+            }
+            // More than one read takes, before those that can move.
+            try await enqueue(1...300, for: lost)
+            try await enqueue(1...300, for: kept)
+            try await scene.loseMaster()
+            let relay = OutboxRelay(
+                dispatcher: scene.dispatcher, name: "own", configuration: scene.database.configuration())
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                group.addTask { try? await relay.run() }
+                try await eventually("the rows of the other master have moved") { try await waiting() == 300 }
+                try await enqueue(301...302, for: kept)
+                try await eventually("later ones move, too") { try await waiting() == 300 }
+                #expect(try await scene.titles(in: kept) == (1...302).map { "\($0)" })
+                try await scene.findMaster()
+                try await eventually("the rest moves when the master is back") { try await waiting() == 0 }
+                group.cancelAll()
+            }
+            #expect(Set(try await scene.titles(in: lost)) == Set((1...300).map { "\($0)" }))
+            #expect(try await scene.titles(in: kept).count == 302)
+        }
+    }
+
+    @Test("the sweep mends the parts of the other masters while one is away, and its parts when it is back")
+    func sweep() async throws {
+        try await Self.with { scene in
+            let (lost, kept) = try (scene.lost, scene.kept)
+            let lostUser = try scene.user(in: lost)
+            try await scene.store(for: lostUser, 1)
+            try await scene.store(for: try scene.user(in: kept), 2)
+            try await scene.database.pool.query(
+                "UPDATE carillon.notifications SET stored_at = now() - interval '10 minutes'")
+            try await scene.database.pool.query("UPDATE carillon.sweep SET swept_until = now() - interval '1 hour'")
+            try await scene.loseMaster()
+            let sweeper = SweepService(dispatcher: scene.dispatcher)
+            try await sweeper.sweep()
+            #expect(try await scene.deliveries(in: kept) == 1)
+            #expect(try await scene.unowned() == [lostUser])
+            try await scene.findMaster()
+            try await eventually("a sweep mends the part of the master that is back") {
+                // A server that is not ready yet ends the sweep.
+                _ = try? await scene.redis.send("DEL", .text(scene.keys.sweepTurn))
+                try? await sweeper.sweep()
+                guard try await scene.unowned().isEmpty else { return false }
+                return (try? await scene.deliveries(in: lost)) ?? 0 > 0
+            }
+        }
+    }
+}
+
+/// A dispatcher's lease while its Redis is away.
+@Suite(.timeLimit(.minutes(10)))
+struct LeaseRenewalTests {
+    @Test("a renewal without an answer is repeated while the lease still holds")
+    func renewal() async throws {
+        let server = try await RedisServer.start()
+        try await TestRedis.with(try server.configuration()) { redis in
+            try await TestDatabase.with { database in
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, Keyspace(), [NotificationType(name: "news")])
+                let service = LeaseService(dispatcher: dispatcher)
+                try await service.acquire()
+                let start = ContinuousClock.now
+                let term = try #require(dispatcher.leaseClock.term)
+                try await withThrowingTaskGroup(of: Void.self) { group in
+                    group.addTask { try? await service.run() }
+                    try await server.stall()
+                    // The renewal at 5 s would wait until 10 s, and the next come at 15 s.
+                    try await eventually("a renewal has failed") { ContinuousClock.now - start > .seconds(11) }
+                    server.resume()
+                    try await eventually("the first renewal no longer counts") {
+                        ContinuousClock.now - start > Lease.usualLifetime - .milliseconds(500)
+                    }
+                    #expect(dispatcher.leaseClock.holds(term))
+                    group.cancelAll()
+                }
+            }
+        }
+    }
+}
