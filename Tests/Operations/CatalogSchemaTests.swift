@@ -44,6 +44,8 @@ struct CatalogSchemaTests {
             for key in keys {
                 let faults = try self.faults(yaml.replacing("KEY", with: key))
                 #expect(!faults.contains { $0.contains("unknown setting") }, "\(part).\(key): \(faults)")
+                let mistyped = try self.faults(yaml.replacing("KEY", with: key + "x"))
+                #expect(mistyped.contains { $0.contains("did you mean \(key)?") }, "\(part).\(key): \(mistyped)")
             }
             let unknown = try self.faults(yaml.replacing("KEY", with: "colour"))
             #expect(unknown.contains { $0.contains("unknown setting") }, "\(part): \(unknown)")

@@ -27,7 +27,9 @@ struct FindingTests {
 
     @Test("a healthy Redis passes every check")
     func soundRedis() {
-        #expect(Self.redis { _ in }.allSatisfy { $0.outcome == .ok && $0.remedy == nil })
+        let findings = Self.redis { _ in }
+        #expect(findings.allSatisfy { $0.outcome == .ok && $0.remedy == nil })
+        #expect(findings.map(\.check) == RedisFacts.checks)
         let cluster = Self.redis { ($0.isClustered, $0.isClusterExpected) = (true, true) }
         #expect(cluster.allSatisfy { $0.outcome == .ok })
     }
@@ -62,6 +64,14 @@ struct FindingTests {
             #expect(Self.outcome(findings, row.check) == row.outcome, "\(row.check) of \(findings)")
             #expect(findings.allSatisfy { ($0.outcome == .ok) == ($0.remedy == nil) })
         }
+    }
+
+    @Test("a cluster's server that is named alone is to be named by the cluster's scheme, also with one part")
+    func cluster() throws {
+        let findings = Self.redis { $0.isClustered = true }
+        let remedy = try #require(findings.first { $0.check == "redis cluster" }?.remedy)
+        #expect(remedy.contains("redis+cluster://"))
+        #expect(remedy.contains("dispatcher parts grow"))
     }
 
     @Test("parses Redis's INFO")
@@ -114,6 +124,7 @@ struct FindingTests {
             return facts.findings(needed: 10)
         }
         #expect(findings { _ in }.allSatisfy { $0.outcome == .ok })
+        #expect(findings { _ in }.map(\.check) == DatabaseFacts.checks)
         typealias Row = (check: String, outcome: Finding.Outcome, change: (inout DatabaseFacts) -> Void)
         let table: [Row] = [
             ("postgres version", .fail, { $0.version = 130_010 }),
@@ -157,6 +168,7 @@ struct FindingTests {
         #expect(outcome(.gateway, "listen backlog") { $0.listenBacklog = 128 } == .warn)
         #expect(outcome(.dispatcher, "listen backlog") { $0.listenBacklog = 128 } == nil)
         #expect(outcome(.dispatcher, "local ports") { $0.ports = 60_000...60_999 } == .warn)
+        #expect(outcome(.dispatcher, "local ports") { $0.ports = 32_768...60_999 } == .ok)
         let tracked = MachineFacts.Tracked(count: 80, maximum: 100)
         #expect(outcome(.gateway, "tracked connections") { $0.tracked = tracked } == .warn)
     }
@@ -171,7 +183,7 @@ struct FindingTests {
     func clocks(redis: Int, database: Int, outcome: Finding.Outcome) {
         let facts = ClockFacts(redis: .milliseconds(redis), database: .milliseconds(database))
         #expect(facts.findings.map(\.outcome) == [outcome])
-        #expect(ClockFacts().findings.isEmpty)
+        #expect(ClockFacts().findings.map(\.outcome) == [.skipped])
     }
 
     @Test("time-zone data must exist, be recent, and match the stored schedules")
@@ -221,5 +233,15 @@ struct FindingTests {
         #expect(report.exitCode == ExitStatus.no)
         report.add(settingsFaults: ["CATALOG is missing"])
         #expect(report.exitCode == ExitStatus.configuration)
+    }
+
+    @Test("a name that resembles a setting is a warning, which names the setting")
+    func misspelling() {
+        var report = DoctorReport()
+        report.add(settingsFaults: [], misspellings: [(name: "GATEWAY_PROT", meant: "GATEWAY_PORT")])
+        let found = "GATEWAY_PROT is not a setting; did you mean GATEWAY_PORT?"
+        let remedy = "correct the name in the file of --config, or remove it"
+        #expect(report.findings == [Finding(.warn, "settings", found, fix: remedy)])
+        #expect(report.exitCode == nil)
     }
 }

@@ -36,6 +36,33 @@ struct TableTests {
         #expect(table.lines(room: 5, style: Self.plain).last?.hasPrefix("a         7  a reaso…") == true)
     }
 
+    @Test("a wrapped column continues on further lines, so that nothing of it is hidden")
+    func wrapped() {
+        var table = Table([.number("NUMBER"), .wrapped("REASON"), .text("AT")])
+        table.add(["1", "id: was used before with other content", "now"])
+        table.add(["2", "no", nil])
+        #expect(
+            table.lines(room: 30, style: Self.plain) == [
+                "NUMBER  REASON             AT",
+                "     1  id: was used       now",
+                "        before with other",
+                "        content",
+                "     2  no                 -",
+            ])
+        #expect(table.lines(room: nil, style: Self.plain).count == 3)
+        #expect(DisplayText.wrap("a carillon:jobs:critical", to: 10) == ["a", "carillon:j", "obs:critic", "al"])
+        #expect(DisplayText.wrap("日本語", to: 5) == ["日本", "語"])
+    }
+
+    @Test("rows that are printed one by one keep to the least widths, and empty cells are dashes")
+    func rows() {
+        let table = Table([.number("AFTER", leastWidth: 6), .text("STEP", leastWidth: 8), .text("WHAT")])
+        #expect(table.titles == " AFTER  STEP      WHAT")
+        #expect(table.row(["3 ms", "push", "fcm"]) == "  3 ms  push      fcm")
+        #expect(table.row(["17 ms", "stored", ""]) == " 17 ms  stored    -")
+        #expect(table.row(["17 ms", "summarised"]) == " 17 ms  summarised  -")
+    }
+
     @Test("only the titles have a tint, and only if tints are on")
     func tints() {
         let lines = Self.table([["a", "7", "b"]]).lines(room: nil, style: Style(isOn: true))

@@ -41,14 +41,11 @@ final class AppChannels: Sendable {
         var entries: [ChannelDirectory.Entry] = []
         for app in self.apps(fault: fault) {
             for (name, settings) in app.providers.sorted(by: { $0.key < $1.key }) {
-                guard let provider = Provider(rawValue: name), let kind = ProviderKinds.kind(of: provider) else {
-                    fault(app.place(name, nil), "no such provider; one of \(Self.names)")
-                    continue
-                }
+                guard let kind = Self.kind(named: name) else { continue }
                 do throws(CredentialFault) {
                     let source = self.source(kind, app, settings)
                     entries.append(try await self.entry(kind, app, settings))
-                    self.sources.withLock { $0[Key(provider: provider, app: app.name)] = source }
+                    self.sources.withLock { $0[Key(provider: kind.provider, app: app.name)] = source }
                 } catch {
                     fault(app.place(name, error.setting), error.description)
                 }
@@ -61,8 +58,7 @@ final class AppChannels: Sendable {
     var files: [String] {
         let paths = self.apps { _, _ in }.flatMap { app in
             app.providers.flatMap { name, settings in
-                let kind = Provider(rawValue: name).flatMap { ProviderKinds.kind(of: $0) }
-                return (kind?.files ?? []).compactMap { settings[$0] }
+                (Self.kind(named: name)?.files ?? []).compactMap { settings[$0] }
             }
         }
         return Set(paths + [self.settings.appsFile].compactMap(\.self)).sorted()
@@ -83,10 +79,8 @@ final class AppChannels: Sendable {
         var known: Set<Key> = []
         for app in apps {
             for (name, settings) in app.providers {
-                guard let provider = Provider(rawValue: name), let kind = ProviderKinds.kind(of: provider) else {
-                    continue
-                }
-                let key = Key(provider: provider, app: app.name)
+                guard let kind = Self.kind(named: name) else { continue }
+                let key = Key(provider: kind.provider, app: app.name)
                 known.insert(key)
                 let source = self.source(kind, app, settings)
                 guard self.sources.withLock({ $0[key] != source }) else { continue }
@@ -132,6 +126,10 @@ final class AppChannels: Sendable {
 
     private static var names: String { Provider.wellKnown.map(\.rawValue).joined(separator: ", ") }
 
+    private static func kind(named name: String) -> (any ProviderKind.Type)? {
+        Provider(rawValue: name).flatMap { ProviderKinds.kind(of: $0) }
+    }
+
     private func apps(fault: (String, String) -> Void) -> [AppSettings] {
         var apps = [self.settings.defaultApp]
         guard let path = self.settings.appsFile else { return apps }
@@ -146,6 +144,11 @@ final class AppChannels: Sendable {
             }
         } catch {
             for reason in error.faults { fault("APPS", reason) }
+        }
+        for app in apps {
+            for name in app.providers.keys.sorted() where Self.kind(named: name) == nil {
+                fault(app.place(name, nil), "no such provider; one of \(Self.names)")
+            }
         }
         return apps
     }

@@ -36,9 +36,10 @@ enum DispatcherComposition {
         let logger = LogOutput.logger(label: "carillon.dispatcher", key: "dispatcher.name", name: name)
         let transfers = self.transfers(settings, logger: logger)
         let apps = self.apps(settings, transfers: transfers, now: { clock.now }, logger: logger)
-        let entries = await apps.make { reader.fault($0, "cannot be used: \($1)") }
+        let entries = await apps.make { reader.unusable($0, $1) }
         try reader.finish()
         guard let catalog else { return }
+        reader.logMisspellings(logger)
 
         let webhooks = try self.webhookTransfer(settings, logger: logger)
         let metrics = self.metrics()
@@ -60,43 +61,63 @@ enum DispatcherComposition {
             clock: clock, notifications: dispatcher.database.notifications, machine: Timestamp.now, logger: logger)
         // Before the first look at what is due.
         try? await time.set()
-        let lease = LeaseService(dispatcher: dispatcher)
-        try await lease.claimRedis()
-        try await lease.acquire()
-        let deliveries = try self.deliveries(dispatcher, settings, clients)
-        let pauses = AccountPauseService(dispatcher: dispatcher, deliveries: deliveries)
-        // Before anything is sent to an account that another dispatcher was asked to pause.
-        await pauses.refresh()
-        logger.info("dispatcher started")
+        let startup = Startup()
+        let work = Startup.Work(after: startup) { port in
+            let lease = LeaseService(dispatcher: dispatcher)
+            guard try await self.take(lease) else { return }
+            let deliveries = try self.deliveries(dispatcher, settings, clients)
+            let pauses = AccountPauseService(dispatcher: dispatcher, deliveries: deliveries)
+            // Before anything is sent to an account that another dispatcher was asked to pause.
+            await pauses.refresh()
+            logger.info("dispatcher started")
 
-        // Shutdown runs from the last to the first: intake stops, what was taken is finished, the
-        // lease goes last.
-        var services: [any Service] = []
-        if let traces = settings.common.traces {
+            // Shutdown runs from the last to the first: intake stops, what was taken is finished,
+            // the lease goes last.
+            var services: [any Service] = []
+            if let traces = settings.common.traces {
+                services.append(
+                    try SpanExport.start(
+                        endpoint: traces.endpoint, headers: traces.headers,
+                        service: traces.service ?? "carillon-dispatcher", logger: logger))
+            }
+            services += [lease, time]
             services.append(
-                try SpanExport.start(
-                    endpoint: traces.endpoint, headers: traces.headers,
-                    service: traces.service ?? "carillon-dispatcher", logger: logger))
+                await CatalogReloadService(
+                    register: dispatcher.catalogs, configuration: clients.redisConfiguration, keys: dispatcher.keys,
+                    eventLoop: clients.eventLoops.next(), logger: logger))
+            services += [RefreshService(every: .seconds(10)) { await apps.renew(directory) }, pauses]
+            let events: [any Service] =
+                dispatcher.events.isOn
+                ? [WebhookService(dispatcher: dispatcher, transfer: webhooks)] : []
+            services += try self.stages(dispatcher, deliveries, events, settings, clients)
+            services += self.outboxes(settings).map { name, database in
+                OutboxRelay(dispatcher: dispatcher, name: name, configuration: database)
+            }
+            startup.finish()
+            Terminal.ready("http://\(settings.metricsHost):\(port)")
+            try await ServiceGroup(services: services, logger: logger).run()
+            await dispatcher.leaveGroups()
+            await lease.release()
         }
-        services += [lease, time, OperationsServer.make(settings, metrics, clients, logger: logger)]
-        services.append(
-            await CatalogReloadService(
-                register: dispatcher.catalogs, configuration: clients.redisConfiguration, keys: dispatcher.keys,
-                eventLoop: clients.eventLoops.next(), logger: logger))
-        services += [RefreshService(every: .seconds(10)) { await apps.renew(directory) }, pauses]
-        let events: [any Service] =
-            dispatcher.events.isOn
-            ? [WebhookService(dispatcher: dispatcher, store: clients.database.webhooks, transfer: webhooks)] : []
-        services += try self.stages(dispatcher, deliveries, events, settings, clients)
-        services += self.outboxes(settings).map { name, database in
-            OutboxRelay(dispatcher: dispatcher, name: name, configuration: database)
-        }
-        try await self.serve(services, settings, logger: logger)
-        await dispatcher.leaveGroups()
-        await lease.release()
+        let server = OperationsServer.make(settings, metrics, clients, startup, logger: logger)
+        try await self.serve([server, work], settings, logger: logger)
         await transfers.shutdown()
         await webhooks.shutdown()
         await clients.close()
+    }
+
+    /// Takes the lease; false if the shutdown comes first, as while Redis is out of reach.
+    private static func take(_ lease: LeaseService) async throws -> Bool {
+        do {
+            try await cancelWhenGracefulShutdown {
+                try await lease.claimRedis()
+                try await lease.acquire()
+            }
+            return true
+        } catch {
+            guard Task.isShuttingDownGracefully else { throw error }
+            return false
+        }
     }
 
     /// Runs services until a signal or a failure.
@@ -161,11 +182,7 @@ enum DispatcherComposition {
             )
         )
         let testSends = TestSendService(
-            dispatcher: dispatcher,
-            devices: clients.database.devices,
-            preferences: clients.database.preferences,
-            reader: try clients.connect(on: clients.eventLoops.next())
-        )
+            dispatcher: dispatcher, reader: try clients.connect(on: clients.eventLoops.next()))
         let jobs = JobsService(
             dispatcher: dispatcher,
             readers: try clients.readers(of: dispatcher.keys.jobSources) { clients.jobsLoop },
@@ -175,7 +192,6 @@ enum DispatcherComposition {
         let days = settings.retention
         let retention = RetentionService(
             dispatcher: dispatcher,
-            store: clients.database.retention,
             periods: .init(
                 audit: days.audit, inbox: days.inbox, tombstones: days.tombstones, devices: days.devices,
                 deadLetters: days.deadLetters)

@@ -23,7 +23,8 @@ enum DispatcherMetrics {
                 "carillon_notifications_cancelled", .counter,
                 "notifications stored as cancelled because their job was cancelled first"),
             MetricFamily(
-                "carillon_notifications_swept", .counter, "rows without an owner that the sweep enqueued again"),
+                "carillon_notifications_swept", .counter,
+                "rows without an owner, or perhaps lost by a server, that the sweep enqueued again"),
             MetricFamily("carillon_broadcasts_pages", .counter, "pages of broadcasts stored"),
             MetricFamily(
                 "carillon_broadcasts_held", .counter,

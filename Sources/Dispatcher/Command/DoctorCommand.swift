@@ -48,11 +48,13 @@ struct DoctorCommand: AsyncParsableCommand {
             }
             report.add(await self.outboxes(settings))
             report.add(try await self.providers(settings))
-            if settings.publicURL != nil, settings.linkSecret == nil {
+            if let url = settings.publicURL {
                 report.add(
-                    Finding(
-                        .warn, "unsubscribe links", "PUBLIC_URL is set, AUTH_JWT_SECRET is not: mail has no links",
-                        fix: "give the dispatcher the gateway's AUTH_JWT_SECRET"))
+                    settings.linkSecret == nil
+                        ? Finding(
+                            .warn, "unsubscribe links", "PUBLIC_URL is set, AUTH_JWT_SECRET is not: mail has no links",
+                            fix: "give the dispatcher the gateway's AUTH_JWT_SECRET")
+                        : Finding(.ok, "unsubscribe links", "lead to \(url)"))
             }
             try report.end(self.output)
         }

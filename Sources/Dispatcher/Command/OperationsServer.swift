@@ -13,10 +13,12 @@ import Storage
 
 /// The dispatcher's listener for operators: `/healthz`, `/readyz`, `/metrics`.
 enum OperationsServer {
+    /// Makes the server, which answers `/readyz` with 503 until the start has finished.
     static func make(
         _ settings: DispatcherSettings,
         _ metrics: PrometheusRegistry,
         _ clients: DispatcherComposition.Clients,
+        _ startup: Startup,
         logger: Logger
     ) -> any Service {
         let (live, pool) = (clients.live, clients.database.pool)
@@ -24,7 +26,7 @@ enum OperationsServer {
         let router = Router()
         router.get("healthz") { _, _ in "alive\n" }
         router.get("readyz") { _, _ -> Response in
-            var faults: [String] = []
+            var faults = startup.isFinished ? [] : ["starting"]
             if let fault = await Self.redisFault(live) { faults.append("redis: \(fault)") }
             if let fault = await Self.databaseFault(pool) { faults.append("postgres: \(fault)") }
             let text = faults.isEmpty ? "ready" : faults.joined(separator: ", ")
@@ -48,9 +50,7 @@ enum OperationsServer {
         return Application(
             router: router,
             configuration: .init(address: .hostname(host, port: port), serverName: nil),
-            onServerRunning: { channel in
-                Terminal.ready("http://\(host):\(channel.localAddress?.port ?? port)")
-            },
+            onServerRunning: { channel in startup.bound(to: channel.localAddress?.port ?? port) },
             eventLoopGroupProvider: .shared(clients.eventLoops),
             logger: logger
         )

@@ -21,7 +21,7 @@ import UnixSignals
 enum GatewayComposition {
     /// Serves until a signal arrives.
     static func run(_ settings: GatewaySettings, reader: SettingsReader) async throws {
-        guard let files = try await GatewayFiles(settings, reader: reader) else { return }
+        let files = try await GatewayFiles(settings, reader: reader)
         LogOutput.bootstrap(format: settings.common.logFormat, level: settings.common.logLevel)
         // Before `ProcessUsage`, which reads the limit.
         let openFiles = OpenFiles.raiseLimit()
@@ -30,6 +30,7 @@ enum GatewayComposition {
         MetricsSystem.bootstrap(metrics)
         let node = RandomName.make()
         let logger = LogOutput.logger(label: "carillon.gateway", key: "node.id", name: node)
+        reader.logMisspellings(logger)
         let clients = try await GatewayClients(settings, node: node, logger: logger)
         let catalogs = CatalogRegister(files.catalog, path: settings.common.catalog, now: Timestamp.now)
         let base = self.base(settings, catalogs, clients)
@@ -70,9 +71,8 @@ enum GatewayComposition {
         policy.connections = openFiles.map { Budget(limit: OpenFiles.connections(under: $0)) }
         let door = GatewayDoor(
             settings: settings, hub: hub, backend: backend, policy: policy, certificate: files.certificate)
-        let app = door.application(api, eventLoops: clients.eventLoops, logger: logger)
-        logger.info("gateway started")
-
+        let startup = Startup()
+        let app = door.application(api, startup, eventLoops: clients.eventLoops, logger: logger)
         let spans = try settings.common.traces.map {
             try SpanExport.start(
                 endpoint: $0.endpoint, headers: $0.headers, service: $0.service ?? "carillon-gateway", logger: logger)
@@ -93,9 +93,13 @@ enum GatewayComposition {
             SurveyService(base, interval: settings.common.lease),
             clients.nodeService(settings, hub: hub, revocations: identities.revocations),
             hub,
-            app,
         ]
-        try await self.run(optional.compactMap(\.self) + services, settings, logger: logger)
+        let all = optional.compactMap(\.self) + services
+        let work = Startup.Work(after: startup) { _ in
+            logger.info("gateway started")
+            try await ServiceGroup(services: all, logger: logger).run()
+        }
+        try await self.run([work, app], settings, logger: logger)
         await clients.close()
     }
 
@@ -135,7 +139,7 @@ enum GatewayComposition {
         _ clients: GatewayClients
     ) -> SocketHub {
         var sockets = protection.sockets
-        sockets.recovery = settings.socketIORecovery == .on
+        sockets.recovery = settings.hasSocketIORecovery
         let logger = clients.logger
         let hub = SocketHub(
             eventLoopGroup: clients.eventLoops,
@@ -177,8 +181,8 @@ private struct GatewayFiles {
     let deviceRules: DeviceRules
     private let webPushKey: VAPIDKey?
 
-    /// - Throws: ``SettingsFaults`` with every fault, so it is never nil in practice.
-    init?(_ settings: GatewaySettings, reader: SettingsReader) async throws {
+    /// - Throws: ``SettingsFaults`` with every fault.
+    init(_ settings: GatewaySettings, reader: SettingsReader) async throws {
         let catalog = await reader.load("CATALOG", isSet: !settings.common.catalog.isEmpty) {
             try CatalogLoader.load(path: settings.common.catalog)
         }
@@ -189,15 +193,13 @@ private struct GatewayFiles {
         }
         self.webPushKey = await reader.load("VAPID_KEY", isSet: settings.devices.webPushKey != nil) {
             guard let file = FileManager.default.contents(atPath: settings.devices.webPushKey ?? "") else {
-                throw VAPIDKey.Fault("the file cannot be read")
+                throw FieldFault("the file cannot be read")
             }
             return try VAPIDKey(file: Array(file))
         }
         let deviceRules = await reader.load("APPS", isSet: true) { try settings.devices.rules() }
-        try reader.finish()
-        guard let catalog, let deviceRules else { return nil }
-        self.catalog = catalog
-        self.deviceRules = deviceRules
+        self.catalog = try reader.finish(catalog)
+        self.deviceRules = try reader.finish(deviceRules)
     }
 
     /// Returns the key for browsers, read again when its file changes; nil if none is set.
@@ -307,17 +309,17 @@ private struct GatewayDoor {
 
     func application(
         _ api: APIServices,
+        _ startup: Startup,
         eventLoops: MultiThreadedEventLoopGroup,
         logger: Logger
     ) -> some ApplicationProtocol {
         let settings = self.settings
         let (policy, certificate) = (self.policy, self.certificate)
-        let origins = settings.protection.originNames
         let endpoints: [any TransportEndpoint] = [
             NativeEndpoint(hub: self.hub, backend: self.backend),
             EventStreamEndpoint(hub: self.hub, backend: self.backend),
-            NotificationHub.endpoint(hub: self.hub, backend: self.backend, allowedOrigins: origins),
-            SocketIOEndpoint(hub: self.hub, origins: EngineIOOrigins(origins)),
+            NotificationHub.endpoint(hub: self.hub, backend: self.backend),
+            SocketIOEndpoint.endpoint(hub: self.hub),
         ]
         let server = HTTPServerBuilder { responder in
             let door = DoorChannel(
@@ -348,6 +350,7 @@ private struct GatewayDoor {
             configuration: configuration,
             onServerRunning: { channel in
                 let port = channel.localAddress?.port ?? settings.port
+                startup.bound(to: port)
                 Terminal.ready("\(scheme)://\(settings.host):\(port)")
             },
             eventLoopGroupProvider: .shared(eventLoops),
@@ -356,9 +359,9 @@ private struct GatewayDoor {
     }
 
     private func router(_ api: APIServices) -> Router<APIContext> {
-        let environment: ProviderEnvironment = self.settings.apnsEnvironment == .sandbox ? .sandbox : .production
-        return APIRouter.make(api, errors: CompatibilityRouter.errors) { router, services in
-            CompatibilityRouter.add(to: router, services: services, defaults: .init(environment: environment))
+        APIRouter.make(api, errors: CompatibilityRouter.errors) { router, services in
+            CompatibilityRouter.add(
+                to: router, services: services, defaults: .init(environment: self.settings.apnsEnvironment))
             WebRouter.add(to: router)
         }
     }

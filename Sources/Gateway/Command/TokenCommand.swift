@@ -59,12 +59,11 @@ struct TokenCommand: AsyncParsableCommand {
                 }
                 return audience
             }
-            guard let lifetime = Self.duration(self.ttl) else {
+            guard let lifetime = Duration(written: self.ttl) else {
                 throw ValidationError("--ttl must be a number and a unit, such as 90s, 15m, 1h or 30d")
             }
             let reader = try self.options.reader()
-            let authentication = AuthenticationSettings(reader)
-            if authentication.secrets.isEmpty { reader.fault("AUTH_JWT_SECRET", "is missing; it signs tokens") }
+            let authentication = AuthenticationSettings(reader, signs: true)
             try reader.finish()
             let now = Timestamp.now()
             let token = TokenIssuer.issue(
@@ -95,13 +94,5 @@ struct TokenCommand: AsyncParsableCommand {
             throw ValidationError("\(option) must be names, with commas between them")
         }
         return names
-    }
-
-    private static func duration(_ text: String) -> Duration? {
-        let units: [Character: Int] = ["s": 1, "m": 60, "h": 3_600, "d": 86_400]
-        guard let unit = text.last.flatMap({ units[$0] }), let number = Int(text.dropLast()),
-            (1...31_536_000).contains(number)
-        else { return nil }
-        return .seconds(number * unit)
     }
 }

@@ -53,4 +53,19 @@ struct SocketServiceTests {
             #expect(try await base.database.notifications.load([("ada", id)]).map(\.status) == [.delivered])
         }
     }
+
+    @Test("an outage of Redis is logged once, not for each call that loses events")
+    func lostOften() async throws {
+        let redis = try await TestRedis.connect()
+        await redis.close()
+        let keys = Keyspace(prefix: TestRedis.prefix())
+        let lines = LogRecorder { "\($0.message) \($0.metadata?["count"]?.description ?? "")" }
+        let publisher = EventPublisher(
+            log: EventLog(keys: keys, length: 100), connection: redis, logger: lines.logger)
+        let label = NotificationLabel(
+            id: NotificationID(high: 1, low: 1), user: "ada", type: "t", category: nil, org: "", job: nil)
+        let event = LifecycleEvent(.read, label, at: Tokens.now)
+        for _ in 0..<2 { await publisher.publish(Array(repeating: event, count: 600)) }
+        #expect(lines.all == ["lost events for upstream apps; check Redis 600"])
+    }
 }

@@ -51,11 +51,14 @@ struct SurveyServiceTests {
 
     @Test("the memory is that of the fullest server, and of one without a limit only if none has one")
     func memory() {
-        let full = RedisMemory(used: 95, limit: 100)
-        let roomy = RedisMemory(used: 200, limit: 1_000)
-        let unlimited = RedisMemory(used: 5_000, limit: 0)
-        #expect(RedisMemory.fullest([roomy, full, unlimited, roomy]) == full)
-        #expect(RedisMemory.fullest([unlimited, RedisMemory(used: 1, limit: 0)]) == unlimited)
-        #expect(RedisMemory.fullest([]) == nil)
+        func server(used: Int, limit: Int) -> RedisFacts {
+            RedisFacts(info: "used_memory:\(used)\r\nmaxmemory:\(limit)\r\n")
+        }
+        let full = server(used: 95, limit: 100)
+        let roomy = server(used: 200, limit: 1_000)
+        let unlimited = server(used: 5_000, limit: 0)
+        #expect(SurveyService.fullest([roomy, full, unlimited, roomy]) == full)
+        #expect(SurveyService.fullest([unlimited, server(used: 1, limit: 0)]) == unlimited)
+        #expect(SurveyService.fullest([]) == nil)
     }
 }

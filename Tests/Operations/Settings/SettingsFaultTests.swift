@@ -194,4 +194,31 @@ struct SettingsFaultTests {
         #expect(await reader.load("C", isSet: true) { () throws -> Int in throw Broken() } == nil)
         #expect(Readings.faults(reader) == ["C cannot be used: the file is broken"])
     }
+
+    @Test("names the cause alone: the secret that signs tokens, or the variable whose target cannot be used")
+    func causes() {
+        func token(_ variables: [String: String]) -> [String] {
+            let reader = SettingsReader.variables(variables)
+            _ = AuthenticationSettings(reader, signs: true)
+            return Readings.faults(reader)
+        }
+        #expect(token([:]) == ["AUTH_JWT_SECRET is missing; it signs tokens"])
+        #expect(token(["AUTH_JWKS": "k.json"]) == ["AUTH_JWT_SECRET is missing; it signs tokens"])
+        let short = "AUTH_JWT_SECRET must have at least 32 bytes (RFC 7518 section 3.2)"
+        #expect(token(["AUTH_JWT_SECRET": "short"]) == [short])
+        let reader = SettingsReader.variables([:])
+        reader.fault("SMTP_FROM", "is required with SMTP_URL")
+        reader.unusable("SMTP_FROM", "is missing")
+        reader.unusable("APPS", "one")
+        reader.unusable("APPS", "two")
+        let faults = ["SMTP_FROM is required with SMTP_URL", "APPS cannot be used: one", "APPS cannot be used: two"]
+        #expect(Readings.faults(reader) == faults)
+    }
+
+    @Test("refuses to go on without a value that must be loaded")
+    func missing() throws {
+        let reader = SettingsReader.variables([:])
+        #expect(try reader.finish(7) == 7)
+        #expect(throws: SettingsFaults.self) { try reader.finish(Int?.none) }
+    }
 }

@@ -109,7 +109,7 @@ struct SettingsTests {
         #expect(settings.authentication.issuer == "iss" && settings.authentication.audience == "aud")
         #expect(settings.authentication.userClaim == "uid")
         #expect(settings.apnsEnvironment == .sandbox)
-        #expect(settings.socketIORecovery == .on)
+        #expect(settings.hasSocketIORecovery)
     }
 
     @Test("limits a user's devices by app, and by DEVICES_PER_USER for apps without a limit")
@@ -191,6 +191,28 @@ struct SettingsTests {
             _ = try SettingsReader.process(file: "/nowhere/env")
         }
         #expect(fault?.faults == ["--config: /nowhere/env cannot be read"])
+    }
+
+    @Test("finds names in a file that resemble a setting of either program, and leaves others alone")
+    func misspellings() throws {
+        let script = try String(contentsOfFile: "deploy/lib/environment.sh", encoding: .utf8)
+        let block = try #require(script.split(separator: "ENVIRONMENT_NAMES='").dropFirst().first)
+        let others = block.prefix { $0 != "'" }.split(whereSeparator: \.isWhitespace)
+        #expect(others.count > 20)
+        let settings = [
+            "REDIS_UR", "GATEWAY_PROT", "metrics_port", "GATEWAY_PORT", "INBOX_DAYS", "POSTGRES_PASSWORD",
+            "REDIS_PORT", "REDIS_DB",
+        ]
+        let lines = settings + others.map { String($0) }
+        let path = FileManager.default.temporaryDirectory.appending(
+            path: "carillon-settings-\(UInt64.random(in: 0...(.max)))")
+        try Data(lines.map { "\($0)=1\n" }.joined().utf8).write(to: path)
+        defer { try? FileManager.default.removeItem(at: path) }
+        let found = try SettingsReader.process(file: path.path).misspellings
+        #expect(
+            found.map { "\($0.name), \($0.meant)" } == [
+                "GATEWAY_PROT, GATEWAY_PORT", "REDIS_UR, REDIS_URL", "metrics_port, METRICS_PORT",
+            ])
     }
 
     @Test("reads a file's lines as systemd does, and finds lines that only a shell reads")

@@ -3,6 +3,12 @@
 
 /// The state of PostgreSQL.
 struct DatabaseFacts: Sendable, Equatable {
+    /// The checks that every PostgreSQL passes or fails.
+    static let checks = [
+        "postgres version", "postgres role", "postgres encoding", "postgres durability", "postgres connections",
+        "migrations",
+    ]
+
     /// `server_version_num`, such as 150004.
     var version: Int32 = 0
     var isReplica = false
@@ -43,27 +49,29 @@ struct DatabaseFacts: Sendable, Equatable {
         return Finding(.ok, "postgres version", text)
     }
 
-    private var roleFinding: Finding? {
-        guard self.isReplica else { return nil }
+    private var roleFinding: Finding {
+        guard self.isReplica else { return Finding(.ok, "postgres role", "primary") }
         return Finding(
             .fail, "postgres role", "a standby, which refuses writes",
             fix: "point DATABASE_URL at the primary, or add target_session_attrs=read-write")
     }
 
-    private var encodingFinding: Finding? {
-        guard self.encoding != "UTF8" else { return nil }
+    private var encodingFinding: Finding {
+        guard self.encoding != "UTF8" else { return Finding(.ok, "postgres encoding", self.encoding) }
         return Finding(
             .fail, "postgres encoding", "\(self.encoding) cannot hold all texts",
             fix: "CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0")
     }
 
-    private var durabilityFinding: Finding? {
+    private var durabilityFinding: Finding {
         if !self.syncsToDisk {
             return Finding(
                 .fail, "postgres durability", "fsync is off: a crash of the machine can corrupt the database",
                 fix: "ALTER SYSTEM SET fsync = on; SELECT pg_reload_conf()")
         }
-        guard !self.waitsForDisk else { return nil }
+        guard !self.waitsForDisk else {
+            return Finding(.ok, "postgres durability", "fsync and synchronous_commit are on")
+        }
         return Finding(
             .warn, "postgres durability", "synchronous_commit is off: a crash loses the latest commits",
             fix: "ALTER SYSTEM SET synchronous_commit = on; SELECT pg_reload_conf()")

@@ -32,6 +32,13 @@ package struct Finding: Sendable, Equatable {
         self.remedy = remedy
     }
 
+    /// Returns a skipped finding for each of the checks.
+    ///
+    /// - Parameter need: the missing condition, such as `Redis`.
+    static func skipped(_ checks: [String], needs need: String) -> [Finding] {
+        checks.map { Finding(.skipped, $0, "needs \(need)") }
+    }
+
     /// Returns the same finding about one of several servers.
     func about(_ server: String) -> Finding {
         Finding(self.outcome, self.check, "\(server): \(self.found)", fix: self.remedy)
@@ -50,13 +57,21 @@ package struct DoctorReport: Sendable {
 
     package mutating func add(_ finding: Finding) { self.findings.append(finding) }
 
-    /// Adds the faults of the settings, or that there are none.
-    mutating func add(settingsFaults faults: [String]) {
-        guard !faults.isEmpty else { return self.add(Finding(.ok, "settings", "complete and valid")) }
-        self.isConfigurationFaulty = true
-        for fault in faults {
-            self.add(Finding(.fail, "settings", fault, fix: "set it in the environment or in the file of --config"))
+    /// Adds the faults of the settings and the names that resemble one, or that there are none.
+    mutating func add(settingsFaults faults: [String], misspellings: [(name: String, meant: String)] = []) {
+        for (name, meant) in misspellings {
+            self.add(
+                Finding(
+                    .warn, "settings", "\(name) is not a setting; did you mean \(meant)?",
+                    fix: "correct the name in the file of --config, or remove it"))
         }
+        for fault in faults {
+            self.add(
+                Finding(
+                    .fail, "settings", fault, fix: "set or correct it in the environment or in the file of --config"))
+        }
+        self.isConfigurationFaulty = self.isConfigurationFaulty || !faults.isEmpty
+        if faults.isEmpty, misspellings.isEmpty { self.add(Finding(.ok, "settings", "complete and valid")) }
     }
 
     /// 78 if the settings are faulty, 1 if another check fails, otherwise nil.
@@ -91,9 +106,7 @@ package struct DoctorReport: Sendable {
             Terminal.object { writer in
                 let worst = self.findings.map(\.outcome).max { Self.badness($0) < Self.badness($1) } ?? .ok
                 writer.member("outcome", (worst == .skipped ? .ok : worst).rawValue)
-                writer.key("checks")
-                writer.beginArray()
-                for finding in self.findings {
+                writer.array("checks", self.findings) { writer, finding in
                     writer.beginObject()
                     writer.member("check", finding.check)
                     writer.member("outcome", finding.outcome.rawValue)
@@ -101,7 +114,6 @@ package struct DoctorReport: Sendable {
                     writer.member("remedy", finding.remedy)
                     writer.endObject()
                 }
-                writer.endArray()
             }
         } else {
             for line in self.lines(style: .output) { Terminal.line(line) }

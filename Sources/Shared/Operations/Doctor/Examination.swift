@@ -66,7 +66,8 @@ package enum Examination {
             }
         } catch {
             let remedy = "start Redis, or correct REDIS_URL; check firewalls and the password"
-            return RedisReport(findings: [Finding(.fail, "redis", "\(address): \(error)", fix: remedy)])
+            let fault = Finding(.fail, "redis", "\(error)", fix: remedy)
+            return RedisReport(findings: [fault] + Finding.skipped(RedisFacts.checks, needs: "Redis"))
         }
     }
 
@@ -91,7 +92,8 @@ package enum Examination {
             }
         } catch {
             let remedy = "start PostgreSQL, or correct DATABASE_URL; check pg_hba.conf, firewalls and the password"
-            return DatabaseReport(findings: [Finding(.fail, "postgres", "\(error)", fix: remedy)])
+            let fault = Finding(.fail, "postgres", "\(error)", fix: remedy)
+            return DatabaseReport(findings: [fault] + Finding.skipped(DatabaseFacts.checks, needs: "PostgreSQL"))
         }
     }
 
@@ -219,16 +221,21 @@ package enum Examination {
     ) async -> DoctorReport {
         var report = DoctorReport()
         var clocks = clocks
-        report.add(settingsFaults: reader.found)
+        report.add(settingsFaults: reader.found, misspellings: reader.misspellings)
         if !settings.catalog.isEmpty { report.add(self.catalog(path: settings.catalog)) }
         let redis = await self.redis(settings.redis)
         report.add(redis.findings)
         clocks.redis = redis.clock
         var zoneVersion: String?
-        if !settings.database.isEmpty {
+        if settings.database.isEmpty {
+            let checks = ["postgres"] + DatabaseFacts.checks + ["redis installation"]
+            report.add(Finding.skipped(checks, needs: "DATABASE_URL"))
+        } else {
             let database = await self.database(CommandClients.database(reader, name: "doctor"), needed: needed)
             report.add(database.findings)
-            if let finding = self.installation(redis: redis.installation, database: database.identity) {
+            if redis.clock == nil || database.clock == nil {
+                report.add(Finding.skipped(["redis installation"], needs: "Redis and PostgreSQL"))
+            } else if let finding = self.installation(redis: redis.installation, database: database.identity) {
                 report.add(finding)
             }
             clocks.database = database.clock

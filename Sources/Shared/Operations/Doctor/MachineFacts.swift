@@ -68,9 +68,11 @@ package struct MachineFacts: Sendable, Equatable {
     }
 
     private var portsFinding: Finding? {
-        guard let ports = self.ports, ports.count < 4_096 else { return nil }
+        guard let ports else { return nil }
+        let found = "\(ports.lowerBound) to \(ports.upperBound)"
+        guard ports.count < 4_096 else { return Finding(.ok, "local ports", found) }
         return Finding(
-            .warn, "local ports", "\(ports.lowerBound) to \(ports.upperBound) are few ports for calls to providers",
+            .warn, "local ports", "\(found) are few ports for calls to providers",
             fix: "sysctl -w net.ipv4.ip_local_port_range='32768 60999'")
     }
 
@@ -165,7 +167,9 @@ package struct ClockFacts: Sendable, Equatable {
         let clocks = [("Redis", self.redis), ("PostgreSQL", self.database)].compactMap { name, offset in
             offset.map { (name: name, offset: $0) }
         }
-        guard let worst = clocks.max(by: { abs($0.offset) < abs($1.offset) }) else { return [] }
+        guard let worst = clocks.max(by: { abs($0.offset) < abs($1.offset) }) else {
+            return Finding.skipped(["clocks"], needs: "Redis or PostgreSQL")
+        }
         let found = clocks.map { "\($0.name)'s is \(Self.text($0.offset))" }.joined(separator: ", ")
         let remedy = "synchronise all machines by NTP: timedatectl set-ntp true, or chrony"
         if abs(worst.offset) > self.tolerable { return [Finding(.fail, "clocks", found, fix: remedy)] }
@@ -174,7 +178,7 @@ package struct ClockFacts: Sendable, Equatable {
     }
 
     private static func text(_ offset: Duration) -> String {
-        let milliseconds = offset.components.seconds * 1_000 + offset.components.attoseconds / 1_000_000_000_000_000
+        let milliseconds = offset.inMilliseconds
         return "\(milliseconds.magnitude) ms \(milliseconds < 0 ? "behind" : "ahead")"
     }
 }

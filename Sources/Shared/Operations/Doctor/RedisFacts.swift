@@ -2,7 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// The state of Redis.
-struct RedisFacts: Sendable, Equatable {
+package struct RedisFacts: Sendable, Equatable {
+    /// The checks that every Redis passes or fails.
+    static let checks = [
+        "redis version", "redis role", "redis eviction", "redis persistence", "redis memory", "redis connections",
+    ]
+
     /// The fill ratios that give a warning and a failure.
     private static let fullness = (warn: 0.75, fail: 0.95)
 
@@ -20,13 +25,13 @@ struct RedisFacts: Sendable, Equatable {
     var isClusterExpected = false
     /// Whether another server takes over if the master dies.
     var hasFailover = false
-    var evictionPolicy = ""
-    var usesAppendOnlyFile = false
+    package var evictionPolicy = ""
+    package var usesAppendOnlyFile = false
     var savesSnapshots = false
     var isLastWriteGood = true
-    var usedMemory: Int64 = 0
+    package var usedMemory: Int64 = 0
     /// 0 if unlimited.
-    var maximumMemory: Int64 = 0
+    package var maximumMemory: Int64 = 0
     var machineMemory: Int64 = 0
     var clients: Int64 = 0
     var maximumClients: Int64 = 0
@@ -34,7 +39,7 @@ struct RedisFacts: Sendable, Equatable {
     init() {}
 
     /// Parses the answer to INFO.
-    init(info: String) {
+    package init(info: String) {
         var values: [Substring: Substring] = [:]
         for line in info.split(whereSeparator: \.isNewline) where !line.hasPrefix("#") {
             let parts = line.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
@@ -64,7 +69,7 @@ struct RedisFacts: Sendable, Equatable {
     /// Whether the version, role and settings keep data safe, and the limits leave room.
     var findings: [Finding] {
         [self.versionFinding, self.roleFinding, self.evictionFinding, self.persistenceFinding, self.memoryFinding]
-            .compactMap(\.self) + [self.clusterFinding, self.replicasFinding, self.clientsFinding].compactMap(\.self)
+            + [self.clusterFinding, self.replicasFinding, self.clientsFinding].compactMap(\.self)
     }
 
     private var versionFinding: Finding {
@@ -83,8 +88,8 @@ struct RedisFacts: Sendable, Equatable {
         return Finding(.ok, check, self.version)
     }
 
-    private var roleFinding: Finding? {
-        guard self.isReplica else { return nil }
+    private var roleFinding: Finding {
+        guard self.isReplica else { return Finding(.ok, "redis role", "master") }
         return Finding(
             .fail, "redis role", "a replica, which refuses writes", fix: "point REDIS_URL at the primary")
     }
@@ -92,8 +97,11 @@ struct RedisFacts: Sendable, Equatable {
     private var clusterFinding: Finding? {
         guard self.isClustered, !self.isClusterExpected else { return nil }
         return Finding(
-            .fail, "redis cluster", "a server of a cluster, which refuses the keys of the other servers",
-            fix: "set REDIS_URL to redis+cluster:// with the same server, or rediss+cluster:// for TLS")
+            .fail, "redis cluster",
+            "a server of a cluster, named as if it stood alone: it refuses the keys of other servers, and a failover "
+                + "leaves it a replica",
+            fix: "set REDIS_URL to redis+cluster:// with the same server, or rediss+cluster:// for TLS; "
+                + "an installation with one part then needs dispatcher parts grow")
     }
 
     private var replicasFinding: Finding? {

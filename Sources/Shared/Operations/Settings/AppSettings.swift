@@ -111,8 +111,8 @@ package struct AppSettings: Sendable, Equatable {
 
     /// Returns the push services that the app's subscriptions may use; nil if it lists none.
     ///
-    /// - Throws: `WebPushOrigins.Fault`.
-    func webPushOrigins() throws(WebPushOrigins.Fault) -> WebPushOrigins? {
+    /// - Throws: `FieldFault`.
+    func webPushOrigins() throws(FieldFault) -> WebPushOrigins? {
         guard let text = self.providers["webpush"]?["origins"] else { return nil }
         return try WebPushOrigins(text)
     }

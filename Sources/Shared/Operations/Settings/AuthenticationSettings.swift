@@ -1,6 +1,8 @@
 // Carillon · AuthenticationSettings.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
+
 /// The settings that check tokens.
 package struct AuthenticationSettings: Sendable {
     private static let shortestSecret = 32
@@ -23,7 +25,9 @@ package struct AuthenticationSettings: Sendable {
     package var acceptsAnyAudience: Bool { self.keySet != nil && self.audience == nil }
 
     /// Reads the variables; records faults in `reader`.
-    package init(_ reader: SettingsReader) {
+    ///
+    /// - Parameter signs: whether tokens are signed, for which a key set is not enough.
+    package init(_ reader: SettingsReader, signs: Bool = false) {
         let secret = reader.text("AUTH_JWT_SECRET")
         let previous = reader.text("AUTH_JWT_SECRET_PREVIOUS")
         // A secret that is too short is a fault and is never used.
@@ -38,10 +42,12 @@ package struct AuthenticationSettings: Sendable {
         self.cookie = reader.value("AUTH_COOKIE", default: nil) { text -> String? in
             // A token of RFC 9110 section 5.6.2, as RFC 6265 section 4.1.1 requires.
             let isName = text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && !"()<>@,;:\\\"/[]?={}".utf8.contains($0) }
-            guard isName else { throw SettingFault("must be a cookie name") }
+            guard isName else { throw FieldFault("must be a cookie name") }
             return text
         }
-        if secret == nil, !isKeySetNamed {
+        if secret == nil, signs {
+            reader.fault("AUTH_JWT_SECRET", "is missing; it signs tokens")
+        } else if secret == nil, !isKeySetNamed {
             reader.fault("AUTH_JWT_SECRET", "or AUTH_JWKS is required")
         }
         if secret == nil, previous != nil {
@@ -60,7 +66,7 @@ package enum KeySetLocation: Sendable, Equatable {
     case url(String)
 
     /// Parses a path or an absolute URL: `https`, or `http` on this machine.
-    init(_ text: String) throws(SettingFault) {
+    init(_ text: String) throws(FieldFault) {
         guard let colon = text.firstIndex(of: ":"), text[colon...].hasPrefix("://") else {
             self = .file(text)
             return
@@ -69,12 +75,12 @@ package enum KeySetLocation: Sendable, Equatable {
         let authority = rest.prefix { !"/?#".contains($0) }
         guard !authority.isEmpty, !authority.contains("@"), !authority.contains("\\"),
             text.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F })
-        else { throw SettingFault("must be a path or a URL with a host and without credentials") }
+        else { throw FieldFault("must be a path or a URL with a host and without credentials") }
         switch text[..<colon].lowercased() {
         case "https": break
         case "http" where Self.isLoopback(authority): break
-        case "http": throw SettingFault("must be https; http only for this machine")
-        default: throw SettingFault("must be a path or an https URL")
+        case "http": throw FieldFault("must be https; http only for this machine")
+        default: throw FieldFault("must be a path or an https URL")
         }
         self = .url(text)
     }

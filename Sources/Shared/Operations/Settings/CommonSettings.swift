@@ -39,21 +39,21 @@ package struct CommonSettings: Sendable {
         self.logFormat = reader.choice("LOG_FORMAT", default: .text)
         self.eventsLength = Self.eventsLength(reader)
         self.traces = TraceSettings(reader)
-        self.allowsPrivateWebhooks = reader.choice("WEBHOOKS_PRIVATE", default: GatewaySettings.Switch.off) == .on
+        self.allowsPrivateWebhooks = reader.isOn("WEBHOOKS_PRIVATE", default: false)
     }
 
     /// Reads the length of the events' stream; nil if it is off.
     package static func eventsLength(_ reader: SettingsReader) -> Int? {
-        let events = reader.choice("EVENTS", default: GatewaySettings.Switch.on)
+        let isOn = reader.isOn("EVENTS", default: true)
         let length = reader.integer("EVENTS_LENGTH", default: 1_000_000, in: 1_000...100_000_000)
-        return events == .on ? length : nil
+        return isOn ? length : nil
     }
 
     /// Reads the zone of users who have set none.
     package static func defaultZone(_ reader: SettingsReader, _ zones: ZoneDatabase) -> String {
         reader.value("DEFAULT_ZONE", default: "UTC") { text -> String in
             guard zones.rules(text) != nil else {
-                throw SettingFault("is not an IANA time zone in this machine's tzdata, such as Europe/Berlin")
+                throw FieldFault("is not an IANA time zone in this machine's tzdata, such as Europe/Berlin")
             }
             return text
         }
@@ -65,7 +65,7 @@ package struct CommonSettings: Sendable {
             let isURL =
                 (text.hasPrefix("https://") || text.hasPrefix("http://"))
                 && text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && !"<>?#".utf8.contains($0) }
-            guard isURL else { throw SettingFault("must be a URL such as https://notify.example.com") }
+            guard isURL else { throw FieldFault("must be a URL such as https://notify.example.com") }
             return text.hasSuffix("/") ? String(text.dropLast()) : text
         }
     }
@@ -104,8 +104,8 @@ enum DatabaseURL {
     ///
     /// libpq's errors name these, so a part of the password would reach the log.
     ///
-    /// - Throws: ``SettingFault``, which never shows the text, because it may contain a password.
-    static func checked(_ text: String) throws(SettingFault) -> String {
+    /// - Throws: ``FieldFault``, which never shows the text, because it may contain a password.
+    static func checked(_ text: String) throws(FieldFault) -> String {
         guard let prefix = self.prefixes.first(where: { text.utf8.starts(with: $0.utf8) }) else { return text }
         var rest = text.utf8.dropFirst(prefix.utf8.count)
         // Like libpq, ends the login at the first @, unless a / comes first.
@@ -119,7 +119,7 @@ enum DatabaseURL {
         guard !hosts.contains(UInt8(ascii: "@")), !path.contains(UInt8(ascii: "@")),
             hosts.split(separator: UInt8(ascii: ",")).allSatisfy({ self.hasValidPort($0) })
         else {
-            throw SettingFault(
+            throw FieldFault(
                 "must have valid hosts and ports (1 to 65535); percent-encode the password, with @ as %40 and / as %2F")
         }
         return text
@@ -151,7 +151,7 @@ package struct RedisSettings: Sendable {
             do throws(RedisError) {
                 return try RedisAddress(url: text)
             } catch {
-                throw SettingFault(error.message ?? "cannot be used")
+                throw FieldFault(error.message ?? "cannot be used")
             }
         }
         self.certificateAuthority = reader.text("REDIS_CA")
@@ -216,7 +216,7 @@ package struct TraceSettings: Sendable {
             let isURL =
                 (text.hasPrefix("https://") || text.hasPrefix("http://"))
                 && text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && !"<>?#@".utf8.contains($0) }
-            guard isURL else { throw SettingFault("must be a URL such as http://127.0.0.1:4318, without credentials") }
+            guard isURL else { throw FieldFault("must be a URL such as http://127.0.0.1:4318, without credentials") }
             return text.hasSuffix("/") ? String(text.dropLast()) : text
         }
         self.headers = reader.value("OTEL_EXPORTER_OTLP_HEADERS", default: []) { text in
@@ -227,7 +227,7 @@ package struct TraceSettings: Sendable {
                 // Encoded like a URL (OpenTelemetry, specification of the OTLP exporter).
                 guard parts.count == 2, !name.isEmpty, isName, let value = PercentCoding.decode(parts[1]),
                     value.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7F })
-                else { throw SettingFault("must be name=value, with commas between them and % escaped as %25") }
+                else { throw FieldFault("must be name=value, with commas between them and % escaped as %25") }
                 return (name: name.lowercased(), value: value)
             }
         }

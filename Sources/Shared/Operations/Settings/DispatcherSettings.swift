@@ -5,11 +5,6 @@ import Core
 
 /// The settings of `dispatcher run`, read and validated once at start.
 package struct DispatcherSettings: Sendable {
-    /// The environments of APNs.
-    package enum APNSEnvironment: String, CaseIterable, Sendable {
-        case production, sandbox
-    }
-
     package let common: CommonSettings
     package let metricsHost: String
     package let metricsPort: Int
@@ -55,14 +50,13 @@ package struct DispatcherSettings: Sendable {
             return text
         }
         // Read only to report a malformed value; devices carry their own environment.
-        let _: APNSEnvironment = reader.choice("APNS_ENVIRONMENT", default: .production)
-        self.allowsPrivateWebPush = reader.choice("WEBPUSH_PRIVATE", default: GatewaySettings.Switch.off) == .on
+        let _: ProviderEnvironment = reader.choice("APNS_ENVIRONMENT", default: .production)
+        self.allowsPrivateWebPush = reader.isOn("WEBPUSH_PRIVATE", default: false)
         self.providerCertificateAuthority = reader.text("PROVIDER_CA")
         self.providerCalls = reader.integer("PROVIDER_CALLS", default: 512, in: 8...4_096)
         self.publicURL = CommonSettings.publicURL(reader)
         self.linkSecret = reader.text("AUTH_JWT_SECRET")
-        let backlog = reader.integer("OVERFLOW_BACKLOG", default: 10_000, in: 0...1_000_000)
-        self.overflowBacklog = backlog > 0 ? backlog : nil
+        self.overflowBacklog = reader.limit("OVERFLOW_BACKLOG", default: 10_000, in: 0...1_000_000)
         self.overflowShare = reader.integer("OVERFLOW_SHARE", default: 1_000, in: 1...1_000_000)
         self.retention = RetentionSettings(reader)
         self.outboxDatabases = reader.value("OUTBOX_DATABASE_URLS", default: []) { try DatabaseList($0).urls }
@@ -95,8 +89,8 @@ package struct RetentionSettings: Sendable {
 struct DatabaseList {
     let urls: [String]
 
-    /// - Throws: ``SettingFault``, which never shows the text, because it may contain a password.
-    init(_ text: String) throws(SettingFault) {
+    /// - Throws: ``FieldFault``, which never shows the text, because it may contain a password.
+    init(_ text: String) throws(FieldFault) {
         var urls: [String] = []
         for word in text.split(whereSeparator: \.isWhitespace) {
             var isFirst = true
@@ -104,7 +98,7 @@ struct DatabaseList {
                 if DatabaseURL.isURL(part) {
                     urls.append(String(part))
                 } else if isFirst {
-                    throw SettingFault("must be URLs such as postgresql://user@host/database, with commas between them")
+                    throw FieldFault("must be URLs such as postgresql://user@host/database, with commas between them")
                 } else {
                     // A URL may list several hosts, also separated by commas.
                     urls[urls.count - 1] += "," + part

@@ -5,11 +5,6 @@ import Core
 
 /// The settings of `gateway serve`, read and validated once at start.
 package struct GatewaySettings: Sendable {
-    /// The value of a setting that is on or off.
-    package enum Switch: String, Sendable, CaseIterable {
-        case off, on
-    }
-
     package let common: CommonSettings
     package let host: String
     package let port: Int
@@ -18,13 +13,13 @@ package struct GatewaySettings: Sendable {
     /// The origin of the pages at the public URL, as browsers write it.
     package var publicOrigin: String? { self.publicURL.map { WebOrigin(url: $0).text } }
     /// Whether reconnecting Socket.IO clients get what they missed instead of a new list.
-    package let socketIORecovery: Switch
+    package let hasSocketIORecovery: Bool
     package let tlsCertificate: String?
     package let tlsKey: String?
     package let authentication: AuthenticationSettings
     package let protection: ProtectionSettings
     /// The APNs environment of tokens whose clients do not name one.
-    package let apnsEnvironment: DispatcherSettings.APNSEnvironment
+    package let apnsEnvironment: ProviderEnvironment
     package let devices: DeviceSettings
     /// The size of the cache of inbox pages, in bytes.
     package let inboxCacheBytes: Int
@@ -37,7 +32,7 @@ package struct GatewaySettings: Sendable {
         self.host = reader.text("GATEWAY_HOST") ?? "127.0.0.1"
         self.port = reader.integer("GATEWAY_PORT", default: 8080, in: 0...65_535)
         self.publicURL = CommonSettings.publicURL(reader)
-        self.socketIORecovery = reader.choice("SOCKETIO_RECOVERY", default: .off)
+        self.hasSocketIORecovery = reader.isOn("SOCKETIO_RECOVERY", default: false)
         self.tlsCertificate = reader.text("GATEWAY_TLS_CERT")
         self.tlsKey = reader.text("GATEWAY_TLS_KEY")
         if (self.tlsCertificate == nil) != (self.tlsKey == nil) {
@@ -74,16 +69,10 @@ package struct ProtectionSettings: Sendable {
         }
         self.trustedProxies = Self.list(reader.text("TRUSTED_PROXIES") ?? "")
         self.userConnections = reader.integer("USER_CONNECTIONS", default: 32, in: 1...100_000)
-        let addressConnections = reader.integer("ADDRESS_CONNECTIONS", default: 0, in: 0...1_000_000)
-        self.addressConnections = addressConnections > 0 ? addressConnections : nil
-        let calls = reader.integer("USER_CALLS_PER_SECOND", default: 50, in: 0...100_000)
-        self.userCalls = calls > 0 ? calls : nil
-        let messages = reader.integer("USER_MESSAGES_PER_SECOND", default: 50, in: 0...100_000)
-        self.userMessages = messages > 0 ? messages : nil
+        self.addressConnections = reader.limit("ADDRESS_CONNECTIONS", default: 0, in: 0...1_000_000)
+        self.userCalls = reader.limit("USER_CALLS_PER_SECOND", default: 50, in: 0...100_000)
+        self.userMessages = reader.limit("USER_MESSAGES_PER_SECOND", default: 50, in: 0...100_000)
     }
-
-    /// The allowed origins, or `*` for all.
-    package var originNames: Set<String> { self.allowedOrigins.map { Set($0) } ?? ["*"] }
 
     private static func list(_ text: String) -> [String] {
         text.split(separator: ",").map { String($0.drop { $0 == " " }.reversed().drop { $0 == " " }.reversed()) }
@@ -118,7 +107,7 @@ package struct DeviceSettings: Sendable {
         let apps = try AppsFile.load(path: appsFile)
         var faults: [String] = []
         for app in apps {
-            do throws(WebPushOrigins.Fault) {
+            do throws(FieldFault) {
                 rules.appOrigins[app.name] = try app.webPushOrigins()
             } catch {
                 faults.append("app \(app.name): webpush.origins \(error)")
@@ -158,9 +147,9 @@ struct WebOrigin {
     }
 
     /// Parses `https://host` or `http://host`, with or without a port.
-    init(_ text: String) throws(SettingFault) {
+    init(_ text: String) throws(FieldFault) {
         let text = text.lowercased()
-        let fault = SettingFault("must be origins such as https://app.example.com, with commas between them")
+        let fault = FieldFault("must be origins such as https://app.example.com, with commas between them")
         guard let scheme = ["https://", "http://"].first(where: { text.hasPrefix($0) }) else { throw fault }
         let host = text.utf8.dropFirst(scheme.utf8.count)
         guard !host.isEmpty, host.allSatisfy({ $0 > 0x20 && $0 < 0x7F && !"/?#@*\\,".utf8.contains($0) }) else {

@@ -2,15 +2,22 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Configuration
+import Core
 import FoundationEssentials
+import Logging
 
 /// Reads variables and collects every fault, so that one start reports them all.
 package final class SettingsReader {
     private let config: ConfigReader
+    /// The names in the file.
+    private let fileNames: [String]
     private var faults: [String] = []
+    /// The names that were read.
+    private var known: Set<String> = []
 
-    private init(_ config: ConfigReader) {
+    private init(_ config: ConfigReader, fileNames: [String] = []) {
         self.config = config
+        self.fileNames = fileNames
     }
 
     /// Reads the environment, and a file of `NAME=value` lines for variables that it does not set.
@@ -24,7 +31,8 @@ package final class SettingsReader {
         }
         let lines = SettingsFile(String(decoding: bytes, as: UTF8.self))
         let variables = EnvironmentVariablesProvider(environmentVariables: lines.variables)
-        let reader = SettingsReader(ConfigReader(providers: [environment, variables]))
+        let reader = SettingsReader(
+            ConfigReader(providers: [environment, variables]), fileNames: lines.variables.keys.sorted())
         for number in lines.exports {
             reader.fault("--config:", "line \(number) of \(file) begins with export; remove that word")
         }
@@ -43,11 +51,51 @@ package final class SettingsReader {
         if !self.faults.contains(fault) { self.faults.append(fault) }
     }
 
+    /// Records that the target of a variable cannot be used.
+    ///
+    /// A fault of the variable itself is the cause, and then the only one.
+    package func unusable(_ name: String, _ reason: String) {
+        let beginning = "\(name) cannot be used: "
+        let isFaulty = self.faults.contains { $0.hasPrefix("\(name) ") && !$0.hasPrefix(beginning) }
+        if !isFaulty { self.fault(name, "cannot be used: \(reason)") }
+    }
+
     /// The faults so far, for callers that continue despite them.
     package var found: [String] { self.faults }
 
+    /// Names in the file that are no settings, each with the setting that it probably means.
+    ///
+    /// Only names that are one edit from a setting, because apps may share the file: `REDIS_PORT`
+    /// is two edits from `REDIS_PARTS`.
+    var misspellings: [(name: String, meant: String)] {
+        guard !self.fileNames.isEmpty else { return [] }
+        let known = Self.names
+        let sorted = known.sorted()
+        return self.fileNames.filter { !known.contains($0) }.compactMap { name in
+            Spelling.closest(to: name.uppercased(), of: sorted, within: 1).map { (name: name, meant: $0) }
+        }
+    }
+
+    /// Logs ``misspellings``.
+    package func logMisspellings(_ logger: Logger) {
+        for (name, meant) in self.misspellings {
+            logger.warning(
+                "ignored an unknown setting in the file of --config",
+                metadata: ["setting": "\(name)", "error": "did you mean \(meant)?"])
+        }
+    }
+
+    /// The names of all settings of both programs, which share files.
+    private static var names: Set<String> {
+        let reader = Self.variables([:])
+        _ = GatewaySettings(reader)
+        _ = DispatcherSettings(reader)
+        return reader.known
+    }
+
     /// Returns a variable's text; nil if unset or empty.
     package func text(_ name: String) -> String? {
+        self.known.insert(name)
         let key = ConfigKey(name.lowercased().split(separator: "_").map { String($0) })
         guard let text = self.config.string(forKey: key, isSecret: true), !text.isEmpty else { return nil }
         return text
@@ -78,6 +126,21 @@ package final class SettingsReader {
         return value
     }
 
+    /// Reads a limit; nil if it is 0, which means none.
+    func limit(_ name: String, default fallback: Int, in range: ClosedRange<Int>) -> Int? {
+        let value = self.integer(name, default: fallback, in: range)
+        return value > 0 ? value : nil
+    }
+
+    /// Reads `on` or `off`.
+    func isOn(_ name: String, default fallback: Bool) -> Bool {
+        self.choice(name, default: fallback ? Switch.on : Switch.off) == .on
+    }
+
+    private enum Switch: String, CaseIterable {
+        case off, on
+    }
+
     /// Reads one of an enum's raw values.
     func choice<Value: RawRepresentable<String> & CaseIterable>(
         _ name: String,
@@ -99,7 +162,7 @@ package final class SettingsReader {
         do {
             return try await load()
         } catch {
-            self.fault(name, "cannot be used: \(error)")
+            self.unusable(name, "\(error)")
             return nil
         }
     }
@@ -109,6 +172,14 @@ package final class SettingsReader {
     /// - Throws: ``SettingsFaults`` if there are any.
     package func finish() throws(SettingsFaults) {
         guard self.faults.isEmpty else { throw SettingsFaults(faults: self.faults) }
+    }
+
+    /// Ends the reading and returns what was loaded.
+    ///
+    /// - Throws: ``SettingsFaults`` if there are any, or if nothing was loaded.
+    package func finish<Value>(_ loaded: Value?) throws(SettingsFaults) -> Value {
+        guard self.faults.isEmpty, let loaded else { throw SettingsFaults(faults: self.faults) }
+        return loaded
     }
 }
 
@@ -171,14 +242,5 @@ package struct ListenFault: Error, Sendable, CustomStringConvertible {
     ///   - reason: the system's error text.
     package init(setting: String, host: String, port: Int, reason: String) {
         self.description = "\(setting): cannot listen on \(host):\(port): \(reason); choose another, or 0 for any"
-    }
-}
-
-/// A fault of one variable, phrased to follow its name.
-struct SettingFault: Error, CustomStringConvertible {
-    let description: String
-
-    init(_ description: String) {
-        self.description = description
     }
 }
